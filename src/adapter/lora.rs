@@ -1,0 +1,60 @@
+//! LoRA (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685) as PEFT begins it:
+//! `y = x W^T + alpha / r * x A^T B^T` with A drawn at random and B zero, so that the first step sees the base model.
+
+use rand_chacha::rand_core::RngCore;
+
+use crate::random;
+
+/// The two factors of one module's adapter, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Factors {
+    /// A: rank x input features.
+    pub a: Vec<f32>,
+    /// B: output features x rank.
+    pub b: Vec<f32>,
+}
+
+/// The factors a module begins with: A uniform in ±1/sqrt(input features), which is Kaiming's bound with a = sqrt(5), and
+/// B zero. The values follow from the seed and the module's name only, not from the order of the modules.
+pub fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_features: usize) -> Factors {
+    let mut rng = random::stream(seed, &format!("{module}.lora_A.weight"));
+    let bound = 1.0 / (in_features as f32).sqrt();
+    let a = (0..rank * in_features)
+        .map(|_| bound * (2.0 * unit(rng.next_u32()) - 1.0))
+        .collect();
+    Factors {
+        a,
+        b: vec![0.0; out_features * rank],
+    }
+}
+
+/// The upper 24 bits as a number in [0, 1), each of which float32 holds exactly.
+fn unit(bits: u32) -> f32 {
+    (bits >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_is_uniform_within_its_bound_and_b_is_zero() {
+        let Factors { a, b } = init(7, "model.layers.0.self_attn.q_proj", 16, 400, 300);
+        assert_eq!((a.len(), b.len()), (16 * 400, 300 * 16));
+        assert!(b.iter().all(|&value| value == 0.0));
+        let bound = 1.0 / 20.0;
+        assert!(a.iter().all(|value| value.abs() <= bound));
+        let mean = a.iter().sum::<f32>() / a.len() as f32;
+        let variance = a.iter().map(|value| value * value).sum::<f32>() / a.len() as f32;
+        assert!(mean.abs() < 0.03 * bound, "{mean}");
+        assert!((variance / (bound * bound / 3.0) - 1.0).abs() < 0.03, "{variance}");
+    }
+
+    #[test]
+    fn seed_and_name_choose_the_values() {
+        let first = init(1, "a", 2, 8, 8);
+        assert_eq!(first, init(1, "a", 2, 8, 8));
+        assert_ne!(first, init(2, "a", 2, 8, 8));
+        assert_ne!(first, init(1, "b", 2, 8, 8));
+    }
+}

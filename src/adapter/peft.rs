@@ -1,0 +1,334 @@
+//! Adapters on disk in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`, which
+//! `PeftModel.from_pretrained` loads.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
+use serde::{Deserialize, Serialize};
+
+/// The settings' file.
+pub const CONFIG_FILE: &str = "adapter_config.json";
+/// The weights' file.
+pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
+
+/// What PEFT wraps around a module's name.
+const PREFIX: &str = "base_model.model.";
+const SUFFIX_A: &str = ".lora_A.weight";
+const SUFFIX_B: &str = ".lora_B.weight";
+
+/// Why an adapter could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum AdapterError {
+    /// The file system refused.
+    #[error("{}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// `adapter_config.json` is not JSON, or not a LoRA configuration.
+    #[error("{} is no LoRA configuration", .path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// `adapter_model.safetensors` is no safetensors file, or could not be written.
+    #[error("{}", .path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: SafeTensorError,
+    },
+    /// A tensor is not what it must be.
+    #[error("{}: {tensor}: {problem}", .path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor's name.
+        tensor: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+}
+
+/// What `adapter_config.json` says. Keys that are left out have PEFT's defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    peft_type: PeftType,
+    task_type: String,
+    /// The name or the folder of the model that the adapter belongs to.
+    pub base_model_name_or_path: String,
+    /// Rank of the factors.
+    pub r: usize,
+    /// The product of the factors is scaled by `lora_alpha / r`.
+    pub lora_alpha: f64,
+    /// Dropout on the adapter's input while it was trained.
+    pub lora_dropout: f64,
+    /// Last components of the names of the modules that have an adapter.
+    pub target_modules: BTreeSet<String>,
+    bias: String,
+    fan_in_fan_out: bool,
+    inference_mode: bool,
+}
+
+/// Only LoRA is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum PeftType {
+    Lora,
+}
+
+impl Config {
+    /// The configuration of a causal language model's LoRA.
+    pub fn new(base_model: impl Into<String>, rank: usize, alpha: f64, dropout: f64) -> Self {
+        Self {
+            peft_type: PeftType::Lora,
+            task_type: "CAUSAL_LM".into(),
+            base_model_name_or_path: base_model.into(),
+            r: rank,
+            lora_alpha: alpha,
+            lora_dropout: dropout,
+            target_modules: BTreeSet::new(),
+            bias: "none".into(),
+            fan_in_fan_out: false,
+            inference_mode: true,
+        }
+    }
+}
+
+/// One factor of one module's adapter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdapterTensor {
+    /// The module's name in Hugging Face's model with the factor's, such as
+    /// `model.layers.0.self_attn.q_proj.lora_A.weight`.
+    pub name: String,
+    /// A: `[rank, input features]`; B: `[output features, rank]`.
+    pub shape: Vec<usize>,
+    /// Row by row.
+    pub values: Vec<f32>,
+}
+
+/// Writes an adapter into a folder, which is made where it is missing. The configuration's target modules are taken from
+/// the tensors' names. Returns the bytes of the weights' file.
+///
+/// # Errors
+/// If a file cannot be written, or a tensor is not a factor of the configuration's rank.
+pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u64, AdapterError> {
+    let weights = dir.join(WEIGHTS_FILE);
+    let mut target_modules = BTreeSet::new();
+    for tensor in tensors {
+        let module = tensor.check(config.r).map_err(|problem| AdapterError::Tensor {
+            path: weights.clone(),
+            tensor: tensor.name.clone(),
+            problem,
+        })?;
+        target_modules.extend(module.rsplit('.').next().map(str::to_owned));
+    }
+
+    fs::create_dir_all(dir).map_err(|source| AdapterError::Io {
+        path: dir.into(),
+        source,
+    })?;
+    let path = dir.join(CONFIG_FILE);
+    let config = Config {
+        target_modules,
+        ..config.clone()
+    };
+    let json = serde_json::to_string_pretty(&config).map_err(|source| AdapterError::Config {
+        path: path.clone(),
+        source,
+    })?;
+    fs::write(&path, json + "\n").map_err(|source| AdapterError::Io {
+        path: path.clone(),
+        source,
+    })?;
+
+    let named = tensors
+        .iter()
+        .map(|tensor| (format!("{PREFIX}{}", tensor.name), tensor));
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize_to_file(named, Some(metadata), &weights).map_err(|source| AdapterError::Safetensors {
+        path: weights.clone(),
+        source,
+    })?;
+    // safetensors makes a file that only its owner may read; the one beside it has what the umask leaves.
+    fs::metadata(&path)
+        .and_then(|config| fs::set_permissions(&weights, config.permissions()))
+        .map_err(|source| AdapterError::Io {
+            path: weights.clone(),
+            source,
+        })?;
+    Ok(fs::metadata(&weights)
+        .map_err(|source| AdapterError::Io { path: weights, source })?
+        .len())
+}
+
+/// Reads an adapter: its configuration, and its tensors in the order of their names.
+///
+/// # Errors
+/// If a file cannot be read, is no LoRA adapter in float32, or has tensors that do not fit the configuration's rank.
+pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
+    let path = dir.join(CONFIG_FILE);
+    let config: Config =
+        serde_json::from_slice(&read_file(&path)?).map_err(|source| AdapterError::Config { path, source })?;
+
+    let path = dir.join(WEIGHTS_FILE);
+    let bytes = read_file(&path)?;
+    let stored = SafeTensors::deserialize(&bytes).map_err(|source| AdapterError::Safetensors {
+        path: path.clone(),
+        source,
+    })?;
+    let mut tensors = Vec::with_capacity(stored.len());
+    for (name, view) in stored.iter() {
+        let problem = |problem| AdapterError::Tensor {
+            path: path.clone(),
+            tensor: name.to_owned(),
+            problem,
+        };
+        let tensor = AdapterTensor::from_view(name, &view).map_err(problem)?;
+        tensor.check(config.r).map_err(problem)?;
+        tensors.push(tensor);
+    }
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((config, tensors))
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
+    fs::read(path).map_err(|source| AdapterError::Io {
+        path: path.into(),
+        source,
+    })
+}
+
+impl AdapterTensor {
+    /// A tensor of a file; what is wrong with it otherwise.
+    fn from_view(name: &str, view: &TensorView<'_>) -> Result<Self, String> {
+        let name = name
+            .strip_prefix(PREFIX)
+            .ok_or(format!("its name does not begin with {PREFIX}"))?;
+        if view.dtype() != Dtype::F32 {
+            return Err(format!("it is {:?}; only F32 can be read", view.dtype()));
+        }
+        let values = view
+            .data()
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&bytes| f32::from_le_bytes(bytes))
+            .collect();
+        Ok(Self {
+            name: name.to_owned(),
+            shape: view.shape().to_vec(),
+            values,
+        })
+    }
+
+    /// The name of the module, if this is a factor of that rank; what is wrong otherwise.
+    fn check(&self, rank: usize) -> Result<&str, String> {
+        let (module, rank_at) = if let Some(module) = self.name.strip_suffix(SUFFIX_A) {
+            (module, 0)
+        } else if let Some(module) = self.name.strip_suffix(SUFFIX_B) {
+            (module, 1)
+        } else {
+            return Err("it is none of LoRA's factors A and B".into());
+        };
+        let elements: usize = self.shape.iter().product();
+        if self.shape.len() == 2 && self.shape[rank_at] == rank && elements == self.values.len() {
+            return Ok(module);
+        }
+        Err(format!(
+            "{} values of the shape {:?} do not fit the rank {rank}",
+            self.values.len(),
+            self.shape
+        ))
+    }
+}
+
+impl View for &AdapterTensor {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into()
+    }
+
+    fn data_len(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Config, Vec<AdapterTensor>) {
+        let tensor = |name: &str, shape: [usize; 2], values| AdapterTensor {
+            name: format!("model.layers.0.self_attn.q_proj.{name}.weight"),
+            shape: shape.to_vec(),
+            values,
+        };
+        let a = tensor("lora_A", [2, 3], vec![1.0, -2.5, 3.0, 0.0, f32::MIN_POSITIVE, 6.0]);
+        let b = tensor("lora_B", [4, 2], vec![0.5; 8]);
+        (Config::new("tiny", 2, 4.0, 0.1), vec![a, b])
+    }
+
+    #[test]
+    fn what_was_written_is_read() -> Result<(), AdapterError> {
+        let (config, tensors) = example();
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let folder = dir.path().join("adapter");
+        let bytes = write(&folder, &config, &tensors)?;
+        assert_eq!(
+            bytes,
+            fs::metadata(folder.join(WEIGHTS_FILE))
+                .expect("the weights' file")
+                .len()
+        );
+        let config = Config {
+            target_modules: BTreeSet::from(["q_proj".to_owned()]),
+            ..config
+        };
+        assert_eq!(read(&folder)?, (config, tensors));
+        Ok(())
+    }
+
+    #[test]
+    fn a_tensor_that_does_not_fit_is_an_error() -> Result<(), AdapterError> {
+        let (config, tensors) = example();
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        write(dir.path(), &config, &tensors)?;
+        let path = dir.path().join(CONFIG_FILE);
+        let json = fs::read_to_string(&path)
+            .expect("the configuration")
+            .replace("\"r\": 2", "\"r\": 3");
+        fs::write(&path, json).expect("the configuration is written");
+        let error = read(dir.path()).expect_err("the rank is another").to_string();
+        assert!(error.contains("do not fit the rank 3"), "{error}");
+
+        let other = AdapterTensor {
+            name: "model.norm.weight".into(),
+            ..tensors[0].clone()
+        };
+        let error = write(dir.path(), &config, &[other])
+            .expect_err("a norm is no factor")
+            .to_string();
+        assert!(error.contains("none of LoRA's factors"), "{error}");
+        Ok(())
+    }
+}

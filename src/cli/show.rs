@@ -1,0 +1,183 @@
+//! `expctl show CELL`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::report::format::{self, Quantity};
+use crate::report::{Entry, entries, setting};
+use crate::results::collect::read_cell;
+use crate::results::columns::{keys, outcomes};
+use crate::results::datum::Datum;
+use crate::results::frame::{self, Row};
+use crate::results::record::{Record, Step};
+use crate::results::store::{CellDir, read_record, read_steps};
+use crate::spec::cell::Cell;
+
+use super::{Format, Table, print, studies};
+
+/// Show one cell: its whole configuration, its outcome and every step
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The beginning of the cell's id, or its folder
+    cell: String,
+    /// Where studies are looked for
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    /// How it is printed: json has everything, csv the steps
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let dir = studies::cell(&args.cell, &args.results)?;
+    let cell = read_cell(&dir)?;
+    let record = read_record(&dir)?;
+    let steps = read_steps(&dir.steps())?;
+    let text = match args.format {
+        Format::Table => for_people(&dir, &cell, record.as_ref(), &steps)?,
+        Format::Json => {
+            let all = json!({ "cell_id": dir.id(), "cell": cell, "record": record, "steps": steps });
+            format!("{all:#}\n")
+        }
+        Format::Csv => step_table(&steps).render(Format::Csv),
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn for_people(dir: &CellDir, cell: &Cell, record: Option<&Record>, steps: &[Step]) -> anyhow::Result<String> {
+    let id = dir.id();
+    let frame = frame::build(&[Row {
+        cell_id: &id,
+        cell,
+        record,
+    }])?;
+    let rows = entries(&frame)?;
+    let status = rows.first().and_then(|row| row.text("status")).unwrap_or("not run");
+    let mut text = format!(
+        "cell {id}: {status}\n{}\n\nConfiguration (* not the default)\n",
+        dir.path().display()
+    );
+    text.push_str(&lines(&configuration(cell)));
+    if let Some(row) = rows.first().filter(|_| record.is_some()) {
+        text.push_str("\nOutcome\n");
+        text.push_str(&lines(&outcome(row)));
+    }
+    if !steps.is_empty() {
+        text.push_str("\nSteps\n");
+        text.push_str(&steps_for_people(steps).render(Format::Table));
+    }
+    Ok(text)
+}
+
+/// Names in one column, values in the other.
+fn lines(settings: &[(String, String)]) -> String {
+    let width = settings.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    settings
+        .iter()
+        .map(|(name, value)| format!("  {name:<width$}  {value}\n"))
+        .collect()
+}
+
+fn configuration(cell: &Cell) -> Vec<(String, String)> {
+    let default = Cell::default();
+    let line = |(key, value): (String, Datum)| {
+        let mark = if cell.value(&key) == default.value(&key) {
+            ""
+        } else {
+            " *"
+        };
+        let text = setting(&key, &value);
+        (key, format!("{text}{mark}"))
+    };
+    keys(cell).into_iter().map(line).collect()
+}
+
+/// What was measured, each with the unit of its name.
+fn outcome(row: &Entry) -> Vec<(String, String)> {
+    let line = |name: String| {
+        let value = row.get(&name);
+        let number = value.as_number().map(Quantity::from);
+        let text = match (number, value) {
+            (_, Datum::Null) => return None,
+            (Some(n), _) if name.ends_with("_bytes") => {
+                format!("{} ({} B)", format::bytes(n), format::number(n, 0))
+            }
+            (Some(n), _) if name.contains("_seconds") => format::seconds(n),
+            (Some(n), _) if name == "tokens_per_second" => format::rate(n),
+            (Some(n), Datum::Int(_)) => format::number(n, 0),
+            (Some(n), _) => format::number(n, 4),
+            (None, value) => setting(&name, value),
+        };
+        Some((name, text))
+    };
+    let names = ["attempt", "device", "threads", "instruction_set"].map(str::to_string);
+    names
+        .into_iter()
+        .chain(outcomes().into_iter().map(|outcome| outcome.name))
+        .filter_map(line)
+        .collect()
+}
+
+/// Every field of `steps.jsonl` under its name.
+fn step_table(steps: &[Step]) -> Table {
+    let rows: Vec<Value> = steps.iter().map(|step| json!(step)).collect();
+    let names: Vec<String> = match rows.first() {
+        Some(Value::Object(fields)) => fields.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    let mut table = Table::new(names.iter().cloned());
+    table.rows = rows
+        .iter()
+        .map(|row| names.iter().map(|name| row[name].clone()).collect())
+        .collect();
+    table
+}
+
+fn steps_for_people(steps: &[Step]) -> Table {
+    let mut table = Table::new([
+        "step",
+        "loss",
+        "gradient norm",
+        "learning rate",
+        "tokens",
+        "time",
+        "tokens/s",
+        "peak allocated",
+        "allocated",
+        "reserved",
+        "process",
+        "available",
+        "page faults",
+    ]);
+    let bytes = |value: Option<u64>| match value {
+        Some(n) => json!(format::bytes((n as f64).into())),
+        None => json!(format::ABSENT),
+    };
+    table.rows = steps
+        .iter()
+        .map(|step| {
+            vec![
+                json!(step.step),
+                json!(format!("{:.4}", step.loss)),
+                json!(format!("{:.3}", step.gradient_norm)),
+                json!(format!("{:.2e}", step.learning_rate)),
+                json!(step.tokens),
+                json!(format::seconds(step.seconds.into())),
+                json!(format::rate((step.tokens as f64 / step.seconds).into())),
+                bytes(step.allocated_peak_bytes),
+                bytes(step.allocated_bytes),
+                bytes(step.reserved_bytes),
+                bytes(step.process_bytes),
+                bytes(step.system_available_bytes),
+                match step.page_faults {
+                    Some(faults) => json!(format::number((faults as f64).into(), 0)),
+                    None => json!(format::ABSENT),
+                },
+            ]
+        })
+        .collect();
+    table
+}

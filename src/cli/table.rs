@@ -1,0 +1,127 @@
+//! Lists, printed for people or for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::Format;
+use crate::spec::flow;
+
+/// Rows of values under column names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    pub columns: Vec<String>,
+    /// As long as `columns`, each.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    pub fn new<N: Into<String>>(columns: impl IntoIterator<Item = N>) -> Self {
+        Self {
+            columns: columns.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// The whole table, with a line end.
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Table => self.aligned(),
+            Format::Json => self.json(),
+            Format::Csv => self.csv(),
+        }
+    }
+
+    fn aligned(&self) -> String {
+        let mut cells: Vec<Vec<String>> = vec![self.columns.clone()];
+        cells.extend(self.rows.iter().map(|row| row.iter().map(text).collect()));
+        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
+        let numeric = |column: usize| {
+            self.rows
+                .iter()
+                .all(|row| row[column].is_number() || row[column].is_null())
+        };
+        let right: Vec<_> = (0..self.columns.len())
+            .map(|column| !self.rows.is_empty() && numeric(column))
+            .collect();
+        let mut out = String::new();
+        for row in &cells {
+            let mut line = String::new();
+            for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
+                let _ = if *right {
+                    write!(line, "{cell:>width$}  ")
+                } else {
+                    write!(line, "{cell:<width$}  ")
+                };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn json(&self) -> String {
+        let object = |row: &Vec<Value>| -> Value {
+            Value::Object(Map::from_iter(self.columns.iter().cloned().zip(row.iter().cloned())))
+        };
+        let array = Value::Array(self.rows.iter().map(object).collect());
+        format!("{array:#}\n")
+    }
+
+    fn csv(&self) -> String {
+        let line = |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
+        let rows = self.rows.iter().map(|row| line(row.iter().map(text).collect()));
+        std::iter::once(line(self.columns.clone())).chain(rows).collect()
+    }
+}
+
+/// A value without JSON's quotes; nothing for null.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => flow(value),
+    }
+}
+
+/// A CSV field by RFC 4180.
+fn quoted(field: &str) -> String {
+    if field.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(["cell", "rank", "note"]);
+        table.rows.push(vec![json!("ab"), json!(4), json!("a, \"b\"")]);
+        table.rows.push(vec![json!("cdef"), json!(64), Value::Null]);
+        table
+    }
+
+    #[test]
+    fn people_get_columns() {
+        assert_eq!(
+            table().render(Format::Table),
+            "cell  rank  note\nab       4  a, \"b\"\ncdef    64\n"
+        );
+    }
+
+    #[test]
+    fn programs_get_values() {
+        assert_eq!(
+            table().render(Format::Csv),
+            "cell,rank,note\nab,4,\"a, \"\"b\"\"\"\ncdef,64,\n"
+        );
+        let parsed: Value = serde_json::from_str(&table().render(Format::Json)).unwrap();
+        assert_eq!(parsed[1], json!({"cell": "cdef", "rank": 64, "note": null}));
+    }
+}

@@ -1,0 +1,93 @@
+//! Tokenised samples in compact storage.
+
+use sha2::{Digest, Sha256};
+
+/// Token ids of many samples in one array: a vector a sample would cost more than the ids of a short one.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Samples {
+    ids: Vec<u32>,
+    /// Where each sample ends in `ids`; it begins where the one before ends.
+    ends: Vec<usize>,
+}
+
+impl Samples {
+    /// Adds a sample.
+    pub fn push(&mut self, ids: impl IntoIterator<Item = u32>) {
+        self.ids.extend(ids);
+        self.ends.push(self.ids.len());
+    }
+
+    /// The ids of sample `index`.
+    pub fn get(&self, index: usize) -> &[u32] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.ids[start..self.ends[index]]
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Number of tokens in all samples.
+    pub fn tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Gives back what was reserved while samples were added.
+    pub(super) fn shrink(&mut self) {
+        self.ids.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    /// SHA-256 in hexadecimal over every sample: its length, then its ids, each as four little-endian bytes.
+    pub fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        for index in 0..self.len() {
+            let ids = self.get(index);
+            // A sample is far below 2^32 tokens: its text is bounded.
+            hash.update((ids.len() as u32).to_le_bytes());
+            for id in ids {
+                hash.update(id.to_le_bytes());
+            }
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(samples: &[&[u32]]) -> Samples {
+        let mut all = Samples::default();
+        samples.iter().for_each(|ids| all.push(ids.iter().copied()));
+        all
+    }
+
+    #[test]
+    fn samples_come_back() {
+        let samples = samples(&[&[1, 2], &[], &[3]]);
+        assert_eq!((samples.len(), samples.tokens()), (3, 3));
+        assert_eq!(
+            [samples.get(0), samples.get(1), samples.get(2)],
+            [&[1, 2][..], &[], &[3]]
+        );
+    }
+
+    #[test]
+    fn the_hash_knows_ids_and_where_samples_end() {
+        let hash = |all: &[&[u32]]| samples(all).sha256();
+        assert_eq!(hash(&[&[1, 2], &[3]]), hash(&[&[1, 2], &[3]]));
+        assert_ne!(hash(&[&[1, 2], &[3]]), hash(&[&[1], &[2, 3]]));
+        assert_ne!(hash(&[&[1, 2]]), hash(&[&[1, 3]]));
+        // printf '\x01\0\0\0\x07\0\0\0' | sha256sum
+        assert_eq!(
+            hash(&[&[7]]),
+            "f0e6dfdca14da812bd3febae22fe83f4f7ea295365ca71128ed6502c9847b92e"
+        );
+    }
+}

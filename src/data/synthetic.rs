@@ -1,0 +1,68 @@
+//! Seeded random token ids.
+
+use rand::Rng;
+
+use super::Samples;
+use crate::random;
+use crate::spec::cell::{Lengths, Synthetic};
+
+/// Makes the samples: ids are uniform over the vocabulary; lengths are `max_seq_length` (fixed), uniform between 2 and
+/// `max_seq_length`, or the list's in turn, cut to `max_seq_length` as any sample is.
+///
+/// Also counts the samples that are left out because the list makes them shorter than two tokens.
+pub(super) fn samples(spec: &Synthetic, seed: u64, vocab_size: usize, max_seq_length: usize) -> (Samples, usize) {
+    let mut random = random::stream(seed, "synthetic data");
+    let mut samples = Samples::default();
+    let mut skipped = 0;
+    // Every size of a configuration is far below 2^32.
+    let vocab_size = vocab_size as u32;
+    for index in 0..spec.samples {
+        let length = match &spec.lengths {
+            Lengths::Fixed => max_seq_length,
+            Lengths::Uniform => random.random_range(2..=max_seq_length as u64) as usize,
+            Lengths::List(lengths) if lengths.is_empty() => 0,
+            Lengths::List(lengths) => lengths[index % lengths.len()].min(max_seq_length),
+        };
+        if length < 2 {
+            skipped += 1;
+        } else {
+            samples.push((0..length).map(|_| random.random_range(0..vocab_size)));
+        }
+    }
+    (samples, skipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(lengths: Lengths, samples: usize) -> (Vec<usize>, usize) {
+        let (samples, skipped) = super::samples(&Synthetic { lengths, samples }, 0, 100, 8);
+        let lengths = (0..samples.len()).map(|index| samples.get(index).len()).collect();
+        (lengths, skipped)
+    }
+
+    #[test]
+    fn lengths_are_as_stated() {
+        assert_eq!(lengths(Lengths::Fixed, 3), (vec![8; 3], 0));
+        assert_eq!(lengths(Lengths::List(vec![3, 9, 1]), 5), (vec![3, 8, 3, 8], 1));
+        assert_eq!(lengths(Lengths::List(vec![]), 2), (vec![], 2));
+        let (uniform, _) = lengths(Lengths::Uniform, 7000);
+        for length in 2..=8 {
+            let share = uniform.iter().filter(|found| **found == length).count();
+            assert!((800..1200).contains(&share), "{share} samples of length {length}");
+        }
+        assert_eq!(uniform.iter().min(), Some(&2));
+    }
+
+    #[test]
+    fn ids_are_seeded_and_below_the_vocabulary() {
+        let make = |seed| samples(&Synthetic::default(), seed, 100, 8).0;
+        assert_eq!(make(1), make(1));
+        assert_ne!(make(1), make(2));
+        let samples = make(3);
+        let ids: std::collections::BTreeSet<_> = (0..samples.len()).flat_map(|index| samples.get(index)).collect();
+        assert_eq!(ids.len(), 100);
+        assert_eq!(ids.last(), Some(&&99));
+    }
+}

@@ -1,0 +1,186 @@
+//! [`weights`](super::weights) for bfloat16, by AVX-512: a row of 32 is two vectors.
+
+use std::{
+    arch::x86_64::*,
+    f32::consts::{LN_2, LOG2_E},
+    mem::transmute,
+};
+
+use half::bf16;
+
+use super::weights::{Parts, Round, Slopes};
+use crate::kernels::gemm::{
+    block::{BLOCK, Block},
+    pack::EDGE,
+};
+
+/// See [`weigh`](super::weights::weigh).
+///
+/// # Safety
+/// The CPU has AVX-512 with BW and bfloat16.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; BLOCK]) {
+    let scale = _mm512_set1_ps(round.scale * LOG2_E);
+    let rows = out.as_chunks_mut::<EDGE>().0.iter_mut().zip(&mut round.sums);
+    for (row, ((out, sums), shift)) in rows.zip(&round.shifts).enumerate() {
+        let shift = _mm512_set1_ps(shift * LOG2_E);
+        // SAFETY: a row has 32 elements, and so has that of the output; there are 16 sums.
+        unsafe {
+            let scores = scores.row(row).as_ptr();
+            let first = exp2(_mm512_fmsub_ps(_mm512_load_ps(scores), scale, shift));
+            let second = exp2(_mm512_fmsub_ps(_mm512_load_ps(scores.add(16)), scale, shift));
+            let sum = _mm512_add_ps(_mm512_loadu_ps(sums.as_ptr()), _mm512_add_ps(first, second));
+            _mm512_storeu_ps(sums.as_mut_ptr(), sum);
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), narrow(first, second));
+        }
+    }
+}
+
+/// See [`differentiate`](super::weights::differentiate).
+///
+/// # Safety
+/// The CPU has AVX-512 with BW and bfloat16.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub unsafe fn differentiate(
+    scores: &Block,
+    d_weights: &Block,
+    slopes: &Slopes,
+    [weights, d_scores, d_scores_right]: [&mut [bf16; BLOCK]; 3],
+) {
+    let scale = _mm512_set1_ps(slopes.scale * LOG2_E);
+    // SAFETY: every row has 32 elements, every block 1024: the last pair of rows lies at 480 and at 992 on the right.
+    unsafe {
+        let [log_first, log_second] = halves(slopes.log_sums).map(|half| _mm512_mul_ps(half, _mm512_set1_ps(LOG2_E)));
+        let [along_first, along_second] = halves(slopes.along);
+        let (low, high) = (
+            _mm512_loadu_si512(LOW.as_ptr().cast()),
+            _mm512_loadu_si512(HIGH.as_ptr().cast()),
+        );
+        for pair in 0..EDGE / 2 {
+            let mut rows = [_mm512_setzero_si512(); 2];
+            for (at, d_row) in rows.iter_mut().enumerate() {
+                let key = 2 * pair + at;
+                let [first, second] = halves(scores.row(key));
+                let [d_first, d_second] = halves(d_weights.row(key));
+                let first = exp2(_mm512_fmsub_ps(first, scale, log_first));
+                let second = exp2(_mm512_fmsub_ps(second, scale, log_second));
+                let d_first = _mm512_mul_ps(first, _mm512_sub_ps(d_first, along_first));
+                let d_second = _mm512_mul_ps(second, _mm512_sub_ps(d_second, along_second));
+                let (mut row, mut d) = (narrow(first, second), narrow(d_first, d_second));
+                if slopes.on_diagonal {
+                    let seen = u32::MAX << key;
+                    (row, d) = (_mm512_maskz_mov_epi16(seen, row), _mm512_maskz_mov_epi16(seen, d));
+                }
+                _mm512_storeu_si512(weights.as_mut_ptr().add(key * EDGE).cast(), row);
+                _mm512_storeu_si512(d_scores.as_mut_ptr().add(key * EDGE).cast(), d);
+                *d_row = d;
+            }
+            let right = d_scores_right.as_mut_ptr().add(pair * 32);
+            _mm512_storeu_si512(right.cast(), _mm512_permutex2var_epi16(rows[0], low, rows[1]));
+            _mm512_storeu_si512(right.add(512).cast(), _mm512_permutex2var_epi16(rows[0], high, rows[1]));
+        }
+    }
+}
+
+/// See [`add_products`](super::weights::add_products).
+///
+/// # Safety
+/// The CPU has AVX-512 with BW and bfloat16.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) {
+    // SAFETY: no more is read of either row than it has; every pattern of bits is a value; there are 16 sums.
+    unsafe {
+        let mut total = _mm512_loadu_ps(sums.as_ptr());
+        for (a, b) in a.chunks(EDGE).zip(b.chunks(EDGE)) {
+            let there = u32::MAX >> (EDGE - a.len().min(b.len()));
+            let [a, b] = [a, b].map(|row| transmute(_mm512_maskz_loadu_epi16(there, row.as_ptr().cast())));
+            total = _mm512_dpbf16_ps(total, a, b);
+        }
+        _mm512_storeu_ps(sums.as_mut_ptr(), total);
+    }
+}
+
+/// See [`raise`](super::weights::raise).
+///
+/// # Safety
+/// The CPU has AVX-512.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn raise(maxima: &mut Parts, scores: &Block) {
+    for (row, maxima) in maxima.iter_mut().enumerate() {
+        let [first, second] = halves(scores.row(row));
+        // SAFETY: there are 16 parts.
+        unsafe {
+            // Of two numbers one of which is none, it is the second.
+            let max = _mm512_max_ps(second, _mm512_loadu_ps(maxima.as_ptr()));
+            _mm512_storeu_ps(maxima.as_mut_ptr(), _mm512_max_ps(first, max));
+        }
+    }
+}
+
+/// See [`largest`](super::weights::largest).
+///
+/// # Safety
+/// The CPU has AVX-512.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
+    // SAFETY: there are 16 parts.
+    parts
+        .each_ref()
+        .map(|parts| _mm512_reduce_max_ps(unsafe { _mm512_loadu_ps(parts.as_ptr()) }))
+}
+
+/// See [`totals`](super::weights::totals).
+///
+/// # Safety
+/// The CPU has AVX-512.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn totals(parts: &Parts) -> [f32; EDGE] {
+    // SAFETY: there are 16 parts.
+    parts
+        .each_ref()
+        .map(|parts| _mm512_reduce_add_ps(unsafe { _mm512_loadu_ps(parts.as_ptr()) }))
+}
+
+/// Which of 64 words make 16 pairs of one of the first row with one of the second, from `start` on.
+const fn pairs(start: u16) -> [u16; 32] {
+    let mut words = [0; 32];
+    let mut column = 0;
+    while column < 16 {
+        words[2 * column as usize] = start + column;
+        words[2 * column as usize + 1] = 32 + start + column;
+        column += 1;
+    }
+    words
+}
+
+static LOW: [u16; 32] = pairs(0);
+static HIGH: [u16; 32] = pairs(16);
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn halves(row: &[f32; EDGE]) -> [__m512; 2] {
+    // SAFETY: there are 32 elements.
+    unsafe { [_mm512_loadu_ps(row.as_ptr()), _mm512_loadu_ps(row.as_ptr().add(16))] }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn narrow(first: __m512, second: __m512) -> __m512i {
+    // SAFETY: both are 64 bytes of which every pattern is a value.
+    unsafe { transmute(_mm512_cvtne2ps_pbh(second, first)) }
+}
+
+/// `2^x` by a polynomial on [-1/2, 1/2] whose relative error is at most 1.1e-7 (fitted by Lawson's method); 0 where it is
+/// less than 2^-126, NaN for NaN.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exp2(x: __m512) -> __m512 {
+    let whole = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+    let r = _mm512_sub_ps(x, whole);
+    let mut power = _mm512_set1_ps(1.330_060_5e-3);
+    for coefficient in [9.669_691e-3, 5.550_558_5e-2, 0.240_222_83, LN_2, 1.0] {
+        power = _mm512_fmadd_ps(power, r, _mm512_set1_ps(coefficient));
+    }
+    let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(-126.0));
+    _mm512_maskz_scalef_ps(there, power, whole)
+}

@@ -1,0 +1,327 @@
+//! The gradients: those of keys and values are sums over the queries, those of queries over the keys.
+
+use std::{cell::RefCell, ops::Range};
+
+use rayon::prelude::*;
+
+use super::{
+    Destination, Number, Shape,
+    head::Head,
+    round::{Both, KEYS, QUERIES, Round, Scratch},
+    weights::{Parts, totals},
+};
+use crate::{
+    kernels::{
+        Element, InstructionSet,
+        gemm::{
+            Operand, Source,
+            block::{BLOCK, Block, Session},
+            operand::FromFormat,
+            pack::{EDGE, pack_left, pack_right},
+            store::Output,
+        },
+    },
+    memory::{self, Category},
+};
+
+/// What the forward pass was given and gave, in the hidden format, and its log-sum-exps `[batch, heads, len]`.
+#[derive(Debug)]
+pub struct Saved<'a, E> {
+    pub q: &'a [E],
+    pub k: &'a [E],
+    pub v: &'a [E],
+    pub out: &'a [E],
+    pub sums: &'a [f32],
+}
+
+/// The gradients of q, k and v, in their shapes.
+#[derive(Debug)]
+pub struct Gradients<'a, E> {
+    pub q: &'a mut [E],
+    pub k: &'a mut [E],
+    pub v: &'a mut [E],
+}
+
+/// Writes the gradients, given that of the output.
+///
+/// # Panics
+/// Where a slice is not of the shape's size.
+pub fn backward<P, E>(saved: &Saved<E>, d_out: &[E], shape: Shape, gradients: Gradients<E>)
+where
+    P: Number + FromFormat<E>,
+    E: Element,
+{
+    assert!(saved.q.len() == shape.queries() && saved.out.len() == saved.q.len() && d_out.len() == saved.q.len());
+    assert!(saved.k.len() == shape.keys() && saved.v.len() == saved.k.len());
+    assert_eq!(saved.sums.len(), shape.batch * shape.heads * shape.len);
+    assert!(gradients.q.len() == saved.q.len());
+    assert!(gradients.k.len() == saved.k.len() && gradients.v.len() == saved.k.len());
+    if saved.q.is_empty() {
+        return;
+    }
+    let outputs = Outputs {
+        q: Output::new(gradients.q, shape.heads * shape.head_dim),
+        k: Output::new(gradients.k, shape.kv_heads * shape.head_dim),
+        v: Output::new(gradients.v, shape.kv_heads * shape.head_dim),
+    };
+    let level = InstructionSet::current();
+    let heads = (0..shape.batch * shape.kv_heads).into_par_iter();
+    heads.with_max_len(1).for_each(|index| {
+        let item = Item {
+            saved,
+            d_out,
+            shape,
+            sample: index / shape.kv_heads,
+            kv_head: index % shape.kv_heads,
+            outputs: &outputs,
+        };
+        let _scope = memory::scope(Category::Host);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let session = Session::new(level);
+            if !item.compute::<P>(&session, scratch, false) {
+                item.compute::<P>(&session, scratch, true);
+            }
+        });
+    });
+}
+
+struct Outputs<'a, E> {
+    q: Output<'a, E>,
+    k: Output<'a, E>,
+    v: Output<'a, E>,
+}
+
+thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
+
+/// A head of keys and values with the heads of queries it serves.
+struct Item<'a, E> {
+    saved: &'a Saved<'a, E>,
+    d_out: &'a [E],
+    shape: Shape,
+    sample: usize,
+    kv_head: usize,
+    outputs: &'a Outputs<'a, E>,
+}
+
+impl<E: Element> Item<'_, E> {
+    /// Whether all of the gradients is finite. Where it is to be `careful`, it looks for what is not.
+    fn compute<P: Number + FromFormat<E>>(&self, session: &Session, scratch: &mut Scratch, careful: bool) -> bool {
+        let shape = self.shape;
+        let row = &mut Vec::<P>::new();
+        self.pack_keys(session.level(), scratch, row);
+        for sums in [&mut scratch.dk, &mut scratch.dv] {
+            sums.clear();
+            sums.resize(shape.padded() / EDGE * shape.panels(), Block::ZERO);
+        }
+        let mut finite = true;
+        let mut rounds = self.rounds().peekable();
+        while let Some((head, queries)) = rounds.next() {
+            self.pack_queries(session.level(), head, queries.clone(), scratch, row);
+            self.along(session.level(), head, queries.clone(), scratch, row);
+            let mut ahead = self.ahead(head, queries.clone(), rounds.peek().cloned());
+            let round = Round {
+                session,
+                shape,
+                queries,
+                careful,
+            };
+            for start in (0..round.queries.end).step_by(KEYS) {
+                let keys = start..round.queries.end.min(start + KEYS);
+                round.take_keys::<P>(keys.clone(), scratch, || ahead.ask());
+                round.finish_keys::<P>(keys, scratch);
+            }
+            finite &= self.write_queries(&round, head, scratch);
+        }
+        let level = session.level();
+        let k_finite = self.write_keys(level, &self.outputs.k, shape.scale(), &scratch.dk);
+        let v_finite = self.write_keys(level, &self.outputs.v, 1.0, &scratch.dv);
+        finite && k_finite && v_finite
+    }
+
+    /// Heads and their queries, some at a time.
+    fn rounds(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<E> {
+        let (group, end) = (self.shape.group(), self.shape.padded());
+        (self.kv_head * group..(self.kv_head + 1) * group).flat_map(move |head| {
+            (0..end)
+                .step_by(QUERIES)
+                .map(move |start| (head, start..end.min(start + QUERIES)))
+        })
+    }
+
+    fn ahead(&self, head: usize, queries: Range<usize>, next: Option<(usize, Range<usize>)>) -> Ahead<'_, E> {
+        let (next_head, next) = next.unwrap_or((head, 0..0));
+        let of_next = |values| Head::new(values, self.shape, self.shape.heads, self.sample, next_head);
+        Ahead {
+            read: [self.saved.q, self.saved.out, self.d_out].map(of_next),
+            next,
+            written: self.destination(&self.outputs.q, head),
+            queries,
+        }
+    }
+
+    fn destination<'a>(&self, out: &'a Output<'a, E>, head: usize) -> Destination<'a, E> {
+        Destination {
+            out,
+            sample: self.sample,
+            head,
+            shape: self.shape,
+        }
+    }
+
+    fn pack_keys<P: Number + FromFormat<E>>(&self, level: InstructionSet, scratch: &mut Scratch, row: &mut Vec<P>) {
+        let shape = self.shape;
+        let blocks = shape.padded() / EDGE;
+        let k = Head::new(self.saved.k, shape, shape.kv_heads, self.sample, self.kv_head);
+        let v = Head::new(self.saved.v, shape, shape.kv_heads, self.sample, self.kv_head);
+        let len = P::packed_len(shape.head_dim);
+        let k_rows = scratch.k_rows.of::<P>(blocks * len);
+        let v_rows = scratch.v_rows.of::<P>(blocks * len);
+        let k_columns = scratch.k_columns.of::<P>(shape.panels() * blocks * BLOCK);
+        for block in 0..blocks {
+            let keys = block * EDGE..block * EDGE + EDGE;
+            let dimensions = 0..shape.head_dim;
+            k.prefetch_rows(keys.start + EDGE..keys.end + EDGE);
+            v.prefetch_rows(keys.start + EDGE..keys.end + EDGE);
+            let k_row = &mut k_rows[block * len..][..len];
+            pack_left(
+                level,
+                Operand::depth_last(&k),
+                keys.clone(),
+                dimensions.clone(),
+                k_row,
+                row,
+            );
+            let v_row = &mut v_rows[block * len..][..len];
+            pack_left(level, Operand::depth_last(&v), keys.clone(), dimensions, v_row, row);
+            for panel in 0..shape.panels() {
+                let out = &mut k_columns[(panel * blocks + block) * BLOCK..][..BLOCK];
+                pack_left(
+                    level,
+                    Operand::depth_first(&k),
+                    shape.panel(panel),
+                    keys.clone(),
+                    out,
+                    row,
+                );
+            }
+        }
+    }
+
+    fn pack_queries<P: Number + FromFormat<E>>(
+        &self,
+        level: InstructionSet,
+        head: usize,
+        queries: Range<usize>,
+        scratch: &mut Scratch,
+        row: &mut Vec<P>,
+    ) {
+        let shape = self.shape;
+        let q = Head::new(self.saved.q, shape, shape.heads, self.sample, head);
+        let d_out = Head::new(self.d_out, shape, shape.heads, self.sample, head);
+        let mut pack = |source: &dyn Source<P>, to: &mut Both| {
+            let len = queries.len() / EDGE * P::packed_len(shape.head_dim);
+            let out = to.dimensions.of::<P>(len);
+            pack_right(
+                level,
+                Operand::depth_last(source),
+                queries.clone(),
+                0..shape.head_dim,
+                out,
+                row,
+            );
+            let out = to.queries.of::<P>(shape.panels() * queries.len() * EDGE);
+            pack_right(
+                level,
+                Operand::depth_first(source),
+                0..shape.head_dim,
+                queries.clone(),
+                out,
+                row,
+            );
+        };
+        pack(&q, &mut scratch.q);
+        pack(&d_out, &mut scratch.d_out);
+    }
+
+    /// Each query's log-sum-exp and `d_out · out`; zeros below.
+    fn along<P: Number + FromFormat<E>>(
+        &self,
+        level: InstructionSet,
+        head: usize,
+        queries: Range<usize>,
+        scratch: &mut Scratch,
+        row: &mut Vec<P>,
+    ) {
+        let Shape {
+            len, heads, head_dim, ..
+        } = self.shape;
+        let sums = &self.saved.sums[(self.sample * heads + head) * len..][..len];
+        scratch.log_sums.clear();
+        scratch
+            .log_sums
+            .extend_from_slice(&sums[queries.start..queries.end.min(len)]);
+        scratch.log_sums.resize(queries.len(), 0.0);
+        scratch.along.resize(queries.len(), 0.0);
+        row.resize(2 * head_dim, P::ZERO);
+        let (row, d_row) = row.split_at_mut(head_dim);
+        let [out, d_out] = [self.saved.out, self.d_out].map(|x| Head::new(x, self.shape, heads, self.sample, head));
+        for (block, along) in scratch.along.as_chunks_mut().0.iter_mut().enumerate() {
+            let mut parts: Parts = [[0.0; 16]; EDGE];
+            for (query, parts) in (queries.start + block * EDGE..).zip(&mut parts) {
+                let (out, d_out) = (out.row(query, 0..head_dim, row), d_out.row(query, 0..head_dim, d_row));
+                P::add_products(level, out, d_out, parts);
+            }
+            *along = totals(level, &parts);
+        }
+    }
+
+    fn write_queries(&self, round: &Round, head: usize, scratch: &mut Scratch) -> bool {
+        let level = round.session.level();
+        let destination = self.destination(&self.outputs.q, head);
+        let blocks = round.queries.len() / EDGE;
+        scratch.turned.resize(self.shape.panels(), Block::ZERO);
+        let mut finite = true;
+        for (at, first) in round.queries.clone().step_by(EDGE).enumerate() {
+            for (panel, turned) in scratch.turned.iter_mut().enumerate() {
+                scratch.dq[panel * blocks + at].transpose_into(level, turned);
+            }
+            // SAFETY: an item has these heads to itself, and a round these queries.
+            finite &= unsafe { destination.write(level, first, &scratch.turned, &[self.shape.scale(); EDGE]) };
+        }
+        finite
+    }
+
+    fn write_keys(&self, level: InstructionSet, out: &Output<E>, scale: f32, sums: &[Block]) -> bool {
+        let destination = self.destination(out, self.kv_head);
+        let mut finite = true;
+        for (block, sums) in sums.chunks_exact(self.shape.panels()).enumerate() {
+            let first = block * EDGE;
+            destination.prefetch(first + EDGE..first + 2 * EDGE);
+            // SAFETY: an item has this head to itself.
+            finite &= unsafe { destination.write(level, first, sums, &[scale; EDGE]) };
+        }
+        finite
+    }
+}
+
+/// What is asked for while a round is computed: what the next one reads, and where this one's gradients go.
+struct Ahead<'a, E> {
+    read: [Head<'a, E>; 3],
+    next: Range<usize>,
+    written: Destination<'a, E>,
+    queries: Range<usize>,
+}
+
+impl<E: Element> Ahead<'_, E> {
+    /// Asks for some positions more: enough for a round that asks once a pair of blocks.
+    fn ask(&mut self) {
+        const POSITIONS: usize = 8;
+        for head in &self.read {
+            head.prefetch_rows(self.next.start..self.next.end.min(self.next.start + POSITIONS));
+        }
+        self.next.start = self.next.end.min(self.next.start + POSITIONS);
+        let end = self.queries.end.min(self.queries.start + POSITIONS);
+        self.written.prefetch(self.queries.start..end);
+        self.queries.start = end;
+    }
+}

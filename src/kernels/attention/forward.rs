@@ -1,0 +1,315 @@
+//! The output, by a running softmax over the keys (Milakov and Gimelshein 2018, arXiv:1805.02867).
+
+use std::{cell::RefCell, ops::Range};
+
+use rayon::prelude::*;
+
+use super::{
+    Destination, Masked, Number, Shape,
+    head::Head,
+    is_finite, multiply_masked,
+    weights::{Parts, Round, larger, largest, raise, totals},
+};
+use crate::{
+    kernels::{
+        Element, InstructionSet,
+        gemm::{
+            Operand,
+            block::{BLOCK, Block, Session},
+            operand::FromFormat,
+            pack::{EDGE, pack_left, pack_right},
+            scratch::Buffer,
+            store::Output,
+        },
+    },
+    memory::{self, Category},
+};
+
+/// Keys of a round: their scores with a block of queries and their packed operands stay in the second-level cache.
+const KEYS: usize = 512;
+/// Sums that an item holds, in bytes.
+const SUMS: usize = 512 * 1024;
+/// Items a thread, where there are so many: they are not of one size.
+const ITEMS: usize = 4;
+
+/// Writes the output (shape of `q`) and the log-sum-exps `[batch, heads, len]`.
+///
+/// # Panics
+/// Where a slice is not of the shape's size.
+pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, out: &mut [E], sums: &mut [f32])
+where
+    P: Number + FromFormat<E>,
+    E: Element,
+{
+    assert!(q.len() == shape.queries() && out.len() == q.len());
+    assert!(k.len() == shape.keys() && v.len() == k.len());
+    assert_eq!(sums.len(), shape.batch * shape.heads * shape.len);
+    if q.is_empty() {
+        return;
+    }
+    let out = Output::new(out, shape.heads * shape.head_dim);
+    let sums = Output::new(sums, shape.len);
+    let level = InstructionSet::current();
+    let items = items(shape);
+    items.par_iter().with_max_len(1).for_each(|item| {
+        let _scope = memory::scope(Category::Host);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut worker = Worker::<P, E> {
+                q,
+                k: Head::new(k, shape, shape.kv_heads, item.sample, item.kv_head),
+                v: Head::new(v, shape, shape.kv_heads, item.sample, item.kv_head),
+                out: &out,
+                sums: &sums,
+                shape,
+                item,
+                session: Session::new(level),
+                scratch,
+                row: Vec::new(),
+                careful: false,
+            };
+            if !worker.run() {
+                worker.careful = true;
+                worker.run();
+            }
+        });
+    });
+}
+
+/// What a thread computes at a time: some queries of all heads that share a head of keys and values.
+struct Item {
+    sample: usize,
+    kv_head: usize,
+    /// From a block's first on.
+    queries: Range<usize>,
+}
+
+/// The longest first. How queries are cut up does not change what is computed for each.
+fn items(shape: Shape) -> Vec<Item> {
+    let heads = shape.batch * shape.kv_heads;
+    let wanted = (ITEMS * rayon::current_num_threads()).div_ceil(heads);
+    let fitting = SUMS / (shape.group() * shape.panels() * size_of::<Block>());
+    let blocks = shape.len.div_ceil(EDGE).div_ceil(wanted).clamp(1, fitting.max(1));
+    let mut starts: Vec<usize> = (0..shape.len).step_by(blocks * EDGE).collect();
+    starts.reverse();
+    let of_head = |start: usize| {
+        (0..heads).map(move |head| Item {
+            sample: head / shape.kv_heads,
+            kv_head: head % shape.kv_heads,
+            queries: start..shape.len.min(start + blocks * EDGE),
+        })
+    };
+    starts.into_iter().flat_map(of_head).collect()
+}
+
+/// The running softmax of a block of queries: of the scaled scores so far the largest, and the sum of what they exceed it
+/// by, exponentiated.
+#[derive(Clone, Copy)]
+struct Running {
+    max: [f32; EDGE],
+    sum: [f32; EDGE],
+}
+
+impl Running {
+    const NOTHING: Self = Self {
+        max: [f32::NEG_INFINITY; EDGE],
+        sum: [0.0; EDGE],
+    };
+}
+
+/// A thread's memory, kept from call to call.
+#[derive(Default)]
+struct Scratch {
+    /// Packed: keys as right panels, values as right panels, a block of queries and one of weights on the left.
+    keys: Buffer,
+    values: Buffer,
+    queries: Buffer,
+    weights: Buffer,
+    scores: Vec<Block>,
+    /// Of each head and block of queries: a block a panel.
+    sums: Vec<Block>,
+    running: Vec<Running>,
+}
+
+thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
+
+/// A thread with an item.
+struct Worker<'a, P, E> {
+    q: &'a [E],
+    k: Head<'a, E>,
+    v: Head<'a, E>,
+    out: &'a Output<'a, E>,
+    sums: &'a Output<'a, f32>,
+    shape: Shape,
+    item: &'a Item,
+    session: Session,
+    scratch: &'a mut Scratch,
+    row: Vec<P>,
+    /// Whether to look for what is not finite.
+    careful: bool,
+}
+
+impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
+    /// Whether all of the output is finite.
+    fn run(&mut self) -> bool {
+        let blocks = self.item.queries.len().div_ceil(EDGE);
+        let heads = self.item.kv_head * self.shape.group()..(self.item.kv_head + 1) * self.shape.group();
+        let blocks_of_heads = heads.len() * blocks;
+        self.scratch.running.clear();
+        self.scratch.running.resize(blocks_of_heads, Running::NOTHING);
+        let sums = (blocks_of_heads * self.shape.panels()).max(self.scratch.sums.len());
+        self.scratch.sums.resize(sums, Block::ZERO);
+        self.scratch.scores.resize(KEYS / EDGE, Block::ZERO);
+
+        let end = self.item.queries.end.next_multiple_of(EDGE);
+        let mut finite = true;
+        for start in (0..end).step_by(KEYS) {
+            let keys = start..end.min(start + KEYS);
+            self.pack_keys(keys.clone());
+            let queries = heads
+                .clone()
+                .flat_map(|head| (0..blocks).map(move |block| (head, block)));
+            for (index, (head, block)) in queries.enumerate() {
+                let first = self.item.queries.start + block * EDGE;
+                if first + EDGE > start {
+                    finite &= self.attend(keys.clone(), index, head, first);
+                }
+            }
+        }
+        finite
+    }
+
+    fn pack_keys(&mut self, keys: Range<usize>) {
+        let (level, row) = (self.session.level(), &mut self.row);
+        let Shape { head_dim, .. } = self.shape;
+        let out = self.scratch.keys.of(keys.len() / EDGE * P::packed_len(head_dim));
+        pack_right(level, Operand::depth_last(&self.k), keys.clone(), 0..head_dim, out, row);
+        let out = self.scratch.values.of(self.shape.panels() * keys.len() * EDGE);
+        pack_right(level, Operand::depth_first(&self.v), 0..head_dim, keys, out, row);
+    }
+
+    /// Takes what a round of keys gives a head's queries from `first` on, which are block `index` of the item's, into their
+    /// sums, and writes their output when they have seen all. Whether that is finite.
+    fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
+        let level = self.session.level();
+        let seen = (keys.end.min(first + EDGE) - keys.start) / EDGE;
+        let last = keys.contains(&first);
+        let destination = Destination {
+            out: self.out,
+            sample: self.item.sample,
+            head,
+            shape: self.shape,
+        };
+        if last {
+            destination.prefetch(first..first + EDGE);
+        }
+        let maxima = self.score(head, first, seen, last);
+        let running = &mut self.scratch.running[index];
+        let (mut round, factors) = begin(level, running, &maxima, self.shape.scale());
+        let weights = self.scratch.weights.of::<P>(KEYS * EDGE);
+        for (scores, weights) in self.scratch.scores[..seen].iter().zip(weights.as_chunks_mut().0) {
+            P::weigh(level, scores, &mut round, weights);
+        }
+        for ((sum, total), factor) in running.sum.iter_mut().zip(totals(level, &round.sums)).zip(&factors) {
+            *sum = *sum * factor + total;
+        }
+
+        let sums = &mut self.scratch.sums[index * self.shape.panels()..][..self.shape.panels()];
+        let values = self.scratch.values.get::<P>().chunks_exact(keys.len() * EDGE);
+        for (panel, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
+            if keys.start > 0 && factors != [1.0; EDGE] {
+                multiply_rows(level, sum, &factors);
+            }
+            let on_diagonal = &values[(seen - 1) * BLOCK..][..BLOCK];
+            let masked = (self.careful && last && !is_finite(on_diagonal)).then_some(Masked {
+                block: seen - 1,
+                counts: |row, place, _| place <= row,
+            });
+            let size = (EDGE, self.shape.panel(panel).len());
+            multiply_masked(
+                &self.session,
+                (weights, values, seen),
+                masked,
+                size,
+                sum,
+                keys.start > 0,
+            );
+        }
+        if !last {
+            return true;
+        }
+        // SAFETY: items have no head and queries in common, and these have seen all keys once.
+        unsafe {
+            let row = self.item.sample * self.shape.heads + head;
+            let log_sums = self.sums.row(row, first..self.shape.len.min(first + EDGE));
+            for ((to, max), sum) in log_sums.iter_mut().zip(running.max).zip(running.sum) {
+                *to = max + sum.ln();
+            }
+            destination.write(level, first, sums, &running.sum.map(|sum| 1.0 / sum))
+        }
+    }
+
+    /// Scores a head's queries from `first` on with the first `seen` blocks of keys. Returns their maxima.
+    fn score(&mut self, head: usize, first: usize, seen: usize, on_diagonal: bool) -> [f32; EDGE] {
+        let level = self.session.level();
+        let Shape { heads, head_dim, .. } = self.shape;
+        let len = P::packed_len(head_dim);
+        let q = Head::new(self.q, self.shape, heads, self.item.sample, head);
+        let queries = self.scratch.queries.of::<P>(len);
+        pack_left(
+            level,
+            Operand::depth_last(&q),
+            first..first + EDGE,
+            0..head_dim,
+            queries,
+            &mut self.row,
+        );
+        q.prefetch_rows(first + EDGE..first + 2 * EDGE);
+        let mut maxima: Parts = [[f32::NEG_INFINITY; 16]; EDGE];
+        let keys = self.scratch.keys.get::<P>().chunks_exact(len);
+        for (at, (scores, keys)) in self.scratch.scores[..seen].iter_mut().zip(keys).enumerate() {
+            P::multiply(&self.session, queries, keys, head_dim, (EDGE, EDGE), scores, false);
+            if on_diagonal && at + 1 == seen {
+                hide_later_keys(scores);
+            }
+            raise(level, &mut maxima, scores);
+        }
+        largest(level, &maxima)
+    }
+}
+
+fn hide_later_keys(scores: &mut Block) {
+    for row in 0..EDGE {
+        scores.row_mut(row)[row + 1..].fill(f32::NEG_INFINITY);
+    }
+}
+
+/// Takes the largest products of a round into the running softmax. Returns the round, and what the sums so far are to be
+/// multiplied by.
+fn begin(level: InstructionSet, running: &mut Running, maxima: &[f32; EDGE], scale: f32) -> (Round, [f32; EDGE]) {
+    level.compute(
+        #[inline(always)]
+        |arithmetic| {
+            let (mut shifts, mut factors) = ([0f32; EDGE], [0f32; EDGE]);
+            for row in 0..EDGE {
+                let max = larger(maxima[row] * scale, running.max[row]);
+                // Without any weight yet, everything stays at zero.
+                shifts[row] = if max == f32::NEG_INFINITY { 0.0 } else { max };
+                factors[row] = arithmetic.exp(running.max[row] - shifts[row]);
+                running.max[row] = max;
+            }
+            let sums = [[0.0; 16]; EDGE];
+            (Round { scale, shifts, sums }, factors)
+        },
+    )
+}
+
+fn multiply_rows(level: InstructionSet, block: &mut Block, factors: &[f32; EDGE]) {
+    level.run(
+        #[inline(always)]
+        || {
+            for (row, factor) in factors.iter().enumerate() {
+                block.row_mut(row).iter_mut().for_each(|value| *value *= factor);
+            }
+        },
+    );
+}

@@ -1,0 +1,64 @@
+//! One head of one sample in the interleaved layout.
+
+use std::ops::Range;
+
+use super::Shape;
+use crate::kernels::gemm::{
+    Source,
+    operand::{FromFormat, prefetch},
+};
+
+/// `[len, head_dim]` of `[batch, len, heads, head_dim]`, with zeros below.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a, E> {
+    values: &'a [E],
+    stride: usize,
+    len: usize,
+    head_dim: usize,
+}
+
+impl<'a, E> Head<'a, E> {
+    /// Of `heads` heads a sample.
+    pub fn new(values: &'a [E], shape: Shape, heads: usize, sample: usize, head: usize) -> Self {
+        let stride = heads * shape.head_dim;
+        let first = sample * shape.len * stride + head * shape.head_dim;
+        Self {
+            values: &values[first..],
+            stride,
+            len: shape.len,
+            head_dim: shape.head_dim,
+        }
+    }
+
+    /// A position's dimensions; nothing past the end.
+    fn at(&self, position: usize) -> &'a [E] {
+        if position < self.len {
+            &self.values[position * self.stride..][..self.head_dim]
+        } else {
+            &[]
+        }
+    }
+
+    /// Asks for the cache lines of positions that will be read.
+    pub fn prefetch_rows(&self, positions: Range<usize>) {
+        positions.for_each(|position| prefetch(self.at(position)));
+    }
+}
+
+impl<P: FromFormat<E>, E: Sync> Source<P> for Head<'_, E> {
+    fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
+        if row < self.len {
+            P::read(&self.at(row)[cols], buffer)
+        } else {
+            let zeros = &mut buffer[..cols.len()];
+            zeros.fill(P::ZERO);
+            zeros
+        }
+    }
+
+    fn prefetch(&self, row: usize, cols: Range<usize>) {
+        if row < self.len {
+            prefetch(&self.at(row)[cols]);
+        }
+    }
+}

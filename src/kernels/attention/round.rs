@@ -1,0 +1,155 @@
+//! Some queries of a head with some keys, for the gradients of both.
+//!
+//! Blocks are transposed, 32 keys by 32 queries: so what is added up over the queries, the gradients of keys and values, has
+//! the weights on its left as they come. They stay in the first-level cache, a block of keys with all queries of the round.
+
+use std::ops::Range;
+
+use super::{Masked, Number, Shape, is_finite, multiply_masked, weights::Slopes};
+use crate::kernels::gemm::{
+    block::{BLOCK, Block, Session},
+    pack::EDGE,
+    scratch::Buffer,
+};
+
+/// Queries and keys of a round, multiples of a block's.
+pub const QUERIES: usize = 256;
+pub const KEYS: usize = 512;
+
+/// A thread's memory, kept from call to call.
+#[derive(Default)]
+pub struct Scratch {
+    /// Of the head of keys and values, packed on the left: rows of keys, rows of values, and the keys' columns in blocks
+    /// of 32 places.
+    pub k_rows: Buffer,
+    pub v_rows: Buffer,
+    pub k_columns: Buffer,
+    /// Of a round's queries, packed on the right: along the dimensions, and along the queries.
+    pub q: Both,
+    pub d_out: Both,
+    /// Of a block of keys with a round's queries, on the left: probabilities, and gradients of scores.
+    pub weights: Buffer,
+    pub d_scores: Buffer,
+    /// Gradients of a round's scores on the right, a panel of keys for each block of queries.
+    pub d_scores_right: Buffer,
+    pub log_sums: Vec<f32>,
+    /// `d_out · out` of each query.
+    pub along: Vec<f32>,
+    /// `[block of keys][panel]`, `[block of keys][panel]`, and transposed, `[panel][block of queries]`.
+    pub dk: Vec<Block>,
+    pub dv: Vec<Block>,
+    pub dq: Vec<Block>,
+    /// A block of queries of that, a block a panel.
+    pub turned: Vec<Block>,
+}
+
+/// A right operand in both orders.
+#[derive(Default)]
+pub struct Both {
+    pub dimensions: Buffer,
+    pub queries: Buffer,
+}
+
+/// Queries of a head, with what is packed of them.
+pub struct Round<'a> {
+    pub session: &'a Session,
+    pub shape: Shape,
+    pub queries: Range<usize>,
+    /// Whether to look for what is not finite.
+    pub careful: bool,
+}
+
+impl Round<'_> {
+    pub fn blocks(&self) -> usize {
+        self.queries.len() / EDGE
+    }
+
+    /// The product of 32 keys or values and 32 queries, over the dimensions.
+    fn multiply<P: Number>(&self, rows: &[P], panel: &[P], out: &mut Block) {
+        let depth = self.shape.head_dim;
+        P::multiply(self.session, rows, panel, depth, (EDGE, EDGE), out, false);
+    }
+
+    /// Adds what the queries give to the gradients of some keys and values, and keeps the gradients of the scores. Calls
+    /// `between` for each pair of blocks.
+    pub fn take_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch, mut between: impl FnMut()) {
+        let (shape, blocks) = (self.shape, self.blocks());
+        let (panels, len) = (shape.panels(), P::packed_len(shape.head_dim));
+        let [q, d_out] = [&scratch.q, &scratch.d_out].map(|both| both.dimensions.get::<P>());
+        let [k_rows, v_rows] = [&scratch.k_rows, &scratch.v_rows].map(|rows| rows.get::<P>());
+        let [weights, d_scores] =
+            [&mut scratch.weights, &mut scratch.d_scores].map(|buffer| blocks_of(buffer.of::<P>(blocks * BLOCK)));
+        let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * EDGE));
+        let (log_sums, along) = (scratch.log_sums.as_chunks().0, scratch.along.as_chunks().0);
+        let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
+
+        for (at, key) in keys.step_by(EDGE).enumerate() {
+            let (block_of_keys, first) = (key / EDGE, key.saturating_sub(self.queries.start) / EDGE);
+            let on_diagonal = self.queries.contains(&key);
+            for block in first..blocks {
+                self.multiply(&k_rows[block_of_keys * len..], &q[block * len..], &mut products);
+                self.multiply(&v_rows[block_of_keys * len..], &d_out[block * len..], &mut d_weights);
+                let slopes = Slopes {
+                    scale: shape.scale(),
+                    log_sums: &log_sums[block],
+                    along: &along[block],
+                    on_diagonal: on_diagonal && block == first,
+                };
+                let out = [
+                    &mut weights[block - first],
+                    &mut d_scores[block - first],
+                    &mut d_scores_right[block * (KEYS / EDGE) + at],
+                ];
+                P::differentiate(self.session.level(), &products, &d_weights, &slopes, out);
+                between();
+            }
+            for (left, right, sums) in [
+                (&*weights, &scratch.d_out, &mut scratch.dv),
+                (&*d_scores, &scratch.q, &mut scratch.dk),
+            ] {
+                let sums = &mut sums[block_of_keys * panels..][..panels];
+                for (panel, sum) in sums.iter_mut().enumerate() {
+                    let right = &right.queries.get::<P>()[(panel * blocks + first) * BLOCK..];
+                    let masked = (self.careful && on_diagonal && !is_finite(&right[..BLOCK])).then_some(Masked {
+                        block: 0,
+                        counts: |key, query, _| query >= key,
+                    });
+                    let factors = (left.as_flattened(), right, blocks - first);
+                    let size = (EDGE, shape.panel(panel).len());
+                    multiply_masked(self.session, factors, masked, size, sum, true);
+                }
+            }
+        }
+    }
+
+    /// Adds what the gradients of these keys' scores give to those of the queries.
+    pub fn finish_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch) {
+        let (shape, blocks) = (self.shape, self.blocks());
+        let k_columns = scratch.k_columns.get::<P>();
+        let d_scores = scratch.d_scores_right.get::<P>();
+        let len = (shape.panels() * blocks).max(scratch.dq.len());
+        scratch.dq.resize(len, Block::ZERO);
+        for (block, query) in self.queries.clone().step_by(EDGE).enumerate() {
+            let seen = keys.end.min(query + EDGE).saturating_sub(keys.start) / EDGE;
+            if seen == 0 {
+                continue;
+            }
+            let right = &d_scores[block * KEYS * EDGE..];
+            for panel in 0..shape.panels() {
+                let left = &k_columns[(panel * shape.padded() + keys.start) * EDGE..];
+                let last = &left[(seen - 1) * BLOCK..][..BLOCK];
+                let masked = (self.careful && keys.contains(&query) && !is_finite(last)).then_some(Masked {
+                    block: seen - 1,
+                    counts: |_, key, query| key <= query,
+                });
+                let size = (shape.panel(panel).len(), EDGE);
+                let sum = &mut scratch.dq[panel * blocks + block];
+                multiply_masked(self.session, (left, right, seen), masked, size, sum, keys.start > 0);
+            }
+        }
+    }
+}
+
+fn blocks_of<P>(values: &mut [P]) -> &mut [[P; BLOCK]] {
+    values.as_chunks_mut().0
+}

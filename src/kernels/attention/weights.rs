@@ -1,0 +1,166 @@
+//! From scores to weights and back, a block at a time, for any format and instruction set.
+
+use super::Number;
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
+use crate::kernels::{
+    InstructionSet,
+    gemm::{
+        block::{BLOCK, Block},
+        pack::EDGE,
+    },
+};
+
+/// What a block of 32 queries has in a round of keys.
+pub struct Round {
+    /// Of the products of queries and keys, to scores.
+    pub scale: f32,
+    /// Of each query's scores, what is taken off before they are exponentiated.
+    pub shifts: [f32; EDGE],
+    /// The sums of each query's weights.
+    pub sums: Parts,
+}
+
+/// Writes `exp(scale · score - shift)` as a left block (rows are queries, places keys), and adds it to the sums.
+pub fn weigh<P: Number>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
+    level.compute(
+        #[inline(always)]
+        |arithmetic| {
+            let Round { scale, shifts, sums } = round;
+            for (row, out) in out.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
+                let (shift, scores) = (shifts[row], scores.row(row));
+                let mut weights = [0f32; EDGE];
+                for (weight, score) in weights.iter_mut().zip(scores) {
+                    *weight = arithmetic.exp(arithmetic.mul_add(*score, *scale, -shift));
+                }
+                for (key, sum) in sums[row].iter_mut().enumerate() {
+                    *sum += weights[key] + weights[key + 16];
+                }
+                for (out, weight) in out.iter_mut().zip(weights) {
+                    *out = P::narrow(weight);
+                }
+            }
+        },
+    );
+}
+
+/// Numbers of 32 queries, in 16 parts each.
+pub type Parts = [[f32; 16]; EDGE];
+
+/// Takes 32 queries' scores (the rows) into their largest.
+pub fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
+    #[cfg(target_arch = "x86_64")]
+    if level >= InstructionSet::Avx512 {
+        // SAFETY: the level is only in use where the CPU has its instructions.
+        return unsafe { avx512::raise(maxima, scores) };
+    }
+    level.run(
+        #[inline(always)]
+        || {
+            for (row, maxima) in maxima.iter_mut().enumerate() {
+                let (first, second) = scores.row(row).split_at(16);
+                for ((max, first), second) in maxima.iter_mut().zip(first).zip(second) {
+                    *max = larger(larger(*first, *second), *max);
+                }
+            }
+        },
+    );
+}
+
+/// Each query's largest part.
+pub fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+    #[cfg(target_arch = "x86_64")]
+    if level >= InstructionSet::Avx512 {
+        // SAFETY: the level is only in use where the CPU has its instructions.
+        return unsafe { avx512::largest(parts) };
+    }
+    let _ = level;
+    parts.map(|parts| parts.into_iter().fold(f32::NEG_INFINITY, larger))
+}
+
+/// Each query's sum.
+pub fn totals(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+    #[cfg(target_arch = "x86_64")]
+    if level >= InstructionSet::Avx512 {
+        // SAFETY: the level is only in use where the CPU has its instructions.
+        return unsafe { avx512::totals(parts) };
+    }
+    let _ = level;
+    parts.map(|parts| parts.into_iter().sum())
+}
+
+/// The larger number, the second where either is none.
+#[inline(always)]
+pub fn larger(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// Adds the products of two rows' elements to 16 sums.
+pub fn add_products<P: Number>(level: InstructionSet, a: &[P], b: &[P], sums: &mut [f32; 16]) {
+    level.run(
+        #[inline(always)]
+        || {
+            for (a, b) in a.chunks(16).zip(b.chunks(16)) {
+                for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+                    *sum += a.widen() * b.widen();
+                }
+            }
+        },
+    );
+}
+
+/// What gradients of a block of 32 keys by 32 queries need to know.
+pub struct Slopes<'a> {
+    /// Of the products of queries and keys, to scores.
+    pub scale: f32,
+    /// Of each query, the logarithm of the sum of its exponentiated scores.
+    pub log_sums: &'a [f32; EDGE],
+    /// Of each query, the product of its output and the output's gradient.
+    pub along: &'a [f32; EDGE],
+    /// Whether the keys are those of the queries' own positions, so that the later ones are hidden.
+    pub on_diagonal: bool,
+}
+
+/// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - log_sum)`, as a left block
+/// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - along)`, as a left block and as a
+/// right one (places are keys).
+pub fn differentiate<P: Number>(
+    level: InstructionSet,
+    scores: &Block,
+    d_weights: &Block,
+    slopes: &Slopes,
+    [weights, d_scores, d_scores_right]: [&mut [P; BLOCK]; 3],
+) {
+    level.compute(
+        #[inline(always)]
+        |arithmetic| {
+            let Slopes {
+                scale, log_sums, along, ..
+            } = *slopes;
+            let rows = weights.as_chunks_mut::<EDGE>().0.iter_mut();
+            for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<EDGE>().0).enumerate() {
+                let hidden = if slopes.on_diagonal { key } else { 0 };
+                let (scores, d_weights) = (scores.row(key), d_weights.row(key));
+                let (mut of_key, mut d_of_key) = ([0f32; EDGE], [0f32; EDGE]);
+                for ((weight, score), log_sum) in of_key.iter_mut().zip(scores).zip(log_sums) {
+                    *weight = arithmetic.exp(arithmetic.mul_add(*score, scale, -log_sum));
+                }
+                for (((d_score, weight), d_weight), along) in d_of_key.iter_mut().zip(&of_key).zip(d_weights).zip(along)
+                {
+                    *d_score = weight * (d_weight - along);
+                }
+                of_key[..hidden].fill(0.0);
+                d_of_key[..hidden].fill(0.0);
+                for (to, values) in [(weights, &of_key), (d_scores, &d_of_key)] {
+                    for (to, value) in to.iter_mut().zip(values) {
+                        *to = P::narrow(*value);
+                    }
+                }
+            }
+            for (pair, rows) in d_scores.as_chunks::<{ 2 * EDGE }>().0.iter().enumerate() {
+                let (first, second) = rows.split_at(EDGE);
+                P::put_right_places(level, d_scores_right, 2 * pair, first, second);
+            }
+        },
+    );
+}

@@ -1,0 +1,256 @@
+//! Number formats of activations and weights.
+
+use half::{bf16, f16};
+
+use super::for_rows;
+
+/// A format that values are kept in; arithmetic is float32.
+pub trait Element: Copy + Send + Sync + 'static {
+    fn widen(self) -> f32;
+    /// The nearest value of the format, ties to even.
+    fn narrow(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        value
+    }
+}
+
+/// Without branches or calls, so that loops over it vectorise (after F. Giesen's `half_to_float_fast` and
+/// `float_to_half_fast3_rtne`).
+impl Element for f16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        const INFINITE: u32 = 0x7c00 << 13;
+        const SMALLEST_NORMAL: u32 = 1 << 23;
+        let bits = u32::from(self.to_bits());
+        // In float32's places, but with an exponent that is 112 too small.
+        let magnitude = (bits & 0x7fff) << 13;
+        let normal = magnitude + (112 << 23);
+        let subnormal = (f32::from_bits(normal + SMALLEST_NORMAL) - f32::from_bits(113 << 23)).to_bits();
+        let value = if magnitude >= INFINITE {
+            normal + (112 << 23)
+        } else if magnitude < SMALLEST_NORMAL {
+            subnormal
+        } else {
+            normal
+        };
+        f32::from_bits(value | (bits & 0x8000) << 16)
+    }
+
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        const INFINITE: u32 = 0xff << 23;
+        const PAST_LARGEST: u32 = (127 + 16) << 23;
+        const SMALLEST_NORMAL: u32 = 113 << 23;
+        // Adding it leaves a subnormal's bits, rounded, at the end of the sum's.
+        const SUBNORMAL: u32 = (127 - 15 + 23 - 10 + 1) << 23;
+        let bits = value.to_bits();
+        let magnitude = bits & 0x7fff_ffff;
+        let odd = (magnitude >> 13) & 1;
+        let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+        let subnormal = (f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL))
+            .to_bits()
+            .wrapping_sub(SUBNORMAL);
+        let rounded = if magnitude > INFINITE {
+            0x7e00
+        } else if magnitude >= PAST_LARGEST {
+            0x7c00
+        } else if magnitude < SMALLEST_NORMAL {
+            subnormal
+        } else {
+            normal
+        };
+        Self::from_bits((rounded | (bits >> 16) & 0x8000) as u16)
+    }
+}
+
+impl Element for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    /// Without a branch, so that loops over it vectorise.
+    #[inline(always)]
+    fn narrow(value: f32) -> Self {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let quiet = (bits >> 16) | 0x40;
+        Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
+    }
+}
+
+/// Converts to float32.
+pub fn widen<E: Element>(values: &[E], out: &mut [f32]) {
+    assert_eq!(values.len(), out.len());
+    for_rows(
+        out,
+        1,
+        #[inline(always)]
+        |start, part| {
+            for (to, from) in part.iter_mut().zip(&values[start..]) {
+                *to = from.widen();
+            }
+        },
+    );
+}
+
+/// Rounds to the format.
+pub fn narrow<E: Element>(values: &[f32], out: &mut [E]) {
+    assert_eq!(values.len(), out.len());
+    for_rows(
+        out,
+        1,
+        #[inline(always)]
+        |start, part| {
+            for (to, from) in part.iter_mut().zip(&values[start..]) {
+                *to = E::narrow(*from);
+            }
+        },
+    );
+}
+
+/// Rounds float32 values to what the format can hold, in place.
+pub fn round<E: Element>(values: &mut [f32]) {
+    for_rows(
+        values,
+        1,
+        #[inline(always)]
+        |_, part| {
+            for value in part {
+                *value = E::narrow(*value).widen();
+            }
+        },
+    );
+}
+
+/// `a += b`, rounded to the format of `a`.
+pub fn accumulate<E: Element>(a: &mut [E], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    for_rows(
+        a,
+        1,
+        #[inline(always)]
+        |start, part| {
+            for (a, b) in part.iter_mut().zip(&b[start..]) {
+                *a = E::narrow(a.widen() + b);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{
+        instruction_set::forced::at_each_level,
+        testing::{COUNTS, narrowed, values},
+    };
+
+    /// Values from all over float32, around the formats' ends, and of every kind of not a number.
+    fn patterns() -> Vec<f32> {
+        let infinite = [0x7f80_0000, 0x7f80_0001, 0x7fbf_ffff, 0x7fc0_0000, 0x7fff_ffff];
+        let ties = [0x3f80_8000, 0x3f81_8000, 0x3f80_1000, 0x3f80_3000];
+        let largest = [
+            0x7f7f_7fff,
+            0x7f7f_8000,
+            0x7f7f_ffff,
+            0x477f_efff,
+            0x477f_f000,
+            0x4780_0000,
+        ];
+        let smallest = [
+            0,
+            1,
+            0x007f_ffff,
+            0x3300_0000,
+            0x3300_0001,
+            0x33c0_0000,
+            0x387f_efff,
+            0x387f_f000,
+            0x3880_0000,
+        ];
+        let ends = infinite.into_iter().chain(ties).chain(largest).chain(smallest);
+        ends.flat_map(|bits: u32| [bits, bits | 1 << 31])
+            .chain((0..=u32::MAX).step_by(65_521))
+            .map(f32::from_bits)
+            .collect()
+    }
+
+    /// Compares conversions of whole slices, at each level, with those of `half`.
+    fn check<E: Element>(all: Vec<E>, bits: fn(E) -> u16, from_f32: fn(f32) -> E, to_f32: fn(E) -> f32) {
+        let patterns = patterns();
+        at_each_level(|level| {
+            let mut narrowed = vec![all[0]; patterns.len()];
+            narrow(&patterns, &mut narrowed);
+            for (value, ours) in patterns.iter().zip(&narrowed) {
+                let (ours, want) = (*ours, from_f32(*value));
+                let same = bits(ours) == bits(want) || value.is_nan() && to_f32(ours).is_nan();
+                assert!(same, "{level:?}: {:#x} to {:#x}", value.to_bits(), bits(ours));
+            }
+            let mut widened = vec![0.0; all.len()];
+            widen(&all, &mut widened);
+            for (value, ours) in all.iter().zip(&widened) {
+                let want = to_f32(*value);
+                let same = ours.to_bits() == want.to_bits() || ours.is_nan() && want.is_nan();
+                assert!(same, "{level:?}: {:#x} to {ours}", bits(*value));
+            }
+        });
+    }
+
+    #[test]
+    fn formats_convert_as_half_does() {
+        let all = || 0..=u16::MAX;
+        check(
+            all().map(bf16::from_bits).collect(),
+            bf16::to_bits,
+            bf16::from_f32,
+            bf16::to_f32,
+        );
+        check(
+            all().map(f16::from_bits).collect(),
+            f16::to_bits,
+            f16::from_f32,
+            f16::to_f32,
+        );
+    }
+
+    #[test]
+    fn sums_are_rounded_once() {
+        at_each_level(|level| {
+            for count in COUNTS {
+                let (a, b) = (narrowed::<bf16>(&values(count, 1)), values(count, 2));
+                let want =
+                    |b: &[f32]| -> Vec<bf16> { a.iter().zip(b).map(|(a, b)| bf16::from_f32(a.to_f32() + b)).collect() };
+                let mut sum = a.clone();
+                accumulate(&mut sum, &b);
+                assert_eq!(sum, want(&b), "{level:?}, {count}");
+
+                let mut wide: Vec<f32> = a.iter().map(|a| a.to_f32()).collect();
+                accumulate(&mut wide, &b);
+                round::<bf16>(&mut wide);
+                assert_eq!(narrowed::<bf16>(&wide), sum, "{level:?}, {count}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_not_a_number_stays_in_its_element() {
+        at_each_level(|_| {
+            let (mut a, mut b) = (vec![bf16::ONE; 33], vec![1.0; 33]);
+            (a[3], b[32]) = (bf16::NAN, f32::NAN);
+            accumulate(&mut a, &b);
+            for (at, value) in a.iter().enumerate() {
+                assert_eq!(value.is_nan(), at == 3 || at == 32, "{at}");
+            }
+        });
+    }
+}

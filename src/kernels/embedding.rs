@@ -1,0 +1,81 @@
+//! Sums of rows by their token.
+
+use super::{Element, for_rows};
+
+/// Adds each of `rows` (of `cols` elements) to the table's row of its id: in float32 and in order, rounded once for each
+/// row of the table.
+pub fn add_rows<E: Element, R: Element>(table: &mut [E], cols: usize, ids: &[u32], rows: &[R]) {
+    assert!(rows.len() == ids.len() * cols && table.len().is_multiple_of(cols));
+    assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));
+    let mut order: Vec<usize> = (0..ids.len()).collect();
+    order.sort_by_key(|&at| ids[at]);
+    let below = |id: usize| order.partition_point(|&at| (ids[at] as usize) < id);
+    for_rows(
+        table,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            let first = start / cols;
+            let here = &order[below(first)..below(first + part.len() / cols)];
+            if here.is_empty() {
+                return;
+            }
+            let mut sum = vec![0f32; cols];
+            for same in here.chunk_by(|&a, &b| ids[a] == ids[b]) {
+                sum.fill(0.0);
+                for &at in same {
+                    for (sum, value) in sum.iter_mut().zip(&rows[at * cols..][..cols]) {
+                        *sum += value.widen();
+                    }
+                }
+                let row = ids[same[0]] as usize - first;
+                for (value, sum) in part[row * cols..][..cols].iter_mut().zip(&sum) {
+                    *value = E::narrow(value.widen() + sum);
+                }
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::kernels::{
+        instruction_set::forced::at_each_level,
+        testing::{narrowed, values},
+    };
+
+    #[test]
+    fn rows_of_one_id_are_summed_before_they_are_rounded() {
+        at_each_level(|level| {
+            for (vocabulary, cols, tokens) in [(1, 1, 3), (7, 15, 0), (50, 33, 100), (3, 20_001, 5), (2000, 63, 300)] {
+                let before = narrowed::<bf16>(&values(vocabulary * cols, 1));
+                let rows = values(tokens * cols, 2);
+                let ids: Vec<u32> = (0..tokens)
+                    .map(|token| (token * token * 31 % vocabulary) as u32)
+                    .collect();
+                let mut sums = vec![0f32; vocabulary * cols];
+                for (row, &id) in rows.chunks(cols).zip(&ids) {
+                    let sums = &mut sums[id as usize * cols..][..cols];
+                    sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                }
+                let want: Vec<bf16> = before
+                    .iter()
+                    .zip(&sums)
+                    .map(|(before, sum)| bf16::from_f32(before.to_f32() + sum))
+                    .collect();
+                let mut table = before;
+                add_rows(&mut table, cols, &ids, &rows);
+                assert_eq!(table, want, "{level:?}: {tokens} of {vocabulary} x {cols}");
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "table.len() / cols")]
+    fn an_id_past_the_table_is_refused() {
+        add_rows(&mut [0f32; 6], 3, &[2], &[1f32; 3]);
+    }
+}

@@ -1,0 +1,49 @@
+//! AVX2: 4 rows x 16 columns of float32 at a time, in 8 vectors of sums.
+
+use std::arch::x86_64::*;
+
+use super::pack::{EDGE, GROUP};
+
+const ROWS: usize = 4;
+
+/// Adds the product to `out`.
+///
+/// # Safety
+/// The CPU has AVX2 and FMA; `left` has 8 rows of `depth` elements, `left_row` apart, `right` `depth · 32`.
+#[target_feature(enable = "avx2,fma")]
+pub unsafe fn multiply(
+    left: *const f32,
+    left_row: usize,
+    right: *const f32,
+    depth: usize,
+    out: &mut [f32; GROUP * EDGE],
+) {
+    // SAFETY: every pointer stays within what the caller promises, or within `out`.
+    unsafe {
+        for row in (0..GROUP).step_by(ROWS) {
+            for col in (0..EDGE).step_by(16) {
+                let out = out.as_mut_ptr().add(row * EDGE + col);
+                let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    *sums = [
+                        _mm256_loadu_ps(out.add(row * EDGE)),
+                        _mm256_loadu_ps(out.add(row * EDGE + 8)),
+                    ];
+                }
+                for place in 0..depth {
+                    let (left, right) = (left.add(row * left_row + place), right.add(place * EDGE + col));
+                    let (first, second) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.add(8)));
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        let left = _mm256_set1_ps(*left.add(row * left_row));
+                        sums[0] = _mm256_fmadd_ps(left, first, sums[0]);
+                        sums[1] = _mm256_fmadd_ps(left, second, sums[1]);
+                    }
+                }
+                for (row, sums) in sums.iter().enumerate() {
+                    _mm256_storeu_ps(out.add(row * EDGE), sums[0]);
+                    _mm256_storeu_ps(out.add(row * EDGE + 8), sums[1]);
+                }
+            }
+        }
+    }
+}

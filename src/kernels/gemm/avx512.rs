@@ -1,0 +1,150 @@
+//! AVX-512: 8 rows of float32 at a time, in 16 vectors of sums.
+
+use std::arch::x86_64::*;
+
+use half::bf16;
+
+use super::pack::{EDGE, GROUP};
+
+/// Adds the product to `out`.
+///
+/// # Safety
+/// The CPU has AVX-512; `left` has 8 rows of `depth` elements, `left_row` apart, `right` `depth · 32`.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn multiply(
+    left: *const f32,
+    left_row: usize,
+    right: *const f32,
+    depth: usize,
+    out: &mut [f32; GROUP * EDGE],
+) {
+    // SAFETY: every pointer stays within what the caller promises, or within `out`.
+    unsafe {
+        let out = out.as_mut_ptr();
+        let mut sums = [[_mm512_setzero_ps(); 2]; GROUP];
+        for (row, sums) in sums.iter_mut().enumerate() {
+            *sums = [
+                _mm512_loadu_ps(out.add(row * EDGE)),
+                _mm512_loadu_ps(out.add(row * EDGE + 16)),
+            ];
+        }
+        for place in 0..depth {
+            let (left, right) = (left.add(place), right.add(place * EDGE));
+            let (first, second) = (_mm512_loadu_ps(right), _mm512_loadu_ps(right.add(16)));
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let left = _mm512_set1_ps(*left.add(row * left_row));
+                sums[0] = _mm512_fmadd_ps(left, first, sums[0]);
+                sums[1] = _mm512_fmadd_ps(left, second, sums[1]);
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            _mm512_storeu_ps(out.add(row * EDGE), sums[0]);
+            _mm512_storeu_ps(out.add(row * EDGE + 16), sums[1]);
+        }
+    }
+}
+
+/// Writes `out[place][column] = column's place` for 16 places of 16 columns, places `stride` elements apart.
+///
+/// # Safety
+/// The CPU has AVX-512; each column has 16 elements of four bytes, and each place has room for 16.
+#[target_feature(enable = "avx512f")]
+pub unsafe fn transpose<T>(columns: [*const T; 16], out: *mut T, stride: usize) {
+    const { assert!(size_of::<T>() == 4) };
+    // SAFETY: every pointer stays within what the caller promises.
+    unsafe {
+        for places in 0..4 {
+            // Vector j: lane q has the four places of column 4q + j.
+            let mut vectors = [_mm512_setzero_si512(); 4];
+            for (at, vector) in vectors.iter_mut().enumerate() {
+                let lane = |q: usize| _mm_loadu_si128(columns[4 * q + at].add(places * 4).cast());
+                let first = _mm512_castsi128_si512(lane(0));
+                let second = _mm512_mask_broadcast_i32x4(first, 0x00f0, lane(1));
+                let third = _mm512_mask_broadcast_i32x4(second, 0x0f00, lane(2));
+                *vector = _mm512_mask_broadcast_i32x4(third, 0xf000, lane(3));
+            }
+            let low = _mm512_unpacklo_epi32(vectors[0], vectors[1]);
+            let high = _mm512_unpackhi_epi32(vectors[0], vectors[1]);
+            let low2 = _mm512_unpacklo_epi32(vectors[2], vectors[3]);
+            let high2 = _mm512_unpackhi_epi32(vectors[2], vectors[3]);
+            let out = out.add(places * 4 * stride);
+            _mm512_storeu_si512(out.cast(), _mm512_unpacklo_epi64(low, low2));
+            _mm512_storeu_si512(out.add(stride).cast(), _mm512_unpackhi_epi64(low, low2));
+            _mm512_storeu_si512(out.add(2 * stride).cast(), _mm512_unpacklo_epi64(high, high2));
+            _mm512_storeu_si512(out.add(3 * stride).cast(), _mm512_unpackhi_epi64(high, high2));
+        }
+    }
+}
+
+/// Writes the transpose of 32 rows of 32 elements of two bytes.
+///
+/// # Safety
+/// The CPU has AVX-512 with BW; each row has 32 elements, `out` 1024.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
+    /// Every other of 64 words.
+    const fn every_other(first: u16) -> [u16; 32] {
+        let mut words = [0; 32];
+        let mut word = 0;
+        while word < 32 {
+            words[word as usize] = 2 * word + first;
+            word += 1;
+        }
+        words
+    }
+    static EVEN: [u16; 32] = every_other(0);
+    static ODD: [u16; 32] = every_other(1);
+    // Pairs of columns `[16 pairs][16 rows][2 columns]`, of each half of the rows.
+    let mut pairs = [[[[0u16; 2]; 16]; 16]; 2];
+    // SAFETY: every pointer stays within what the caller promises, or within these arrays.
+    unsafe {
+        for (half, pairs) in pairs.iter_mut().enumerate() {
+            let rows = std::array::from_fn(|row| rows[half * 16 + row].cast::<[u16; 2]>());
+            transpose(rows, pairs.as_mut_ptr().cast(), 16);
+        }
+        let (even, odd) = (
+            _mm512_loadu_si512(EVEN.as_ptr().cast()),
+            _mm512_loadu_si512(ODD.as_ptr().cast()),
+        );
+        let [first, second] = &pairs;
+        for (pair, (first, second)) in first.iter().zip(second).enumerate() {
+            let (first, second) = (
+                _mm512_loadu_si512(first.as_ptr().cast()),
+                _mm512_loadu_si512(second.as_ptr().cast()),
+            );
+            let out = out.add(pair * 64);
+            _mm512_storeu_si512(out.cast(), _mm512_permutex2var_epi16(first, even, second));
+            _mm512_storeu_si512(out.add(32).cast(), _mm512_permutex2var_epi16(first, odd, second));
+        }
+    }
+}
+
+/// Writes the pairs of 32 columns of two rows: the first 16 to `out`, the others 512 elements further on.
+///
+/// # Safety
+/// The CPU has AVX-512 with BW; each row has 32 elements, `out` 544.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub unsafe fn interleave(first: *const bf16, second: *const bf16, out: *mut bf16) {
+    const fn order(start: u16) -> [u16; 32] {
+        let mut order = [0; 32];
+        let mut column = 0;
+        while column < 16 {
+            order[2 * column as usize] = start + column;
+            order[2 * column as usize + 1] = 32 + start + column;
+            column += 1;
+        }
+        order
+    }
+    static LOW: [u16; 32] = order(0);
+    static HIGH: [u16; 32] = order(16);
+    // SAFETY: every pointer stays within what the caller promises, or within the orders.
+    unsafe {
+        let (first, second) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
+        let (low, high) = (
+            _mm512_loadu_si512(LOW.as_ptr().cast()),
+            _mm512_loadu_si512(HIGH.as_ptr().cast()),
+        );
+        _mm512_storeu_si512(out.cast(), _mm512_permutex2var_epi16(first, low, second));
+        _mm512_storeu_si512(out.add(512).cast(), _mm512_permutex2var_epi16(first, high, second));
+    }
+}

@@ -1,0 +1,25 @@
+//! Matrix products, the float32 sums of float32 or bfloat16 operands.
+//!
+//! [`product`] takes operands in the format they are stored in, packs them as it goes, and hands the blocks of the result
+//! to a [`Store`]. Attention multiplies packed blocks itself.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
+pub mod block;
+pub mod operand;
+pub mod pack;
+mod product;
+pub mod scratch;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+pub use operand::{Dense, Operand, Source};
+pub use product::{Segment, Term, product, product_of_grain};
+pub use store::Store;

@@ -1,0 +1,355 @@
+//! Matrix products on all threads.
+//!
+//! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
+//! columns into its second-level cache, dequantising them on the way, and then walks down the rows: a block of 32 rows of
+//! the left operand is packed into the first-level cache and multiplied with each panel. Every element of the output is
+//! summed over the depth in one order, whatever the number of threads.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{
+    block::{Block, Left, Multiply, Session},
+    operand::{Operand, Order},
+    pack::{EDGE, Packed, pack_left, pack_right},
+    scratch::{self, Scratch},
+    store::Store,
+};
+use crate::kernels::InstructionSet;
+
+/// Packed right operands of a thread, in bytes: half of a server core's second-level cache.
+const RIGHT_BYTES: usize = 1 << 20;
+/// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
+const WIDE: usize = 512;
+/// Panels for which a left block is not worth packing: more of them read it faster from the first-level cache.
+const FEW: usize = 4;
+/// Rows whose sums are held from round to round, where not all of the depth fits.
+const HELD_ROWS: usize = 2048;
+/// Columns of an output that is cut by rows instead.
+const NARROW: usize = 128;
+
+/// A summand of a segment: `left [rows, depth] · right [depth, cols]`.
+#[derive(Clone, Copy)]
+pub struct Term<'a, P> {
+    pub left: Operand<'a, P>,
+    pub right: Operand<'a, P>,
+    pub depth: usize,
+}
+
+/// Columns of the output with one destination: the sum of the terms.
+pub struct Segment<'a, P> {
+    pub cols: usize,
+    pub terms: Vec<Term<'a, P>>,
+    pub store: &'a dyn Store,
+}
+
+/// A panel's worth of columns of a segment.
+struct Panel {
+    segment: usize,
+    cols: Range<usize>,
+}
+
+/// A part of a term's depth.
+#[derive(Clone)]
+struct Chunk {
+    term: usize,
+    depth: Range<usize>,
+}
+
+/// Computes the segments' sums, `rows` rows each. All segments have the same number of terms, of the same depths; what
+/// they have in common on the left is packed once.
+///
+/// # Panics
+/// Where the segments differ in their terms' depths, or an operand is smaller than it says.
+pub fn product<P: Multiply>(rows: usize, segments: &[Segment<P>]) {
+    product_of_grain(rows, segments, 1);
+}
+
+/// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread.
+///
+/// # Panics
+/// As [`product`].
+pub fn product_of_grain<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: usize) {
+    let Some(first) = segments.first() else { return };
+    let depths = |segment: &Segment<P>| segment.terms.iter().map(|term| term.depth).collect::<Vec<_>>();
+    assert!(segments.iter().all(|segment| depths(segment) == depths(first)));
+    let level = InstructionSet::current();
+    let panels: Vec<Panel> = segments
+        .iter()
+        .enumerate()
+        .flat_map(|(at, segment)| panels(at, segment.cols))
+        .collect();
+    let plan = Plan::new::<P>(rows, panels.len(), grain, &depths(first), rayon::current_num_threads());
+    plan.parts.par_iter().with_max_len(1).for_each(|part| {
+        scratch::with(|scratch| {
+            Worker {
+                session: Session::new(level),
+                segments,
+                panels: &panels[part.panels.clone()],
+                rows: part.rows.clone(),
+                scratch,
+                row: Vec::new(),
+            }
+            .run(&plan.rounds);
+        });
+    });
+}
+
+fn panels(segment: usize, cols: usize) -> impl Iterator<Item = Panel> {
+    (0..cols).step_by(EDGE).map(move |start| Panel {
+        segment,
+        cols: start..cols.min(start + EDGE),
+    })
+}
+
+/// How a product is shared out.
+struct Plan {
+    parts: Vec<Part>,
+    rounds: Vec<Round>,
+}
+
+/// What is packed on the right at a time, in stages: what is packed on the left at a time.
+#[derive(Default)]
+struct Round {
+    stages: Vec<Vec<Chunk>>,
+}
+
+impl Round {
+    /// Adds a chunk to the last stage, or to a new one where that would be too deep.
+    fn push(&mut self, chunk: Chunk, most: usize) {
+        match self.stages.last_mut() {
+            Some(stage) if stage.iter().map(|chunk| chunk.depth.len()).sum::<usize>() + chunk.depth.len() <= most => {
+                stage.push(chunk);
+            }
+            _ => self.stages.push(vec![chunk]),
+        }
+    }
+}
+
+struct Part {
+    rows: Range<usize>,
+    panels: Range<usize>,
+}
+
+impl Plan {
+    fn new<P: Packed>(rows: usize, panels: usize, grain: usize, depths: &[usize], threads: usize) -> Self {
+        let panel_bytes = |depth| P::packed_len(depth) * size_of::<P>();
+        let bytes: usize = depths.iter().map(|&depth| panel_bytes(depth)).sum();
+        let fitting = (RIGHT_BYTES / bytes.max(1)).max(WIDE / EDGE);
+        let by_rows = grain == 1 && panels * EDGE <= NARROW && rows >= 2 * EDGE * threads;
+        let (row_parts, panel_parts) = if by_rows {
+            (threads, 1)
+        } else {
+            let fair = panels.div_ceil(fitting).next_multiple_of(threads);
+            (1, fair.min(panels.div_ceil(grain)))
+        };
+        let together = panels.div_ceil(panel_parts.max(1));
+
+        let mut rounds = vec![Round::default()];
+        let mut held = 0;
+        for chunk in depths
+            .iter()
+            .enumerate()
+            .flat_map(|(term, &depth)| chunks(term, depth, P::CHUNK))
+        {
+            let bytes = panel_bytes(chunk.depth.len()) * together;
+            if held > 0 && held + bytes > RIGHT_BYTES {
+                rounds.push(Round::default());
+                held = 0;
+            }
+            held += bytes;
+            if let Some(round) = rounds.last_mut() {
+                round.push(chunk, P::CHUNK);
+            }
+        }
+
+        let row_step = rows.div_ceil(row_parts).next_multiple_of(EDGE);
+        let row_step = if rounds.len() > 1 {
+            row_step.min(HELD_ROWS)
+        } else {
+            row_step
+        };
+        let cut = |at: usize| (at * panels / panel_parts).next_multiple_of(grain).min(panels);
+        let parts = (0..rows)
+            .step_by(row_step.max(1))
+            .flat_map(|start| {
+                (0..panel_parts).map(move |part| Part {
+                    rows: start..rows.min(start + row_step),
+                    panels: cut(part)..cut(part + 1),
+                })
+            })
+            .collect();
+        Self { parts, rounds }
+    }
+}
+
+/// The parts of a depth that are multiplied at a time, of about the same length.
+fn chunks(term: usize, depth: usize, most: usize) -> impl Iterator<Item = Chunk> {
+    let count = depth.div_ceil(most).max(1);
+    let step = depth.div_ceil(count).next_multiple_of(EDGE).max(EDGE);
+    // A depth of 0 is one chunk too: its sums, zeros, have to be stored.
+    (0..depth.max(1)).step_by(step).map(move |start| Chunk {
+        term,
+        depth: start..depth.min(start + step),
+    })
+}
+
+/// One thread's part of a product.
+struct Worker<'a, P> {
+    session: Session,
+    segments: &'a [Segment<'a, P>],
+    panels: &'a [Panel],
+    rows: Range<usize>,
+    scratch: &'a mut Scratch,
+    row: Vec<P>,
+}
+
+impl<P: Multiply> Worker<'_, P> {
+    fn run(mut self, rounds: &[Round]) {
+        let held = if rounds.len() > 1 || rounds.iter().any(|round| round.stages.len() > 1) {
+            self.panels.len()
+        } else {
+            1
+        };
+        let blocks = if rounds.len() > 1 {
+            held * self.rows.len().div_ceil(EDGE)
+        } else {
+            held
+        };
+        if self.scratch.sums.len() < blocks {
+            self.scratch.sums.resize(blocks, Block::ZERO);
+        }
+        for (at, round) in rounds.iter().enumerate() {
+            self.pack_right(round);
+            for (index, start) in self.rows.clone().step_by(EDGE).enumerate() {
+                let rows = start..self.rows.end.min(start + EDGE);
+                let sums = if rounds.len() > 1 { index * held } else { 0 };
+                let mut right = 0;
+                for (stage_at, stage) in round.stages.iter().enumerate() {
+                    let is_first = at == 0 && stage_at == 0;
+                    let is_last = at + 1 == rounds.len() && stage_at + 1 == round.stages.len();
+                    self.multiply(stage, right, rows.clone(), sums, (is_first, is_last));
+                    right += stage_len::<P>(stage) * self.panels.len();
+                }
+            }
+        }
+    }
+
+    /// Packs the right operands of a round: chunk by chunk, within it panel by panel.
+    fn pack_right(&mut self, round: &Round) {
+        let len = round.stages.iter().map(|stage| stage_len::<P>(stage)).sum::<usize>() * self.panels.len();
+        let mut out = self.scratch.right.of::<P>(len);
+        for chunk in round.stages.iter().flatten() {
+            for panels in self.panels.chunk_by(|a, b| a.segment == b.segment) {
+                let (Some(first), Some(last)) = (panels.first(), panels.last()) else {
+                    continue;
+                };
+                let now;
+                (now, out) = out.split_at_mut(panels.len() * P::packed_len(chunk.depth.len()));
+                let right = self.segments[first.segment].terms[chunk.term].right;
+                let cols = first.cols.start..last.cols.end;
+                pack_right(
+                    self.session.level(),
+                    right,
+                    cols,
+                    chunk.depth.clone(),
+                    now,
+                    &mut self.row,
+                );
+            }
+        }
+    }
+
+    /// Adds a stage's chunks, whose right operands begin at `right`, to the sums of a block of rows, which begin at block
+    /// `sums` of the scratch; after the last stage, the sums are stored.
+    fn multiply(
+        &mut self,
+        stage: &[Chunk],
+        right: usize,
+        rows: Range<usize>,
+        sums: usize,
+        (is_first, is_last): (bool, bool),
+    ) {
+        let level = self.session.level();
+        let Scratch {
+            left,
+            right: packed_right,
+            sums: blocks,
+        } = &mut *self.scratch;
+        let packed_left = left.of::<P>(stage_len::<P>(stage));
+        let packed_right = packed_right.get::<P>();
+        let mut held: Vec<Option<Held<P>>> = vec![None; stage.len()];
+        for (at, panel) in self.panels.iter().enumerate() {
+            let segment = &self.segments[panel.segment];
+            let part = |at: usize| (rows.end + EDGE * at / self.panels.len()).min(self.rows.end);
+            Self::prefetch(segment, stage, part(at)..part(at + 1));
+            let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
+            if is_last {
+                segment.store.prepare(rows.clone(), panel.cols.clone());
+            }
+            let (mut right, mut left) = (right, 0);
+            for (at_chunk, chunk) in stage.iter().enumerate() {
+                let len = P::packed_len(chunk.depth.len());
+                let block = &mut packed_left[left..][..len];
+                let operand = segment.terms[chunk.term].left;
+                if !held[at_chunk].is_some_and(|(held, _)| held.is(operand)) {
+                    let lent = if self.panels.len() > FEW {
+                        None
+                    } else {
+                        lent(operand, rows.clone(), chunk.depth.clone())
+                    };
+                    if lent.is_none() {
+                        pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
+                    }
+                    held[at_chunk] = Some((operand, lent));
+                }
+                let packed = || Left::packed(block, chunk.depth.len());
+                P::multiply_left(
+                    &self.session,
+                    held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
+                    &packed_right[right + at * len..][..len],
+                    chunk.depth.len(),
+                    (rows.len(), panel.cols.len()),
+                    sums,
+                    !is_first || at_chunk > 0,
+                );
+                left += len;
+                right += len * self.panels.len();
+            }
+            if is_last {
+                // SAFETY: parts have no rows and panels in common, and no block is stored twice.
+                unsafe { segment.store.store(rows.clone(), panel.cols.clone(), sums) };
+            }
+        }
+    }
+
+    /// Asks for rows of a stage's left operands, which the next block is packed from.
+    fn prefetch(segment: &Segment<P>, stage: &[Chunk], rows: Range<usize>) {
+        for chunk in stage {
+            let left = segment.terms[chunk.term].left;
+            if left.order == Order::DepthLast {
+                for row in rows.clone() {
+                    left.source.prefetch(row, chunk.depth.clone());
+                }
+            }
+        }
+    }
+}
+
+/// A left operand whose block of rows is at hand: where it lies, or else packed.
+type Held<'a, P> = (Operand<'a, P>, Option<Left<'a, P>>);
+
+/// A whole block of a left operand where it lies, if the products can take it from there.
+fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range<usize>) -> Option<Left<'a, P>> {
+    if operand.order != Order::DepthLast || rows.len() < EDGE || !depth.len().is_multiple_of(P::STEP) {
+        return None;
+    }
+    let (values, stride) = operand.source.lend()?;
+    Some(Left::rows(&values[rows.start * stride + depth.start..], stride))
+}
+
+/// Packed elements of a stage's chunks for one block or panel.
+fn stage_len<P: Packed>(stage: &[Chunk]) -> usize {
+    stage.iter().map(|chunk| P::packed_len(chunk.depth.len())).sum()
+}

@@ -1,0 +1,218 @@
+//! What becomes of a product's blocks.
+
+use std::{marker::PhantomData, ops::Range};
+
+use super::{
+    block::{BLOCK, Block},
+    operand::prefetch,
+    pack::EDGE,
+};
+use crate::kernels::{Element, InstructionSet};
+
+/// Takes the blocks of a product as they are done.
+pub trait Store: Sync {
+    /// Takes the block of these rows and columns (at most 32 each), whose elements lie in its upper left corner.
+    ///
+    /// # Safety
+    /// No two calls for the same element at the same time, and only for elements that the product has.
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block);
+
+    /// Asks for the cache lines that a call of `store` with the same rows and columns will write.
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        let _ = (rows, cols);
+    }
+}
+
+/// A matrix that threads write blocks of.
+pub struct Output<'a, E> {
+    values: *mut E,
+    stride: usize,
+    rows: usize,
+    /// The column of the slice that is column 0 here.
+    first: usize,
+    borrowed: PhantomData<&'a mut [E]>,
+}
+
+// SAFETY: threads write to different elements only (`Store::store`'s condition).
+unsafe impl<E: Send> Sync for Output<'_, E> {}
+
+impl<'a, E> Output<'a, E> {
+    /// Rows of `stride` elements.
+    pub fn new(values: &'a mut [E], stride: usize) -> Self {
+        Self {
+            rows: values.len().checked_div(stride).unwrap_or(0),
+            values: values.as_mut_ptr(),
+            stride,
+            first: 0,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The columns from `column` on of rows of `stride` elements.
+    pub fn window(values: &'a mut [E], stride: usize, column: usize) -> Self {
+        let mut out = Self::new(values, stride);
+        assert!(column <= stride);
+        out.first = column;
+        out
+    }
+
+    /// Asks for the cache lines of a block.
+    pub fn prefetch(&self, rows: Range<usize>, cols: Range<usize>) {
+        #[cfg(target_arch = "x86_64")]
+        for row in rows {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            for col in cols.clone().step_by((64 / size_of::<E>()).max(1)) {
+                // SAFETY: a prefetch reads and writes nothing, wherever it points.
+                unsafe {
+                    _mm_prefetch::<_MM_HINT_ET0>(self.values.wrapping_add(row * self.stride + self.first + col).cast())
+                };
+            }
+        }
+    }
+
+    /// Writes a block: rows of 32 values, of which as many as there are columns count.
+    ///
+    /// # Safety
+    /// Nobody else has any of these elements.
+    #[inline(always)]
+    pub unsafe fn put(&self, rows: Range<usize>, cols: Range<usize>, values: &[E])
+    where
+        E: Copy,
+    {
+        for (row, values) in rows.zip(values.as_chunks::<EDGE>().0) {
+            // SAFETY: the caller's promise.
+            let out = unsafe { self.row(row, cols.clone()) };
+            match out.as_mut_array::<EDGE>() {
+                Some(out) => *out = *values,
+                None => out.copy_from_slice(&values[..cols.len()]),
+            }
+        }
+    }
+
+    /// Part of a row.
+    ///
+    /// # Safety
+    /// Nobody else has any of these elements.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the elements are shared out by the caller")]
+    pub unsafe fn row(&self, row: usize, cols: Range<usize>) -> &mut [E] {
+        let cols = self.first + cols.start..self.first + cols.end;
+        assert!(row < self.rows && cols.end <= self.stride);
+        // SAFETY: the assertion keeps the part within the slice it was made of; the caller sees that parts are disjoint.
+        unsafe { std::slice::from_raw_parts_mut(self.values.add(row * self.stride + cols.start), cols.len()) }
+    }
+}
+
+/// Copies up to a block's row of values.
+#[inline(always)]
+fn copy<E: Copy>(from: &[E], to: &mut [E; EDGE]) {
+    match from.as_array::<EDGE>() {
+        Some(from) => *to = *from,
+        None => to[..from.len()].copy_from_slice(from),
+    }
+}
+
+/// `out = scale · product`, rounded to the output's format.
+pub struct Replace<'a, E> {
+    pub out: Output<'a, E>,
+    pub scale: f32,
+}
+
+impl<E: Element> Store for Replace<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let scale = self.scale;
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                for (value, sum) in values[..rows.len() * EDGE].iter_mut().zip(&block.0) {
+                    *value = E::narrow(sum * scale);
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols, &values) };
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        self.out.prefetch(rows, cols);
+    }
+}
+
+/// `out += product · factor`; the factor is an element's own.
+pub struct AddScaled<'a, E, F> {
+    pub out: Output<'a, E>,
+    pub factor: F,
+}
+
+impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Store for AddScaled<'_, E, F> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                for (at, row) in rows.enumerate() {
+                    // SAFETY: the caller's promise.
+                    let out = unsafe { self.out.row(row, cols.clone()) };
+                    for ((out, value), col) in out.iter_mut().zip(block.row(at)).zip(cols.clone()) {
+                        *out = E::narrow(out.widen() + value * (self.factor)(row, col));
+                    }
+                }
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        self.out.prefetch(rows, cols);
+    }
+}
+
+/// `out = residual + product`, rounded once.
+pub struct Residual<'a, E> {
+    pub out: Output<'a, E>,
+    /// Rows of as many elements as the output's.
+    pub residual: &'a [E],
+}
+
+impl<E: Element> Store for Residual<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let values = &mut values[..rows.len() * EDGE];
+                for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
+                    copy(&self.residual[row * self.out.stride..][cols.clone()], values);
+                }
+                for (value, sum) in values.iter_mut().zip(&block.0) {
+                    *value = E::narrow(value.widen() + sum);
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols, values) };
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        for row in rows.clone() {
+            prefetch(&self.residual[row * self.out.stride..][cols.clone()]);
+        }
+        self.out.prefetch(rows, cols);
+    }
+}
+
+/// The transposed product, in float32.
+pub struct Transposed<'a> {
+    pub out: Output<'a, f32>,
+}
+
+impl Store for Transposed<'_> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        for (at, col) in cols.enumerate() {
+            // SAFETY: the caller's promise.
+            let out = unsafe { self.out.row(col, rows.clone()) };
+            for (row, out) in out.iter_mut().enumerate() {
+                *out = block.row(row)[at];
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Every level against float64 sums, on shapes that fill no block.
+
+use half::bf16;
+
+use super::{
+    Dense, Operand, Segment, Source, Term,
+    block::Multiply,
+    product,
+    store::{AddScaled, Output, Replace, Residual},
+};
+use crate::kernels::{Element, instruction_set::forced::at_each_level};
+
+/// Small numbers that both formats hold exactly, so that sums of products do not depend on the order.
+fn values<E: Element>(count: usize, seed: usize) -> Vec<E> {
+    (0..count)
+        .map(|i| E::narrow(((i * 2_654_435_761 + seed * 40_503) >> 7) as f32 % 17.0 / 8.0 - 1.0))
+        .collect()
+}
+
+/// Element (i, j) of the sum over the depth of `left[i][k] · right[k][j]`.
+fn dot(depth: usize, left: impl Fn(usize) -> f32, right: impl Fn(usize) -> f32) -> f32 {
+    (0..depth)
+        .map(|k| f64::from(left(k)) * f64::from(right(k)))
+        .sum::<f64>() as f32
+}
+
+fn transposed<E: Copy>(values: &[E], rows: usize, cols: usize) -> Vec<E> {
+    (0..cols)
+        .flat_map(|col| (0..rows).map(move |row| values[row * cols + col]))
+        .collect()
+}
+
+/// `P` the format that is multiplied, `E` the stored one.
+fn shapes_and_orders<P: Multiply, E: Element>()
+where
+    for<'a> Dense<'a, E>: Source<P>,
+{
+    for (rows, depth, cols) in [
+        (1, 1, 1),
+        (15, 17, 31),
+        (33, 63, 15),
+        (64, 32, 64),
+        (16, 700, 33),
+        (31, 1, 65),
+        (300, 33, 47),
+        (2, 0, 3),
+    ] {
+        let (x, w): (Vec<E>, Vec<E>) = (values(rows * depth, 1), values(cols * depth, 2));
+        let (x_t, w_t) = (transposed(&x, rows, depth), transposed(&w, cols, depth));
+        let dense = |values, stride| Dense::<E>::new(values, stride);
+        let (x, x_t, w_s, w_ts) = (dense(&x, depth), dense(&x_t, rows), dense(&w, depth), dense(&w_t, cols));
+        let lefts: [Operand<P>; 2] = [Operand::depth_last(&x), Operand::depth_first(&x_t)];
+        let rights: [Operand<P>; 2] = [Operand::depth_last(&w_s), Operand::depth_first(&w_ts)];
+        for left in lefts {
+            for right in rights {
+                let mut out = vec![f32::NAN; rows * cols];
+                let store = Replace {
+                    out: Output::new(&mut out, cols),
+                    scale: 0.5,
+                };
+                product(
+                    rows,
+                    &[Segment {
+                        cols,
+                        terms: vec![Term { left, right, depth }],
+                        store: &store,
+                    }],
+                );
+                for (at, got) in out.iter().enumerate() {
+                    let (i, j) = (at / cols, at % cols);
+                    let want = dot(
+                        depth,
+                        |k| x_at::<E>(1, rows, depth, i, k),
+                        |k| x_at::<E>(2, cols, depth, j, k),
+                    );
+                    assert!(
+                        (got - want * 0.5).abs() <= 1e-5 * want.abs(),
+                        "{rows} x {depth} x {cols}: {got}, {want} / 2"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Element (row, col) of `values(rows * cols, seed)`.
+fn x_at<E: Element>(seed: usize, _rows: usize, cols: usize, row: usize, col: usize) -> f32 {
+    let i = row * cols + col;
+    E::narrow(((i * 2_654_435_761 + seed * 40_503) >> 7) as f32 % 17.0 / 8.0 - 1.0).widen()
+}
+
+#[test]
+fn all_shapes_orders_and_formats_agree_with_plain_sums() {
+    at_each_level(|_| {
+        shapes_and_orders::<f32, f32>();
+        shapes_and_orders::<f32, bf16>();
+        shapes_and_orders::<bf16, bf16>();
+        shapes_and_orders::<bf16, f32>();
+    });
+}
+
+/// Segments that share a left operand, a second term each, and destinations that add.
+#[test]
+fn segments_terms_and_stores_go_together() {
+    at_each_level(|_| {
+        let (rows, depth, rank) = (70, 130, 5);
+        let (x, h): (Vec<bf16>, Vec<bf16>) = (values(rows * depth, 3), values(rows * rank, 4));
+        let (x, h) = (Dense::new(&x, depth), Dense::new(&h, rank));
+        let widths = [40, 33];
+        let weights: Vec<(Vec<bf16>, Vec<f32>)> = widths
+            .iter()
+            .map(|&n| (values(n * depth, n), values(n * rank, n + 1)))
+            .collect();
+        let weights: Vec<_> = weights
+            .iter()
+            .map(|(w, b)| (Dense::new(w, depth), Dense::new(b, rank)))
+            .collect();
+        let residual: Vec<bf16> = values(rows * widths[0], 9);
+        let mut first = vec![bf16::ZERO; rows * widths[0]];
+        let mut second = vec![1f32; rows * widths[1]];
+        {
+            let residual = Residual {
+                out: Output::new(&mut first, widths[0]),
+                residual: &residual,
+            };
+            let add = AddScaled {
+                out: Output::new(&mut second, widths[1]),
+                factor: |row, col| (row % 3 * (col % 2)) as f32,
+            };
+            let stores: [&dyn super::Store; 2] = [&residual, &add];
+            let segments: Vec<Segment<bf16>> = widths
+                .iter()
+                .zip(&weights)
+                .zip(stores)
+                .map(|((&cols, (w, b)), store)| Segment {
+                    cols,
+                    terms: vec![
+                        Term {
+                            left: Operand::depth_last(&x),
+                            right: Operand::depth_last(w),
+                            depth,
+                        },
+                        Term {
+                            left: Operand::depth_last(&h),
+                            right: Operand::depth_last(b),
+                            depth: rank,
+                        },
+                    ],
+                    store,
+                })
+                .collect();
+            product(rows, &segments);
+        }
+        let sum = |row: usize, col: usize, n: usize| {
+            dot(
+                depth,
+                |k| x_at::<bf16>(3, rows, depth, row, k),
+                |k| x_at::<bf16>(n, n, depth, col, k),
+            ) + dot(
+                rank,
+                |k| x_at::<bf16>(4, rows, rank, row, k),
+                |k| x_at::<f32>(n + 1, n, rank, col, k),
+            )
+        };
+        for row in 0..rows {
+            for col in 0..widths[0] {
+                let want = sum(row, col, widths[0]) + x_at::<bf16>(9, rows, widths[0], row, col);
+                assert_eq!(first[row * widths[0] + col], bf16::from_f32(want), "{row}, {col}");
+            }
+            for col in 0..widths[1] {
+                let want = 1.0 + sum(row, col, widths[1]) * (row % 3 * (col % 2)) as f32;
+                let got = second[row * widths[1] + col];
+                assert!((got - want).abs() <= 1e-5 * want.abs(), "{row}, {col}: {got}, {want}");
+            }
+        }
+    });
+}
+
+/// A depth that does not fit the cache is taken in rounds.
+#[test]
+fn large_depths_are_summed_in_rounds() {
+    at_each_level(|_| {
+        let (rows, depth, cols) = (40, 9000, 600);
+        let x: Vec<bf16> = (0..rows * depth)
+            .map(|i| bf16::from_f32((i % 7) as f32 - 3.0))
+            .collect();
+        let w: Vec<bf16> = (0..cols * depth)
+            .map(|i| bf16::from_f32((i % 5) as f32 - 2.0))
+            .collect();
+        let (x_s, w_s) = (Dense::new(&x, depth), Dense::new(&w, depth));
+        let mut out = vec![0f32; rows * cols];
+        let store = Replace {
+            out: Output::new(&mut out, cols),
+            scale: 1.0,
+        };
+        let term = Term::<f32> {
+            left: Operand::depth_last(&x_s),
+            right: Operand::depth_last(&w_s),
+            depth,
+        };
+        product(
+            rows,
+            &[Segment {
+                cols,
+                terms: vec![term],
+                store: &store,
+            }],
+        );
+        for (row, col) in [(0, 0), (39, 599), (17, 300), (31, 31), (32, 32)] {
+            let want = dot(depth, |k| x[row * depth + k].to_f32(), |k| w[col * depth + k].to_f32());
+            assert_eq!(out[row * cols + col], want);
+        }
+    });
+}
+
+#[test]
+fn not_a_number_and_infinity_come_through_and_stay_in_their_rows() {
+    at_each_level(|_| {
+        let (rows, depth, cols) = (33, 40, 33);
+        let mut x = vec![bf16::ONE; rows * depth];
+        x[3 * depth + 39] = bf16::NAN;
+        x[32 * depth] = bf16::INFINITY;
+        let w = vec![bf16::ONE; cols * depth];
+        let (x, w) = (Dense::new(&x, depth), Dense::new(&w, depth));
+        let mut out = vec![0f32; rows * cols];
+        for native in [false, true] {
+            let store = Replace {
+                out: Output::new(&mut out, cols),
+                scale: 1.0,
+            };
+            if native {
+                let term = Term::<bf16> {
+                    left: Operand::depth_last(&x),
+                    right: Operand::depth_last(&w),
+                    depth,
+                };
+                product(
+                    rows,
+                    &[Segment {
+                        cols,
+                        terms: vec![term],
+                        store: &store,
+                    }],
+                );
+            } else {
+                let term = Term::<f32> {
+                    left: Operand::depth_last(&x),
+                    right: Operand::depth_last(&w),
+                    depth,
+                };
+                product(
+                    rows,
+                    &[Segment {
+                        cols,
+                        terms: vec![term],
+                        store: &store,
+                    }],
+                );
+            }
+            for (row, out) in out.chunks(cols).enumerate() {
+                for value in out {
+                    match row {
+                        3 => assert!(value.is_nan()),
+                        32 => assert_eq!(*value, f32::INFINITY),
+                        _ => assert_eq!(*value, 40.0),
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,302 @@
+//! Where the head's product ends: log-sum-exps of rows of logits, and the gradient of their losses, block by block as the
+//! product gives them. No logits are kept.
+
+use std::{cell::UnsafeCell, ops::Range};
+
+use super::{
+    Element, InstructionSet,
+    exp::exp,
+    gemm::{
+        block::{BLOCK, Block},
+        pack::EDGE,
+        store::{Output, Store},
+    },
+};
+
+/// Columns of the logits whose exponentials are summed together.
+const SLOT: usize = 2048;
+/// Sums that a row's exponentials are spread over.
+const LANES: usize = 16;
+/// A logit this far above the base of its row's sums makes a new base; `e` to twice as much is still a number.
+const HEADROOM: f32 = 40.0;
+/// The least base, so that a row of negative infinities has a difference from it.
+const LEAST: f32 = -1e30;
+
+/// Sums of `exp(logit - base)` of a row over one slot's columns.
+#[derive(Clone, Copy)]
+struct Sums {
+    base: f32,
+    lanes: [f32; LANES],
+}
+
+/// Takes the log-sum-exp of each row, and picks the logit of its next token.
+pub struct LogSumExps<'a> {
+    rows: usize,
+    next: &'a [u32],
+    /// By slot, then by row; none as long as no block came.
+    sums: Vec<UnsafeCell<Option<Sums>>>,
+    chosen: Vec<UnsafeCell<f32>>,
+}
+
+// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
+// of grain `LogSumExps::GRAIN` keeps a slot's columns on one thread.
+unsafe impl Sync for LogSumExps<'_> {}
+
+impl<'a> LogSumExps<'a> {
+    /// Panels that a product must keep together.
+    pub const GRAIN: usize = SLOT / EDGE;
+
+    /// For rows with these next tokens.
+    pub fn new(next: &'a [u32], vocabulary: usize) -> Self {
+        let rows = next.len();
+        let slots = vocabulary.div_ceil(SLOT);
+        Self {
+            rows,
+            next,
+            sums: (0..rows * slots).map(|_| UnsafeCell::new(None)).collect(),
+            chosen: (0..rows).map(|_| UnsafeCell::new(f32::NAN)).collect(),
+        }
+    }
+
+    /// The sum of the losses `logsumexp - logit of the next token`, and the log-sum-exps, after the product.
+    pub fn finish(self) -> (f64, Vec<f32>) {
+        let rows = self.rows;
+        let mut sums: Vec<Option<Sums>> = self.sums.into_iter().map(UnsafeCell::into_inner).collect();
+        let log_sum_exps: Vec<f64> = (0..rows)
+            .map(|row| {
+                let slots = || sums.iter().skip(row).step_by(rows).flatten();
+                let base = slots().fold(LEAST, |base, sums| if sums.base > base { sums.base } else { base });
+                let total = |sums: &Sums| {
+                    let total: f64 = sums.lanes.iter().map(|&lane| f64::from(lane)).sum();
+                    total * (f64::from(sums.base) - f64::from(base)).exp()
+                };
+                f64::from(base) + slots().map(total).sum::<f64>().ln()
+            })
+            .collect();
+        sums.clear();
+        let losses = log_sum_exps
+            .iter()
+            .zip(self.chosen)
+            .map(|(sum, chosen)| sum - f64::from(chosen.into_inner()));
+        (losses.sum(), log_sum_exps.iter().map(|&sum| sum as f32).collect())
+    }
+}
+
+impl Store for LogSumExps<'_> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let count = rows.len() * EDGE;
+                let mut bases = [0f32; BLOCK];
+                for (at, row) in rows.clone().enumerate() {
+                    let logits = &block.row(at)[..cols.len()];
+                    // SAFETY: the caller's promise, for the row and the slot these columns are of.
+                    let (sums, chosen) = unsafe { (&mut *self.sums_of(row, &cols), &mut *self.chosen[row].get()) };
+                    let next = self.next[row] as usize;
+                    if cols.contains(&next) {
+                        *chosen = logits[next - cols.start];
+                    }
+                    let sums = sums.get_or_insert_with(|| Sums {
+                        base: maximum(logits),
+                        lanes: [0.0; LANES],
+                    });
+                    bases[at * EDGE..][..EDGE].fill(sums.base);
+                }
+                let above = block.0[..count]
+                    .iter()
+                    .zip(&bases)
+                    .map(|(logit, base)| u32::from(*logit > base + HEADROOM));
+                if above.sum::<u32>() > 0 {
+                    for (at, row) in rows.clone().enumerate() {
+                        // SAFETY: as above.
+                        let sums = unsafe { &mut *self.sums_of(row, &cols) };
+                        if let Some(sums) = sums {
+                            rebase(sums, &block.row(at)[..cols.len()]);
+                            bases[at * EDGE..][..EDGE].fill(sums.base);
+                        }
+                    }
+                }
+                for (base, logit) in bases[..count].iter_mut().zip(&block.0) {
+                    *base = exp(logit - *base);
+                }
+                for (exps, row) in bases.as_chunks_mut::<EDGE>().0.iter_mut().zip(rows) {
+                    exps[cols.len()..].fill(0.0);
+                    // SAFETY: as above.
+                    if let Some(sums) = unsafe { &mut *self.sums_of(row, &cols) } {
+                        for lane in 0..LANES {
+                            sums.lanes[lane] += exps[lane] + exps[lane + LANES];
+                        }
+                    }
+                }
+            },
+        );
+    }
+}
+
+impl LogSumExps<'_> {
+    /// A row's sums over the slot of these columns.
+    fn sums_of(&self, row: usize, cols: &Range<usize>) -> *mut Option<Sums> {
+        self.sums[cols.start / SLOT * self.rows + row].get()
+    }
+}
+
+/// The largest logit, or the least base.
+#[inline(always)]
+fn maximum(logits: &[f32]) -> f32 {
+    logits
+        .iter()
+        .fold(LEAST, |max, &logit| if logit > max { logit } else { max })
+}
+
+/// Makes the largest logit the base of a row's sums where it is far above it.
+fn rebase(sums: &mut Sums, logits: &[f32]) {
+    let base = maximum(logits);
+    if base > sums.base + HEADROOM {
+        let factor = exp(sums.base - base);
+        sums.lanes.iter_mut().for_each(|lane| *lane *= factor);
+        sums.base = base;
+    }
+}
+
+/// Writes `softmax - one_hot(next)`: the gradient of a row's loss in its logits.
+pub struct SoftmaxGradient<'a, E> {
+    pub out: Output<'a, E>,
+    /// The logit that column 0 of the product is.
+    pub first: usize,
+    pub next: &'a [u32],
+    pub log_sum_exps: &'a [f32],
+}
+
+impl<E: Element> Store for SoftmaxGradient<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let mut sums = [0f32; BLOCK];
+                for (sums, row) in sums.as_chunks_mut::<EDGE>().0.iter_mut().zip(rows.clone()) {
+                    sums.fill(self.log_sum_exps[row]);
+                }
+                let values = &mut values[..rows.len() * EDGE];
+                for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
+                    *value = E::narrow(exp(logit - sum));
+                }
+                for (at, row) in rows.clone().enumerate() {
+                    if let Some(col) = (self.next[row] as usize).checked_sub(self.first + cols.start)
+                        && col < cols.len()
+                    {
+                        values[at * EDGE + col] = E::narrow(exp(block.row(at)[col] - self.log_sum_exps[row]) - 1.0);
+                    }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols, values) };
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        self.out.prefetch(rows, cols);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{
+        gemm::{Dense, Operand, Segment, Term, block::Multiply, product_of_grain},
+        instruction_set::forced::at_each_level,
+    };
+
+    /// The head's rows are the logits over `x`, which is 1.
+    fn run<P: Multiply>(logits: &[f32], vocabulary: usize, next: &[u32]) -> (f64, Vec<f32>, Vec<f32>)
+    where
+        for<'a> Dense<'a, f32>: crate::kernels::gemm::Source<P>,
+    {
+        let rows = next.len();
+        let eye: Vec<f32> = (0..rows * rows)
+            .map(|at| f32::from(u8::from(at / rows == at % rows)))
+            .collect();
+        let (x, head) = (Dense::new(&eye, rows), Dense::new(logits, vocabulary));
+        let term = Term::<P> {
+            left: Operand::depth_last(&x),
+            right: Operand::depth_first(&head),
+            depth: rows,
+        };
+        let sums = LogSumExps::new(next, vocabulary);
+        let segment = Segment {
+            cols: vocabulary,
+            terms: vec![term],
+            store: &sums,
+        };
+        product_of_grain(rows, &[segment], LogSumExps::GRAIN);
+        let (loss, log_sum_exps) = sums.finish();
+        let mut gradient = vec![f32::NAN; rows * vocabulary];
+        let out = Output::new(&mut gradient, vocabulary);
+        let store = SoftmaxGradient {
+            out,
+            first: 0,
+            next,
+            log_sum_exps: &log_sum_exps,
+        };
+        product_of_grain(
+            rows,
+            &[Segment {
+                cols: vocabulary,
+                terms: vec![term],
+                store: &store,
+            }],
+            1,
+        );
+        (loss, log_sum_exps, gradient)
+    }
+
+    #[test]
+    fn losses_and_gradients_agree_with_plain_sums() {
+        at_each_level(|level| {
+            for (rows, vocabulary) in [(1, 1), (3, 31), (33, 65), (2, 5000)] {
+                let logits: Vec<f32> = (0..rows * vocabulary)
+                    .map(|at| (at as f32 * 0.7).sin() * 5.0 + if at % 97 == 90 { 90.0 } else { 0.0 })
+                    .collect();
+                let next: Vec<u32> = (0..rows).map(|row| (row * 37 % vocabulary) as u32).collect();
+                let (loss, sums, gradient) = run::<f32>(&logits, vocabulary, &next);
+                let mut want_loss = 0.0;
+                for row in 0..rows {
+                    let logits = &logits[row * vocabulary..][..vocabulary];
+                    let want = logits.iter().map(|&logit| f64::from(logit).exp()).sum::<f64>().ln();
+                    want_loss += want - f64::from(logits[next[row] as usize]);
+                    assert!(
+                        (f64::from(sums[row]) - want).abs() < 1e-5 * want.abs().max(1.0),
+                        "{level:?}: {}",
+                        sums[row]
+                    );
+                    for (col, got) in gradient[row * vocabulary..][..vocabulary].iter().enumerate() {
+                        let one = f64::from(u8::from(col == next[row] as usize));
+                        let want = (f64::from(logits[col]) - want).exp() - one;
+                        assert!(
+                            (f64::from(*got) - want).abs() < 2e-5,
+                            "{level:?}, {row}, {col}: {got}, {want}"
+                        );
+                    }
+                }
+                assert!(
+                    (loss - want_loss).abs() < 1e-5 * want_loss.abs().max(1.0),
+                    "{loss}, {want_loss}"
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_not_a_number_shows_in_the_loss() {
+        at_each_level(|_| {
+            let mut logits = vec![0.5f32; 2 * 100];
+            logits[70] = f32::NAN;
+            // Of the identity's products, NaN · 0 is one too: every row of that column.
+            let (loss, sums, _) = run::<f32>(&logits, 100, &[1, 2]);
+            assert!(loss.is_nan() && sums.iter().all(|sum| sum.is_nan()));
+            let infinite = vec![f32::NEG_INFINITY; 100];
+            assert_eq!(run::<f32>(&infinite, 100, &[1]).1, [f32::NEG_INFINITY]);
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! Which instructions the kernels use: chosen once for the process, the best of the CPU unless a cell asks for less.
+
+use std::sync::OnceLock;
+
+/// The levels that kernels are compiled for, each with all that the ones before it have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstructionSet {
+    /// What every CPU of the architecture has (SSE2 on x86-64).
+    Portable,
+    /// AVX2 with fused multiply-add.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+    /// Dot products of bfloat16 pairs.
+    Avx512Bf16,
+    /// Tiles: matrix products of bfloat16.
+    Amx,
+}
+
+static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
+
+impl InstructionSet {
+    /// From the least to the best.
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+
+    /// The name in specs and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512_bf16",
+            Self::Amx => "amx",
+        }
+    }
+
+    /// The level of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+
+    /// The best that this CPU, and the system for it, can do.
+    pub fn best() -> Self {
+        static BEST: OnceLock<InstructionSet> = OnceLock::new();
+        *BEST.get_or_init(detect)
+    }
+
+    /// Whether this CPU can do it.
+    pub fn is_available(self) -> bool {
+        self <= Self::best()
+    }
+
+    /// Makes the process use this level from now on; false where another is in use already, or the CPU has not got it.
+    pub fn choose(self) -> bool {
+        self.is_available() && *CHOSEN.get_or_init(|| self) == self
+    }
+
+    /// What the kernels use: the level that was chosen, or the best.
+    pub fn current() -> Self {
+        #[cfg(test)]
+        if let Some(level) = forced::get() {
+            return level;
+        }
+        *CHOSEN.get_or_init(Self::best)
+    }
+
+    /// Runs `body`, and what is inlined into it, as code for this level: loops become vectors of its width.
+    ///
+    /// The body, and every closure it calls, is to be `#[inline(always)]`: one that is not inlined, as the compiler does
+    /// with large ones, stays code for the least level.
+    #[inline(always)]
+    pub fn run<R>(self, body: impl FnOnce() -> R) -> R {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a level is only ever in use where the CPU has its instructions (`choose` and `current`).
+        unsafe {
+            match self {
+                Self::Portable => body(),
+                Self::Avx2 => x86::avx2(body),
+                Self::Avx512 | Self::Avx512Bf16 | Self::Amx => x86::avx512(body),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        body()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    /// # Safety
+    /// The CPU has these features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2")]
+    pub unsafe fn avx2<R>(body: impl FnOnce() -> R) -> R {
+        body()
+    }
+
+    /// # Safety
+    /// The CPU has these features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
+    pub unsafe fn avx512<R>(body: impl FnOnce() -> R) -> R {
+        body()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> InstructionSet {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    if !avx2 {
+        InstructionSet::Portable
+    } else if !avx512 {
+        InstructionSet::Avx2
+    } else if !is_x86_feature_detected!("avx512bf16") {
+        InstructionSet::Avx512
+    } else if !(has_amx_bf16() && tiles_permitted()) {
+        InstructionSet::Avx512Bf16
+    } else {
+        InstructionSet::Amx
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> InstructionSet {
+    InstructionSet::Portable
+}
+
+/// Intel SDM, CPUID leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE.
+#[cfg(target_arch = "x86_64")]
+fn has_amx_bf16() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    if __cpuid(0).eax < 7 {
+        return false;
+    }
+    let edx = __cpuid_count(7, 0).edx;
+    edx & (1 << 22) != 0 && edx & (1 << 24) != 0
+}
+
+/// Asks Linux for the tile registers' state, which a process gets on request only
+/// (Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA).
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tiles_permitted() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: takes two numbers and changes nothing but what this process may use.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_os = "linux")))]
+fn tiles_permitted() -> bool {
+    false
+}
+
+/// Levels for tests: each thread can have its own, which the kernels it calls use on all their threads.
+#[cfg(test)]
+pub(crate) mod forced {
+    use std::cell::Cell;
+
+    use super::InstructionSet;
+
+    thread_local!(static FORCED: Cell<Option<InstructionSet>> = const { Cell::new(None) });
+
+    pub fn get() -> Option<InstructionSet> {
+        FORCED.get()
+    }
+
+    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use.
+    pub fn at_each_level(mut body: impl FnMut(InstructionSet)) {
+        for level in InstructionSet::ALL.into_iter().filter(|level| level.is_available()) {
+            FORCED.set(Some(level));
+            body(level);
+        }
+        FORCED.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_known_by_their_names() {
+        for level in InstructionSet::ALL {
+            assert_eq!(InstructionSet::named(level.name()), Some(level));
+        }
+        assert_eq!(InstructionSet::named("mmx"), None);
+    }
+
+    #[test]
+    fn a_body_runs_at_each_level() {
+        forced::at_each_level(|level| {
+            assert_eq!(InstructionSet::current(), level);
+            let values: Vec<f32> = (0..100).map(|i| i as f32).collect();
+            assert_eq!(
+                level.run(|| values.iter().map(|value| value * 2.0).sum::<f32>()),
+                9900.0
+            );
+        });
+    }
+}

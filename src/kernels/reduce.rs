@@ -1,0 +1,70 @@
+//! Sums of rows, in lanes that are put together in a fixed order.
+//!
+//! The lanes are an array that is gone through again and again by loops of unknown length: such loops the compiler
+//! vectorises at every level, while it takes apart those whose length it knows.
+
+/// Enough vectors of any level for an addition not to wait for the one before it.
+pub const LANES: usize = 128;
+
+/// The sum of `term(value)` over the values.
+#[inline(always)]
+pub fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for block in values.chunks(LANES) {
+        for (lane, value) in lanes.iter_mut().zip(block) {
+            *lane += term(*value);
+        }
+    }
+    total(lanes)
+}
+
+/// The sum of the lanes.
+#[inline(always)]
+pub fn total(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (first, second) = lanes.split_at_mut(width);
+        for (a, b) in first.iter_mut().zip(second) {
+            *a += *b;
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The sum of the squares, in float64.
+#[inline(always)]
+pub fn squares<E: super::Element>(values: &[E]) -> f64 {
+    let mut lanes = [0f64; LANES];
+    for block in values.chunks(LANES) {
+        for (lane, value) in lanes.iter_mut().zip(block) {
+            let value = f64::from(value.widen());
+            *lane += value * value;
+        }
+    }
+    lanes.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{
+        instruction_set::forced::at_each_level,
+        testing::{COUNTS, values},
+    };
+
+    #[test]
+    fn sums_leave_nothing_out() {
+        at_each_level(|level| {
+            for count in COUNTS {
+                let values = values(count, 1);
+                let want: f64 = values.iter().map(|value| f64::from(value * value)).sum();
+                let squares = level.run(
+                    #[inline(always)]
+                    || sum_over(&values, |value| value * value),
+                );
+                assert!((f64::from(squares) - want).abs() <= 1e-6 * want, "{level:?}, {count}");
+            }
+        });
+    }
+}

@@ -1,0 +1,15 @@
+pub mod adapter;
+pub mod cli;
+pub mod data;
+pub mod kernels;
+pub mod memory;
+pub mod model;
+pub mod nn;
+pub mod optim;
+pub mod quant;
+pub mod random;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod spec;
+pub mod train;

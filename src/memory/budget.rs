@@ -1,0 +1,137 @@
+//! The budget, and the end of a process that goes past it.
+
+use std::fmt::Write as _;
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+
+use super::category::{Category, Phase};
+use super::ledger::LEDGER;
+
+/// Exit code of a process that ran out of memory and said so on its descriptor.
+pub const OOM_EXIT_CODE: i32 = 42;
+
+/// From now on, a request that would push the live tensor bytes past `budget`, and any that the system refuses, writes one
+/// JSON line (the fields of [`crate::results::record::Oom`]) to `oom` and ends the process with [`OOM_EXIT_CODE`], from
+/// inside the allocator.
+pub fn arm(budget: Option<u64>, oom: OwnedFd) {
+    let armed = Budget::armed(budget, oom.into_raw_fd());
+    LEDGER.with(|ledger| ledger.budget = armed);
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    limit: Option<u64>,
+    descriptor: Option<RawFd>,
+}
+
+impl Budget {
+    pub(super) const UNARMED: Self = Self {
+        limit: None,
+        descriptor: None,
+    };
+
+    pub(super) fn armed(limit: Option<u64>, descriptor: RawFd) -> Self {
+        Self {
+            limit,
+            descriptor: Some(descriptor),
+        }
+    }
+
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Ends the process where it is armed. The caller holds the ledger's lock and keeps it: one line is written, by one
+    /// thread. Neither allocates nor unwinds.
+    pub(super) fn end_process(&self, refusal: &Refusal) {
+        let Some(descriptor) = self.descriptor else { return };
+        let mut line = Line::new();
+        let _ = refusal.write_json(&mut line);
+        // SAFETY: the buffer outlives the call, and `arm` made the descriptor ours for the life of the process.
+        unsafe {
+            libc::write(descriptor, line.bytes.as_ptr().cast(), line.len);
+            libc::_exit(OOM_EXIT_CODE)
+        }
+    }
+}
+
+/// A request that was not granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) phase: Phase,
+    pub(super) category: Category,
+    pub(super) requested: u64,
+    /// Live tensor bytes before the request.
+    pub(super) allocated: u64,
+    /// The budget that it went past; none where the system refused.
+    pub(super) budget: Option<u64>,
+}
+
+impl Refusal {
+    fn write_json(&self, line: &mut Line) -> std::fmt::Result {
+        let Self {
+            requested, allocated, ..
+        } = self;
+        let (phase, category) = (self.phase.name(), self.category.name());
+        write!(
+            line,
+            r#"{{"phase":"{phase}","category":"{category}","requested_bytes":{requested},"#
+        )?;
+        write!(line, r#""allocated_bytes":{allocated},"budget_bytes":"#)?;
+        match self.budget {
+            Some(budget) => writeln!(line, "{budget}}}"),
+            None => writeln!(line, "null}}"),
+        }
+    }
+}
+
+/// A line of text on the stack, long enough for every refusal.
+struct Line {
+    bytes: [u8; 256],
+    len: usize,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self {
+            bytes: [0; 256],
+            len: 0,
+        }
+    }
+}
+
+impl std::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.len + text.len();
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(std::fmt::Error)?
+            .copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::record::Oom;
+
+    #[test]
+    fn the_longest_refusal_fits_and_parses() {
+        let refusal = Refusal {
+            phase: Phase::Optimizer,
+            category: Category::OptimizerState,
+            requested: u64::MAX,
+            allocated: u64::MAX,
+            budget: Some(u64::MAX),
+        };
+        let mut line = Line::new();
+        refusal.write_json(&mut line).unwrap();
+        let oom: Oom = serde_json::from_slice(&line.bytes[..line.len]).unwrap();
+        assert_eq!(
+            (oom.phase.as_str(), oom.category.as_str()),
+            ("optimizer", "optimizer_state")
+        );
+        assert_eq!(oom.budget_bytes, Some(u64::MAX));
+    }
+}

@@ -1,0 +1,24 @@
+//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a budget;
+//! and what the operating system says about the process.
+//!
+//! Everything unsafe that memory needs is in here. The ledger counts in every process that installs [`LedgerAllocator`] as
+//! its global allocator; in others every figure is zero and labels do nothing. Under it lies the allocator that [`Backend`]
+//! names.
+
+mod allocator;
+mod backend;
+mod budget;
+mod category;
+mod label;
+mod ledger;
+pub mod probes;
+mod scope;
+mod spin;
+
+pub use allocator::{LedgerAllocator, installed};
+pub use backend::{BACKEND_VARIABLE, Backend, BackendAllocator};
+pub use budget::{OOM_EXIT_CODE, arm};
+pub use category::{ByCategory, ByPhase, Category, Phase};
+pub use label::label;
+pub use ledger::{Live, Peaks, live, peaks, reset_peaks, set_phase};
+pub use scope::{Scope, scope};

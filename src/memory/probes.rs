@@ -1,0 +1,97 @@
+//! What the allocator and the operating system say about memory. None where it cannot be asked, or on systems without it.
+
+use std::fs::{self, File};
+use std::io::Read;
+
+use super::backend::{Backend, mimalloc_reserved};
+
+/// What the allocator holds of the system.
+pub fn reserved_bytes() -> Option<u64> {
+    match Backend::current() {
+        Backend::System | Backend::Retain => c_library_reserved(),
+        Backend::Mimalloc => Some(mimalloc_reserved()),
+    }
+}
+
+/// glibc's arenas and the blocks that it mapped on their own.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn c_library_reserved() -> Option<u64> {
+    // SAFETY: takes no arguments and returns plain numbers.
+    let info = unsafe { libc::mallinfo2() };
+    Some(info.arena as u64 + info.hblkhd as u64)
+}
+
+/// Not known of other C libraries.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn c_library_reserved() -> Option<u64> {
+    None
+}
+
+/// Resident set of this process.
+pub fn process_bytes() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmRSS:")
+}
+
+/// Highest resident set of this process, since it began or [`reset_process_peak`].
+pub fn process_peak_bytes() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM:")
+}
+
+/// Lets the highest resident set begin anew from the present one; says whether the system did so.
+pub fn reset_process_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+/// Memory that the system could give without swapping.
+pub fn system_available_bytes() -> Option<u64> {
+    kibibytes("/proc/meminfo", "MemAvailable:")
+}
+
+/// Memory of the machine.
+pub fn system_total_bytes() -> Option<u64> {
+    kibibytes("/proc/meminfo", "MemTotal:")
+}
+
+/// Minor page faults of this process since it began.
+pub fn page_faults() -> Option<u64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the call fills the structure where it returns 0.
+    let usage = unsafe { (libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) };
+    usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
+}
+
+/// The figure after `key` in a file of lines such as `VmRSS:   1234 kB`. Reads into the stack: a probe that allocates would
+/// show in what it probes.
+fn kibibytes(path: &str, key: &str) -> Option<u64> {
+    let mut buffer = [0; 4096];
+    let mut file = File::open(path).ok()?;
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read(&mut buffer[len..]).ok()? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    // The buffer may end within a line, but not within a character: these files are ASCII (a process's name aside).
+    let value = buffer[..len]
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(key.as_bytes()))?;
+    let digits = std::str::from_utf8(value).ok()?.trim().strip_suffix("kB")?;
+    digits.trim_end().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_answers() {
+        let resident = process_bytes().unwrap();
+        assert!(resident > 100_000, "{resident}");
+        assert!(process_peak_bytes().unwrap() >= resident / 2);
+        assert!(system_total_bytes().unwrap() >= system_available_bytes().unwrap());
+        assert!(page_faults().unwrap() > 0);
+        assert_eq!(kibibytes("/proc/self/status", "NoSuchKey:"), None);
+        assert_eq!(kibibytes("/no/such/file", "VmRSS:"), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Builds the model from its source, tensor by tensor: rows are read into one buffer, and stored in their format before
+//! the next ones are read, so that loading holds one chunk in float32 beside what stays.
+//!
+//! Scopes of the ledger hold the values alone: what a tensor keeps beside them, and what threads pass each other while
+//! they are made, is neither parameter nor adapter.
+
+use candle_core::{DType, Device, Tensor};
+use half::{bf16, f16};
+
+use super::{Config, Llama, ModelError, Source};
+use crate::{
+    adapter::{dropout::Dropout, lora as lora_init},
+    memory::{self, Category},
+    nn::{
+        attention::Attention, block::Block, host, linear::Linear, lora::Lora, mlp::Mlp, norm::RmsNorm, param::Param,
+        rope::Rope, weight::Weight,
+    },
+    quant::{self, QuantError, Quantized, device::OnDevice},
+    spec::cell::{Cell, Dtype, TargetModules},
+};
+
+/// Elements that are read at a time (4 MiB in float32).
+const CHUNK_ELEMENTS: usize = 1 << 20;
+
+/// What can go wrong while a model is built.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error("failed to quantise {name}: {error}")]
+    Quantise { name: String, error: QuantError },
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+}
+
+/// Builds the model that `cell` describes on `device`, for sequences of up to `cell.max_seq_length` tokens.
+///
+/// # Errors
+/// Where the source cannot be read, or the device refuses a tensor.
+pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Llama, LoadError> {
+    let _scope = memory::scope(Category::Temporary);
+    let mut loader = Loader {
+        cell,
+        source,
+        device,
+        buffer: Vec::new(),
+    };
+    let config = source.config().clone();
+    let embed_tokens = loader.dense("model.embed_tokens.weight")?;
+    let blocks = (0..config.num_hidden_layers)
+        .map(|index| loader.block(&config, index))
+        .collect::<Result<Vec<_>, _>>()?;
+    let norm = loader.norm(&config, "model.norm.weight")?;
+    let lm_head = if config.tie_word_embeddings {
+        None
+    } else {
+        Some(loader.dense("lm_head.weight")?)
+    };
+    Ok(Llama {
+        embed_tokens,
+        blocks,
+        norm,
+        lm_head,
+        rope: Rope::new(&config, cell.max_seq_length, device)?,
+        hidden: dense_dtype(cell.dtype),
+        device: device.clone(),
+    })
+}
+
+/// The format of hidden states and of what is not quantised.
+pub fn dense_dtype(dtype: Dtype) -> DType {
+    match dtype {
+        Dtype::Float32 => DType::F32,
+        Dtype::Float16 => DType::F16,
+        Dtype::Bfloat16 | Dtype::Int8 | Dtype::Int4 => DType::BF16,
+    }
+}
+
+struct Loader<'a> {
+    cell: &'a Cell,
+    source: &'a Source,
+    device: &'a Device,
+    buffer: Vec<f32>,
+}
+
+impl Loader<'_> {
+    fn block(&mut self, config: &Config, index: usize) -> Result<Block, LoadError> {
+        let prefix = format!("model.layers.{index}");
+        Ok(Block {
+            input_layernorm: self.norm(config, &format!("{prefix}.input_layernorm.weight"))?,
+            self_attn: Attention {
+                q_proj: self.linear(&format!("{prefix}.self_attn.q_proj"))?,
+                k_proj: self.linear(&format!("{prefix}.self_attn.k_proj"))?,
+                v_proj: self.linear(&format!("{prefix}.self_attn.v_proj"))?,
+                o_proj: self.linear(&format!("{prefix}.self_attn.o_proj"))?,
+                heads: config.num_attention_heads,
+                kv_heads: config.num_key_value_heads,
+                head_dim: config.head_dim,
+            },
+            post_attention_layernorm: self.norm(config, &format!("{prefix}.post_attention_layernorm.weight"))?,
+            mlp: Mlp {
+                gate_proj: self.linear(&format!("{prefix}.mlp.gate_proj"))?,
+                up_proj: self.linear(&format!("{prefix}.mlp.up_proj"))?,
+                down_proj: self.linear(&format!("{prefix}.mlp.down_proj"))?,
+            },
+        })
+    }
+
+    fn norm(&mut self, config: &Config, name: &str) -> Result<RmsNorm, LoadError> {
+        Ok(RmsNorm {
+            weight: self.dense(name)?,
+            eps: config.rms_norm_eps,
+        })
+    }
+
+    /// The linear layer `module` (without `.weight`), with its adapter where the cell asks for one.
+    fn linear(&mut self, module: &str) -> Result<Linear, LoadError> {
+        let name = format!("{module}.weight");
+        let weight = match self.cell.dtype {
+            Dtype::Int4 | Dtype::Int8 => {
+                let matrix = self.quantized(&name)?;
+                if host::has_kernels(self.device) {
+                    Weight::Quantized(matrix)
+                } else {
+                    Weight::OnDevice(OnDevice::new(&matrix, self.device)?)
+                }
+            }
+            _ => Weight::Dense(self.dense(&name)?),
+        };
+        Ok(Linear {
+            weight,
+            adapter: self.adapter(module)?,
+        })
+    }
+
+    fn adapter(&self, module: &str) -> Result<Option<Lora>, LoadError> {
+        if self.cell.rank == 0 || !is_target(&self.cell.target_modules, module) {
+            return Ok(None);
+        }
+        let (rows, cols) = self.matrix(&format!("{module}.weight"))?;
+        let rank = self.cell.rank;
+        let lora_init::Factors { a, b } = {
+            let _scope = memory::scope(Category::Adapter);
+            lora_init::init(self.cell.seed, module, rank, cols, rows)
+        };
+        Ok(Some(Lora {
+            a: Param::adapter(
+                format!("{module}.lora_A.weight"),
+                Tensor::from_vec(a, (rank, cols), self.device)?,
+            ),
+            b: Param::adapter(
+                format!("{module}.lora_B.weight"),
+                Tensor::from_vec(b, (rows, rank), self.device)?,
+            ),
+            scale: self.cell.lora_alpha() / rank as f64,
+            dropout: Dropout::new(self.cell.seed, module, self.cell.lora_dropout),
+        }))
+    }
+
+    fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
+        let shape = self.source.shape(name)?;
+        let value = match dense_dtype(self.cell.dtype) {
+            DType::F16 => Tensor::from_vec(self.collect(name, f16::from_f32)?, shape, self.device)?,
+            DType::BF16 => Tensor::from_vec(self.collect(name, bf16::from_f32)?, shape, self.device)?,
+            _ => Tensor::from_vec(self.collect(name, |value| value)?, shape, self.device)?,
+        };
+        Ok(Param::base(name, value, self.cell.rank == 0))
+    }
+
+    fn collect<T>(&mut self, name: &str, convert: impl Fn(f32) -> T) -> Result<Vec<T>, LoadError> {
+        let (rows, cols) = self.matrix(name)?;
+        let mut values = {
+            let _scope = memory::scope(Category::Parameter);
+            Vec::with_capacity(rows * cols)
+        };
+        self.chunks(name, |chunk| {
+            values.extend(chunk.iter().map(|&value| convert(value)));
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    fn quantized(&mut self, name: &str) -> Result<Quantized, LoadError> {
+        let (rows, cols) = self.matrix(name)?;
+        let format = match self.cell.dtype {
+            Dtype::Int8 => quant::Format::Int8,
+            _ => quant::Format::Nf4 {
+                double_quant: self.cell.bnb_4bit_use_double_quant,
+            },
+        };
+        let fail = |error| LoadError::Quantise {
+            name: name.to_owned(),
+            error,
+        };
+        let mut builder = {
+            let _scope = memory::scope(Category::Parameter);
+            quant::Builder::new(format, rows, cols)
+        };
+        self.chunks(name, |chunk| builder.push(chunk).map_err(fail))?;
+        let _scope = memory::scope(Category::Parameter);
+        builder.finish().map_err(fail)
+    }
+
+    /// Calls `take` with consecutive parts of the flattened tensor.
+    fn chunks(&mut self, name: &str, mut take: impl FnMut(&[f32]) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        let (rows, cols) = self.matrix(name)?;
+        let step = (CHUNK_ELEMENTS / cols).max(1);
+        for start in (0..rows).step_by(step) {
+            let end = rows.min(start + step);
+            self.buffer.resize((end - start) * cols, 0.0);
+            self.source.read_rows(name, start..end, &mut self.buffer)?;
+            take(&self.buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Rows and columns; a vector is one row.
+    fn matrix(&self, name: &str) -> Result<(usize, usize), LoadError> {
+        let shape = self.source.shape(name)?;
+        Ok(match *shape {
+            [cols] => (1, cols),
+            [rows, cols] => (rows, cols),
+            _ => (shape.iter().product(), 1),
+        })
+    }
+}
+
+fn is_target(targets: &TargetModules, module: &str) -> bool {
+    match targets {
+        TargetModules::AllLinear => true,
+        TargetModules::Names(names) => names.iter().any(|name| module.rsplit('.').next() == Some(name)),
+    }
+}

@@ -1,0 +1,95 @@
+//! Grouped-query attention: projections, rotary embedding, causal attention, output projection.
+
+use candle_core::{DType, Result, Tensor};
+
+use super::{
+    Pass,
+    linear::{self, Linear},
+    param::Param,
+    rope::Rope,
+    sdpa,
+};
+use crate::memory::{self, Category};
+
+#[derive(Debug)]
+pub struct Attention {
+    pub q_proj: Linear,
+    pub k_proj: Linear,
+    pub v_proj: Linear,
+    pub o_proj: Linear,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head_dim: usize,
+}
+
+/// In the hidden dtype: rotated q `[batch, len, heads, head_dim]`, rotated k and v `[batch, len, kv_heads, head_dim]`,
+/// the output before its projection (shape of q); and float32 log-sum-exps, one a query and head.
+#[derive(Debug)]
+pub struct Saved {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    sums: Tensor,
+}
+
+impl Attention {
+    /// The output added to `residual`, in the hidden dtype.
+    pub fn forward(&self, x: &Tensor, residual: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
+        let [q, k, v] = linear::forward([&self.q_proj, &self.k_proj, &self.v_proj], x, pass)?;
+        let q = kept(rope.forward(self.heads_of(&q, self.heads, pass)?)?);
+        let k = kept(rope.forward(self.heads_of(&k, self.kv_heads, pass)?)?);
+        let v = kept(self.heads_of(&v, self.kv_heads, pass)?);
+        let (out, sums) = sdpa::forward(&q, &k, &v)?;
+        let (out, sums) = (kept(out), kept(sums));
+        let y = self.o_proj.forward_onto(&self.tokens_of(&out)?, residual, pass)?;
+        Ok((y, Saved { q, k, v, out, sums }))
+    }
+
+    /// The gradient of `x`, float32, from that of the output, in the hidden dtype. Takes what the forward pass saved, and
+    /// frees it as it goes.
+    pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: &Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
+        let Saved { q, k, v, out, sums } = saved;
+        let out_tokens = self.tokens_of(&out)?;
+        let (d_out, ranks) = linear::input_gradient([&self.o_proj], [dy], pass, dy.dtype())?;
+        linear::accumulate([&mut self.o_proj], &out_tokens, [dy], ranks, pass)?;
+        let d_out = self.heads_of(&d_out, self.heads, pass)?;
+        let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out)?;
+        drop((q, k, v, out, out_tokens, sums, d_out));
+        let (dq, dk) = (
+            self.tokens_of(&rope.backward(dq)?)?,
+            self.tokens_of(&rope.backward(dk)?)?,
+        );
+        let dys = [&dq, &dk, &self.tokens_of(&dv)?];
+        drop(dv);
+        let linears = [&self.q_proj, &self.k_proj, &self.v_proj];
+        let (dx, ranks) = linear::input_gradient(linears, dys, pass, DType::F32)?;
+        let linears = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
+        linear::accumulate(linears, x, dys, ranks, pass)?;
+        Ok(dx)
+    }
+
+    pub fn trainable(&mut self) -> Vec<&mut Param> {
+        [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj, &mut self.o_proj]
+            .into_iter()
+            .flat_map(Linear::trainable)
+            .collect()
+    }
+
+    /// `[tokens, heads · head_dim]` as `[batch, len, heads, head_dim]`.
+    fn heads_of(&self, x: &Tensor, heads: usize, pass: &Pass) -> Result<Tensor> {
+        x.reshape((pass.batch, pass.len, heads, self.head_dim))
+    }
+
+    /// `[batch, len, heads, head_dim]` as `[tokens, heads · head_dim]`.
+    fn tokens_of(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, len, heads, head_dim) = x.dims4()?;
+        x.reshape((batch * len, heads * head_dim))
+    }
+}
+
+/// Labels what is kept for the backward pass.
+fn kept(tensor: Tensor) -> Tensor {
+    memory::label(&tensor, Category::Activation);
+    tensor
+}

@@ -1,0 +1,139 @@
+//! RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467): `y = x / sqrt(mean(x²) + eps) · w`.
+
+use candle_core::{D, DType, Result, Tensor};
+
+use super::{
+    host::{self, for_format, values},
+    param::Param,
+};
+use crate::kernels;
+
+#[derive(Debug)]
+pub struct RmsNorm {
+    pub weight: Param,
+    pub eps: f64,
+}
+
+impl RmsNorm {
+    /// `[n, features]` in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        if !host::has_kernels(x.device()) {
+            return self.forward_plain(x);
+        }
+        let weight = self.weight.f32()?;
+        for_format!(x.dtype(), E => {
+            let (values, weight) = (values::<E>(x)?, values::<f32>(&weight)?);
+            host::tensor(x.shape(), |out: &mut [E]| kernels::norm::forward(&values, &weight, self.eps as f32, out))
+        })
+    }
+
+    /// The gradient of the input from the output's, added to `residual`, which is the gradient that goes past the norm
+    /// and nobody else's; all float32. Adds the weight's gradient where it is trained.
+    pub fn backward(&mut self, x: &Tensor, dy: &Tensor, residual: Tensor) -> Result<Tensor> {
+        if self.weight.trainable {
+            let (normed, _) = normalise(x, self.eps)?;
+            self.weight.accumulate((dy * normed)?.sum(0)?)?;
+        }
+        if !host::has_kernels(x.device()) {
+            return residual + self.backward_plain(x, dy)?;
+        }
+        let weight = self.weight.f32()?;
+        for_format!(x.dtype(), E => {
+            let (values, weight, dy) = (values::<E>(x)?, values::<f32>(&weight)?, values::<f32>(dy)?);
+            host::change(&residual, |dx: &mut [f32]| {
+                kernels::norm::backward(&values, &weight, self.eps as f32, &dy, dx);
+            })
+        })?;
+        Ok(residual)
+    }
+
+    fn forward_plain(&self, x: &Tensor) -> Result<Tensor> {
+        let (normed, _) = normalise(x, self.eps)?;
+        normed.broadcast_mul(&self.weight.f32()?)?.to_dtype(x.dtype())
+    }
+
+    fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+        let (normed, inverse) = normalise(x, self.eps)?;
+        let dn = dy.broadcast_mul(&self.weight.f32()?)?;
+        let along = (&dn * &normed)?.mean_keepdim(D::Minus1)?;
+        (dn - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)
+    }
+}
+
+/// `x / rms(x)` and `1 / rms(x)`, float32.
+fn normalise(x: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
+    let x = x.to_dtype(DType::F32)?;
+    let inverse = (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()?;
+    Ok((x.broadcast_mul(&inverse)?, inverse))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::testing::{assert_close, autograd, uniform};
+
+    #[test]
+    fn kernel_and_plain_ops_and_autograd_agree() {
+        for (rows, cols) in [(1, 3), (3, 15), (5, 33), (130, 64), (2, 577)] {
+            let (x, w, dy) = (
+                uniform("x", &[rows, cols]),
+                uniform("w", &[cols]),
+                uniform("dy", &[rows, cols]),
+            );
+            let mut norm = RmsNorm {
+                weight: Param::base("w", w.clone(), true),
+                eps: 1e-5,
+            };
+            assert_close(
+                &norm.forward(&x).unwrap(),
+                &norm.forward_plain(&x).unwrap(),
+                1e-5,
+                "forward",
+            );
+
+            let oracle = autograd(&[&x, &w], &dy, |inputs| {
+                normalise(&inputs[0], 1e-5)
+                    .unwrap()
+                    .0
+                    .broadcast_mul(&inputs[1])
+                    .unwrap()
+            });
+            assert_close(&norm.backward_plain(&x, &dy).unwrap(), &oracle[0], 2e-5, "plain dx");
+            let residual = uniform("residual", &[rows, cols]);
+            let want = (&residual + &oracle[0]).unwrap();
+            assert_close(
+                &norm.backward(&x, &dy, residual.copy().unwrap()).unwrap(),
+                &want,
+                2e-5,
+                "dx",
+            );
+            assert_close(norm.weight.gradient().unwrap(), &oracle[1], 2e-5, "dw");
+        }
+    }
+
+    #[test]
+    fn bfloat16_is_rounded_once() {
+        let x = uniform("x", &[4, 40]).to_dtype(DType::BF16).unwrap();
+        let norm = RmsNorm {
+            weight: Param::base("w", uniform("w", &[40]), false),
+            eps: 1e-5,
+        };
+        let want = norm
+            .forward(&x.to_dtype(DType::F32).unwrap())
+            .unwrap()
+            .to_dtype(DType::BF16)
+            .unwrap();
+        assert_close(&norm.forward(&x).unwrap(), &want, 0.0, "forward");
+    }
+
+    #[test]
+    fn not_a_number_stays_in_its_row() {
+        let x = Tensor::new(&[[1f32, f32::NAN], [1.0, 2.0]], &candle_core::Device::Cpu).unwrap();
+        let norm = RmsNorm {
+            weight: Param::base("w", uniform("w", &[2]), false),
+            eps: 1e-5,
+        };
+        let y = norm.forward(&x).unwrap().to_vec2::<f32>().unwrap();
+        assert!(y[0].iter().all(|value| value.is_nan()) && y[1].iter().all(|value| value.is_finite()));
+    }
+}

@@ -1,0 +1,303 @@
+//! Causal scaled-dot-product attention with grouped key-value heads: the CPU's kernel, and the same in plain candle ops.
+//!
+//! The score matrix is never held: queries are taken in chunks, keys after a chunk's last query are skipped, and the
+//! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135).
+//! Padding needs no mask of its own: it stands right of every counted token, which causality hides.
+
+use candle_core::{D, DType, Device, Result, Tensor};
+
+use super::host::{self, for_format, for_number, values};
+use crate::kernels::{
+    attention::{self, Gradients, Saved, Shape},
+    buffer::written,
+};
+
+/// Queries a chunk: its scores are `heads × QUERIES × keys` float32 at most.
+const QUERIES: usize = 128;
+
+/// `q [batch, len, heads, head_dim]`, `k` and `v` `[batch, len, kv_heads, head_dim]` to the output (shape and dtype of
+/// `q`) and the rows' log-sum-exps (float32, `batch · heads · len` of them, for [`backward`] alone to read).
+pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    if !host::has_kernels(q.device()) {
+        let (out, sums) = forward_plain(q, k, v)?;
+        return Ok((out.to_dtype(q.dtype())?, sums));
+    }
+    let shape = shape_of(q, k)?;
+    let mut sums = vec![0f32; shape.batch * shape.heads * shape.len];
+    let out = for_format!(q.dtype(), E => {
+        let (q_values, k, v) = (values::<E>(q)?, values::<E>(k)?, values::<E>(v)?);
+        host::tensor(q.shape(), |out: &mut [E]| {
+            for_number!(q.dtype(), P => attention::forward::<P, E>(&q_values, &k, &v, shape, out, &mut sums));
+        })
+    })?;
+    Ok((
+        out,
+        Tensor::from_vec(sums, (shape.batch, shape.heads, shape.len), q.device())?,
+    ))
+}
+
+/// The gradients of q, k and v from that of the output, all in the dtype of `q`, and what the forward pass gave.
+pub fn backward(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    out: &Tensor,
+    sums: &Tensor,
+    d_out: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    if !host::has_kernels(q.device()) {
+        let d_out = d_out.to_dtype(DType::F32)?;
+        let (dq, dk, dv) = backward_plain(q, k, v, out, sums, &d_out)?;
+        let dtype = q.dtype();
+        return Ok((dq.to_dtype(dtype)?, dk.to_dtype(dtype)?, dv.to_dtype(dtype)?));
+    }
+    let shape = shape_of(q, k)?;
+    let dtype = q.dtype();
+    for_format!(dtype, E => {
+        let (q_values, k_values, v_values) = (values::<E>(q)?, values::<E>(k)?, values::<E>(v)?);
+        let (out, sums, d_out) = (values::<E>(out)?, values::<f32>(sums)?, values::<E>(d_out)?);
+        let saved = Saved { q: &q_values, k: &k_values, v: &v_values, out: &out, sums: &sums };
+        let (mut dk, mut dv) = (Vec::new(), Vec::new());
+        let dq = written(q.elem_count(), |q| dk = written(k.elem_count(), |k| dv = written(v.elem_count(), |v| {
+            let gradients = Gradients { q, k, v };
+            for_number!(dtype, P => attention::backward::<P, E>(&saved, &d_out, shape, gradients));
+        })));
+        Ok((
+            Tensor::from_vec(dq, q.shape(), q.device())?,
+            Tensor::from_vec(dk, k.shape(), k.device())?,
+            Tensor::from_vec(dv, v.shape(), v.device())?,
+        ))
+    })
+}
+
+fn shape_of(q: &Tensor, k: &Tensor) -> Result<Shape> {
+    let (batch, len, heads, head_dim) = q.dims4()?;
+    Ok(Shape {
+        batch,
+        len,
+        heads,
+        kv_heads: k.dim(2)?,
+        head_dim,
+    })
+}
+
+/// The output in float32, and the log-sum-exps by sample and in the order of the chunks.
+fn forward_plain(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+    let (batch, len, heads, head_dim) = q.dims4()?;
+    let mut outputs = Vec::with_capacity(batch);
+    let mut sums = Vec::with_capacity(batch);
+    for sample in 0..batch {
+        let view = Grouped::new(q, k, v, sample)?;
+        let mut chunks = Vec::new();
+        let mut chunk_sums = Vec::new();
+        for (start, count) in chunks_of(len) {
+            let scores = view.scores(start, count)?;
+            let max = scores.max_keepdim(D::Minus1)?;
+            let exps = scores.broadcast_sub(&max)?.exp()?;
+            let total = exps.sum_keepdim(D::Minus1)?;
+            let out = exps
+                .matmul(&view.v.narrow(1, 0, start + count)?)?
+                .broadcast_div(&total)?;
+            chunks.push(view.ungroup(&out, count)?);
+            chunk_sums.push((max + total.log()?)?.squeeze(2)?);
+        }
+        outputs.push(Tensor::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
+        sums.push(Tensor::cat(&chunk_sums, 1)?);
+    }
+    let out = Tensor::stack(&outputs, 0)?.reshape((batch, len, heads, head_dim))?;
+    Ok((out, Tensor::stack(&sums, 0)?))
+}
+
+/// As [`backward`], with `sums` as [`forward_plain`] gives them.
+fn backward_plain(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    out: &Tensor,
+    sums: &Tensor,
+    d_out: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (batch, len, _, head_dim) = q.dims4()?;
+    let scale = 1.0 / (head_dim as f64).sqrt();
+    let (mut dqs, mut dks, mut dvs) = (Vec::new(), Vec::new(), Vec::new());
+    for sample in 0..batch {
+        let view = Grouped::new(q, k, v, sample)?;
+        let d_out = Grouped::heads_first(d_out, sample)?;
+        let out = Grouped::heads_first(out, sample)?;
+        let sums = sums.get(sample)?;
+        let mut dk = view.k.zeros_like()?;
+        let mut dv = view.v.zeros_like()?;
+        let mut chunks = Vec::new();
+        let mut at = 0;
+        for (start, count) in chunks_of(len) {
+            let keys = start + count;
+            let rows = view.group * count;
+            let probabilities = view
+                .scores(start, count)?
+                .broadcast_sub(&sums.narrow(1, at, rows)?.unsqueeze(2)?)?
+                .exp()?;
+            at += rows;
+            let d_out = view.group_rows(&d_out, start, count)?;
+            let out = view.group_rows(&out, start, count)?;
+            dv = (dv + probabilities.t()?.matmul(&d_out)?.pad_with_zeros(1, 0, len - keys)?)?;
+            let dp = d_out.matmul(&view.v.narrow(1, 0, keys)?.t()?)?;
+            let along = (&d_out * out)?.sum_keepdim(D::Minus1)?;
+            let ds = (probabilities * dp.broadcast_sub(&along)?)?;
+            chunks.push(view.ungroup(&(ds.matmul(&view.k.narrow(1, 0, keys)?)? * scale)?, count)?);
+            let dk_part = (ds.t()?.matmul(&view.group_rows(&view.q, start, count)?)? * scale)?;
+            dk = (dk + dk_part.pad_with_zeros(1, 0, len - keys)?)?;
+        }
+        dqs.push(Tensor::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
+        dks.push(dk.transpose(0, 1)?.contiguous()?);
+        dvs.push(dv.transpose(0, 1)?.contiguous()?);
+    }
+    Ok((
+        Tensor::stack(&dqs, 0)?,
+        Tensor::stack(&dks, 0)?,
+        Tensor::stack(&dvs, 0)?,
+    ))
+}
+
+fn chunks_of(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len)
+        .step_by(QUERIES)
+        .map(move |start| (start, QUERIES.min(len - start)))
+}
+
+/// One sample with heads first, in float32: q `[heads, len, head_dim]`, k and v `[kv_heads, len, head_dim]`.
+struct Grouped {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    /// Query heads that share a key-value head.
+    group: usize,
+}
+
+impl Grouped {
+    fn new(q: &Tensor, k: &Tensor, v: &Tensor, sample: usize) -> Result<Self> {
+        let group = q.dim(2)? / k.dim(2)?;
+        Ok(Self {
+            q: Self::heads_first(q, sample)?,
+            k: Self::heads_first(k, sample)?,
+            v: Self::heads_first(v, sample)?,
+            group,
+        })
+    }
+
+    fn heads_first(x: &Tensor, sample: usize) -> Result<Tensor> {
+        x.get(sample)?.to_dtype(DType::F32)?.transpose(0, 1)?.contiguous()
+    }
+
+    /// Rows `start .. start + count` of `[heads, len, head_dim]` as `[kv_heads, group · count, head_dim]`.
+    fn group_rows(&self, x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
+        let (heads, _, head_dim) = x.dims3()?;
+        x.narrow(1, start, count)?
+            .contiguous()?
+            .reshape((heads / self.group, self.group * count, head_dim))
+    }
+
+    /// `[kv_heads, group · count, head_dim]` as `[heads, count, head_dim]`.
+    fn ungroup(&self, x: &Tensor, count: usize) -> Result<Tensor> {
+        let (kv_heads, _, head_dim) = x.dims3()?;
+        x.reshape((kv_heads * self.group, count, head_dim))
+    }
+
+    /// Scaled, masked scores `[kv_heads, group · count, start + count]`.
+    fn scores(&self, start: usize, count: usize) -> Result<Tensor> {
+        let keys = start + count;
+        let (kv_heads, _, head_dim) = self.k.dims3()?;
+        let q = (self.group_rows(&self.q, start, count)? * (1.0 / (head_dim as f64).sqrt()))?;
+        let scores = q.matmul(&self.k.narrow(1, 0, keys)?.t()?)?;
+        scores
+            .reshape((kv_heads, self.group, count, keys))?
+            .broadcast_add(&causal_mask(start, count, self.k.device())?)?
+            .reshape((kv_heads, self.group * count, keys))
+    }
+}
+
+/// `[count, start + count]`: 0 where the key stands at or before the query, minus infinity after it.
+fn causal_mask(start: usize, count: usize, device: &Device) -> Result<Tensor> {
+    let keys = start + count;
+    let mask: Vec<f32> = (0..count)
+        .flat_map(|row| (0..keys).map(move |key| if key <= start + row { 0.0 } else { f32::NEG_INFINITY }))
+        .collect();
+    Tensor::from_vec(mask, (count, keys), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::testing::{assert_close, autograd, uniform};
+
+    /// Attention with the whole score matrix, by ops that candle can differentiate.
+    fn oracle(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
+        let (_, len, heads, head_dim) = q.dims4().unwrap();
+        let group = heads / k.dim(2).unwrap();
+        let heads_first = |x: &Tensor, repeat: usize| {
+            let x = x.transpose(1, 2).unwrap().contiguous().unwrap();
+            let (batch, heads, len, dim) = x.dims4().unwrap();
+            let x = x
+                .unsqueeze(2)
+                .unwrap()
+                .broadcast_as((batch, heads, repeat, len, dim))
+                .unwrap();
+            x.contiguous()
+                .unwrap()
+                .reshape((batch, heads * repeat, len, dim))
+                .unwrap()
+        };
+        let (q, k, v) = (heads_first(q, 1), heads_first(k, group), heads_first(v, group));
+        let scores = (q.matmul(&k.t().unwrap()).unwrap() / (head_dim as f64).sqrt()).unwrap();
+        let scores = scores
+            .broadcast_add(&causal_mask(0, len, &Device::Cpu).unwrap())
+            .unwrap();
+        let exps = scores
+            .broadcast_sub(&scores.max_keepdim(D::Minus1).unwrap().detach())
+            .unwrap()
+            .exp()
+            .unwrap();
+        let p = exps.broadcast_div(&exps.sum_keepdim(D::Minus1).unwrap()).unwrap();
+        p.matmul(&v).unwrap().transpose(1, 2).unwrap().contiguous().unwrap()
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_and_autograd_agree() {
+        for (batch, len, heads, kv_heads, dim) in [
+            (1, 1, 1, 1, 2),
+            (2, 15, 4, 2, 6),
+            (1, 63, 3, 3, 5),
+            (2, 65, 6, 2, 8),
+            (1, 131, 9, 3, 4),
+        ] {
+            let q = uniform("q", &[batch, len, heads, dim]);
+            let k = uniform("k", &[batch, len, kv_heads, dim]);
+            let v = uniform("v", &[batch, len, kv_heads, dim]);
+            let dy = uniform("dy", &[batch, len, heads, dim]);
+            let want = oracle(&q, &k, &v);
+            let gradients = autograd(&[&q, &k, &v], &dy, |inputs| oracle(&inputs[0], &inputs[1], &inputs[2]));
+
+            let (out, sums) = forward(&q, &k, &v).unwrap();
+            assert_close(&out, &want, 1e-5, "kernel");
+            let (dq, dk, dv) = backward(&q, &k, &v, &out, &sums, &dy).unwrap();
+            let (out, sums) = forward_plain(&q, &k, &v).unwrap();
+            assert_close(&out, &want, 1e-5, "plain");
+            let plain = backward_plain(&q, &k, &v, &out, &sums, &dy).unwrap();
+            for (got, what) in [((&dq, &dk, &dv), "kernel"), ((&plain.0, &plain.1, &plain.2), "plain")] {
+                if len > 1 {
+                    assert_close(got.0, &gradients[0], 2e-5, &format!("{what} dq"));
+                    assert_close(got.1, &gradients[1], 2e-5, &format!("{what} dk"));
+                }
+                assert_close(got.2, &gradients[2], 2e-5, &format!("{what} dv"));
+            }
+        }
+    }
+
+    #[test]
+    fn later_tokens_do_not_reach_earlier_ones() {
+        let x = uniform("x", &[1, 20, 2, 4]);
+        let (whole, _) = forward(&x, &x, &x).unwrap();
+        let cut = x.narrow(1, 0, 7).unwrap().contiguous().unwrap();
+        let (part, _) = forward(&cut, &cut, &cut).unwrap();
+        assert_close(&part, &whole.narrow(1, 0, 7).unwrap(), 1e-6, "prefix");
+    }
+}

@@ -1,0 +1,195 @@
+//! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it, with float32 moments whatever
+//! the parameter's dtype. The moments are made in the first step.
+
+use candle_core::{DType, Result, Tensor};
+use rayon::prelude::*;
+
+use super::have_kernels;
+use crate::{
+    kernels::adamw::{self, Coefficients},
+    memory::{self, Category},
+    nn::{
+        host::{self, for_format},
+        param::Param,
+    },
+};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    pub weight_decay: f64,
+}
+
+#[derive(Debug)]
+pub struct AdamW {
+    options: Options,
+    steps: i32,
+    /// First and second moment of each parameter, in the order the parameters are given.
+    moments: Vec<(Tensor, Tensor)>,
+}
+
+impl AdamW {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            steps: 0,
+            moments: Vec::new(),
+        }
+    }
+
+    /// Moves every parameter that has a gradient. The parameters must be the same, in the same order, at every call.
+    pub fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
+        if self.moments.is_empty() {
+            for param in params.iter() {
+                self.moments.push((zeros(param)?, zeros(param)?));
+            }
+        }
+        self.steps += 1;
+        let coefficients = self.coefficients(learning_rate);
+        if have_kernels(params) {
+            // All parameters share a parallel region: adapters are many and small.
+            let moments = self.moments.par_iter();
+            return params
+                .par_iter()
+                .zip(moments)
+                .try_for_each(|(param, (m, v))| match param.gradient() {
+                    Some(gradient) => update(param, m, v, gradient, coefficients),
+                    None => Ok(()),
+                });
+        }
+        for (param, (m, v)) in params.iter_mut().zip(&mut self.moments) {
+            if let Some(gradient) = param.gradient().cloned() {
+                update_plain(param, m, v, &gradient, coefficients)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the moments' memory back.
+    pub fn release(&mut self) {
+        self.moments = Vec::new();
+    }
+
+    fn coefficients(&self, learning_rate: f64) -> Coefficients {
+        let Options {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+        } = self.options;
+        Coefficients {
+            beta1: beta1 as f32,
+            beta2: beta2 as f32,
+            epsilon: epsilon as f32,
+            decay: (1.0 - learning_rate * weight_decay) as f32,
+            rate: (learning_rate / (1.0 - beta1.powi(self.steps))) as f32,
+            root_correction: (1.0 / (1.0 - beta2.powi(self.steps)).sqrt()) as f32,
+        }
+    }
+}
+
+/// A moment to begin with. Its elements are optimizer state; what a tensor keeps beside them is not.
+fn zeros(param: &Param) -> Result<Tensor> {
+    let values = {
+        let _scope = memory::scope(Category::OptimizerState);
+        vec![0f32; param.value.elem_count()]
+    };
+    Tensor::from_vec(values, param.value.shape(), param.value.device())
+}
+
+/// In place, by the CPU's kernel.
+fn update(param: &Param, m: &Tensor, v: &Tensor, gradient: &Tensor, coefficients: Coefficients) -> Result<()> {
+    for_format!(param.value.dtype(), E => {
+        let gradient = host::values::<E>(gradient)?;
+        host::change(&param.value, |values: &mut [E]| {
+            host::change(m, |m: &mut [f32]| {
+                host::change(v, |v: &mut [f32]| adamw::step(values, &gradient, m, v, coefficients))
+            })
+        })??
+    })
+}
+
+/// The same by candle's ops, into new tensors.
+fn update_plain(param: &mut Param, m: &mut Tensor, v: &mut Tensor, gradient: &Tensor, c: Coefficients) -> Result<()> {
+    let gradient = gradient.to_dtype(DType::F32)?;
+    let scaled = |x: &Tensor, factor: f32| x * f64::from(factor);
+    *m = (scaled(m, c.beta1)? + scaled(&gradient, 1.0 - c.beta1)?)?;
+    *v = (scaled(v, c.beta2)? + scaled(&gradient.sqr()?, 1.0 - c.beta2)?)?;
+    memory::label(m, Category::OptimizerState);
+    memory::label(v, Category::OptimizerState);
+    let denominator = (scaled(&v.sqrt()?, c.root_correction)? + f64::from(c.epsilon))?;
+    let change = scaled(&(&*m / denominator)?, c.rate)?;
+    param.set((scaled(&param.f32()?, c.decay)? - change)?.to_dtype(param.value.dtype())?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::nn::testing::{assert_close, uniform, with_plain_ops};
+
+    fn tensor(values: &[f32]) -> Tensor {
+        Tensor::new(values, &Device::Cpu).unwrap()
+    }
+
+    fn options() -> Options {
+        Options {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+        }
+    }
+
+    #[test]
+    fn the_first_step_moves_by_the_learning_rate_against_the_sign() {
+        let mut param = Param::adapter("p", tensor(&[1.0, -2.0, 0.0]));
+        param.accumulate(tensor(&[0.5, -3.0, 0.0])).unwrap();
+        let mut optimizer = AdamW::new(Options {
+            weight_decay: 0.0,
+            ..options()
+        });
+        optimizer.step(&mut [&mut param], 0.01).unwrap();
+        let got = param.value.to_vec1::<f32>().unwrap();
+        for (got, want) in got.iter().zip([0.99, -1.99, 0.0]) {
+            assert!((got - want).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_agree() {
+        // Many small ones, a large one, one without a gradient, and each dtype.
+        let trained = || {
+            let mut params: Vec<Param> = (0..40)
+                .map(|index| {
+                    let shape: &[usize] = if index == 7 { &[130, 301] } else { &[3, 1 + index] };
+                    let dtype = [DType::F32, DType::BF16, DType::F16][index % 3];
+                    let value = uniform("p", shape).to_dtype(dtype).unwrap();
+                    Param::base(format!("p{index}"), value, true)
+                })
+                .collect();
+            let mut optimizer = AdamW::new(options());
+            for step in 0..5 {
+                for (index, param) in params.iter_mut().enumerate().filter(|(index, _)| *index != 11) {
+                    let gradient = uniform(&format!("{step} {index}"), param.value.dims());
+                    param.accumulate(gradient).unwrap();
+                }
+                let mut all: Vec<&mut Param> = params.iter_mut().collect();
+                optimizer.step(&mut all, 0.01).unwrap();
+                params.iter_mut().for_each(Param::release_gradient);
+            }
+            params
+        };
+        let (kernel, plain, again) = (trained(), with_plain_ops(trained), trained());
+        for ((kernel, plain), again) in kernel.iter().zip(&plain).zip(&again) {
+            let tolerance = if kernel.value.dtype() == DType::F32 { 1e-6 } else { 1e-2 };
+            assert_close(&kernel.value, &plain.value, tolerance, &kernel.name);
+            assert_close(&kernel.value, &again.value, 0.0, "threads do not matter");
+        }
+        assert_close(&kernel[11].value, &uniform("p", &[3, 12]), 1e-2, "no gradient, no step");
+    }
+}

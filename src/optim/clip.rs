@@ -1,0 +1,109 @@
+//! Clipping by the global norm (Pascanu et al. 2013, arXiv:1211.5063), as `torch.nn.utils.clip_grad_norm_`.
+
+use candle_core::{DType, Result, Tensor};
+use rayon::prelude::*;
+
+use super::have_kernels;
+use crate::{
+    kernels,
+    nn::{
+        host::{self, for_format},
+        param::Param,
+    },
+};
+
+/// The L2 norm over all gradients, before clipping; scales them down where it is above `max_norm` (0: never).
+pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
+    // All parameters share a parallel region: adapters are many and small.
+    let kernels = have_kernels(params);
+    let squares: Vec<f64> = if kernels {
+        let squares = params
+            .par_iter()
+            .map(|param| param.gradient().map_or(Ok(0.0), sum_of_squares));
+        squares.collect::<Result<_>>()
+    } else {
+        let gradients = params.iter().filter_map(|param| param.gradient());
+        gradients.map(sum_of_squares_plain).collect::<Result<_>>()
+    }?;
+    let norm = squares.iter().sum::<f64>().sqrt();
+    if max_norm > 0.0 && norm > max_norm {
+        let factor = max_norm / (norm + 1e-6);
+        if kernels {
+            params
+                .par_iter_mut()
+                .try_for_each(|param| param.scale_gradient(factor))?;
+        } else {
+            params.iter_mut().try_for_each(|param| param.scale_gradient(factor))?;
+        }
+    }
+    Ok(norm)
+}
+
+fn sum_of_squares(gradient: &Tensor) -> Result<f64> {
+    for_format!(gradient.dtype(), E => Ok(kernels::sum_of_squares(&host::values::<E>(gradient)?)))
+}
+
+fn sum_of_squares_plain(gradient: &Tensor) -> Result<f64> {
+    let sum = gradient.to_dtype(DType::F32)?.sqr()?.sum_all()?;
+    Ok(f64::from(sum.to_scalar::<f32>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::nn::testing::{assert_close, uniform, with_plain_ops};
+
+    #[test]
+    fn the_norm_is_over_all_gradients_and_clipping_brings_it_down() {
+        let value = |values: &[f32]| Tensor::new(values, &Device::Cpu).unwrap();
+        let mut params = [
+            Param::adapter("a", value(&[0.0, 0.0])),
+            Param::adapter("without a gradient", value(&[0.0])),
+            Param::adapter("b", value(&[0.0])),
+        ];
+        params[0].accumulate(value(&[3.0, 0.0])).unwrap();
+        params[2].accumulate(value(&[4.0])).unwrap();
+        let [a, none, b] = &mut params;
+        assert_eq!(clip_gradients(&mut [a, none, b], 0.0).unwrap(), 5.0);
+        assert_eq!(clip_gradients(&mut [a, none, b], 6.0).unwrap(), 5.0);
+        assert_eq!(clip_gradients(&mut [a, none, b], 1.0).unwrap(), 5.0);
+        assert!((clip_gradients(&mut [a, none, b], 1.0).unwrap() - 1.0).abs() < 1e-5);
+        assert!((b.gradient().unwrap().to_vec1::<f32>().unwrap()[0] - 0.8).abs() < 1e-5);
+        assert!(none.gradient().is_none());
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_agree() {
+        // Many small ones, a large one, and each dtype.
+        let clipped = || {
+            let mut params: Vec<Param> = (0..40)
+                .map(|index| {
+                    let shape: &[usize] = if index == 7 { &[130, 301] } else { &[3, 1 + index] };
+                    let dtype = [DType::F32, DType::BF16, DType::F16][index % 3];
+                    let value = uniform("p", shape).to_dtype(dtype).unwrap();
+                    let mut param = Param::base(format!("p{index}"), value, true);
+                    param.accumulate(uniform(&format!("g{index}"), shape)).unwrap();
+                    param
+                })
+                .collect();
+            let norm = clip_gradients(&mut params.iter_mut().collect::<Vec<_>>(), 2.0).unwrap();
+            (norm, params)
+        };
+        let ((norm, kernel), (norm_plain, plain)) = (clipped(), with_plain_ops(clipped));
+        assert!(
+            (norm / norm_plain - 1.0).abs() < 1e-5,
+            "{norm} by kernels, {norm_plain} by plain ops"
+        );
+        for (kernel, plain) in kernel.iter().zip(&plain) {
+            assert_close(
+                kernel.gradient().unwrap(),
+                plain.gradient().unwrap(),
+                1e-2,
+                &kernel.name,
+            );
+        }
+        assert_eq!(clipped().0, norm, "threads do not matter");
+    }
+}

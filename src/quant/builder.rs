@@ -1,0 +1,66 @@
+//! One entry for quantising a matrix in either format.
+
+use super::{Int8, Nf4, QuantError, Quantized, int8, nf4};
+
+/// How a matrix is to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// bitsandbytes' NF4; with `double_quant` the scales are quantised a second time.
+    Nf4 {
+        /// bitsandbytes' `bnb_4bit_use_double_quant`.
+        double_quant: bool,
+    },
+    /// Row-wise absmax.
+    Int8,
+}
+
+impl Format {
+    /// Bytes a matrix of this shape occupies; equal to [`Quantized::bytes`] of one that was built.
+    pub fn bytes(self, rows: usize, cols: usize) -> usize {
+        match self {
+            Self::Nf4 { double_quant } => Nf4::bytes_for(rows, cols, double_quant),
+            Self::Int8 => Int8::bytes_for(rows, cols),
+        }
+    }
+}
+
+/// Quantises a matrix that comes in consecutive slices.
+#[derive(Debug)]
+pub enum Builder {
+    /// To NF4.
+    Nf4(nf4::Builder),
+    /// To int8.
+    Int8(int8::Builder),
+}
+
+impl Builder {
+    /// A builder of a `rows` x `cols` matrix; allocates its codes and scales now.
+    pub fn new(format: Format, rows: usize, cols: usize) -> Self {
+        match format {
+            Format::Nf4 { double_quant } => Self::Nf4(nf4::Builder::new(rows, cols, double_quant)),
+            Format::Int8 => Self::Int8(int8::Builder::new(rows, cols)),
+        }
+    }
+
+    /// Takes the next values of the matrix, row by row; a slice may begin and end anywhere.
+    ///
+    /// # Errors
+    /// If more values came than the matrix has.
+    pub fn push(&mut self, values: &[f32]) -> Result<(), QuantError> {
+        match self {
+            Self::Nf4(builder) => builder.push(values),
+            Self::Int8(builder) => builder.push(values),
+        }
+    }
+
+    /// The matrix, after its last value.
+    ///
+    /// # Errors
+    /// If values are missing, or one of them was not finite.
+    pub fn finish(self) -> Result<Quantized, QuantError> {
+        match self {
+            Self::Nf4(builder) => builder.finish().map(Quantized::Nf4),
+            Self::Int8(builder) => builder.finish().map(Quantized::Int8),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A quantised matrix in a device's memory, dequantised there by candle's ops: codes are looked up in a table. On the CPU
+//! the matrix itself is faster.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Result, Tensor};
+
+use super::{
+    Quantized,
+    double::{GROUP, Scales},
+    dynamic,
+    nf4::{BLOCK, CODEBOOK},
+};
+
+/// Codes and scales as tensors.
+#[derive(Debug)]
+pub struct OnDevice {
+    rows: usize,
+    cols: usize,
+    codes: Codes,
+}
+
+#[derive(Debug)]
+enum Codes {
+    Nf4 {
+        /// Two codes a byte, `[blocks, BLOCK / 2]`; the last block is filled up.
+        bytes: Tensor,
+        /// The two values of a byte: `[256, 2]`.
+        table: Tensor,
+        scales: BlockScales,
+    },
+    /// Codes plus 128, as candle has no signed bytes `[rows, cols]`; a scale a row `[rows, 1]`.
+    Int8 { codes: Tensor, scales: Tensor },
+}
+
+#[derive(Debug)]
+enum BlockScales {
+    Plain(Tensor),
+    /// A code a block `[blocks]`, the dynamic map `[256]`, a scale a group `[groups]`, and the offset.
+    Double {
+        codes: Tensor,
+        map: Tensor,
+        absmax: Tensor,
+        offset: f64,
+    },
+}
+
+impl OnDevice {
+    /// Copies a matrix to a device.
+    ///
+    /// # Errors
+    /// If the device has no room for it.
+    pub fn new(matrix: &Quantized, device: &Device) -> Result<Self> {
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        let codes = match matrix {
+            Quantized::Nf4(matrix) => {
+                let blocks = (rows * cols).div_ceil(BLOCK);
+                let mut bytes = matrix.codes().to_vec();
+                bytes.resize(blocks * BLOCK / 2, 0);
+                let table: Vec<f32> = (0..256)
+                    .flat_map(|byte| [CODEBOOK[byte >> 4], CODEBOOK[byte & 15]])
+                    .collect();
+                Codes::Nf4 {
+                    bytes: Tensor::from_vec(bytes, (blocks, BLOCK / 2), device)?,
+                    table: Tensor::from_vec(table, (256, 2), device)?,
+                    scales: BlockScales::new(matrix.scales(), device)?,
+                }
+            }
+            Quantized::Int8(matrix) => {
+                let codes: Vec<u8> = matrix
+                    .codes()
+                    .iter()
+                    .map(|&code| (i16::from(code) + 128) as u8)
+                    .collect();
+                Codes::Int8 {
+                    codes: Tensor::from_vec(codes, (rows, cols), device)?,
+                    scales: Tensor::from_slice(matrix.scales(), (rows, 1), device)?,
+                }
+            }
+        };
+        Ok(Self { rows, cols, codes })
+    }
+
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns of the matrix.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Rows in float32, `[rows.len(), cols]`; the values of [`Quantized::dequantize_rows`] but for the last bit.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    pub fn rows_f32(&self, rows: Range<usize>) -> Result<Tensor> {
+        match &self.codes {
+            Codes::Int8 { codes, scales } => {
+                let codes = codes.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
+                (codes - 128.0)?.broadcast_mul(&scales.narrow(0, rows.start, rows.len())?)
+            }
+            Codes::Nf4 { bytes, table, scales } => {
+                let (start, end) = (rows.start * self.cols, rows.end * self.cols);
+                let blocks = start / BLOCK..end.div_ceil(BLOCK);
+                let bytes = bytes.narrow(0, blocks.start, blocks.len())?.flatten_all()?;
+                let values = look_up(table, &bytes)?.reshape((blocks.len(), BLOCK))?;
+                let values = values.broadcast_mul(&scales.of(blocks.clone())?)?.flatten_all()?;
+                values
+                    .narrow(0, start - blocks.start * BLOCK, end - start)?
+                    .reshape((rows.len(), self.cols))
+            }
+        }
+    }
+}
+
+impl BlockScales {
+    fn new(scales: &Scales, device: &Device) -> Result<Self> {
+        Ok(match scales {
+            Scales::Plain(scales) => Self::Plain(Tensor::new(scales.as_slice(), device)?),
+            Scales::Double(double) => Self::Double {
+                codes: Tensor::new(double.codes.as_slice(), device)?,
+                map: Tensor::new(dynamic::MAP.as_slice(), device)?,
+                absmax: Tensor::new(double.absmax.as_slice(), device)?,
+                offset: f64::from(double.offset),
+            },
+        })
+    }
+
+    /// The scales of some blocks, `[blocks, 1]`.
+    fn of(&self, blocks: Range<usize>) -> Result<Tensor> {
+        match self {
+            Self::Plain(scales) => scales.narrow(0, blocks.start, blocks.len())?.unsqueeze(1),
+            Self::Double {
+                codes,
+                map,
+                absmax,
+                offset,
+            } => {
+                let codes = codes.narrow(0, blocks.start, blocks.len())?;
+                let groups: Vec<u32> = blocks.map(|block| (block / GROUP) as u32).collect();
+                let groups = Tensor::new(groups.as_slice(), codes.device())?;
+                let scales = (look_up(map, &codes)? * absmax.index_select(&groups, 0)?)?;
+                (scales + *offset)?.unsqueeze(1)
+            }
+        }
+    }
+}
+
+/// The rows of `table` that bytes are numbers of. candle takes an index type's largest value, 255 for bytes, to mean a row of
+/// zeros, so the bytes are made wider.
+fn look_up(table: &Tensor, bytes: &Tensor) -> Result<Tensor> {
+    table.index_select(&bytes.to_dtype(DType::U32)?, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::{Builder, Format};
+
+    /// Both kinds of codes reach 255: two neighbours of the largest magnitude, and a group's largest scale.
+    #[test]
+    fn the_largest_codes_are_no_gaps() {
+        let mut values = vec![0.01f32; 64 * 300];
+        values[..64].fill(1.0);
+        let mut builder = Builder::new(Format::Nf4 { double_quant: true }, 300, 64);
+        builder.push(&values).unwrap();
+        let device = OnDevice::new(&builder.finish().unwrap(), &Device::Cpu).unwrap();
+        let first: Vec<f32> = device.rows_f32(0..1).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        assert!(first.iter().all(|value| (value - 1.0).abs() < 0.01), "{first:?}");
+    }
+
+    #[test]
+    fn gives_the_values_of_the_matrix_itself() {
+        let formats = [
+            Format::Nf4 { double_quant: true },
+            Format::Nf4 { double_quant: false },
+            Format::Int8,
+        ];
+        for format in formats {
+            for (rows, cols) in [(1, 1), (3, 65), (7, 33), (300, 64), (17, 1100)] {
+                let values: Vec<f32> = (0..rows * cols)
+                    .map(|i| (i as f32 * 0.37).sin() * (1.0 + i as f32 / 99.0))
+                    .collect();
+                let mut builder = Builder::new(format, rows, cols);
+                builder.push(&values).unwrap();
+                let matrix = builder.finish().unwrap();
+                let device = OnDevice::new(&matrix, &Device::Cpu).unwrap();
+                for range in [0..rows, rows - 1..rows, rows / 2..rows] {
+                    let mut want = vec![0f32; range.len() * cols];
+                    matrix.dequantize_rows(range.clone(), &mut want);
+                    let got = device
+                        .rows_f32(range)
+                        .unwrap()
+                        .flatten_all()
+                        .unwrap()
+                        .to_vec1::<f32>()
+                        .unwrap();
+                    // candle adds a constant by way of float64, which can round the other way.
+                    for (got, want) in got.iter().zip(&want) {
+                        assert!(
+                            (got - want).abs() <= 1e-6 * want.abs(),
+                            "{format:?} {rows} x {cols}: {got}, {want}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

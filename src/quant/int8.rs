@@ -1,0 +1,190 @@
+//! int8 by rows: a code from -127 to 127 times its row's scale.
+//!
+//! Codes are those of bitsandbytes' `int8_vectorwise_quant` without outliers: `round(w * (1 / absmax * 127))`, ties to even.
+//! Only the storage is int8: products are taken in the compute format, unlike LLM.int8()'s.
+
+use rayon::prelude::*;
+
+use super::{Element, QuantError, absmax, parallel};
+
+/// The largest code.
+const LARGEST: f32 = 127.0;
+
+/// A matrix in int8.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Int8 {
+    rows: usize,
+    cols: usize,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+}
+
+impl Int8 {
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns of the matrix.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// A code an element.
+    pub fn codes(&self) -> &[i8] {
+        &self.codes
+    }
+
+    /// A scale a row: what a code of 1 stands for, the row's absolute maximum / 127.
+    pub fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// Bytes of the codes and the scales.
+    pub fn bytes(&self) -> usize {
+        Self::bytes_for(self.rows, self.cols)
+    }
+
+    /// Bytes that a matrix of this shape occupies.
+    pub fn bytes_for(rows: usize, cols: usize) -> usize {
+        rows * cols + rows * size_of::<f32>()
+    }
+
+    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads.
+    ///
+    /// # Panics
+    /// If the range reaches past the matrix.
+    pub fn dequantize<T: Element>(&self, start: usize, out: &mut [T]) {
+        parallel::fill(start, out, |at, part| self.dequantize_serial(at, part));
+    }
+
+    /// Writes the elements with flat indices `start..start + out.len()`, on this thread.
+    ///
+    /// # Panics
+    /// If the range reaches past the matrix.
+    pub fn dequantize_serial<T: Element>(&self, start: usize, out: &mut [T]) {
+        let (mut at, mut out) = (start, out);
+        while !out.is_empty() {
+            let in_row = (self.cols - at % self.cols).min(out.len());
+            let (now, later) = out.split_at_mut(in_row);
+            let scale = self.scales[at / self.cols];
+            for (value, &code) in now.iter_mut().zip(&self.codes[at..at + in_row]) {
+                *value = T::round(f32::from(code) * scale);
+            }
+            (at, out) = (at + in_row, later);
+        }
+    }
+}
+
+/// Quantises a matrix that comes in consecutive slices.
+#[derive(Debug)]
+pub struct Builder {
+    cols: usize,
+    codes: Vec<i8>,
+    scales: Vec<f32>,
+    /// Rows that are quantised.
+    done: usize,
+    /// The values of the row that is not yet complete.
+    open: Vec<f32>,
+}
+
+impl Builder {
+    /// A builder of a `rows` x `cols` matrix; allocates its codes and scales now.
+    ///
+    /// # Panics
+    /// If a matrix has no columns.
+    pub fn new(rows: usize, cols: usize) -> Self {
+        assert!(cols > 0, "a matrix without columns has no rows to scale");
+        Self {
+            cols,
+            codes: vec![0; rows * cols],
+            scales: vec![0.0; rows],
+            done: 0,
+            open: Vec::with_capacity(cols),
+        }
+    }
+
+    /// Takes the next values, row by row; a slice may begin and end anywhere.
+    ///
+    /// # Errors
+    /// If more values came than the matrix has.
+    pub fn push(&mut self, mut values: &[f32]) -> Result<(), QuantError> {
+        let given = self.given() + values.len();
+        if given > self.codes.len() {
+            return Err(self.length_error(given));
+        }
+        if !self.open.is_empty() {
+            let (now, later) = values.split_at(values.len().min(self.cols - self.open.len()));
+            self.open.extend_from_slice(now);
+            if self.open.len() < self.cols {
+                return Ok(());
+            }
+            quantize_rows(
+                &self.open,
+                self.cols,
+                &mut self.codes[self.done * self.cols..],
+                &mut self.scales[self.done..],
+            );
+            self.open.clear();
+            self.done += 1;
+            values = later;
+        }
+        let (rows, rest) = values.split_at(values.len() - values.len() % self.cols);
+        quantize_rows(
+            rows,
+            self.cols,
+            &mut self.codes[self.done * self.cols..],
+            &mut self.scales[self.done..],
+        );
+        self.done += rows.len() / self.cols;
+        self.open.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// The matrix, after its last value.
+    ///
+    /// # Errors
+    /// If values are missing, or one of them was not finite.
+    pub fn finish(self) -> Result<Int8, QuantError> {
+        if self.given() != self.codes.len() {
+            return Err(self.length_error(self.given()));
+        }
+        if let Some(row) = self.scales.iter().position(|scale| !scale.is_finite()) {
+            return Err(QuantError::NotFinite { row });
+        }
+        Ok(Int8 {
+            rows: self.scales.len(),
+            cols: self.cols,
+            codes: self.codes,
+            scales: self.scales,
+        })
+    }
+
+    fn given(&self) -> usize {
+        self.done * self.cols + self.open.len()
+    }
+
+    fn length_error(&self, given: usize) -> QuantError {
+        QuantError::Length {
+            rows: self.scales.len(),
+            cols: self.cols,
+            given,
+        }
+    }
+}
+
+/// Quantises whole rows into the front of `codes` and `scales`.
+fn quantize_rows(values: &[f32], cols: usize, codes: &mut [i8], scales: &mut [f32]) {
+    values
+        .par_chunks_exact(cols)
+        .zip(codes.par_chunks_exact_mut(cols))
+        .zip(scales)
+        .for_each(|((row, codes), scale)| {
+            let absmax = absmax(row);
+            let inverse = if absmax > 0.0 { 1.0 / absmax * LARGEST } else { 0.0 };
+            for (code, &value) in codes.iter_mut().zip(row) {
+                *code = (value * inverse).round_ties_even() as i8;
+            }
+            *scale = absmax / LARGEST;
+        });
+}

@@ -1,0 +1,136 @@
+//! What varies in a study, and what is the same in all of its cells.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::format;
+use crate::results::columns::{IDENTITY, keys, outcomes};
+use crate::results::datum::Datum;
+use crate::spec::cell::Cell;
+
+/// A key and its value as people read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    pub key: String,
+    pub value: String,
+}
+
+/// Keys that matter to every reader, also where they have their default.
+const ALWAYS_SHOWN: [&str; 15] = [
+    "model",
+    "weights",
+    "dtype",
+    "rank",
+    "lora_alpha",
+    "target_modules",
+    "batch_size",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "max_seq_length",
+    "max_steps",
+    "num_train_epochs",
+    "optim",
+    "learning_rate",
+    "data",
+];
+
+/// The columns that vary, each cell's place in the study: first the axes that the spec declares, then whatever else
+/// differs. Seeds are no axis: cells that are equal in all but the seed are repeats.
+pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
+    let keys = key_columns(entries);
+    let mut axes: Vec<String> = Vec::new();
+    let declared = declared.iter().filter_map(|axis| column_of(axis, &keys));
+    let varying = keys.iter().filter(|key| varies(entries, key)).cloned();
+    for axis in declared.chain(varying) {
+        if axis != "seed" && !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    axes
+}
+
+/// The configuration that all cells share: every key that matters or is not at its default. What the cells ran on is not
+/// among it.
+pub fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
+    let defaults: BTreeMap<String, Datum> = keys(&Cell::default()).into_iter().collect();
+    let mut settings = Vec::new();
+    for key in key_columns(entries) {
+        if axes.contains(&key) || ran_on(&key) {
+            continue;
+        }
+        let value = entries.first().map_or(&Datum::Null, |entry| entry.get(&key));
+        let value = if varies(entries, "rank") && key == "lora_alpha" {
+            "2 × rank".to_string()
+        } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || Some(value) != defaults.get(&key) {
+            setting(&key, value)
+        } else {
+            continue;
+        };
+        settings.push(Setting { key, value });
+    }
+    settings
+}
+
+/// The text of a configuration's value: of an axis, or of what is fixed.
+pub fn setting(key: &str, value: &Datum) -> String {
+    match value {
+        Datum::Null if key.starts_with("env.") || key.starts_with("allocator.env.") => "unset".into(),
+        Datum::Null => format::ABSENT.into(),
+        Datum::Bool(value) => value.to_string(),
+        Datum::Int(bytes) if key == "device_memory" => format::bytes((*bytes as f64).into()),
+        Datum::Int(value) => value.to_string(),
+        Datum::Float(value) if *value != 0.0 && value.abs() < 1e-2 => format!("{value:e}"),
+        Datum::Float(value) => value.to_string(),
+        Datum::Text(value) => value.clone(),
+    }
+}
+
+/// The columns that hold a cell's keys: all but identity and outcome.
+fn key_columns(entries: &[Entry]) -> Vec<String> {
+    let outcomes = outcomes();
+    let is_key = |name: &str| {
+        IDENTITY.iter().all(|(identity, _)| *identity != name) && outcomes.iter().all(|outcome| outcome.name != name)
+    };
+    let columns = entries.first().into_iter().flat_map(Entry::columns);
+    columns.filter(|name| is_key(name)).map(str::to_string).collect()
+}
+
+/// An axis may be a key inside a choice, such as `data.synthetic.lengths`; its column is then the choice's.
+fn column_of(axis: &str, keys: &[String]) -> Option<String> {
+    let mut name = axis;
+    loop {
+        if keys.iter().any(|key| key == name) {
+            return Some(name.to_string());
+        }
+        name = name.rsplit_once('.')?.0;
+    }
+}
+
+fn varies(entries: &[Entry], key: &str) -> bool {
+    if key == "lora_alpha" && alpha_follows_rank(entries) {
+        return false;
+    }
+    let mut values = entries
+        .iter()
+        .map(|entry| entry.get(key))
+        .filter(|value| !(ran_on(key) && value.is_null()));
+    let first = values.next();
+    values.any(|value| Some(value) != first)
+}
+
+/// Columns that say what a cell ran on, and nothing before it ran.
+fn ran_on(key: &str) -> bool {
+    matches!(key, "device" | "threads" | "instruction_set")
+}
+
+fn alpha_follows_rank(entries: &[Entry]) -> bool {
+    entries
+        .iter()
+        .all(|entry| match (entry.number("lora_alpha"), entry.number("rank")) {
+            (Some(alpha), Some(rank)) => alpha == 2.0 * rank,
+            (None, _) => true,
+            _ => false,
+        })
+}

@@ -1,0 +1,140 @@
+//! Colours, letters and the frame around every chart.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+pub const WIDTH: i32 = 860;
+
+pub const BACKGROUND: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+pub const TEXT: RGBColor = RGBColor(0x1F, 0x23, 0x28);
+pub const MUTED: RGBColor = RGBColor(0x59, 0x63, 0x6E);
+pub const GRID: RGBColor = RGBColor(0xE1, 0xE6, 0xEB);
+
+/// What the colours above become where the reader's page is dark. The background is part of the chart, so that letters
+/// and ground always change together.
+const DARK: [(RGBColor, RGBColor); 4] = [
+    (BACKGROUND, RGBColor(0x0D, 0x11, 0x17)),
+    (TEXT, RGBColor(0xF0, 0xF6, 0xFC)),
+    (MUTED, RGBColor(0x91, 0x98, 0xA1)),
+    (GRID, RGBColor(0x2A, 0x31, 0x3C)),
+];
+
+/// Colours of series: at least 3:1 against both backgrounds, and apart from each other for most colour-blind readers.
+pub const SERIES: [RGBColor; 6] = [
+    RGBColor(0x35, 0x78, 0xE5),
+    RGBColor(0xD9, 0x73, 0x0D),
+    RGBColor(0x2E, 0x9E, 0x5B),
+    RGBColor(0x9A, 0x5B, 0xD6),
+    RGBColor(0x13, 0x96, 0xA5),
+    RGBColor(0xDB, 0x4B, 0x4B),
+];
+
+const FONT: FontFamily<'static> =
+    FontFamily::Name("system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif");
+
+/// A style whose letters are `size` pixels high; plotters' SVG divides its sizes by 1.24.
+pub fn letters(size: f64, color: &RGBColor, horizontal: HPos) -> TextStyle<'static> {
+    FontDesc::new(FONT, size * 1.24, FontStyle::Normal)
+        .color(color)
+        .pos(Pos::new(horizontal, VPos::Center))
+}
+
+pub fn bold(size: f64, color: &RGBColor) -> TextStyle<'static> {
+    FontDesc::new(FONT, size * 1.24, FontStyle::Bold)
+        .color(color)
+        .pos(Pos::new(HPos::Left, VPos::Center))
+}
+
+/// About how wide a text is in a sans-serif font, rather too wide than too narrow: there is no font to measure with.
+pub fn text_width(text: &str, size: f64) -> i32 {
+    let ems: f64 = text
+        .chars()
+        .map(|c| match c {
+            'i' | 'j' | 'l' | '\'' | '.' | ',' | ':' | ';' | '|' | '!' | '·' => 0.30,
+            'f' | 'r' | 't' | 'I' | '(' | ')' | '[' | ']' | '-' | ' ' | '/' => 0.38,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.92,
+            'A'..='Z' | '±' | '×' | '—' | '=' => 0.70,
+            c if c.is_ascii() => 0.60,
+            _ => 0.80,
+        })
+        .sum();
+    (ems * size).ceil() as i32
+}
+
+/// The text, or as much of its beginning as is at most this wide.
+pub fn shortened(text: &str, size: f64, width: i32) -> String {
+    if text_width(text, size) <= width {
+        return text.to_string();
+    }
+    let mut short = text.to_string();
+    while !short.is_empty() && text_width(&short, size) + text_width("…", size) > width {
+        short.pop();
+    }
+    format!("{}…", short.trim_end())
+}
+
+/// Completes what plotters drew: a title for screen readers, the ground, and the colours for dark pages.
+pub fn finish(svg: &str, title: &str, height: i32) -> String {
+    let open = svg.find('>').map_or(0, |end| end + 1);
+    let (head, body) = svg.split_at(open);
+    let head = head.replacen("<svg ", "<svg role=\"img\" ", 1);
+    let mut dark = String::new();
+    for (light, dark_color) in DARK {
+        let (from, to) = (hex(light), hex(dark_color));
+        dark.push_str(&format!(
+            "  [fill=\"{from}\"] {{ fill: {to}; }}\n  [stroke=\"{from}\"] {{ stroke: {to}; }}\n"
+        ));
+    }
+    let title = title.replace('&', "&amp;").replace('<', "&lt;");
+    let ground = hex(BACKGROUND);
+    format!(
+        "{head}\n<title>{title}</title>\n<style>\n@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>\n\
+         <rect x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height}\" rx=\"8\" fill=\"{ground}\"/>{body}"
+    )
+}
+
+fn hex(RGBColor(r, g, b): RGBColor) -> String {
+    format!("#{r:02X}{g:02X}{b:02X}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn luminance(RGBColor(r, g, b): RGBColor) -> f64 {
+        let linear = |c: u8| {
+            let c = f64::from(c) / 255.0;
+            if c <= 0.04045 {
+                c / 12.92
+            } else {
+                ((c + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)
+    }
+
+    fn contrast(a: RGBColor, b: RGBColor) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn colours_can_be_told_from_both_grounds() {
+        for (light, dark) in [DARK[1], DARK[2]] {
+            assert!(contrast(light, BACKGROUND) >= 4.5);
+            assert!(contrast(dark, DARK[0].1) >= 4.5);
+        }
+        for color in SERIES {
+            for ground in [BACKGROUND, DARK[0].1] {
+                assert!(contrast(color, ground) >= 3.0, "{} on {}", hex(color), hex(ground));
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_are_shortened() {
+        assert_eq!(shortened("rank", 12.0, 100), "rank");
+        let short = shortened("a very long label of a cell", 12.0, 60);
+        assert!(short.ends_with('…') && text_width(&short, 12.0) <= 60, "{short}");
+    }
+}

@@ -1,0 +1,239 @@
+//! What a template sees.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::axes::{self, Setting};
+use super::entry::Entry;
+use super::format::ByteUnit;
+use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use crate::memory::{Category, Phase};
+use crate::results::columns::category_column;
+use crate::results::datum::Datum;
+use crate::spec::Study;
+
+/// What a report says besides its numbers; from `study.yaml`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    pub name: String,
+    /// Empty where the spec has none.
+    pub description: String,
+    /// The keys that the spec's sweep varies.
+    #[serde(skip)]
+    pub axes: Vec<String>,
+    /// The `group_id` of the cells that the others are compared with; else the first group that has an ok cell.
+    #[serde(skip)]
+    pub baseline: Option<String>,
+    /// The command that the study came from, for a shell; empty where it is not known.
+    pub command: String,
+}
+
+impl About {
+    pub fn new(study: &Study) -> Self {
+        let baseline = study.cells.iter().find(|planned| study.is_baseline(&planned.cell));
+        Self {
+            name: study.name.clone(),
+            description: study.description.clone(),
+            axes: study.axes.clone(),
+            baseline: baseline.map(|planned| planned.cell.group_id()),
+            command: study.given.command(),
+        }
+    }
+}
+
+/// The names at a template's top level; `templates/README.md` describes them.
+#[derive(Debug, Serialize)]
+pub struct Context<'a> {
+    pub study: &'a About,
+    /// Every row of the frame.
+    pub cells: &'a [Entry],
+    /// The rows, repeats together, in the order of the study.
+    pub groups: Vec<Group>,
+    /// The same by peak allocated memory, lowest first; what was not measured last.
+    pub by_memory: Vec<Group>,
+    /// The group the others are compared with.
+    pub baseline: Option<Group>,
+    /// Columns that vary.
+    pub axes: Vec<String>,
+    /// What all cells share.
+    pub fixed: Vec<Setting>,
+    /// What the cells ran on, each machine once.
+    pub machines: Vec<Machine>,
+    /// Seeds in rising order.
+    pub seeds: Vec<u64>,
+    /// By what the records were made: the distinct values of a column and how many cells have each.
+    pub provenance: IndexMap<&'static str, Vec<Counted>>,
+    /// When the first and the last cell started; none where none did.
+    pub started: Option<Started>,
+    /// Of all cells' processes together.
+    pub wall_seconds: f64,
+    /// Cells that took more than one attempt.
+    pub repeated_attempts: usize,
+    /// The unit for all memory of the study: `KiB`, `MiB` or `GiB`.
+    pub memory_unit: &'static str,
+    /// Names of the categories that held anything at a peak, without host.
+    pub categories: Vec<&'static str>,
+    pub phases: [&'static str; 5],
+    /// The loss that methods are compared by: `loss_eval` where all measured groups have one, else `loss_last`.
+    pub loss: &'static str,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(study: &'a About, cells: &'a [Entry]) -> Self {
+        let axes = axes::axes(cells, &study.axes);
+        let mut groups = groups(cells, &axes);
+        compare_with_baseline(&mut groups, study.baseline.as_deref());
+        let has_eval = |group: &Group| group.ok == 0 || group.mean("loss_eval").is_some();
+        let loss = if groups.iter().all(has_eval) {
+            "loss_eval"
+        } else {
+            "loss_last"
+        };
+        mark_pareto(&mut groups, "allocated_peak_bytes", loss);
+        let held = |category: &Category| {
+            let column = category_column(category.name());
+            category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
+        };
+        Self {
+            study,
+            cells,
+            baseline: groups.iter().find(|group| group.baseline).cloned(),
+            fixed: axes::fixed(cells, &axes),
+            memory_unit: memory_unit(&groups).name(),
+            categories: Category::ALL.into_iter().filter(held).map(Category::name).collect(),
+            phases: Phase::ALL.map(Phase::name),
+            loss,
+            by_memory: by_memory(&groups),
+            machines: machines(cells),
+            seeds: seeds(cells),
+            provenance: provenance(cells),
+            started: started(cells),
+            wall_seconds: cells.iter().filter_map(|cell| cell.number("wall_seconds")).sum(),
+            repeated_attempts: cells.iter().filter(|cell| cell.number("attempt") > Some(1.0)).count(),
+            axes,
+            groups,
+        }
+    }
+}
+
+/// What cells ran on.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Machine {
+    pub cpu: Datum,
+    pub cores: Datum,
+    pub memory_bytes: Datum,
+    pub os: Datum,
+    pub device: Datum,
+    pub instruction_set: Datum,
+    pub threads: Datum,
+    /// How many cells ran on it.
+    pub cells: usize,
+}
+
+fn machines(cells: &[Entry]) -> Vec<Machine> {
+    let mut machines: Vec<Machine> = Vec::new();
+    for cell in cells.iter().filter(|cell| !cell.get("status").is_null()) {
+        let mut machine = Machine {
+            cpu: cell.get("machine_cpu").clone(),
+            cores: cell.get("machine_cores").clone(),
+            memory_bytes: cell.get("machine_memory_bytes").clone(),
+            os: cell.get("machine_os").clone(),
+            device: cell.get("device").clone(),
+            instruction_set: cell.get("instruction_set").clone(),
+            threads: cell.get("threads").clone(),
+            cells: 1,
+        };
+        let same = |other: &&mut Machine| {
+            machine.cells = other.cells;
+            **other == machine
+        };
+        match machines.iter_mut().find(same) {
+            Some(known) => known.cells += 1,
+            None => machines.push(Machine { cells: 1, ..machine }),
+        }
+    }
+    machines
+}
+
+/// A value and how many cells have it.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Counted {
+    pub value: Datum,
+    pub cells: usize,
+}
+
+const PROVENANCE: [&str; 6] = [
+    "expctl_version",
+    "git_commit",
+    "device",
+    "instruction_set",
+    "threads",
+    "data_sha256",
+];
+
+fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<Counted>> {
+    let count = |column: &'static str| {
+        let mut counted: Vec<Counted> = Vec::new();
+        let ran = cells.iter().filter(|cell| !cell.get("status").is_null());
+        for value in ran.map(|cell| cell.get(column)).filter(|value| !value.is_null()) {
+            match counted.iter_mut().find(|known| known.value == *value) {
+                Some(known) => known.cells += 1,
+                None => counted.push(Counted {
+                    value: value.clone(),
+                    cells: 1,
+                }),
+            }
+        }
+        (column, counted)
+    };
+    PROVENANCE
+        .into_iter()
+        .map(count)
+        .filter(|(_, values)| !values.is_empty())
+        .collect()
+}
+
+/// RFC 3339 in UTC, which sorts as text.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Started {
+    pub first: String,
+    pub last: String,
+}
+
+fn started(cells: &[Entry]) -> Option<Started> {
+    let times = || cells.iter().filter_map(|cell| cell.text("started_at"));
+    Some(Started {
+        first: times().min()?.to_string(),
+        last: times().max()?.to_string(),
+    })
+}
+
+fn seeds(cells: &[Entry]) -> Vec<u64> {
+    let seeds: BTreeSet<u64> = cells.iter().filter_map(|cell| cell.get("seed").as_int()).collect();
+    seeds.into_iter().collect()
+}
+
+fn by_memory(groups: &[Group]) -> Vec<Group> {
+    let mut sorted = groups.to_vec();
+    let peak = |group: &Group| group.mean("allocated_peak_bytes").unwrap_or(f64::INFINITY);
+    sorted.sort_by(|a, b| peak(a).total_cmp(&peak(b)));
+    sorted
+}
+
+/// One unit for a whole report, so that its numbers can be compared at a glance: the largest in which every peak is at
+/// least 1, but not so large that the parts of a small peak are lost.
+pub fn memory_unit(groups: &[Group]) -> ByteUnit {
+    let peaks = groups.iter().filter_map(|group| group.mean("allocated_peak_bytes"));
+    let (smallest, largest) = peaks.fold((f64::INFINITY, 0.0_f64), |(low, high), peak| {
+        (low.min(peak), high.max(peak))
+    });
+    if largest < 16.0 * ByteUnit::MiB.bytes() && largest > 0.0 {
+        ByteUnit::KiB
+    } else if smallest.is_finite() && smallest >= ByteUnit::GiB.bytes() {
+        ByteUnit::GiB
+    } else {
+        ByteUnit::MiB
+    }
+}

@@ -1,0 +1,60 @@
+//! A frame's rows as templates and charts see them.
+
+use indexmap::IndexMap;
+use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
+use serde::Serialize;
+
+use crate::results::datum::Datum;
+
+/// One row: a value for each column of the frame, in its order.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Entry(IndexMap<String, Datum>);
+
+impl Entry {
+    /// The value of a column; null where the frame has no such column.
+    pub fn get(&self, column: &str) -> &Datum {
+        self.0.get(column).unwrap_or(&Datum::Null)
+    }
+
+    pub fn number(&self, column: &str) -> Option<f64> {
+        self.get(column).as_number()
+    }
+
+    pub fn text(&self, column: &str) -> Option<&str> {
+        self.get(column).as_text()
+    }
+
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn is_ok(&self) -> bool {
+        self.text("status") == Some("ok")
+    }
+}
+
+/// All rows of a frame.
+pub fn entries(frame: &DataFrame) -> Result<Vec<Entry>, PolarsError> {
+    let row = |i: usize| {
+        let values = frame.columns().iter().map(|column| {
+            let value = datum(column.get(i)?);
+            Ok((column.name().to_string(), value))
+        });
+        values.collect::<Result<_, PolarsError>>().map(Entry)
+    };
+    (0..frame.height()).map(row).collect()
+}
+
+fn datum(value: AnyValue<'_>) -> Datum {
+    match value {
+        AnyValue::Boolean(value) => Datum::Bool(value),
+        AnyValue::Int64(value) => u64::try_from(value).map_or(Datum::Null, Datum::Int),
+        AnyValue::UInt64(value) => Datum::Int(value),
+        AnyValue::Float64(value) => Datum::Float(value),
+        AnyValue::String(value) => value.into(),
+        AnyValue::StringOwned(value) => value.as_str().into(),
+        // Frames have no columns of other types.
+        _ => Datum::Null,
+    }
+}

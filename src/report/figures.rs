@@ -1,0 +1,184 @@
+//! The charts of a report, made from its groups.
+
+use std::collections::BTreeSet;
+
+use plotters::style::RGBColor;
+
+use super::chart::{Bar, Point, SERIES_COLOURS, Scatter, StackedBars};
+use super::format::{self, ByteUnit};
+use super::group::Group;
+use crate::memory::Category;
+use crate::results::columns::category_column;
+
+/// More bars than this are no picture any more.
+const MOST_BARS: usize = 100;
+
+/// Peak memory against speed; none where there are fewer than two points to compare.
+pub fn memory_speed(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Scatter> {
+    let (points, labelled) = points(groups, axes, unit, "tokens_per_second");
+    (points.len() > 1).then(|| Scatter {
+        title: "Peak allocated memory against speed".into(),
+        subtitle: format!("Lower and further right is better.{labelled}"),
+        x_title: "Speed (tokens/s)".into(),
+        y_title: format!("Peak allocated ({})", unit.name()),
+        points,
+        line: Vec::new(),
+    })
+}
+
+/// Peak memory against the loss that methods are compared by; none where there are fewer than two points to compare.
+pub fn memory_loss(groups: &[Group], axes: &[String], unit: ByteUnit, loss: &str) -> Option<Scatter> {
+    let (points, labelled) = points(groups, axes, unit, loss);
+    let mut front: Vec<(f64, f64)> = groups
+        .iter()
+        .filter(|group| group.pareto)
+        .filter_map(|group| Some((group.mean(loss)?, group.mean("allocated_peak_bytes")? / unit.bytes())))
+        .collect();
+    front.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let name = if loss == "loss_eval" { "Eval loss" } else { "Train loss" };
+    (points.len() > 1).then(|| Scatter {
+        title: "Peak allocated memory against loss".into(),
+        subtitle: format!("Lower and further left is better; the dashed line is the Pareto front.{labelled}"),
+        x_title: name.into(),
+        y_title: format!("Peak allocated ({})", unit.name()),
+        points,
+        line: staircase(&front),
+    })
+}
+
+/// The border of what a front reaches: up to the next point's loss, nothing needs less memory than this one.
+fn staircase(front: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut line = Vec::new();
+    for (i, &(x, y)) in front.iter().enumerate() {
+        line.push((x, y));
+        if let Some(&(next, _)) = front.get(i + 1) {
+            line.push((next, y));
+        }
+    }
+    line
+}
+
+/// A point for each group that was measured, and what their labels are made of.
+fn points(groups: &[Group], axes: &[String], unit: ByteUnit, x: &str) -> (Vec<Point>, String) {
+    let at = |group: &Group| {
+        let x = group.mean(x).filter(|x| x.is_finite())?;
+        Some((x, group.mean("allocated_peak_bytes")? / unit.bytes()))
+    };
+    let shown: Vec<&Group> = groups.iter().filter(|group| at(group).is_some()).collect();
+    let axes = varying(&shown, axes);
+    let series_axis = series_axis(&shown, &axes);
+    let labels: Vec<&String> = axes.iter().copied().filter(|axis| Some(*axis) != series_axis).collect();
+    let point = |group: &&Group| {
+        let (x, y) = at(group)?;
+        Some(Point {
+            x,
+            y,
+            label: label(group, &labels),
+            series: series_axis.map(|axis| format!("{} {}", last_part(axis), group.axes[axis])),
+        })
+    };
+    (shown.iter().filter_map(point).collect(), labelled(&labels))
+}
+
+/// What was live at the instant of the peak; none where no cell says so.
+pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<StackedBars> {
+    let tensors: Vec<Category> = Category::ALL
+        .into_iter()
+        .filter(|category| category.is_tensor())
+        .collect();
+    let bytes = |group: &Group, category: Category| group.mean(&category_column(category.name()));
+    let used: Vec<Category> = tensors
+        .into_iter()
+        .filter(|&category| {
+            groups
+                .iter()
+                .any(|group| bytes(group, category).is_some_and(|n| n > 0.0))
+        })
+        .collect();
+    let shown: Vec<&Group> = groups
+        .iter()
+        .filter(|group| group.mean("allocated_peak_bytes").is_some())
+        .collect();
+    if shown.is_empty() || shown.len() > MOST_BARS || used.is_empty() {
+        return None;
+    }
+    let labels = varying(&shown, axes);
+    let bar = |group: &&Group| Bar {
+        label: label(group, &labels),
+        parts: used
+            .iter()
+            .map(|&category| bytes(group, category).unwrap_or(0.0) / unit.bytes())
+            .collect(),
+        note: format::bytes(group.mean("allocated_peak_bytes").unwrap_or(0.0).into()),
+    };
+    Some(StackedBars {
+        title: "Allocated memory at its peak, by category".into(),
+        subtitle: format!("Live tensor bytes at the instant of the peak.{}", labelled(&labels)),
+        x_title: format!("Allocated ({})", unit.name()),
+        legend: used
+            .iter()
+            .map(|&category| (category.name().replace('_', " "), color(category)))
+            .collect(),
+        bars: shown.iter().map(bar).collect(),
+    })
+}
+
+/// Colours as PyTorch's memory timeline has them, lightened until each can be told from a light and a dark ground.
+fn color(category: Category) -> RGBColor {
+    match category {
+        Category::Parameter => RGBColor(0x2E, 0x8B, 0x57),
+        Category::Adapter => RGBColor(0x13, 0x96, 0xA5),
+        Category::OptimizerState => RGBColor(0xC8, 0x8A, 0x12),
+        Category::Gradient => RGBColor(0x3D, 0x78, 0xE0),
+        Category::Activation => RGBColor(0xDB, 0x4B, 0x4B),
+        Category::Temporary => RGBColor(0x9A, 0x70, 0xDB),
+        Category::Input | Category::Host => RGBColor(0x7D, 0x85, 0x90),
+    }
+}
+
+/// The axes in which the groups of a chart differ: a failed group may be the only one with another value.
+fn varying<'a>(shown: &[&Group], axes: &'a [String]) -> Vec<&'a String> {
+    axes.iter().filter(|axis| distinct(shown, axis) > 1).collect()
+}
+
+fn distinct(shown: &[&Group], axis: &str) -> usize {
+    let values: BTreeSet<&String> = shown.iter().map(|group| &group.axes[axis]).collect();
+    values.len()
+}
+
+/// The axis that colours stand for: with two axes and more the one with the fewest values, as colours are told apart
+/// less easily than letters.
+fn series_axis<'a>(shown: &[&Group], axes: &[&'a String]) -> Option<&'a String> {
+    if axes.len() < 2 {
+        return None;
+    }
+    let counted = axes.iter().map(|axis| (distinct(shown, axis), *axis));
+    // Of equals the last: the axis that the spec names first is the one its author thinks of first.
+    let few = counted.filter(|(n, _)| *n <= SERIES_COLOURS).rev();
+    few.min_by_key(|(n, _)| *n).map(|(_, axis)| axis)
+}
+
+/// What a point or a bar is called.
+fn label(group: &Group, axes: &[&String]) -> String {
+    match axes {
+        [] => group.label.clone(),
+        [axis] => format!("{} {}", last_part(axis), group.axes[*axis]),
+        _ => {
+            let values: Vec<&str> = axes.iter().map(|axis| group.axes[*axis].as_str()).collect();
+            values.join(" · ")
+        }
+    }
+}
+
+/// What labels of several values are made of, to be added to a subtitle.
+fn labelled(axes: &[&String]) -> String {
+    if axes.len() < 2 {
+        return String::new();
+    }
+    let names: Vec<&str> = axes.iter().map(|axis| last_part(axis)).collect();
+    format!(" Labels: {}.", names.join(" · "))
+}
+
+fn last_part(axis: &str) -> &str {
+    axis.rsplit('.').next().unwrap_or(axis)
+}

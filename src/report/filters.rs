@@ -1,0 +1,95 @@
+//! The filters and functions that templates have besides minijinja's own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use minijinja::value::Kwargs;
+use minijinja::{Environment, Error, ErrorKind, Value};
+
+use super::format::{self, ABSENT, ByteUnit, Quantity};
+use super::markdown;
+
+/// What a filter is given: a number, or a mean with its deviation; none where nothing was measured.
+fn quantity(value: &Value) -> Result<Option<Quantity>, Error> {
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    if value.is_none() {
+        return Ok(None);
+    }
+    if let Ok(mean) = f64::try_from(value.clone()) {
+        return Ok(Some(mean.into()));
+    }
+    let part = |name: &str| f64::try_from(value.get_attr(name)?);
+    match part("mean") {
+        Ok(mean) => Ok(Some(Quantity {
+            mean,
+            deviation: part("deviation").ok(),
+        })),
+        Err(_) => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("expected a number or a statistic, not {value:?}"),
+        )),
+    }
+}
+
+fn written(value: &Value, write: impl FnOnce(Quantity) -> String) -> Result<String, Error> {
+    Ok(quantity(value)?.map_or_else(|| ABSENT.to_string(), write))
+}
+
+/// `{{ n | bytes }}` chooses a unit and names it; `{{ n | bytes("MiB") }}` is the number alone.
+fn bytes(value: &Value, unit: Option<&str>) -> Result<String, Error> {
+    let Some(name) = unit else {
+        return written(value, format::bytes);
+    };
+    let unit = ByteUnit::parse(name).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidOperation,
+            format!("unknown unit `{name}`; the units are B, KiB, MiB and GiB"),
+        )
+    })?;
+    written(value, |quantity| format::bytes_in(quantity, unit))
+}
+
+/// `{{ n | number(decimals=2) }}`.
+fn number(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let decimals: Option<usize> = options.get("decimals")?;
+    options.assert_all_used()?;
+    written(value, |quantity| {
+        format::number(quantity, decimals.unwrap_or(0).min(12))
+    })
+}
+
+/// Text in a table or a line as it is.
+fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    if value.is_none() {
+        return Ok(ABSENT.to_string());
+    }
+    Ok(escape(&value.to_string()))
+}
+
+/// Adds the filters, and `chart(name)`: the file name of a chart, or none where there is nothing to draw.
+pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<&'static str, Option<String>>>) {
+    env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
+    env.add_filter("seconds", |value: &Value| written(value, format::seconds));
+    env.add_filter("number", |value: &Value, options: Kwargs| number(value, options));
+    env.add_filter("count", |value: &Value| written(value, |n| format::number(n, 0)));
+    env.add_filter("rate", |value: &Value| written(value, format::rate));
+    env.add_filter("percent", |value: &Value| written(value, format::percent));
+    env.add_filter("ratio", |value: &Value| written(value, format::ratio));
+    env.add_filter("md", |value: &Value| text(value, markdown::escape));
+    env.add_filter("code", |value: &Value| text(value, markdown::code));
+    env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
+    env.add_function("chart", move |name: &str| {
+        charts.get(name).cloned().map(Value::from).ok_or_else(|| {
+            let known: Vec<&str> = charts.keys().copied().collect();
+            Error::new(
+                ErrorKind::InvalidOperation,
+                format!("unknown chart `{name}`; the charts are {}", known.join(", ")),
+            )
+        })
+    });
+}

@@ -1,0 +1,209 @@
+//! Repeats: cells that are equal in all but the seed, as one line of a report.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::axes::setting;
+use super::entry::Entry;
+use crate::results::columns::{Kind, outcomes};
+
+/// A measured column over the repeats that ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Stat {
+    pub mean: f64,
+    /// Sample standard deviation; none with one value.
+    pub deviation: Option<f64>,
+    pub min: f64,
+    pub max: f64,
+    pub n: usize,
+}
+
+impl Stat {
+    /// None where there is no value.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        let n = values.len();
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some(Self {
+            mean,
+            deviation: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            n,
+        })
+    }
+}
+
+/// One configuration with all its repeats.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// The values of the axes in short, such as `16 · int4`.
+    pub label: String,
+    /// Value of each axis as people read it.
+    pub axes: IndexMap<String, String>,
+    /// The rows; the first stands for the configuration of all.
+    pub cells: Vec<Entry>,
+    /// `ok`, another status, `not run`, or how many there are of each: `2 ok, 1 failed`.
+    pub status: String,
+    /// Repeats that ended well: what `stats` is over.
+    pub ok: usize,
+    /// Every measured column; none where nothing was measured.
+    pub stats: IndexMap<String, Option<Stat>>,
+    /// The mean of every measured column over the baseline's; none where either is not there.
+    pub ratio: IndexMap<String, Option<f64>>,
+    /// What the others are compared with.
+    pub baseline: bool,
+    /// No other group is at least as good in both memory and loss, and better in one; see [`mark_pareto`].
+    pub pareto: bool,
+}
+
+impl Group {
+    /// The mean of a measured column.
+    pub fn mean(&self, column: &str) -> Option<f64> {
+        self.stats.get(column).copied().flatten().map(|stat| stat.mean)
+    }
+}
+
+/// Groups rows by configuration, in the order of their first row.
+pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
+    let mut by_configuration: IndexMap<&str, Vec<Entry>> = IndexMap::new();
+    for entry in entries {
+        let id = entry.text("group_id").unwrap_or_default();
+        by_configuration.entry(id).or_default().push(entry.clone());
+    }
+    let measured: Vec<String> = outcomes()
+        .into_iter()
+        .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float))
+        .map(|outcome| outcome.name)
+        .collect();
+    by_configuration
+        .into_values()
+        .map(|cells| {
+            let ok: Vec<&Entry> = cells.iter().filter(|cell| cell.is_ok()).collect();
+            let stat = |column: &String| {
+                let values: Vec<f64> = ok.iter().filter_map(|cell| cell.number(column)).collect();
+                (column.clone(), Stat::of(&values))
+            };
+            let first = &cells[0];
+            Group {
+                label: label(first, axes),
+                axes: axes
+                    .iter()
+                    .map(|axis| (axis.clone(), setting(axis, first.get(axis))))
+                    .collect(),
+                status: status(&cells),
+                ok: ok.len(),
+                stats: measured.iter().map(stat).collect(),
+                ratio: measured.iter().map(|column| (column.clone(), None)).collect(),
+                baseline: false,
+                pareto: false,
+                cells,
+            }
+        })
+        .collect()
+}
+
+fn label(first: &Entry, axes: &[String]) -> String {
+    match axes {
+        [] => first.text("model").unwrap_or_default().to_string(),
+        [axis] => {
+            let name = axis.rsplit('.').next().unwrap_or(axis);
+            format!("{name} {}", setting(axis, first.get(axis)))
+        }
+        _ => {
+            let values: Vec<String> = axes.iter().map(|axis| setting(axis, first.get(axis))).collect();
+            values.join(" · ")
+        }
+    }
+}
+
+fn status(cells: &[Entry]) -> String {
+    let mut counts: IndexMap<&str, usize> = IndexMap::new();
+    for cell in cells {
+        *counts.entry(cell.text("status").unwrap_or("not run")).or_default() += 1;
+    }
+    if counts.len() == 1 {
+        return counts.keys().copied().collect();
+    }
+    let parts: Vec<String> = counts.iter().map(|(status, n)| format!("{n} {status}")).collect();
+    parts.join(", ")
+}
+
+/// Fills in what every group is to the baseline: the wanted group, or else the first that has an ok cell.
+pub fn compare_with_baseline(groups: &mut [Group], wanted: Option<&str>) {
+    let found = match wanted {
+        Some(id) => groups
+            .iter()
+            .position(|group| group.cells[0].text("group_id") == Some(id)),
+        None => groups.iter().position(|group| group.ok > 0),
+    };
+    let Some(found) = found else {
+        return;
+    };
+    groups[found].baseline = true;
+    let stats = groups[found].stats.clone();
+    for group in groups {
+        let ratio = |(column, stat): (&String, &Option<Stat>)| {
+            let base = stats.get(column).copied().flatten().map(|stat| stat.mean);
+            let ratio = stat
+                .zip(base)
+                .filter(|(_, base)| *base != 0.0)
+                .map(|(stat, base)| stat.mean / base);
+            (column.clone(), ratio)
+        };
+        group.ratio = group.stats.iter().map(ratio).collect();
+    }
+}
+
+/// Marks the groups on the front of two columns; lower is better. Groups that lack either are not on it.
+pub fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
+    let at: Vec<Option<(f64, f64)>> = groups
+        .iter()
+        .map(|group| group.mean(first).zip(group.mean(second)))
+        .collect();
+    for (group, on_front) in groups.iter_mut().zip(front(&at)) {
+        group.pareto = on_front;
+    }
+}
+
+/// Whether no other point is at least as good in both and better in one.
+fn front(points: &[Option<(f64, f64)>]) -> Vec<bool> {
+    let finite = |(a, b): &(f64, f64)| a.is_finite() && b.is_finite();
+    let known: Vec<(f64, f64)> = points.iter().flatten().copied().filter(finite).collect();
+    let beaten = |(a, b): (f64, f64)| known.iter().any(|&(x, y)| x <= a && y <= b && (x < a || y < b));
+    points
+        .iter()
+        .map(|point| point.filter(finite).is_some_and(|point| !beaten(point)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviation_is_the_samples() {
+        let stat = Stat::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!((stat.mean, stat.n), (2.5, 4));
+        assert!((stat.deviation.unwrap() - (5.0_f64 / 3.0).sqrt()).abs() < 1e-15);
+        assert_eq!(Stat::of(&[7.0]).unwrap().deviation, None);
+        assert_eq!(Stat::of(&[]), None);
+    }
+
+    #[test]
+    fn the_front_is_what_nothing_beats() {
+        let points = [
+            Some((1.0, 5.0)),
+            Some((2.0, 3.0)),
+            Some((2.0, 3.0)),
+            Some((2.0, 4.0)),
+            Some((3.0, 3.0)),
+            Some((0.5, f64::NAN)),
+            None,
+        ];
+        assert_eq!(front(&points), [true, true, true, false, false, false, false]);
+    }
+}

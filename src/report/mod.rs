@@ -1,0 +1,205 @@
+//! Reports: a frame and a template become Markdown and the charts beside it. Nothing here reads records; the same frame
+//! gives the same bytes.
+
+mod axes;
+pub mod chart;
+mod context;
+mod entry;
+mod figures;
+mod filters;
+pub mod format;
+mod group;
+pub mod markdown;
+mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minijinja::value::Serde;
+use polars_core::prelude::{DataFrame, PolarsError};
+
+pub use axes::{axes, setting};
+pub use context::About;
+pub use entry::{Entry, entries};
+pub use template::Template;
+
+use crate::results::store::{StoreError, write_if_changed};
+use chart::ChartError;
+use context::Context;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("cannot read the template `{}`", path.display())]
+    TemplateFile { path: PathBuf, source: io::Error },
+    /// The message shows the place in the template.
+    #[error("{0}")]
+    Template(String),
+    #[error("cannot read the frame")]
+    Frame(#[from] PolarsError),
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A report in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    pub markdown: String,
+    /// Charts that the Markdown links to, by the name of their file beside it.
+    pub files: BTreeMap<String, String>,
+}
+
+/// A file on disk that is not what the report would be now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    pub path: PathBuf,
+    /// The first line that differs, from 1, as it is and as it would be; none where the file is not there.
+    pub line: Option<(usize, String, String)>,
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.line {
+            None => write!(f, "`{}` is not there", self.path.display()),
+            Some((line, is, would_be)) => write!(
+                f,
+                "`{}` is stale at line {line}:\n  is:       {is}\n  would be: {would_be}",
+                self.path.display()
+            ),
+        }
+    }
+}
+
+/// Renders a frame; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
+pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str) -> Result<Rendered, ReportError> {
+    let cells = entries(frame)?;
+    let context = Context::new(about, &cells);
+    let charts = draw(&context)?;
+    let names: BTreeMap<&'static str, Option<String>> = charts
+        .iter()
+        .map(|(name, svg)| {
+            (
+                *name,
+                svg.as_ref().map(|_| format!("{stem}-{}.svg", name.replace('_', "-"))),
+            )
+        })
+        .collect();
+    let names = Arc::new(names);
+
+    let (mut env, name) = template.environment()?;
+    let ids: Vec<&str> = cells.iter().filter_map(|cell| cell.text("cell_id")).collect();
+    filters::add(&mut env, short_id_length(&ids), Arc::clone(&names));
+    let markdown = env
+        .get_template(&name)
+        .and_then(|loaded| loaded.render(Serde(&context)))
+        .map_err(|error| ReportError::Template(template.explain(&error)))?;
+    let markdown = markdown::tidy(&markdown);
+
+    let linked = |(name, svg): (&'static str, Option<String>)| {
+        let file = names.get(name).cloned().flatten()?;
+        markdown.contains(&file).then_some((file, svg?))
+    };
+    let files = charts.into_iter().filter_map(linked).collect();
+    Ok(Rendered { markdown, files })
+}
+
+/// All charts by their name in templates; none where there is nothing to draw.
+fn draw(context: &Context<'_>) -> Result<BTreeMap<&'static str, Option<String>>, ChartError> {
+    let unit = context::memory_unit(&context.groups);
+    let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
+    let memory_loss = figures::memory_loss(&context.groups, &context.axes, unit, context.loss);
+    let categories = figures::categories(&context.groups, &context.axes, unit);
+    Ok(BTreeMap::from([
+        ("memory_speed", memory_speed.map(|chart| chart.draw()).transpose()?),
+        ("memory_loss", memory_loss.map(|chart| chart.draw()).transpose()?),
+        ("categories", categories.map(|chart| chart.draw()).transpose()?),
+    ]))
+}
+
+/// How much of an id tells it from all others: at least six digits.
+fn short_id_length(ids: &[&str]) -> usize {
+    let distinct = ids.iter().collect::<BTreeSet<_>>().len();
+    let enough = |length: &usize| {
+        let short: BTreeSet<&str> = ids.iter().map(|id| id.get(..*length).unwrap_or(id)).collect();
+        short.len() == distinct
+    };
+    (6..12).find(enough).unwrap_or(12)
+}
+
+/// Makes sure that a report can be written there; its folder is made.
+pub fn make_place(output: &Path) -> Result<(), ReportError> {
+    let folder = match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let tried = fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder).map(drop));
+    tried.map_err(|error| {
+        let store = StoreError::Io {
+            action: "write",
+            path: output.to_path_buf(),
+            // Not tempfile's own words: they name its file.
+            source: error.kind().into(),
+        };
+        store.into()
+    })
+}
+
+/// Writes the report and its charts, each only where it changes, and says which files it wrote.
+pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    if let Some(folder) = output.parent() {
+        fs::create_dir_all(folder).map_err(|source| StoreError::Io {
+            action: "create",
+            path: folder.to_path_buf(),
+            source,
+        })?;
+    }
+    let mut written = Vec::new();
+    for (path, text) in files(rendered, output) {
+        if write_if_changed(&path, text.as_bytes())? {
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+/// The files on disk that are not what the report would be now.
+pub fn check(rendered: &Rendered, output: &Path) -> Vec<Stale> {
+    let stale = |(path, text): (PathBuf, &str)| {
+        let Ok(bytes) = fs::read(&path) else {
+            return Some(Stale { path, line: None });
+        };
+        let is = String::from_utf8_lossy(&bytes);
+        (is != text).then(|| Stale {
+            line: Some(first_difference(&is, text)),
+            path,
+        })
+    };
+    files(rendered, output).filter_map(stale).collect()
+}
+
+fn files<'a>(rendered: &'a Rendered, output: &'a Path) -> impl Iterator<Item = (PathBuf, &'a str)> {
+    let charts = rendered
+        .files
+        .iter()
+        .map(|(name, svg)| (output.with_file_name(name), svg.as_str()));
+    charts.chain([(output.to_path_buf(), rendered.markdown.as_str())])
+}
+
+fn first_difference(is: &str, would_be: &str) -> (usize, String, String) {
+    let (mut left, mut right) = (is.split('\n'), would_be.split('\n'));
+    let mut line = 1;
+    loop {
+        match (left.next(), right.next()) {
+            (Some(a), Some(b)) if a == b => line += 1,
+            (a, b) => {
+                let shown = |text: Option<&str>| text.map_or("(end of file)".to_string(), |text| text.to_string());
+                return (line, shown(a), shown(b));
+            }
+        }
+    }
+}

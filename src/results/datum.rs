@@ -1,0 +1,111 @@
+//! Values of a frame's columns.
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use serde_saphyr::{FlowMap, FlowSeq};
+
+/// A value of a column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Datum {
+    Null,
+    Bool(bool),
+    Int(u64),
+    Float(f64),
+    Text(String),
+}
+
+impl Datum {
+    /// A list or a map as YAML flow text: `[q_proj, v_proj]`, `{every: 2}`.
+    pub fn flow(value: &Json) -> Self {
+        let text = match value {
+            Json::Array(list) => serde_saphyr::to_string(&FlowSeq(list)),
+            Json::Object(map) => serde_saphyr::to_string(&FlowMap(map)),
+            value => serde_saphyr::to_string(value),
+        };
+        // JSON is YAML too.
+        Self::Text(text.map_or_else(|_| value.to_string(), |text| text.trim_end().to_string()))
+    }
+
+    pub fn is_null(&self) -> bool {
+        *self == Self::Null
+    }
+
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub fn as_int(&self) -> Option<u64> {
+        match self {
+            Self::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Any number, as a float.
+    pub fn as_number(&self) -> Option<f64> {
+        match self {
+            Self::Int(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl From<u64> for Datum {
+    fn from(value: u64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<usize> for Datum {
+    fn from(value: usize) -> Self {
+        Self::Int(value as u64)
+    }
+}
+
+impl From<f64> for Datum {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Datum {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_string())
+    }
+}
+
+impl From<String> for Datum {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<T: Into<Datum>> From<Option<T>> for Datum {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl From<Json> for Datum {
+    fn from(value: Json) -> Self {
+        match value {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(value),
+            Json::Number(number) => number.as_u64().map_or_else(|| number.as_f64().into(), Self::Int),
+            Json::String(text) => Self::Text(text),
+            value => Self::flow(&value),
+        }
+    }
+}

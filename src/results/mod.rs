@@ -1,0 +1,8 @@
+//! Results: the records that a study leaves on disk, and the frame that is made from them.
+
+pub mod collect;
+pub mod columns;
+pub mod datum;
+pub mod frame;
+pub mod record;
+pub mod store;

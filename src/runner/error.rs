@@ -1,0 +1,30 @@
+//! Why a run could not go on. A cell that failed is an outcome, not one of these.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::results::store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("cannot use `{}` as the study's folder; --results names another", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("`{}` holds the study `{found}`, not `{name}`; --results names another folder", path.display())]
+    OtherStudy { path: PathBuf, found: String, name: String },
+    #[error("another run{} is writing into `{}`; wait for it, or give this one --results DIR", by(holder), path.display())]
+    Locked { path: PathBuf, holder: Option<u32> },
+    #[error("cell {cell_id}: {what}; the cells that finished are kept, and the same command goes on from there")]
+    Cell {
+        cell_id: String,
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error("a result cannot be kept; those before it are, and the same command goes on from there")]
+    Store(#[from] StoreError),
+    #[error("cannot listen for signals")]
+    Signals(#[source] io::Error),
+}
+
+fn by(holder: &Option<u32>) -> String {
+    holder.map_or_else(String::new, |id| format!(" (process {id})"))
+}

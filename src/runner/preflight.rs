@@ -1,0 +1,186 @@
+//! What a study's cells need, looked at before the first of them is trained: a spec that names a model, a file or a
+//! device which is not there is the user's mistake, and not an outcome of a cell.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use crate::data::{self, DataError};
+use crate::kernels::InstructionSet;
+use crate::memory::Backend;
+use crate::model::{ModelError, Source};
+use crate::spec::Study;
+use crate::spec::cell::{Cell, Data};
+use crate::train::{self, TrainError};
+
+use super::provenance::instruction_set;
+
+/// Something that a cell names and that it cannot be trained with.
+#[derive(Debug, thiserror::Error)]
+#[error("{spec}: `{key}: {value}`")]
+pub struct PreflightError {
+    /// The spec's file.
+    spec: String,
+    key: &'static str,
+    value: String,
+    #[source]
+    reason: Box<Reason>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Reason {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Device(#[from] TrainError),
+    #[error("`retain` is glibc's malloc, and this build has another C library")]
+    Backend,
+    #[error("this CPU has no more than `{best}`")]
+    InstructionSet { best: &'static str },
+    #[error("the model `{model}` has {most} positions (max_position_embeddings)")]
+    Positions { model: String, most: usize },
+}
+
+/// Checks the models, the data and the devices of all cells, each once and without reading weights or texts, and that
+/// this build and this CPU have what they ask for.
+///
+/// # Errors
+/// The first that is missing, damaged, or cannot be used by this build.
+pub fn preflight(study: &Study) -> Result<(), PreflightError> {
+    let mut positions = HashMap::new();
+    let mut seen = HashSet::new();
+    for planned in &study.cells {
+        let cell = &planned.cell;
+        let fail = |key, value: &dyn ToString, reason: Reason| PreflightError {
+            spec: study.directory.join(&study.file).display().to_string(),
+            key,
+            value: value.to_string(),
+            reason: Box::new(reason),
+        };
+        let most = match positions.entry((cell.model.as_str(), cell.weights())) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let source = Source::open(cell, &study.directory);
+                let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
+                *new.insert(source.config().max_position_embeddings)
+            }
+        };
+        if cell.max_seq_length > most {
+            let model = cell.model.clone();
+            let reason = Reason::Positions { model, most };
+            return Err(fail("max_seq_length", &cell.max_seq_length, reason));
+        }
+        if !Backend::named(cell.backend().name()).is_some_and(Backend::is_available) {
+            return Err(fail("allocator.backend", &cell.backend().name(), Reason::Backend));
+        }
+        if let Some(reason) = lacks(instruction_set(cell), InstructionSet::best()) {
+            return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
+        }
+        let (key, value) = data_key(cell);
+        if seen.insert((cell.model.as_str(), value, cell.device.as_str())) {
+            data::check(cell, &study.directory).map_err(|error| fail(key, &value, error.into()))?;
+            train::check_device(&cell.device).map_err(|error| fail("device", &cell.device, error.into()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Why kernels of this level cannot run on a CPU whose best is `best`.
+fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
+    (level > best).then(|| Reason::InstructionSet { best: best.name() })
+}
+
+/// The key that names a cell's data, and its value.
+fn data_key(cell: &Cell) -> (&'static str, &str) {
+    match &cell.data {
+        Data::Synthetic(_) => ("data", "synthetic"),
+        Data::Sample => ("data", "sample"),
+        Data::File(file) => ("data.path", &file.path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::spec::{self, Overrides};
+
+    /// The error of a spec with these defaults in `folder`, without the folder; empty where there is none.
+    fn checked(folder: &Path, defaults: &str) -> String {
+        let text = format!("name: x\ndefaults: {{{defaults}}}\n");
+        let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
+        let told = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
+        let message = preflight(&study).map_or_else(told, |()| String::new());
+        message.replace(&format!("{}/", folder.display()), "")
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_by_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let checked = |defaults: &str| checked(folder.path(), defaults);
+        fs::write(folder.path().join("empty.txt"), "").unwrap();
+        fs::write(folder.path().join("good.txt"), "text").unwrap();
+        fs::create_dir(folder.path().join("folder.txt")).unwrap();
+        assert_eq!(checked("model: tiny, data: {path: good.txt}, max_seq_length: 512"), "");
+        for (defaults, expected) in [
+            ("model: ./nowhere", "x.yaml: `model: ./nowhere`: unknown model"),
+            (
+                "model: ./folder.txt",
+                "x.yaml: `model: ./folder.txt`: cannot read ./folder.txt/config.json",
+            ),
+            (
+                "data: {path: no.txt}",
+                "x.yaml: `data.path: no.txt`: cannot read no.txt: No such file",
+            ),
+            (
+                "data: {path: empty.txt}",
+                "x.yaml: `data.path: empty.txt`: empty.txt: the file is empty",
+            ),
+            (
+                "data: {path: folder.txt}",
+                "`: cannot read folder.txt: it is not a regular file",
+            ),
+            (
+                "model: tiny, max_seq_length: 513",
+                "x.yaml: `max_seq_length: 513`: the model `tiny` has 512 positions",
+            ),
+        ] {
+            let found = checked(defaults);
+            assert!(found.contains(expected), "{found}");
+        }
+        assert_eq!(
+            checked("model: tiny, instruction_set: portable, allocator: {backend: mimalloc}"),
+            ""
+        );
+        if let Some(level) = InstructionSet::ALL.into_iter().find(|level| !level.is_available()) {
+            let found = checked(&format!("model: tiny, instruction_set: {}", level.name()));
+            assert!(found.contains("this CPU has no more than `"), "{found}");
+        }
+        let reason = lacks(InstructionSet::Amx, InstructionSet::Avx512).unwrap().to_string();
+        assert_eq!(reason, "this CPU has no more than `avx512`");
+        assert!(lacks(InstructionSet::Avx2, InstructionSet::Avx2).is_none());
+        #[cfg(not(feature = "cuda"))]
+        assert!(checked("device: cuda:0").contains("this build has no CUDA"));
+    }
+
+    #[test]
+    fn text_needs_the_tokenizer_of_a_model_in_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_llama");
+        fs::create_dir(folder.path().join("model")).unwrap();
+        fs::copy(fixture.join("config.json"), folder.path().join("model/config.json")).unwrap();
+        let model = "model: ./model, weights: random, max_seq_length: 8";
+        assert_eq!(checked(folder.path(), model), "");
+        let text = checked(folder.path(), &format!("{model}, data: sample"));
+        assert!(
+            text.starts_with("x.yaml: `data: sample`: ./model/tokenizer.json: no tokenizer"),
+            "{text}"
+        );
+        let pretrained = checked(folder.path(), "model: ./model, max_seq_length: 8");
+        assert!(pretrained.contains("no weights"), "{pretrained}");
+    }
+}

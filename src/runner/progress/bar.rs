@@ -1,0 +1,107 @@
+//! Two bars on a terminal: the study, and the cell that runs.
+
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::results::record::{Event, Record, Status};
+
+use super::super::text::{outcome, overview, step};
+use super::{Overview, Progress, Summary, Task};
+
+const TICK: Duration = Duration::from_millis(200);
+
+pub struct Bars {
+    bars: MultiProgress,
+    study: ProgressBar,
+    cell: ProgressBar,
+}
+
+impl Default for Bars {
+    fn default() -> Self {
+        let bars = MultiProgress::new();
+        let study = bars.add(ProgressBar::no_length());
+        study.set_style(style(FIRST_CELL));
+        let cell = bars.add(ProgressBar::no_length());
+        Self { bars, study, cell }
+    }
+}
+
+/// A style of ours; indicatif's own default where it did not parse, which a test excludes.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("━╸─")
+}
+
+const FIRST_CELL: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone";
+const LATER_CELLS: &str = "{bar:24} {pos}/{len} cells, {elapsed} gone, {eta} left";
+const WAITING: &str = "{spinner} {prefix} {msg}";
+const STEPPING: &str = "{bar:24} {prefix} step {pos}/{len}, {eta} left, {msg}";
+
+impl Progress for Bars {
+    fn started(&mut self, study: &Overview) {
+        self.note(&overview(study));
+        self.study.set_length(study.to_run as u64);
+        self.study.enable_steady_tick(TICK);
+    }
+
+    fn cell_started(&mut self, task: &Task) {
+        self.cell.reset();
+        self.cell.set_style(style(WAITING));
+        self.cell.set_prefix(task.name());
+        self.cell.set_message("starting");
+        self.cell.enable_steady_tick(TICK);
+    }
+
+    fn event(&mut self, _: &Task, event: &Event) {
+        match event {
+            Event::Loading => self.cell.set_message("loading"),
+            Event::Training { steps, .. } => {
+                self.cell.set_style(style(STEPPING));
+                self.cell.reset();
+                self.cell.set_length(*steps as u64);
+                self.cell.set_message("");
+            }
+            Event::Step { step: now, .. } => {
+                self.cell.set_position(now.step as u64);
+                self.cell.set_message(step(now));
+            }
+            Event::Evaluating => {
+                self.cell.set_style(style(WAITING));
+                self.cell.set_message("evaluating");
+            }
+            Event::Done => {}
+        }
+    }
+
+    fn cell_finished(&mut self, task: &Task, record: &Record) {
+        self.study.set_style(style(LATER_CELLS));
+        self.study.inc(1);
+        // What went well is in the table at the end; what did not, one wants to know now.
+        if record.status != Status::Ok {
+            self.note(&format!("{}: {}", task.name(), outcome(record)));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        let _ = self.bars.println(text);
+    }
+
+    fn finished(&mut self, _: &Summary) {
+        self.cell.finish_and_clear();
+        self.study.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_parse() {
+        for template in [FIRST_CELL, LATER_CELLS, WAITING, STEPPING] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
+    }
+}

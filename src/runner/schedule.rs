@@ -1,0 +1,231 @@
+//! Which cells a run has to train, and which results it keeps.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::results::record::{Record, Status};
+use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
+use crate::spec::cell::{Cell, Data};
+use crate::spec::{PlannedCell, Study};
+
+use super::provenance::{GIT_COMMIT, VERSION};
+use super::study::Options;
+use super::text::shown;
+
+/// What a run is about to do.
+#[derive(Debug)]
+pub struct Schedule {
+    pub overview: Overview,
+    /// In the study's order.
+    pub tasks: Vec<Task>,
+    pub kept: Vec<Kept>,
+    /// What people should know about results that are kept or made again, a line each.
+    pub notes: Vec<String>,
+}
+
+/// A run in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overview {
+    pub name: String,
+    /// Where results are written.
+    pub results: PathBuf,
+    /// Cells of the study.
+    pub cells: usize,
+    pub to_run: usize,
+    pub kept: usize,
+}
+
+/// A cell that is to be trained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Task {
+    pub cell_id: String,
+    /// What distinguishes it in the study, such as `rank=16 dtype=int4`.
+    pub label: String,
+    /// Among the cells of this run, from 1.
+    pub position: usize,
+    pub of: usize,
+    pub attempt: u32,
+    /// Its place in the study's cells.
+    #[serde(skip)]
+    pub index: usize,
+}
+
+impl Task {
+    /// Its id and what distinguishes it, for people.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.cell_id, self.label).trim_end().to_owned()
+    }
+}
+
+/// A cell whose result stays.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its place in the study's cells.
+    pub index: usize,
+    pub record: Record,
+}
+
+/// Looks at what the study's folder has. ok and oom are results; everything else is done again.
+pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError> {
+    let dir = StudyDir::new(&options.results);
+    let mut tasks = Vec::new();
+    let mut kept = Vec::new();
+    let mut unreadable = Vec::new();
+    for (index, planned) in study.cells.iter().enumerate() {
+        let cell_dir = dir.cell(&planned.id);
+        let record = match read_record(&cell_dir) {
+            Err(error @ StoreError::Io { .. }) => return Err(error),
+            Err(error) => {
+                unreadable.push(error);
+                None
+            }
+            Ok(record) => record,
+        };
+        match record {
+            Some(record) if !options.fresh && is_result(record.status) => kept.push(Kept { index, record }),
+            record => tasks.push(task(study, index, attempts(&cell_dir, record) + 1)),
+        }
+    }
+    let of = tasks.len();
+    for (position, task) in (1..).zip(&mut tasks) {
+        (task.position, task.of) = (position, of);
+    }
+    let mut notes = Vec::new();
+    notes.extend(
+        unreadable
+            .iter()
+            .map(|error| format!("{error}: this cell is run again")),
+    );
+    notes.extend(other_versions(&kept));
+    notes.extend(changed_data(study, &kept));
+    notes.extend(left_over(study, &dir)?);
+    Ok(Schedule {
+        overview: Overview {
+            name: study.name.clone(),
+            results: options.results.clone(),
+            cells: study.cells.len(),
+            to_run: tasks.len(),
+            kept: kept.len(),
+        },
+        tasks,
+        kept,
+        notes,
+    })
+}
+
+/// Whether a cell that ended so is done with; the others are tried again by the next run.
+pub(super) fn is_result(status: Status) -> bool {
+    matches!(status, Status::Ok | Status::Oom)
+}
+
+fn task(study: &Study, index: usize, attempt: u32) -> Task {
+    let planned = &study.cells[index];
+    Task {
+        cell_id: planned.id.clone(),
+        label: label(study, planned),
+        position: 0,
+        of: 0,
+        attempt,
+        index,
+    }
+}
+
+fn label(study: &Study, planned: &PlannedCell) -> String {
+    let axis = |(name, value): (&String, &Value)| format!("{name}={}", shown(name, value));
+    let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
+    if study.shows_seeds() {
+        parts.push(format!("seed={}", planned.cell.seed));
+    }
+    parts.join(" ")
+}
+
+/// Where the record of the attempt before is while a new one runs: it says how many there were, and is no result.
+pub(super) fn previous_record(dir: &CellDir) -> PathBuf {
+    dir.path().join("record.previous.json")
+}
+
+/// How many attempts at a cell have been made.
+fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
+    let previous = || serde_json::from_slice::<Record>(&fs::read(previous_record(dir)).ok()?).ok();
+    record.or_else(previous).map_or(0, |record| record.attempt)
+}
+
+fn other_versions(kept: &[Kept]) -> Option<String> {
+    let version = |version: &str, commit: Option<&str>| match commit {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    };
+    let mine = version(VERSION, GIT_COMMIT);
+    let others: Vec<_> = kept
+        .iter()
+        .map(|kept| &kept.record.provenance)
+        .map(|provenance| version(&provenance.expctl_version, provenance.git_commit.as_deref()))
+        .filter(|other| *other != mine)
+        .collect();
+    let names: BTreeSet<_> = others.iter().map(String::as_str).collect();
+    (!others.is_empty()).then(|| {
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        format!(
+            "{} made by expctl {names}, and this is {mine}; --fresh makes all again",
+            results_were(others.len())
+        )
+    })
+}
+
+/// Results older than the file they were trained on. What was really trained on is known by its hash, but only once it is
+/// tokenised; the time of the file's last change is known at once.
+fn changed_data(study: &Study, kept: &[Kept]) -> Vec<String> {
+    let mut older: BTreeMap<&str, usize> = BTreeMap::new();
+    for Kept { index, record } in kept {
+        let Some(path) = data_path(&study.cells[*index].cell) else {
+            continue;
+        };
+        let changed = fs::metadata(study.directory.join(path)).and_then(|metadata| metadata.modified());
+        let made = humantime::parse_rfc3339(&record.started_at).unwrap_or(SystemTime::UNIX_EPOCH);
+        if changed.is_ok_and(|changed| changed > made) {
+            *older.entry(path).or_default() += 1;
+        }
+    }
+    older
+        .into_iter()
+        .map(|(path, count)| {
+            format!(
+                "{} made before `{path}` was last changed; --fresh makes all again",
+                results_were(count)
+            )
+        })
+        .collect()
+}
+
+fn data_path(cell: &Cell) -> Option<&str> {
+    match &cell.data {
+        Data::File(file) => Some(&file.path),
+        Data::Synthetic(_) | Data::Sample => None,
+    }
+}
+
+fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError> {
+    let ids: HashSet<_> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    let cells = dir.cells()?;
+    let count = cells
+        .iter()
+        .filter(|cell| !ids.contains(cell.id().as_str()) && cell.record().exists())
+        .count();
+    Ok((count > 0).then(|| match count {
+        1 => "1 result of a cell that the spec no longer has stays on disk".into(),
+        _ => format!("{count} results of cells that the spec no longer has stay on disk"),
+    }))
+}
+
+fn results_were(count: usize) -> String {
+    if count == 1 {
+        "1 kept result was".into()
+    } else {
+        format!("{count} kept results were")
+    }
+}

@@ -1,0 +1,247 @@
+use super::*;
+
+/// The key that is refused after `change`, or none.
+fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {
+    let mut cell = Cell::default();
+    change(&mut cell);
+    cell.validate().err().map(|invalid| invalid.key)
+}
+
+#[test]
+fn the_defaults_and_the_ends_of_the_ranges_are_valid() {
+    assert_eq!(refused(|_| ()), None);
+    assert_eq!(
+        refused(|cell| (cell.lora_dropout, cell.learning_rate, cell.warmup_ratio) = (0.99, 0.0, 1.0)),
+        None
+    );
+    assert_eq!(refused(|cell| (cell.rank, cell.dtype) = (0, Dtype::Float16)), None);
+    assert_eq!(
+        refused(|cell| (cell.max_seq_length, cell.max_grad_norm) = (2, 0.0)),
+        None
+    );
+    assert_eq!(
+        refused(|cell| {
+            cell.model = "./dir".into();
+            cell.weights = Some(Weights::Pretrained);
+        }),
+        None
+    );
+    assert_eq!(refused(|cell| cell.device = "cuda:12".into()), None);
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_by_their_key() {
+    for value in [1.0, -0.1, f64::NAN, f64::INFINITY] {
+        assert_eq!(
+            refused(|cell| cell.lora_dropout = value).as_deref(),
+            Some("lora_dropout"),
+            "{value}"
+        );
+        assert_eq!(
+            refused(|cell| cell.eval_fraction = value).as_deref(),
+            Some("eval_fraction"),
+            "{value}"
+        );
+        assert_eq!(
+            refused(|cell| cell.adam_beta2 = value).as_deref(),
+            Some("adam_beta2"),
+            "{value}"
+        );
+    }
+    for value in [-1e-9, f64::NAN, 1e4] {
+        assert_eq!(
+            refused(|cell| cell.learning_rate = value).as_deref(),
+            Some("learning_rate"),
+            "{value}"
+        );
+        assert_eq!(
+            refused(|cell| cell.weight_decay = value).as_deref(),
+            Some("weight_decay"),
+            "{value}"
+        );
+    }
+    for value in [0, usize::MAX] {
+        assert_eq!(refused(|cell| cell.batch_size = value).as_deref(), Some("batch_size"));
+        assert_eq!(
+            refused(|cell| cell.max_seq_length = value).as_deref(),
+            Some("max_seq_length")
+        );
+        assert_eq!(refused(|cell| cell.threads = Some(value)).as_deref(), Some("threads"));
+    }
+    assert_eq!(refused(|cell| cell.rank = usize::MAX).as_deref(), Some("rank"));
+    assert_eq!(
+        refused(|cell| cell.lora_alpha = Some(0.0)).as_deref(),
+        Some("lora_alpha")
+    );
+    assert_eq!(
+        refused(|cell| cell.num_train_epochs = Some(0.0)).as_deref(),
+        Some("num_train_epochs")
+    );
+}
+
+#[test]
+fn words_and_lists_are_refused_by_their_key() {
+    let every = |cell: &mut Cell| cell.gradient_checkpointing = Checkpointing::Every(0);
+    assert_eq!(refused(every).as_deref(), Some("gradient_checkpointing.every"));
+    let modules = |names: &[&str]| TargetModules::Names(names.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(
+        refused(|cell| cell.target_modules = modules(&[])).as_deref(),
+        Some("target_modules")
+    );
+    let twice = modules(&["q_proj", "k_proj", "q_proj"]);
+    assert_eq!(
+        refused(|cell| cell.target_modules = twice).as_deref(),
+        Some("target_modules[2]")
+    );
+    let lengths = Synthetic {
+        lengths: Lengths::List(vec![8, 1]),
+        ..Synthetic::default()
+    };
+    let key = refused(|cell| cell.data = Data::Synthetic(lengths));
+    assert_eq!(key.as_deref(), Some("data.synthetic.lengths[1]"));
+    let file = DataFile {
+        path: "a.md".into(),
+        column: Some("text".into()),
+        format: None,
+    };
+    assert_eq!(
+        refused(|cell| cell.data = Data::File(file)).as_deref(),
+        Some("data.column")
+    );
+    for device in [
+        "", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:+1", "CPU", "mps",
+    ] {
+        assert_eq!(
+            refused(|cell| cell.device = device.into()).as_deref(),
+            Some("device"),
+            "{device}"
+        );
+    }
+}
+
+#[test]
+fn keys_that_would_do_nothing_are_refused() {
+    let full = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            (cell.rank, cell.dtype) = (0, Dtype::Float32);
+            change(cell);
+        })
+    };
+    assert_eq!(full(|_| ()), None);
+    assert_eq!(full(|cell| cell.lora_alpha = Some(8.0)).as_deref(), Some("lora_alpha"));
+    assert_eq!(full(|cell| cell.lora_dropout = 0.1).as_deref(), Some("lora_dropout"));
+    let modules = |cell: &mut Cell| cell.target_modules = TargetModules::Names(vec!["q_proj".into()]);
+    assert_eq!(full(modules).as_deref(), Some("target_modules"));
+    assert_eq!(
+        full(|cell| cell.bnb_4bit_use_double_quant = false).as_deref(),
+        Some("bnb_4bit_use_double_quant")
+    );
+    assert_eq!(refused(|cell| cell.bnb_4bit_use_double_quant = false), None);
+    let threads = |cell: &mut Cell| _ = cell.allocator.env.insert("RAYON_NUM_THREADS".into(), None);
+    assert_eq!(refused(threads).as_deref(), Some("allocator.env.RAYON_NUM_THREADS"));
+    let backend = |cell: &mut Cell| _ = cell.env.insert("CELL_ALLOCATOR".into(), Some("system".into()));
+    assert_eq!(refused(backend).as_deref(), Some("env.CELL_ALLOCATOR"));
+}
+
+#[test]
+fn a_step_needs_its_samples() {
+    let batch = |size: usize, eval_fraction: f64| {
+        refused(|cell| {
+            (cell.batch_size, cell.gradient_accumulation_steps, cell.eval_fraction) = (size, 8, eval_fraction)
+        })
+    };
+    assert_eq!(batch(128, 0.0), None);
+    assert_eq!(batch(129, 0.0).as_deref(), Some("data.synthetic.samples"));
+    assert_eq!(batch(128, 0.1).as_deref(), Some("data.synthetic.samples"));
+}
+
+#[test]
+fn a_file_says_what_it_is() {
+    let path = |path: &str, format| {
+        let file = DataFile {
+            path: path.into(),
+            column: None,
+            format,
+        };
+        refused(|cell| cell.data = Data::File(file))
+    };
+    assert_eq!(path("a.NDJSON", None), None);
+    assert_eq!(path("a.csv", None).as_deref(), Some("data.path"));
+    assert_eq!(path("a.csv", Some(DataFormat::Text)), None);
+}
+
+#[test]
+fn a_variable_has_one_name_and_one_place() {
+    let set = |cell: &mut Cell, name: &str| _ = cell.env.insert(name.into(), Some("x".into()));
+    assert_eq!(refused(|cell| set(cell, "A=B")).as_deref(), Some("env"));
+    assert_eq!(refused(|cell| set(cell, "")).as_deref(), Some("env"));
+    let twice = |cell: &mut Cell| {
+        set(cell, "A");
+        cell.allocator.env.insert("A".into(), None);
+    };
+    assert_eq!(refused(twice).as_deref(), Some("env.A"));
+}
+
+#[test]
+fn a_variable_is_for_the_allocator_that_reads_it() {
+    let with = |backend, name: &str, value: Option<&str>| {
+        refused(|cell| {
+            cell.allocator.backend = backend;
+            cell.allocator.env.insert(name.into(), value.map(Into::into));
+        })
+    };
+    let (malloc, mimalloc) = ("MALLOC_ARENA_MAX", "MIMALLOC_PURGE_DELAY");
+    assert_eq!(with(Some(Backend::System), malloc, Some("1")), None);
+    assert_eq!(with(Some(Backend::Mimalloc), mimalloc, Some("0")), None);
+    for (backend, name) in [
+        (Some(Backend::Retain), malloc),
+        (Some(Backend::Mimalloc), malloc),
+        (Some(Backend::System), mimalloc),
+        (None, mimalloc),
+    ] {
+        let key = format!("allocator.env.{name}");
+        assert_eq!(with(backend, name, Some("1")), Some(key), "{backend:?}");
+        assert_eq!(with(backend, name, None), None, "nobody minds what is not set");
+    }
+    let plain = |cell: &mut Cell| {
+        cell.allocator.backend = Some(Backend::Retain);
+        cell.env.insert("MALLOC_TOP_PAD_".into(), Some("0".into()));
+    };
+    assert_eq!(refused(plain).as_deref(), Some("env.MALLOC_TOP_PAD_"));
+}
+
+#[test]
+fn an_instruction_set_is_the_cpus() {
+    let on = |device: &str, level| refused(|cell| (cell.device, cell.instruction_set) = (device.into(), level));
+    assert_eq!(on("cpu", InstructionSet::Amx), None);
+    assert_eq!(on("cuda:0", InstructionSet::Auto), None);
+    assert_eq!(
+        on("cuda:0", InstructionSet::Portable).as_deref(),
+        Some("instruction_set")
+    );
+}
+
+#[test]
+fn what_the_candle_stack_cannot_do_is_refused() {
+    assert_eq!(
+        refused(|cell| cell.adapter_dtype = Dtype::Bfloat16).as_deref(),
+        Some("adapter_dtype")
+    );
+    assert_eq!(
+        refused(|cell| cell.bnb_4bit_quant_type = QuantType::Fp4).as_deref(),
+        Some("bnb_4bit_quant_type")
+    );
+    assert_eq!(
+        refused(|cell| cell.attn_implementation = Attention::Eager).as_deref(),
+        Some("attn_implementation")
+    );
+    assert_eq!(refused(|cell| cell.upcast = Upcast::Peft).as_deref(), Some("upcast"));
+    assert_eq!(refused(|cell| cell.autocast = true).as_deref(), Some("autocast"));
+    assert_eq!(refused(|cell| cell.use_cache = true).as_deref(), Some("use_cache"));
+    assert_eq!(
+        refused(|cell| cell.empty_cache_steps = 1).as_deref(),
+        Some("empty_cache_steps")
+    );
+    let float32 = |cell: &mut Cell| cell.bnb_4bit_compute_dtype = Dtype::Float32;
+    assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
+}

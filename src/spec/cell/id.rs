@@ -1,0 +1,204 @@
+//! A cell's name: the same for equal settings, on any machine, whatever the order of the keys.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::{Backend, Cell, DEFAULT_STEPS, Data, TargetModules};
+
+/// Part of every id. To be raised when a default changes or a key gets another meaning: ids must never be given twice.
+const ID_VERSION: u64 = 1;
+
+impl Cell {
+    /// The first 12 hex digits of SHA-256 over canonical JSON (no spaces, sorted keys) of the keys that differ from the
+    /// built-in defaults, and of the id version. A value that says what leaving the key out means does not differ.
+    pub fn id(&self) -> String {
+        self.id_of(&self.to_map())
+    }
+
+    /// The id, with [`Cell::to_map`] at hand.
+    pub(in crate::spec) fn id_of(&self, keys: &Map<String, Value>) -> String {
+        let plain = self.with_plain_meaning();
+        if plain == *self {
+            hash(keys)
+        } else {
+            hash(&plain.to_map())
+        }
+    }
+
+    /// The id that this cell has with seed 0: equal for cells that are repeats of each other.
+    pub fn group_id(&self) -> String {
+        Self {
+            seed: 0,
+            ..self.clone()
+        }
+        .id()
+    }
+
+    /// The keys by name, in the order of the struct; what a cell's file holds.
+    pub fn to_map(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(map)) => map,
+            // Every field is a number, a text, a list or a map with text keys, so this cannot fail.
+            _ => Map::new(),
+        }
+    }
+
+    /// The value of a dotted key, such as `allocator.env.MALLOC_ARENA_MAX`; null where the cell has none.
+    pub fn value(&self, key: &str) -> Value {
+        let map = Value::Object(self.to_map());
+        key.split('.')
+            .try_fold(&map, |value, segment| value.get(segment))
+            .cloned()
+            .unwrap_or(Value::Null)
+    }
+
+    /// The same settings, written in one way: values that a left-out key would resolve to are left out.
+    fn with_plain_meaning(&self) -> Self {
+        let mut cell = self.clone();
+        cell.weights = cell.weights.filter(|&weights| weights != self.default_weights());
+        cell.lora_alpha = cell.lora_alpha.filter(|&alpha| alpha != self.default_alpha());
+        if cell.num_train_epochs.is_none() {
+            cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
+        }
+        // On every machine, also where leaving the key out means another: ids are the same everywhere.
+        cell.allocator.backend = cell.allocator.backend.filter(|&backend| backend != Backend::Retain);
+        if let TargetModules::Names(names) = &mut cell.target_modules {
+            names.sort_unstable();
+        }
+        if let Data::File(file) = &mut cell.data {
+            let by_extension = file.format_by_extension();
+            file.format = file.format.filter(|&format| Some(format) != by_extension);
+        }
+        cell
+    }
+}
+
+fn hash(keys: &Map<String, Value>) -> String {
+    static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
+    let mut different = difference(keys, &DEFAULTS);
+    different.insert("id_version".into(), ID_VERSION.into());
+    let digest = Sha256::digest(canonical(&Value::Object(different)).as_bytes());
+    digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What `keys` say beyond `defaults`; maps are compared key by key.
+fn difference(keys: &Map<String, Value>, defaults: &Map<String, Value>) -> Map<String, Value> {
+    let differs = |(key, value): (&String, &Value)| match (value, defaults.get(key)) {
+        (value, Some(default)) if value == default => None,
+        (Value::Object(map), Some(Value::Object(defaults))) => Some((key.clone(), difference(map, defaults).into())),
+        (value, _) => Some((key.clone(), value.clone())),
+    };
+    keys.iter().filter_map(differs).collect()
+}
+
+/// JSON without spaces, with sorted keys.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<_, _> = map.iter().collect();
+            let entry = |(key, value): (&String, &Value)| format!("{}:{}", Value::from(key.as_str()), canonical(value));
+            format!("{{{}}}", sorted.into_iter().map(entry).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(list) => format!("[{}]", list.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        scalar => scalar.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::cell::{DataFile, DataFormat, Dtype, InstructionSet, Synthetic, Weights};
+
+    fn cell(change: impl FnOnce(&mut Cell)) -> Cell {
+        let mut cell = Cell::default();
+        change(&mut cell);
+        cell
+    }
+
+    #[test]
+    fn ids_never_change() {
+        let env = |cell: &mut Cell| {
+            cell.env.insert("A".into(), Some("1".into()));
+            cell.env.insert("B".into(), None);
+        };
+        let file = DataFile {
+            path: "a.jsonl".into(),
+            column: Some("text".into()),
+            format: None,
+        };
+        for (cell, id) in [
+            (Cell::default(), "ca14c46dbc96"),
+            (cell(|cell| cell.rank = 8), "d490f209450b"),
+            (cell(|cell| cell.dtype = Dtype::Bfloat16), "5eca29bac383"),
+            (cell(|cell| cell.learning_rate = 2.5e-5), "4083f43aaf5f"),
+            (cell(|cell| cell.seed = u64::MAX), "bd216fca3ec9"),
+            (cell(env), "27a2a01d6600"),
+            (cell(|cell| cell.data = Data::File(file)), "b9b64f8c278a"),
+        ] {
+            assert_eq!(cell.id(), id, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn equal_meanings_have_equal_ids() {
+        let same = |a: Cell, b: Cell| assert_eq!(a.id(), b.id());
+        same(cell(|cell| cell.lora_alpha = Some(32.0)), Cell::default());
+        same(cell(|cell| cell.max_steps = Some(10)), Cell::default());
+        same(
+            cell(|cell| cell.allocator.backend = Some(Backend::Retain)),
+            Cell::default(),
+        );
+        same(cell(|cell| cell.weights = Some(Weights::Random)), Cell::default());
+        same(
+            cell(|cell| cell.data = Data::Synthetic(Synthetic::default())),
+            Cell::default(),
+        );
+        let names = |names: [&str; 2]| TargetModules::Names(names.map(str::to_owned).to_vec());
+        same(
+            cell(|cell| cell.target_modules = names(["q_proj", "v_proj"])),
+            cell(|cell| cell.target_modules = names(["v_proj", "q_proj"])),
+        );
+        let file = |format| {
+            Data::File(DataFile {
+                path: "a.parquet".into(),
+                column: None,
+                format,
+            })
+        };
+        same(
+            cell(|cell| cell.data = file(Some(DataFormat::Parquet))),
+            cell(|cell| cell.data = file(None)),
+        );
+    }
+
+    #[test]
+    fn different_meanings_have_different_ids() {
+        let different = |a: Cell, b: Cell| assert_ne!(a.id(), b.id());
+        different(cell(|cell| cell.rank = 8), cell(|cell| cell.rank = 4));
+        different(cell(|cell| cell.lora_alpha = Some(16.0)), Cell::default());
+        different(
+            cell(|cell| (cell.rank, cell.lora_alpha) = (8, Some(32.0))),
+            cell(|cell| cell.rank = 8),
+        );
+        different(cell(|cell| _ = cell.env.insert("A".into(), None)), Cell::default());
+        different(cell(|cell| cell.num_train_epochs = Some(1.0)), Cell::default());
+        different(
+            cell(|cell| cell.allocator.backend = Some(Backend::System)),
+            Cell::default(),
+        );
+        different(
+            cell(|cell| cell.instruction_set = InstructionSet::Avx2),
+            Cell::default(),
+        );
+        assert_eq!(cell(|cell| cell.seed = 7).group_id(), Cell::default().id());
+    }
+
+    #[test]
+    fn canonical_json_is_sorted_at_every_level() {
+        let value = serde_json::json!({"b": [1, {"d": null, "c": "x\"y"}], "a": 1e-4});
+        assert_eq!(canonical(&value), r#"{"a":0.0001,"b":[1,{"c":"x\"y","d":null}]}"#);
+    }
+}

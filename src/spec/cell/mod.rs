@@ -1,0 +1,423 @@
+//! One cell: a full configuration of one training run. Every key has a default; a key does what it says or is an error.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::units::ByteSize;
+
+mod check;
+mod data;
+mod id;
+mod modules;
+
+pub use check::Invalid;
+pub use data::{Data, DataFile, DataFormat, Lengths, Synthetic};
+pub use modules::{Checkpointing, MODULES, TargetModules};
+
+/// The models with known shapes; any other model is a directory.
+pub const PRESETS: [&str; 6] = [
+    "tiny",
+    "smollm2-135m",
+    "smollm2-360m",
+    "tinyllama-1.1b",
+    "llama-3.2-1b",
+    "llama-3.2-3b",
+];
+
+/// Optimizer steps where neither `max_steps` nor `num_train_epochs` is given.
+const DEFAULT_STEPS: usize = 10;
+
+/// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
+/// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cell {
+    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b) or a directory in
+    /// Hugging Face's layout.
+    #[schemars(extend("anyOf" = [{ "enum": PRESETS }, { "type": "string" }]))]
+    pub model: String,
+    /// Where the weights come from; default: random for a preset, pretrained for a directory.
+    pub weights: Option<Weights>,
+    /// Number format of the base weights. int4 is NF4; int8 is row-wise absmax; both keep hidden states in bfloat16.
+    pub dtype: Dtype,
+    /// Who allocates: our trainer (candle), or a prediction of PyTorch's stack (torch, for plans).
+    pub stack: Stack,
+
+    /// Rank of the LoRA adapters; 0 trains every weight.
+    pub rank: usize,
+    /// LoRA's alpha (the adapter's product is scaled by alpha / rank); default: twice the rank.
+    pub lora_alpha: Option<f64>,
+    /// Dropout on the adapter's input.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub lora_dropout: f64,
+    /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj].
+    pub target_modules: TargetModules,
+    /// Number format of the adapters.
+    pub adapter_dtype: Dtype,
+
+    /// 4-bit data type of int4.
+    pub bnb_4bit_quant_type: QuantType,
+    /// Quantise int4's scales a second time.
+    pub bnb_4bit_use_double_quant: bool,
+    /// Number format that int4's products are computed from.
+    pub bnb_4bit_compute_dtype: Dtype,
+    /// How attention is computed; sdpa never holds the score matrix.
+    pub attn_implementation: Attention,
+    /// What is cast to float32 before training: none, or what PEFT's k-bit preparation casts.
+    pub upcast: Upcast,
+    /// Mixed precision by autocast.
+    pub autocast: bool,
+    /// Keep the key-value cache while training.
+    pub use_cache: bool,
+    /// Give the allocator's cache back every n steps; 0 never.
+    pub empty_cache_steps: usize,
+
+    /// Samples in a micro-batch.
+    #[schemars(range(min = 1))]
+    pub batch_size: usize,
+    /// Micro-batches whose gradients are summed before an optimizer step.
+    #[schemars(range(min = 1))]
+    pub gradient_accumulation_steps: usize,
+    /// Which blocks recompute their forward pass in the backward pass.
+    pub gradient_checkpointing: Checkpointing,
+    /// Samples are cut to this many tokens.
+    #[schemars(range(min = 2))]
+    pub max_seq_length: usize,
+    /// Pad each micro-batch to max_seq_length, or to its longest sample.
+    pub padding: Padding,
+
+    /// Optimizer steps; default: 10 where num_train_epochs is not given either.
+    #[schemars(range(min = 1))]
+    pub max_steps: Option<usize>,
+    /// Passes over the training data; excludes max_steps.
+    pub num_train_epochs: Option<f64>,
+    /// The optimizer.
+    pub optim: Optimizer,
+    /// Peak learning rate.
+    #[schemars(range(min = 0.0))]
+    pub learning_rate: f64,
+    /// How the learning rate moves after the warm-up.
+    pub lr_scheduler_type: LrScheduler,
+    /// Part of the steps over which the learning rate rises linearly from 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub warmup_ratio: f64,
+    /// Decoupled weight decay.
+    #[schemars(range(min = 0.0))]
+    pub weight_decay: f64,
+    /// AdamW's decay of the first moment.
+    pub adam_beta1: f64,
+    /// AdamW's decay of the second moment.
+    pub adam_beta2: f64,
+    /// AdamW's denominator floor.
+    pub adam_epsilon: f64,
+    /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
+    #[schemars(range(min = 0.0))]
+    pub max_grad_norm: f64,
+    /// Everything random follows from it: weights, adapter, order of the data, dropout.
+    pub seed: u64,
+
+    /// What is trained on: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, format}.
+    pub data: Data,
+    /// Part of the data that is held out; its loss after training is loss_eval.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub eval_fraction: f64,
+
+    /// cpu or cuda:N.
+    #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$"))]
+    pub device: String,
+    /// Threads the trainer computes with; default: one for each available core.
+    #[schemars(range(min = 1, max = 512))]
+    pub threads: Option<usize>,
+    /// The instructions of the trainer's kernels: auto (the best that the CPU has), portable, avx2, avx512, avx512_bf16 or
+    /// amx, each with those before it. It does not govern candle's own operations, which take what the CPU has.
+    pub instruction_set: InstructionSet,
+    /// Budget on live tensor bytes, on the cpu only so far; a request past it ends the cell as out of memory.
+    pub device_memory: Option<ByteSize>,
+    /// Environment variables of the cell's process; null leaves one unset.
+    #[schemars(with = "BTreeMap<String, Variable>")]
+    pub env: BTreeMap<String, Option<String>>,
+    /// The allocator of the cell's process.
+    pub allocator: Allocator,
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self {
+            model: "smollm2-135m".into(),
+            weights: None,
+            dtype: Dtype::Int4,
+            stack: Stack::Candle,
+            rank: 16,
+            lora_alpha: None,
+            lora_dropout: 0.0,
+            target_modules: TargetModules::AllLinear,
+            adapter_dtype: Dtype::Float32,
+            bnb_4bit_quant_type: QuantType::Nf4,
+            bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            attn_implementation: Attention::Sdpa,
+            upcast: Upcast::None,
+            autocast: false,
+            use_cache: false,
+            empty_cache_steps: 0,
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            gradient_checkpointing: Checkpointing::None,
+            max_seq_length: 128,
+            padding: Padding::MaxLength,
+            max_steps: None,
+            num_train_epochs: None,
+            optim: Optimizer::Adamw,
+            learning_rate: 1e-4,
+            lr_scheduler_type: LrScheduler::Linear,
+            warmup_ratio: 0.0,
+            weight_decay: 0.0,
+            adam_beta1: 0.9,
+            adam_beta2: 0.999,
+            adam_epsilon: 1e-8,
+            max_grad_norm: 1.0,
+            seed: 0,
+            data: Data::Synthetic(Synthetic::default()),
+            eval_fraction: 0.0,
+            device: "cpu".into(),
+            threads: None,
+            instruction_set: InstructionSet::Auto,
+            device_memory: None,
+            env: BTreeMap::new(),
+            allocator: Allocator::default(),
+        }
+    }
+}
+
+/// What the keys that may be left out come to.
+impl Cell {
+    /// Whether the model is one of [`PRESETS`].
+    pub fn is_preset(&self) -> bool {
+        PRESETS.contains(&self.model.as_str())
+    }
+
+    /// Where the weights come from.
+    pub fn weights(&self) -> Weights {
+        self.weights.unwrap_or(self.default_weights())
+    }
+
+    fn default_weights(&self) -> Weights {
+        if self.is_preset() {
+            Weights::Random
+        } else {
+            Weights::Pretrained
+        }
+    }
+
+    /// LoRA's alpha.
+    pub fn lora_alpha(&self) -> f64 {
+        self.lora_alpha.unwrap_or(self.default_alpha())
+    }
+
+    fn default_alpha(&self) -> f64 {
+        2.0 * self.rank as f64
+    }
+
+    /// What the adapter's product is scaled by: alpha / rank. Zero with rank 0, where there is no adapter.
+    pub fn lora_scale(&self) -> f64 {
+        if self.rank == 0 {
+            0.0
+        } else {
+            self.lora_alpha() / self.rank as f64
+        }
+    }
+
+    /// Optimizer steps; none where `num_train_epochs` says how long.
+    pub fn max_steps(&self) -> Option<usize> {
+        match (self.max_steps, self.num_train_epochs) {
+            (Some(steps), _) => Some(steps),
+            (None, None) => Some(DEFAULT_STEPS),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Samples of an optimizer step.
+    pub fn effective_batch_size(&self) -> usize {
+        self.batch_size.saturating_mul(self.gradient_accumulation_steps)
+    }
+
+    /// How many of `samples` are held out: `eval_fraction` of them, rounded up.
+    pub fn held_out(&self, samples: usize) -> usize {
+        (samples as f64 * self.eval_fraction).ceil() as usize
+    }
+
+    /// The device; none where its text is not one (see [`Cell::validate`]).
+    pub fn device(&self) -> Option<Device> {
+        match self.device.split_once(':') {
+            None if self.device == "cpu" => Some(Device::Cpu),
+            Some(("cuda", index)) if index == "0" || !index.starts_with(['0', '+']) => {
+                index.parse().ok().map(Device::Cuda)
+            }
+            _ => None,
+        }
+    }
+
+    /// The allocator of the cell's process.
+    pub fn backend(&self) -> Backend {
+        self.allocator.backend.unwrap_or(Backend::DEFAULT)
+    }
+
+    /// The environment that the cell's process is given on top of its parent's: `env` and `allocator.env`; none unsets.
+    pub fn environment(&self) -> BTreeMap<&str, Option<&str>> {
+        let variables = self.env.iter().chain(&self.allocator.env);
+        variables
+            .map(|(name, value)| (name.as_str(), value.as_deref()))
+            .collect()
+    }
+}
+
+/// Where a cell computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    /// The CUDA device with this index.
+    Cuda(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    Random,
+    Pretrained,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Float32,
+    Float16,
+    Bfloat16,
+    Int8,
+    Int4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stack {
+    Candle,
+    Torch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QuantType {
+    Nf4,
+    Fp4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Attention {
+    Eager,
+    Sdpa,
+    #[serde(rename = "flash_attention_2")]
+    FlashAttention2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Upcast {
+    None,
+    Peft,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Padding {
+    MaxLength,
+    Longest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimizer {
+    Adamw,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LrScheduler {
+    Linear,
+    Cosine,
+    Constant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InstructionSet {
+    Auto,
+    Portable,
+    Avx2,
+    Avx512,
+    Avx512Bf16,
+    Amx,
+}
+
+impl InstructionSet {
+    /// The name in specs; that of the kernels' level where it is one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512_bf16",
+            Self::Amx => "amx",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Allocator {
+    /// Which allocator: system (the C library's as it stands), retain (glibc's, told to keep the pages of what is freed, so
+    /// that no step asks the system for them again, and by GLIBC_TUNABLES to ask for huge ones, unless the cell unsets that
+    /// variable) or mimalloc (told to keep them too); default: retain, or system without glibc.
+    pub backend: Option<Backend>,
+    /// Environment variables that the allocator reads, such as system's MALLOC_ARENA_MAX; null leaves one unset.
+    #[schemars(with = "BTreeMap<String, Variable>")]
+    pub env: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    System,
+    Retain,
+    Mimalloc,
+}
+
+impl Backend {
+    /// What a cell has that does not say.
+    pub const DEFAULT: Self = if cfg!(all(target_os = "linux", target_env = "gnu")) {
+        Self::Retain
+    } else {
+        Self::System
+    };
+
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Retain => "retain",
+            Self::Mimalloc => "mimalloc",
+        }
+    }
+}
+
+/// For the schema: a variable's value may be written as a number, and is then the text that was written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Variable {
+    Text(String),
+    Number(f64),
+    Unset(()),
+}

@@ -1,0 +1,200 @@
+//! The keys that are a word or something longer: which layers get adapters, which blocks are recomputed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The linear layers of a block, by the names they have in Hugging Face's checkpoints.
+pub const MODULES: [&str; 7] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+];
+
+/// Which linear layers get an adapter: `all-linear` or a list of [`MODULES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetModules {
+    /// Every linear layer but the head, as in PEFT.
+    AllLinear,
+    Names(Vec<String>),
+}
+
+impl TargetModules {
+    /// Whether the linear layer of this name gets an adapter.
+    pub fn contains(&self, module: &str) -> bool {
+        match self {
+            Self::AllLinear => MODULES.contains(&module),
+            Self::Names(names) => names.iter().any(|name| name == module),
+        }
+    }
+}
+
+impl Serialize for TargetModules {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::AllLinear => serializer.serialize_str("all-linear"),
+            Self::Names(names) => names.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TargetModules {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl<'de> Visitor<'de> for Words {
+            type Value = TargetModules;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`all-linear` or a list such as `[q_proj, v_proj]`")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<TargetModules, E> {
+                if word == "all-linear" {
+                    return Ok(TargetModules::AllLinear);
+                }
+                if MODULES.contains(&word) {
+                    return Err(E::custom(format!(
+                        "expected {}, got one name; write `[{word}]`",
+                        &self as &dyn de::Expected
+                    )));
+                }
+                Err(E::invalid_type(de::Unexpected::Str(word), &self))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TargetModules, A::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = seq.next_element()? {
+                    names.push(name);
+                }
+                Ok(TargetModules::Names(names))
+            }
+        }
+
+        deserializer.deserialize_any(Words)
+    }
+}
+
+impl JsonSchema for TargetModules {
+    fn schema_name() -> Cow<'static, str> {
+        "TargetModules".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [
+                { "const": "all-linear" },
+                { "type": "array", "items": { "enum": MODULES }, "minItems": 1, "uniqueItems": true }
+            ]
+        })
+    }
+}
+
+/// Which blocks run their forward pass again in the backward pass: `none`, `full`, or `{every: n}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpointing {
+    None,
+    Full,
+    /// The blocks whose index is a multiple of this.
+    Every(usize),
+}
+
+impl Checkpointing {
+    /// Whether the block of this index (from 0) keeps its input only.
+    pub fn recomputes(self, block: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::Full => true,
+            Self::Every(n) => n > 0 && block.is_multiple_of(n),
+        }
+    }
+}
+
+impl Serialize for Checkpointing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => serializer.serialize_str("none"),
+            Self::Full => serializer.serialize_str("full"),
+            Self::Every(n) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("every", n)?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Checkpointing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(field_identifier, rename_all = "snake_case")]
+        enum Key {
+            Every,
+        }
+
+        struct Words;
+
+        impl<'de> Visitor<'de> for Words {
+            type Value = Checkpointing;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`none`, `full` or `{every: n}`")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Checkpointing, E> {
+                match word {
+                    "none" => Ok(Checkpointing::None),
+                    "full" => Ok(Checkpointing::Full),
+                    _ => Err(E::invalid_type(de::Unexpected::Str(word), &self)),
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Checkpointing, A::Error> {
+                let Some(Key::Every) = map.next_key()? else {
+                    return Err(de::Error::missing_field("every"));
+                };
+                let every = map.next_value()?;
+                match map.next_key()? {
+                    Some(Key::Every) => Err(de::Error::duplicate_field("every")),
+                    None => Ok(Checkpointing::Every(every)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Words)
+    }
+}
+
+impl JsonSchema for Checkpointing {
+    fn schema_name() -> Cow<'static, str> {
+        "Checkpointing".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [
+                { "enum": ["none", "full"] },
+                {
+                    "type": "object",
+                    "properties": {
+                        "every": {
+                            "type": "integer",
+                            "minimum": 1,
+                            "description": "The blocks whose index is a multiple of this recompute."
+                        }
+                    },
+                    "required": ["every"],
+                    "additionalProperties": false
+                }
+            ]
+        })
+    }
+}

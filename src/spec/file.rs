@@ -1,0 +1,364 @@
+//! `study.yaml` and `cell.yaml`: what a resolved spec leaves on disk.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use serde_saphyr::FlowMap;
+
+use super::cell::Cell;
+use super::error::{Diagnostic, SpecError};
+use super::expand::axis_values;
+use super::given::Given;
+use super::read_text;
+use super::source::Sources;
+use super::study::{Limits, PlannedCell, ReportSpec, Study};
+use super::tree::{Node, Value};
+use super::yaml::{self, Budget};
+use super::{de, sweep};
+
+/// The file's name in a study's folder.
+pub const STUDY_FILE: &str = "study.yaml";
+
+/// Raised when the file's keys change their meaning.
+const FORMAT: u32 = 1;
+
+const LARGEST: u64 = 1 << 30;
+
+/// All of the file but the cells.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: u32,
+    name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    description: String,
+    /// The spec's folder, relative to the study's.
+    directory: PathBuf,
+    file: String,
+    repeats: usize,
+    #[serde(default)]
+    limits: Limits,
+    report: ReportFile,
+    axes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    #[serde(default)]
+    given: Given,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportFile {
+    template: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    baseline: IndexMap<String, Json>,
+}
+
+/// The cells: the keys that all of them share, and for each those that it does not share.
+#[derive(Serialize)]
+struct Cells {
+    common: Map<String, Json>,
+    cells: Vec<FlowMap<CellKeys>>,
+}
+
+#[derive(Serialize)]
+struct CellKeys {
+    id: String,
+    keys: FlowMap<Map<String, Json>>,
+}
+
+impl Study {
+    /// The text of `study.yaml` in `folder`; paths in it are relative to that folder, so that both can be moved together.
+    ///
+    /// # Errors
+    /// The current directory cannot be found.
+    pub fn to_yaml(&self, folder: &Path) -> io::Result<String> {
+        let header = Header {
+            format: FORMAT,
+            name: self.name.clone(),
+            description: self.description.clone(),
+            directory: relative(&std::path::absolute(folder)?, &self.directory),
+            file: self.file.clone(),
+            repeats: self.repeats,
+            limits: self.limits.clone(),
+            report: ReportFile {
+                template: self.report.template.clone(),
+                output: self.report.output.clone(),
+                baseline: self.report.baseline.clone(),
+            },
+            axes: self.axes.clone(),
+            notes: self.notes.clone(),
+            given: self.given.clone(),
+        };
+        let text = |error: serde_saphyr::ser::Error| io::Error::other(error.to_string());
+        let header = serde_saphyr::to_string(&header).map_err(text)?;
+        let cells = serde_saphyr::to_string(&share(&self.cells)).map_err(text)?;
+        Ok(format!("{header}{cells}"))
+    }
+
+    /// Writes `study.yaml` into `folder`, whole or not at all.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        io::Write::write_all(&mut file, self.to_yaml(folder)?.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(folder.join(STUDY_FILE))?;
+        Ok(())
+    }
+
+    /// Reads the `study.yaml` in `folder`.
+    ///
+    /// # Errors
+    /// It is missing, damaged, or was written by a version whose cells have other ids.
+    pub fn read(folder: &Path) -> Result<Self, SpecError> {
+        let path = folder.join(STUDY_FILE);
+        let text = read_text(&path, LARGEST)?;
+        Self::from_yaml(&path.display().to_string(), &text, folder)
+    }
+
+    fn from_yaml(name: &str, text: &str, folder: &Path) -> Result<Self, SpecError> {
+        let mut sources = Sources::default();
+        let source = sources.add(name, text);
+        let node = yaml::parse(text, source, 0, Budget::STUDY);
+        node.and_then(|node| from_node(node, folder))
+            .map_err(|error| SpecError::new(error, &sources))
+    }
+}
+
+impl Cell {
+    /// The text of `cell.yaml`: every key.
+    pub fn to_yaml(&self) -> String {
+        // Every key is a number, a text, a list or a map with text keys, so this cannot fail.
+        serde_saphyr::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Cell::to_yaml`] wrote; `name` is the file's name, for errors.
+    ///
+    /// # Errors
+    /// The text is damaged, or a value is not valid.
+    pub fn from_yaml(name: &str, text: &str) -> Result<Self, SpecError> {
+        let mut sources = Sources::default();
+        let source = sources.add(name, text);
+        let cell = yaml::parse(text, source, 0, Budget::SPEC).and_then(|node| {
+            let cell: Cell = de::read(&node).map_err(|error| error.diagnostic(""))?;
+            cell.validate()
+                .map_err(|invalid| Diagnostic::new(invalid.to_string()).at(node.place))?;
+            Ok(cell)
+        });
+        cell.map_err(|error| SpecError::new(error, &sources))
+    }
+}
+
+fn share(cells: &[PlannedCell]) -> Cells {
+    let mut maps: Vec<Map<String, Json>> = cells.iter().map(|planned| planned.cell.to_map()).collect();
+    let mut common = maps.first().cloned().unwrap_or_default();
+    for map in &maps {
+        common.retain(|key, value| map.get(key) == Some(value));
+    }
+    for map in &mut maps {
+        map.retain(|key, _| !common.contains_key(key));
+    }
+    let cell = |(planned, keys): (&PlannedCell, _)| {
+        FlowMap(CellKeys {
+            id: planned.id.clone(),
+            keys: FlowMap(keys),
+        })
+    };
+    Cells {
+        common,
+        cells: cells.iter().zip(maps).map(cell).collect(),
+    }
+}
+
+fn from_node(mut node: Node, folder: &Path) -> Result<Study, Diagnostic> {
+    let place = node.place;
+    let missing = |key: &str| Diagnostic::new(format!("the key `{key}` is missing")).at(place);
+    let Value::Map(map) = &mut node.value else {
+        return Err(Diagnostic::new(format!("expected a map, got {}", node.kind())).at(place));
+    };
+    let map = std::rc::Rc::make_mut(map);
+    let common = map.shift_remove("common").ok_or_else(|| missing("common"))?.value;
+    let cells = map.shift_remove("cells").ok_or_else(|| missing("cells"))?.value;
+    let header: Header = de::read(&node).map_err(|error| error.diagnostic(""))?;
+    if header.format != FORMAT {
+        let message = format!(
+            "format {} was written by another version; this one reads {FORMAT}",
+            header.format
+        );
+        return Err(Diagnostic::new(message).at(place));
+    }
+    let Value::List(cells) = &cells.value else {
+        return Err(Diagnostic::new(format!("cells: expected a list, got {}", cells.kind())).at(cells.place));
+    };
+    let cells = cells
+        .iter()
+        .map(|cell| read_cell(cell, &common, &header.axes))
+        .collect::<Result<_, _>>()?;
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    Ok(Study {
+        name: header.name,
+        description: header.description,
+        directory: normal(&folder.join(header.directory)),
+        file: header.file,
+        cells,
+        repeats: header.repeats,
+        limits: header.limits,
+        report: ReportSpec {
+            template: header.report.template,
+            output: header.report.output,
+            baseline: header.report.baseline,
+        },
+        axes: header.axes,
+        notes: header.notes,
+        given: header.given,
+    })
+}
+
+fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<PlannedCell, Diagnostic> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Named {
+        id: String,
+        #[serde(rename = "keys")]
+        _keys: Map<String, Json>,
+    }
+
+    let named: Named = de::read(node).map_err(|error| error.diagnostic("cells"))?;
+    let mut tree = common.clone();
+    if let Some(keys) = node.get(&["keys"]) {
+        for (key, entry) in sweep::expect_map(keys, "cells")?.iter() {
+            tree.set(&[key.to_string()], entry.key, entry.value.clone());
+        }
+    }
+    let cell: Cell = de::read(&tree).map_err(|error| error.diagnostic(""))?;
+    let map = cell.to_map();
+    let id = cell.id_of(&map);
+    if id != named.id {
+        let message = format!(
+            "the cell {} is {id} by its keys: the file was edited, or another version wrote it",
+            named.id
+        );
+        return Err(Diagnostic::new(message).at(node.place));
+    }
+    Ok(PlannedCell {
+        id,
+        axes: axis_values(axes, &map),
+        cell,
+    })
+}
+
+/// The way from one absolute path to another.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let (from, to) = (normal(from), normal(to));
+    let shared = from
+        .components()
+        .zip(to.components())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    let path: PathBuf = up.chain(to.components().skip(shared)).collect();
+    if path.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        path
+    }
+}
+
+/// The path without `.` and `..`, by its text alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Overrides, parse};
+
+    const SPEC: &str = "
+name: round_trip
+description: |
+  Two lines,
+  and a 'quote'.
+defaults:
+  model: ./models/a b
+  weights: random
+  device_memory: 1.5GB
+  instruction_set: avx512_bf16
+  learning_rate: 1e-5
+  seed: 18446744073709551000
+  data: {path: texts/a.jsonl, column: 'no'}
+  env: {A: 'no', B: '08', C: null, D: ' x: y #', E: '', F: 1e3, G: \"tab\\tand\\nline\"}
+  allocator: {backend: system}
+sweep:
+  grid:
+    gradient_checkpointing: [none, full, {every: 2}]
+    target_modules: [all-linear, [q_proj, v_proj]]
+    allocator.env.MALLOC_ARENA_MAX: ['1', null]
+repeats: 2
+limits: {timeout: 1h 30m}
+report:
+  output: out/report.md
+  baseline: {gradient_checkpointing: none, target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: null}
+";
+
+    #[test]
+    fn a_study_reads_as_it_was_written() {
+        let overrides = Overrides::new([("EXPCTL_RANK".into(), "8".into())], vec!["max_steps=3".into()]);
+        let study = parse(Path::new("/somewhere/specs/x.yaml"), SPEC, &overrides).unwrap();
+        assert_eq!(study.cells.len(), 24);
+        let folder = tempfile::tempdir().unwrap();
+        study.write(folder.path()).unwrap();
+        let read = Study::read(folder.path()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(read, study);
+    }
+
+    #[test]
+    fn a_cell_reads_as_it_was_written() {
+        let study = parse(Path::new("x.yaml"), SPEC, &Overrides::default()).unwrap();
+        for planned in &study.cells {
+            let text = planned.cell.to_yaml();
+            let read = Cell::from_yaml("cell.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(read, planned.cell);
+        }
+    }
+
+    #[test]
+    fn an_edited_study_is_refused() {
+        let study = parse(
+            Path::new("/a/x.yaml"),
+            "name: x\ndefaults: {rank: 4}\n",
+            &Overrides::default(),
+        )
+        .unwrap();
+        let text = study.to_yaml(Path::new("/a/results")).unwrap();
+        assert!(text.contains("directory: \"..\""), "{text}");
+        let edited = text.replace("rank: 4", "rank: 5");
+        let error = Study::from_yaml("study.yaml", &edited, Path::new("/a/results")).unwrap_err();
+        assert!(error.message().contains("by its keys"), "{error}");
+    }
+
+    #[test]
+    fn the_way_between_folders_needs_no_files() {
+        let way = |from: &str, to: &str| relative(Path::new(from), Path::new(to)).display().to_string();
+        assert_eq!(way("/a/results/x", "/a/experiments"), "../../experiments");
+        assert_eq!(way("/a", "/a/b/c"), "b/c");
+        assert_eq!(way("/a/b", "/a/./b/../b"), ".");
+    }
+}

@@ -1,0 +1,56 @@
+//! Overrides of swept keys: an override is above the file, and the sweep is in the file, so it fixes the axis.
+
+use super::error::{Diagnostic, quoted};
+use super::layers::Layer;
+use super::source::Place;
+use super::sweep::Sweep;
+
+/// Takes the keys that `layers` set out of the sweep, and says which.
+pub(crate) fn fix(sweep: &mut Sweep, layers: &[Layer]) -> Result<Vec<String>, Diagnostic> {
+    let mut notes = Vec::new();
+    for layer in layers {
+        let Some(path) = layer.cell_key() else { continue };
+        check_inside(sweep, layer, path)?;
+        for dimension in &mut sweep.dimensions {
+            for axis in dimension.axes.extract_if(.., |axis| axis.path().starts_with(path)) {
+                notes.push(format!(
+                    "{} fixes the axis {}",
+                    highest(layers, axis.path()),
+                    axis.name()
+                ));
+            }
+        }
+        sweep.dimensions.retain(|dimension| !dimension.axes.is_empty());
+        for (index, entry) in sweep.include.iter_mut().enumerate() {
+            for assignment in entry.extract_if(.., |assignment| assignment.path.starts_with(path)) {
+                let origin = highest(layers, &assignment.path);
+                notes.push(format!("{origin} fixes {} in include[{index}]", assignment.name));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// The override that a key has its value from: the last of those that set it.
+fn highest<'a>(layers: &'a [Layer], key: &[String]) -> &'a str {
+    let sets = |layer: &&Layer| layer.cell_key().is_some_and(|path| key.starts_with(path));
+    layers.iter().rfind(sets).map_or("", |layer| layer.origin.as_str())
+}
+
+/// A part of a value that is swept as a whole has no meaning of its own.
+fn check_inside(sweep: &Sweep, layer: &Layer, path: &[String]) -> Result<(), Diagnostic> {
+    let axes = sweep.axes().map(|axis| (axis.name(), axis.path(), axis.key));
+    let included = sweep.include.iter().flatten();
+    let included = included.map(|assignment| (assignment.name.as_str(), assignment.path.as_slice(), assignment.key));
+    let around = |whole: &(&str, &[String], Place)| whole.1.len() < path.len() && path.starts_with(whole.1);
+    match axes.chain(included).find(around) {
+        None => Ok(()),
+        Some((name, _, key)) => {
+            let message = format!("{} is inside {}, which is swept", quoted(&path.join(".")), quoted(name));
+            Err(Diagnostic::new(message)
+                .label(layer.key, "set here")
+                .label(key, "swept here")
+                .help(format!("set `{name}` as a whole to fix its axis")))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How a study was asked for, so that its report can say how to make it again.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::layers::Overrides;
+
+/// The command line and the part of the environment that a study came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Given {
+    /// The spec's path.
+    pub spec: String,
+    /// The `EXPCTL_` variables.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+    /// The `key=value` texts of `--set`, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+    /// The study's folder, where it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results: Option<String>,
+}
+
+impl Given {
+    pub(super) fn new(spec: String, overrides: &Overrides) -> Self {
+        Self {
+            spec,
+            variables: overrides.variables().iter().cloned().collect(),
+            settings: overrides.settings().to_vec(),
+            results: None,
+        }
+    }
+
+    /// What was laid over the spec.
+    pub fn overrides(&self) -> Overrides {
+        Overrides::new(self.variables.clone(), self.settings.clone())
+    }
+
+    /// The command that makes the study again in the folder where it was made, for a shell; empty where nobody said.
+    pub fn command(&self) -> String {
+        if self.spec.is_empty() {
+            return String::new();
+        }
+        let variables = self
+            .variables
+            .iter()
+            .map(|(name, value)| format!("{name}={}", quoted(value)));
+        let mut words: Vec<String> = variables.collect();
+        words.extend(["expctl".into(), "run".into()]);
+        // What begins with a dash is no option here.
+        let path = |path: &str| match path.starts_with('-') {
+            true => quoted(&format!("./{path}")),
+            false => quoted(path),
+        };
+        words.push(path(&self.spec));
+        for setting in &self.settings {
+            words.extend(["--set".into(), quoted(setting)]);
+        }
+        if let Some(results) = &self.results {
+            words.extend(["--results".into(), path(results)]);
+        }
+        words.join(" ")
+    }
+}
+
+/// A word that a POSIX shell reads as this text.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_holds_all_that_was_given() {
+        let overrides = Overrides::new(
+            [
+                ("EXPCTL_SEED".to_owned(), "7".to_owned()),
+                ("HOME".to_owned(), "/".to_owned()),
+            ],
+            vec!["rank=4".into(), "data={path: it's.txt}".into()],
+        );
+        let mut given = Given::new("a b.yaml".into(), &overrides);
+        given.results = Some("-out".into());
+        assert_eq!(
+            given.command(),
+            "EXPCTL_SEED=7 expctl run 'a b.yaml' --set rank=4 --set 'data={path: it'\\''s.txt}' --results ./-out"
+        );
+        assert_eq!(
+            Given::new("a b.yaml".into(), &given.overrides()).settings,
+            given.settings
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! From a spec's tree and its overrides to a study.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value as Json;
+
+use super::cell::Cell;
+use super::de;
+use super::error::{Diagnostic, nearest, quoted};
+use super::expand::{self, Expansion, axis_values};
+use super::fix;
+use super::given::Given;
+use super::keys;
+use super::layers::{self, Layer};
+use super::source::Place;
+use super::study::{Limits, ReportSpec, Study, TEMPLATES};
+use super::sweep::{self, Sweep};
+use super::tree::{Entry, Map, Node, Value};
+
+const SECTIONS: [&str; 7] = [
+    "name",
+    "description",
+    "defaults",
+    "sweep",
+    "repeats",
+    "limits",
+    "report",
+];
+
+/// All of a spec but `defaults` and `sweep`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    repeats: Option<usize>,
+    #[serde(default)]
+    limits: Limits,
+    #[serde(default)]
+    report: ReportSection,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReportSection {
+    template: Option<String>,
+    output: Option<PathBuf>,
+    /// Typed later, by the cells' keys.
+    baseline: BTreeMap<String, IgnoredAny>,
+}
+
+/// Makes the study; its `directory`, `file` and `given` are the caller's to fill in.
+pub(crate) fn resolve(mut file: Node, layers: &[Layer]) -> Result<Study, Diagnostic> {
+    let mut sweep = Sweep::read(take_sweep(&mut file)?.as_ref())?;
+    if let Some(defaults) = file.get(&["defaults"]) {
+        // Before an override can hide what is wrong in the file.
+        expand::check_defaults(defaults, sweep.paths().chain(layers.iter().filter_map(Layer::cell_key)))?;
+    }
+    let merged = layers::merge(&file, layers)?;
+    let (defaults, merged) = take(merged, "defaults");
+    let settings: Settings = de::read(&merged).map_err(|error| error.diagnostic(""))?;
+    check_name(&settings.name, &merged)?;
+    let template = check_template(settings.report.template, &merged)?;
+    if settings
+        .report
+        .output
+        .as_ref()
+        .is_some_and(|output| output.as_os_str().is_empty())
+    {
+        return Err(at_key(&merged, "report.output", "report.output: the path is empty"));
+    }
+    let repeats = settings.repeats.unwrap_or(1);
+    if repeats == 0 {
+        return Err(at_key(&merged, "repeats", "repeats: must be at least 1, got 0"));
+    }
+    let mut notes = fix::fix(&mut sweep, layers)?;
+    let fixed = !notes.is_empty();
+    let defaults = defaults.unwrap_or_else(|| Node::empty_map(merged.place));
+    let expansion = expand::expand(&defaults, &sweep, repeats, fixed)?;
+    notes.extend_from_slice(&expansion.notes);
+    let baseline = match merged.get(&["report", "baseline"]) {
+        Some(node) if !settings.report.baseline.is_empty() => read_baseline(node, &defaults, layers, &expansion)?,
+        _ => IndexMap::new(),
+    };
+    Ok(Study {
+        name: settings.name,
+        description: settings.description.unwrap_or_default(),
+        directory: PathBuf::new(),
+        file: String::new(),
+        cells: expansion.cells,
+        repeats,
+        limits: settings.limits,
+        report: ReportSpec {
+            template,
+            output: settings.report.output,
+            baseline,
+        },
+        axes: expansion.axes,
+        notes,
+        given: Given::default(),
+    })
+}
+
+/// Checks the sections' names and takes the sweep out of the file: it is not layered.
+fn take_sweep(file: &mut Node) -> Result<Option<Node>, Diagnostic> {
+    let kind = file.kind();
+    let Value::Map(map) = &mut file.value else {
+        let message = if file.is_null() {
+            "the spec is empty".into()
+        } else {
+            format!("a spec is a map of keys, not {kind}")
+        };
+        return Err(Diagnostic::new(message)
+            .at(file.place)
+            .help("`expctl init` writes a commented one"));
+    };
+    if let Some((key, entry)) = map.iter().find(|(key, _)| !SECTIONS.contains(&&***key)) {
+        return Err(unknown_section(key, entry));
+    }
+    if let Some(defaults) = map.get("defaults").filter(|entry| !entry.value.is_null()) {
+        sweep::expect_map(&defaults.value, "defaults")?;
+    }
+    Ok(Rc::make_mut(map).shift_remove("sweep").map(|entry| entry.value))
+}
+
+fn unknown_section(key: &str, entry: &Entry) -> Diagnostic {
+    let help = if keys::is_known(&[key.to_owned()]) {
+        format!("`{key}` is a key of a cell and belongs under `defaults`")
+    } else if ["grid", "zip", "exclude", "include"].contains(&key) {
+        format!("`{key}` belongs under `sweep`")
+    } else {
+        let known: Vec<&str> = SECTIONS.into_iter().chain(keys::top_level()).collect();
+        keys::suggestion(key, &known).unwrap_or_else(|| format!("a spec has {}", SECTIONS.join(", ")))
+    };
+    Diagnostic::new(format!("{}: unknown key", quoted(key).trim_matches('`')))
+        .at(entry.key)
+        .help(help)
+}
+
+fn take(mut node: Node, key: &str) -> (Option<Node>, Node) {
+    let taken = match &mut node.value {
+        Value::Map(map) => Rc::make_mut(map).shift_remove(key),
+        _ => None,
+    };
+    (taken.map(|entry| entry.value), node)
+}
+
+fn at_key(node: &Node, key: &str, message: &str) -> Diagnostic {
+    let path: Vec<&str> = key.split('.').collect();
+    Diagnostic::new(message).at(node.get(&path).map_or(node.place, |node| node.place))
+}
+
+/// The name becomes a folder, on any system.
+fn check_name(name: &str, merged: &Node) -> Result<(), Diagnostic> {
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if begins && name.len() <= 100 && name.chars().all(safe) && !name.ends_with('.') {
+        return Ok(());
+    }
+    let slug: String = name.chars().take(100).map(|c| if safe(c) { c } else { '_' }).collect();
+    let slug = slug.trim_matches(['.', '-', '_']).to_owned();
+    let message = format!("name: {} is not safe as the name of a folder", quoted(name));
+    Err(at_key(merged, "name", &message).help(match slug.as_str() {
+        "" => "use letters, digits, `_`, `-` and `.`".to_owned(),
+        slug => format!("write {}, for example", quoted(slug)),
+    }))
+}
+
+/// A name must be one that we have; anything with a slash or a dot is a path, which the report reads.
+fn check_template(template: Option<String>, merged: &Node) -> Result<String, Diagnostic> {
+    let Some(template) = template else {
+        return Ok(TEMPLATES[0].to_owned());
+    };
+    if TEMPLATES.contains(&template.as_str()) || template.contains(['/', '\\', '.']) {
+        return Ok(template);
+    }
+    let message = format!("report.template: there is no template {}", quoted(&template));
+    let help = nearest(&template, TEMPLATES).map_or_else(
+        || {
+            format!(
+                "the templates are {}; a path has a slash or a dot",
+                TEMPLATES.join(" and ")
+            )
+        },
+        keys::did_you_mean,
+    );
+    Err(at_key(merged, "report.template", &message).help(help))
+}
+
+/// Types the baseline's values by their keys and makes sure that they name one cell, repeats aside.
+fn read_baseline(
+    node: &Node,
+    defaults: &Node,
+    layers: &[Layer],
+    expansion: &Expansion,
+) -> Result<IndexMap<String, Json>, Diagnostic> {
+    let map = sweep::expect_map(node, "report.baseline")?;
+    let overridden = |path: &[String]| {
+        layers
+            .iter()
+            .filter_map(Layer::cell_key)
+            .any(|key| path.starts_with(key))
+    };
+    let mut tree = defaults.clone();
+    let mut names = Vec::new();
+    for (name, Entry { key, value }) in map.iter() {
+        let path = sweep::cell_key(name, "report.baseline", *key)?;
+        if !overridden(&path) {
+            tree.set(&path, *key, value.clone());
+            names.push(name.to_string());
+        }
+    }
+    let cell: Cell = de::read(&tree).map_err(|error| error.diagnostic("report.baseline"))?;
+    let baseline = axis_values(&names, &cell.to_map());
+    if baseline.is_empty() {
+        return Ok(baseline);
+    }
+    check_baseline(&baseline, expansion, key_place(map, node.place))?;
+    Ok(baseline)
+}
+
+fn key_place(map: &Map, otherwise: Place) -> Place {
+    map.get_index(0).map_or(otherwise, |(_, entry)| entry.key)
+}
+
+fn check_baseline(baseline: &IndexMap<String, Json>, expansion: &Expansion, place: Place) -> Result<(), Diagnostic> {
+    let matching = |cell: &&super::study::PlannedCell| {
+        baseline
+            .iter()
+            .all(|(key, value)| cell.axes.get(key).cloned().unwrap_or_else(|| cell.cell.value(key)) == *value)
+    };
+    let groups: BTreeSet<String> = expansion
+        .cells
+        .iter()
+        .filter(matching)
+        .take(1000)
+        .map(|planned| planned.cell.group_id())
+        .collect();
+    match groups.len() {
+        1 => Ok(()),
+        0 => Err(Diagnostic::new("report.baseline: no cell has these values").at(place)),
+        _ => {
+            let message = format!(
+                "report.baseline: {} cells have these values, and one is needed",
+                groups.len()
+            );
+            let missing: Vec<&str> = expansion
+                .axes
+                .iter()
+                .map(String::as_str)
+                .filter(|axis| !baseline.contains_key(*axis))
+                .collect();
+            Err(Diagnostic::new(message)
+                .at(place)
+                .help(format!("say which {} as well", missing.join(" and "))))
+        }
+    }
+}

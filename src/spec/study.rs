@@ -1,0 +1,105 @@
+//! A study: a spec's cells and all that is not part of a cell.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::cell::Cell;
+use super::given::Given;
+
+/// A spec, resolved: the layers merged, the sweep expanded, every cell checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    /// Safe as the name of a folder.
+    pub name: String,
+    pub description: String,
+    /// The folder of the spec, absolute: input paths in the cells are relative to it.
+    pub directory: PathBuf,
+    /// The spec's file name.
+    pub file: String,
+    /// In the order of the sweep, its last axis varying fastest, the repeats of a cell next to each other; then the
+    /// included ones.
+    pub cells: Vec<PlannedCell>,
+    /// How many seeds each cell is run with.
+    pub repeats: usize,
+    pub limits: Limits,
+    pub report: ReportSpec,
+    /// The keys that vary, dotted.
+    pub axes: Vec<String>,
+    /// What the user should know: axes that an override has fixed, for example.
+    pub notes: Vec<String>,
+    /// The command that the study came from.
+    pub given: Given,
+}
+
+/// A cell of a study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedCell {
+    pub id: String,
+    pub cell: Cell,
+    /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null where the cell has none.
+    pub axes: IndexMap<String, Json>,
+}
+
+/// What is not part of a cell and can end it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// How long a cell may take, such as 10m or 1h 30m; default: as long as it takes.
+    #[serde(with = "super::duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("pattern" = r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-z]+\s*)+$"))]
+    pub timeout: Option<Duration>,
+}
+
+/// How the results are shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReportSpec {
+    /// A template that comes with expctl, or the path of one, relative to the spec.
+    pub template: String,
+    /// The Markdown file, relative to the current directory.
+    pub output: Option<PathBuf>,
+    /// Values that name the cell which the others are compared with, by dotted key.
+    pub baseline: IndexMap<String, Json>,
+}
+
+/// The templates that come with expctl.
+pub const TEMPLATES: [&str; 2] = ["comparison", "method_comparison"];
+
+impl Default for ReportSpec {
+    fn default() -> Self {
+        Self {
+            template: TEMPLATES[0].into(),
+            output: None,
+            baseline: IndexMap::new(),
+        }
+    }
+}
+
+impl Study {
+    /// Whether only their seed tells some cells apart, and it is no axis that is shown anyway.
+    pub fn shows_seeds(&self) -> bool {
+        self.repeats > 1 && !self.axes.iter().any(|axis| axis == "seed")
+    }
+
+    /// Whether the report compares other cells with this one (or with its repeats). Never where the spec names no baseline.
+    pub fn is_baseline(&self, cell: &Cell) -> bool {
+        let baseline = &self.report.baseline;
+        !baseline.is_empty() && baseline.iter().all(|(key, value)| cell.value(key) == *value)
+    }
+}
+
+/// A value in one line of YAML, as people write it: `4`, `all-linear`, `{every: 2}`, `null`.
+pub fn flow(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Array(list) => format!("[{}]", list.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Json::Object(map) => {
+            let entries = map.iter().map(|(key, value)| format!("{key}: {}", flow(value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,150 @@
+//! Training a cell: it is given a configuration and reads no YAML, no environment, and no clock that changes numbers.
+
+mod device;
+mod error;
+mod measure;
+mod save;
+pub mod segments;
+mod trainer;
+
+use std::{path::Path, time::Instant};
+
+pub use device::check as check_device;
+pub use error::TrainError;
+pub use trainer::{StepOutcome, Trainer};
+
+use crate::{
+    data::{self, Dataset},
+    memory::{self, Category, Phase, probes},
+    model::{self, Config, Source},
+    results::{
+        record::{Event, Measured, Step, StepEvent},
+        store::StepLog,
+    },
+    spec::cell::Cell,
+};
+use measure::Meter;
+
+/// What a finished run leaves behind beside the files in its folder.
+#[derive(Debug, Clone)]
+pub struct Trained {
+    pub measured: Measured,
+    /// SHA-256 of the token ids trained on.
+    pub data_sha256: String,
+}
+
+/// Trains `cell`, whose relative paths start at `base_dir`; writes `steps.jsonl` and, where there are adapters,
+/// `adapter/` into `out_dir`, and reports each step to `on_event`.
+///
+/// # Errors
+/// Where the model or the data cannot be read, the device is not there, a loss or gradient is not finite, or a file
+/// cannot be written.
+pub fn run(
+    cell: &Cell,
+    base_dir: &Path,
+    out_dir: &Path,
+    on_event: &mut dyn FnMut(&Event),
+) -> Result<Trained, TrainError> {
+    on_event(&Event::Loading);
+    let load_start = Instant::now();
+    memory::set_phase(Phase::Load);
+    let device = device::open(&cell.device)?;
+    let (source, dataset) = {
+        let _scope = memory::scope(Category::Host);
+        let source = Source::open(cell, base_dir)?;
+        let positions = source.config().max_position_embeddings;
+        if cell.max_seq_length > positions {
+            return Err(TrainError::Positions {
+                asked: cell.max_seq_length,
+                positions,
+            });
+        }
+        let dataset = data::load(cell, source.config(), base_dir)?;
+        (source, dataset)
+    };
+    let config = source.config().clone();
+    let model = model::load(cell, &source, &device)?;
+    drop(source);
+    let mut trainer = Trainer::new(cell, model);
+    let trainable_count = trainer.trainable_count();
+    let load_seconds = load_start.elapsed().as_secs_f64();
+
+    let mut meter = Meter::start(&device);
+    let steps = train(cell, &config, &dataset, &mut trainer, &mut meter, out_dir, on_event)?;
+    let memory = meter.finish();
+    trainer.release_optimizer();
+
+    let loss_eval = if !dataset.eval().is_empty() {
+        on_event(&Event::Evaluating);
+        Some(trainer.evaluate(dataset.eval_batches(cell, &config))?)
+    } else {
+        None
+    };
+    let adapter_file_bytes = save::adapter(cell, &mut trainer, &out_dir.join("adapter"))?;
+    on_event(&Event::Done);
+
+    let measured = Measured {
+        loss_eval,
+        parameter_count: config.parameter_count(),
+        trainable_count,
+        adapter_file_bytes,
+        ..measure::summarise(&steps, memory, load_seconds)
+    };
+    Ok(Trained {
+        measured,
+        data_sha256: dataset.sha256().to_owned(),
+    })
+}
+
+fn train(
+    cell: &Cell,
+    config: &Config,
+    dataset: &Dataset,
+    trainer: &mut Trainer,
+    meter: &mut Meter,
+    out_dir: &Path,
+    on_event: &mut dyn FnMut(&Event),
+) -> Result<Vec<Step>, TrainError> {
+    let total = dataset.steps(cell);
+    let tokens_per_step = cell.effective_batch_size() * cell.max_seq_length;
+    on_event(&Event::Training {
+        steps: total,
+        tokens_per_step,
+    });
+    let mut file = StepLog::create(&out_dir.join("steps.jsonl"))?;
+    let mut steps = Vec::new();
+    for (index, batch) in dataset.batches(cell, config).enumerate() {
+        let start = Instant::now();
+        let outcome = trainer.step(&batch, index, total, &mut || meter.look())?;
+        let marks = meter.end_step();
+        let step = Step {
+            step: index + 1,
+            loss: outcome.loss,
+            gradient_norm: outcome.gradient_norm,
+            learning_rate: outcome.learning_rate,
+            tokens: batch.micro.iter().map(|micro| micro.ids.len()).sum(),
+            seconds: start.elapsed().as_secs_f64(),
+            allocated_bytes: marks.allocated,
+            allocated_peak_bytes: marks.allocated_peak,
+            reserved_bytes: marks.reserved,
+            process_bytes: marks.process,
+            system_available_bytes: probes::system_available_bytes(),
+            page_faults: marks.page_faults,
+        };
+        trainer.release_gradients();
+        memory::set_phase(Phase::Idle);
+        file.append(&step)?;
+        on_event(&Event::Step {
+            steps: total,
+            step: StepEvent {
+                step: step.step,
+                loss: step.loss,
+                seconds: step.seconds,
+                tokens: step.tokens,
+                allocated_bytes: step.allocated_bytes,
+            },
+        });
+        steps.push(step);
+    }
+    Ok(steps)
+}

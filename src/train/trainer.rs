@@ -1,0 +1,236 @@
+//! An optimizer step over an effective batch.
+
+use candle_core::Tensor;
+
+use super::{TrainError, segments};
+use crate::{
+    data::{EffectiveBatch, MicroBatch},
+    memory::{self, Category, Phase},
+    model::Llama,
+    nn::{DropoutPass, Pass, param::Param},
+    optim::{
+        adamw::{AdamW, Options},
+        clip::clip_gradients,
+        schedule,
+    },
+    spec::cell::Cell,
+};
+
+/// A model with its optimizer.
+pub struct Trainer {
+    cell: Cell,
+    model: Llama,
+    optimizer: AdamW,
+}
+
+/// What a step computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepOutcome {
+    /// Mean over the counted tokens of the effective batch.
+    pub loss: f64,
+    /// Before clipping.
+    pub gradient_norm: f64,
+    pub learning_rate: f64,
+}
+
+impl Trainer {
+    pub fn new(cell: &Cell, model: Llama) -> Self {
+        let optimizer = AdamW::new(Options {
+            beta1: cell.adam_beta1,
+            beta2: cell.adam_beta2,
+            epsilon: cell.adam_epsilon,
+            weight_decay: cell.weight_decay,
+        });
+        Self {
+            cell: cell.clone(),
+            model,
+            optimizer,
+        }
+    }
+
+    /// Runs the micro-batches, clips, and moves the weights. The gradients are left for the caller to look at and to
+    /// release. `step` is from 0; `between` is called between segments.
+    pub fn step(
+        &mut self,
+        batch: &EffectiveBatch,
+        step: usize,
+        steps: usize,
+        between: &mut dyn FnMut(),
+    ) -> Result<StepOutcome, TrainError> {
+        let loss = self.forward_backward(batch, step, between)?;
+        memory::set_phase(Phase::Optimizer);
+        let _scope = memory::scope(Category::Temporary);
+        let mut params = self.model.trainable();
+        let gradient_norm = clip_gradients(&mut params, self.cell.max_grad_norm)?;
+        for (what, value) in [("loss", loss), ("gradient's norm", gradient_norm)] {
+            if !value.is_finite() {
+                return Err(TrainError::NotFinite {
+                    step: step + 1,
+                    what,
+                    value,
+                });
+            }
+        }
+        let factor = schedule::factor(self.cell.lr_scheduler_type, step, steps, self.cell.warmup_ratio);
+        let learning_rate = self.cell.learning_rate * factor;
+        self.optimizer.step(&mut params, learning_rate)?;
+        // A GPU computes while the CPU goes on; a step's time is that of its last kernel.
+        self.model.device.synchronize()?;
+        between();
+        Ok(StepOutcome {
+            loss,
+            gradient_norm,
+            learning_rate,
+        })
+    }
+
+    /// The mean loss of an effective batch; its gradients are added to what is trained.
+    pub fn forward_backward(
+        &mut self,
+        batch: &EffectiveBatch,
+        step: usize,
+        between: &mut dyn FnMut(),
+    ) -> Result<f64, TrainError> {
+        let _scope = memory::scope(Category::Temporary);
+        let scale = 1.0 / batch.counted_tokens as f64;
+        let mut sum = 0.0;
+        for micro in &batch.micro {
+            let pass = self.pass(micro, Some(step));
+            sum += segments::forward_backward(
+                &mut self.model,
+                micro,
+                &pass,
+                self.cell.gradient_checkpointing,
+                scale,
+                between,
+            )?;
+        }
+        Ok(sum * scale)
+    }
+
+    /// The mean loss over the counted tokens of all batches.
+    pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<f64, TrainError> {
+        let _scope = memory::scope(Category::Temporary);
+        let (mut sum, mut tokens) = (0.0, 0);
+        for micro in batches {
+            sum += segments::evaluate(&self.model, &micro, &self.pass(&micro, None))?;
+            tokens += micro.counted_tokens();
+        }
+        Ok(sum / tokens as f64)
+    }
+
+    /// The logits of every token of a micro-batch, `[tokens, vocabulary]`, float32.
+    pub fn logits(&self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
+        let _scope = memory::scope(Category::Temporary);
+        Ok(segments::logits(&self.model, micro, &self.pass(micro, None))?)
+    }
+
+    /// Everything that is trained, in a fixed order.
+    pub fn trainable(&mut self) -> Vec<&mut Param> {
+        self.model.trainable()
+    }
+
+    pub fn trainable_count(&mut self) -> u64 {
+        self.trainable()
+            .iter()
+            .map(|param| param.value.elem_count() as u64)
+            .sum()
+    }
+
+    pub fn release_gradients(&mut self) {
+        for param in self.trainable() {
+            param.release_gradient();
+        }
+    }
+
+    /// Gives the optimizer's state back once training is done.
+    pub fn release_optimizer(&mut self) {
+        self.optimizer.release();
+    }
+
+    pub fn model_mut(&mut self) -> &mut Llama {
+        &mut self.model
+    }
+
+    fn pass(&self, micro: &MicroBatch, step: Option<usize>) -> Pass {
+        let dropout = step.filter(|_| self.cell.lora_dropout > 0.0).map(|step| DropoutPass {
+            step: step as u64,
+            samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
+        });
+        Pass {
+            batch: micro.batch,
+            len: micro.len,
+            dropout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        data,
+        model::{self, Source},
+        nn::testing::with_plain_ops,
+        spec::cell::{Checkpointing, Data, Dtype, Lengths, Synthetic},
+    };
+
+    /// Losses and gradient norms of some steps, and the loss on what was held out.
+    fn train(cell: &Cell) -> Vec<f64> {
+        let source = Source::open(cell, Path::new("")).unwrap();
+        let config = source.config();
+        let dataset = data::load(cell, config, Path::new("")).unwrap();
+        let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).unwrap());
+        let steps = dataset.steps(cell);
+        let mut numbers = Vec::new();
+        for (index, batch) in dataset.batches(cell, config).enumerate() {
+            let outcome = trainer.step(&batch, index, steps, &mut || ()).unwrap();
+            trainer.release_gradients();
+            numbers.extend([outcome.loss, outcome.gradient_norm]);
+        }
+        numbers.push(trainer.evaluate(dataset.eval_batches(cell, config)).unwrap());
+        numbers
+    }
+
+    #[test]
+    fn kernels_and_plain_ops_train_alike() {
+        for (dtype, rank, tolerance) in [
+            (Dtype::Float32, 4, 1e-4),
+            (Dtype::Float32, 0, 1e-4),
+            (Dtype::Bfloat16, 4, 1e-2),
+            (Dtype::Bfloat16, 0, 1e-2),
+            (Dtype::Int8, 4, 1e-2),
+            (Dtype::Int4, 4, 1e-2),
+        ] {
+            let cell = Cell {
+                model: "tiny".into(),
+                dtype,
+                rank,
+                lora_dropout: 0.1,
+                batch_size: 2,
+                gradient_accumulation_steps: 2,
+                gradient_checkpointing: Checkpointing::Every(2),
+                max_seq_length: 140,
+                max_steps: Some(3),
+                learning_rate: 1e-3,
+                data: Data::Synthetic(Synthetic {
+                    lengths: Lengths::List(vec![140, 3, 70]),
+                    samples: 16,
+                }),
+                eval_fraction: 0.2,
+                ..Cell::default()
+            };
+            let (kernels, plain) = (train(&cell), with_plain_ops(|| train(&cell)));
+            for (kernels, plain) in kernels.iter().zip(&plain) {
+                assert!(
+                    (kernels - plain).abs() <= tolerance * kernels.abs(),
+                    "{dtype:?}, rank {rank}: {kernels} by kernels, {plain} by plain ops"
+                );
+            }
+        }
+    }
+}

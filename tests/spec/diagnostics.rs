@@ -1,0 +1,309 @@
+//! Each mistake, and the report that a user sees of it.
+
+use std::path::Path;
+
+use expctl::spec::{self, Overrides};
+
+use crate::{parse, sweep};
+
+/// A spec with these defaults.
+fn defaults(keys: &str) -> String {
+    format!("name: example\ndefaults:\n  model: tiny\n  {keys}\n")
+}
+
+/// Compares the report of what is wrong with `text` with the stored one.
+fn shows(name: &str, text: &str, settings: &[&str]) {
+    match parse(text.trim_start_matches('\n'), settings) {
+        Ok(study) => panic!("{name}: {} cells and no error", study.cells.len()),
+        Err(error) => insta::assert_snapshot!(name, error.to_string()),
+    }
+}
+
+#[test]
+fn misspelt_and_misplaced_keys() {
+    shows("misspelt_key", &defaults("gradient_checkpoint: full"), &[]);
+    shows(
+        "misspelt_nested_key",
+        &defaults("data: {synthetic: {length: fixed}}"),
+        &[],
+    );
+    shows(
+        "key_of_another_program",
+        &defaults("per_device_train_batch_size: 4"),
+        &[],
+    );
+    shows("key_of_a_cell_at_the_top", "name: example\nrank: 4\n", &[]);
+    shows(
+        "section_of_the_sweep_at_the_top",
+        "name: example\ngrid: {rank: [4]}\n",
+        &[],
+    );
+    shows("key_of_a_cell_in_the_sweep", &sweep("rank: [4, 8]"), &[]);
+    shows("misspelt_axis", &sweep("grid: {rnak: [4, 8]}"), &[]);
+    shows("misspelt_section", "nmae: example\n", &[]);
+    shows("duplicate_key", &defaults("rank: 4\n  batch_size: 2\n  rank: 8"), &[]);
+    shows("missing_name", "defaults: {rank: 4}\n", &[]);
+}
+
+#[test]
+fn values_of_the_wrong_type() {
+    shows("wrong_type", &defaults("rank: sixteen"), &[]);
+    shows("quoted_number", &defaults("rank: \"16\""), &[]);
+    shows("leading_zero", &defaults("rank: 08"), &[]);
+    shows("no_is_no_string", &defaults("gradient_checkpointing: no"), &[]);
+    shows("no_is_no_truth_value", &defaults("bnb_4bit_use_double_quant: no"), &[]);
+    shows(
+        "no_is_no_variable",
+        &defaults("env: {TOKENIZERS_PARALLELISM: false}"),
+        &[],
+    );
+    shows("list_for_a_number", &defaults("rank: [4, 8]"), &[]);
+    shows("map_for_a_number", &defaults("rank:\n    value: 4"), &[]);
+    shows("unknown_word", &defaults("dtype: bf16"), &[]);
+    shows("misspelt_word", &defaults("dtype: bfloat61"), &[]);
+    shows("misspelt_allocator", &defaults("allocator: {backend: mimaloc}"), &[]);
+    shows(
+        "allocator_by_another_name",
+        &sweep("grid: {allocator.backend: [glibc, retain]}"),
+        &[],
+    );
+    shows(
+        "misspelt_instruction_set",
+        &defaults("instruction_set: avx512bf16"),
+        &[],
+    );
+    shows("null_where_none_is_meant", &defaults("gradient_checkpointing: ~"), &[]);
+    shows("one_module_without_a_list", &defaults("target_modules: q_proj"), &[]);
+    shows("wrong_module", &defaults("target_modules: [q_proj, v_porj]"), &[]);
+    shows("size_without_unit", &defaults("device_memory: 2G"), &[]);
+    shows("timeout_without_unit", "name: example\nlimits: {timeout: 600}\n", &[]);
+    shows("data_without_path", &defaults("data: {column: text}"), &[]);
+    shows("value_of_an_axis", &sweep("grid: {rank: [4, eight]}"), &[]);
+    shows(
+        "value_of_a_zipped_axis",
+        &sweep("zip: {data: [sample, {pth: a.txt}]}"),
+        &[],
+    );
+}
+
+#[test]
+fn values_that_make_no_sense() {
+    shows("out_of_range", &defaults("lora_dropout: 1.5"), &[]);
+    shows(
+        "steps_and_epochs",
+        &defaults("max_steps: 3\n  num_train_epochs: 1"),
+        &[],
+    );
+    shows(
+        "misspelt_preset",
+        "name: example\ndefaults: {model: smolm2-135m}\n",
+        &[],
+    );
+    shows(
+        "hub_model",
+        "name: example\ndefaults: {model: hf://HuggingFaceTB/SmolLM2-135M}\n",
+        &[],
+    );
+    shows("pretrained_preset", &defaults("weights: pretrained"), &[]);
+    shows(
+        "not_on_this_stack",
+        &defaults("attn_implementation: flash_attention_2"),
+        &[],
+    );
+    shows("torch", &defaults("stack: torch"), &[]);
+    shows("device", &defaults("device: cuda"), &[]);
+    shows(
+        "budget_on_a_gpu",
+        &defaults("device: cuda:0\n  device_memory: 2GiB"),
+        &[],
+    );
+    shows(
+        "adapter_key_without_adapter",
+        &defaults("dtype: float32\n  rank: 0\n  lora_alpha: 8"),
+        &[],
+    );
+    shows(
+        "batch_of_more_than_all",
+        &defaults("batch_size: 512\n  gradient_accumulation_steps: 3"),
+        &[],
+    );
+    shows(
+        "variable_of_another_allocator",
+        &defaults("allocator: {backend: mimalloc, env: {MALLOC_ARENA_MAX: '1'}}"),
+        &[],
+    );
+    shows(
+        "variable_of_an_axis_with_the_default_allocator",
+        &sweep("grid: {allocator.env.MALLOC_ARENA_MAX: [null, '1']}"),
+        &[],
+    );
+    shows("backend_variable", &defaults("env: {CELL_ALLOCATOR: system}"), &[]);
+    shows(
+        "instruction_set_on_a_gpu",
+        &defaults("device: cuda:0\n  instruction_set: avx2"),
+        &[],
+    );
+    shows("threads_variable", &defaults("env: {RAYON_NUM_THREADS: \"4\"}"), &[]);
+    shows("file_of_no_format", &defaults("data: {path: texts.csv}"), &[]);
+    shows("file_without_a_path", &defaults("data: texts.txt"), &[]);
+    shows("lengths_without_synthetic", &defaults("data: {lengths: fixed}"), &[]);
+    shows("budget_without_unit", &defaults("device_memory: 2"), &[]);
+    shows("unsafe_name", "name: ../rank sweep\n", &[]);
+    shows("template", "name: example\nreport: {template: comparision}\n", &[]);
+}
+
+#[test]
+fn sweeps_without_cells() {
+    shows("empty_grid", &sweep("grid: {}"), &[]);
+    shows("empty_axis", &sweep("grid: {rank: []}"), &[]);
+    shows("axis_without_list", &sweep("grid: {rank: 4}"), &[]);
+    shows(
+        "contradictory_zip",
+        &sweep("zip:\n  batch_size: [4, 1]\n  gradient_accumulation_steps: [1, 4, 8]"),
+        &[],
+    );
+    shows(
+        "everything_excluded",
+        &sweep("grid: {rank: [4, 8]}\nexclude: rank > 0"),
+        &[],
+    );
+    shows("axis_twice", &sweep("grid: {rank: [4, 8]}\nzip: {rank: [1, 2]}"), &[]);
+    shows(
+        "axis_inside_an_axis",
+        &sweep("grid:\n  data: [sample]\n  data.path: [a.txt]"),
+        &[],
+    );
+    shows("equal_cells", &sweep("grid: {rank: [4, 8]}\ninclude: [{rank: 8}]"), &[]);
+    shows(
+        "too_many_cells",
+        &sweep(&format!(
+            "grid: {{seed: {0:?}, rank: {0:?}}}",
+            (1..=400).collect::<Vec<_>>()
+        )),
+        &[],
+    );
+    shows(
+        "seed_axis_and_repeats",
+        &format!("{}repeats: 2\n", sweep("grid: {seed: [0, 1]}")),
+        &[],
+    );
+    shows(
+        "baseline_without_cell",
+        &format!("{}report: {{baseline: {{rank: 16}}}}\n", sweep("grid: {rank: [4, 8]}")),
+        &[],
+    );
+    let two_axes = sweep("grid: {rank: [4, 8], seed: [1, 2], batch_size: [1, 2]}");
+    shows(
+        "baseline_with_many_cells",
+        &format!("{two_axes}report: {{baseline: {{rank: 4}}}}\n"),
+        &[],
+    );
+}
+
+#[test]
+fn combinations_name_what_made_them() {
+    shows(
+        "combination",
+        &sweep("grid:\n  dtype: [bfloat16, int4]\n  rank: [16, 0]"),
+        &[],
+    );
+    shows(
+        "combination_with_a_default",
+        &sweep("grid:\n  rank: [16, 0]\n  dtype:\n  - float32\n  - int8"),
+        &[],
+    );
+    shows(
+        "included_combination",
+        &sweep("grid: {rank: [16]}\ninclude: [{rank: 0, dtype: int4}]"),
+        &[],
+    );
+    shows(
+        "combination_by_override",
+        &sweep("grid: {rank: [16, 0]}"),
+        &["dtype=int4"],
+    );
+}
+
+#[test]
+fn expressions() {
+    let included = sweep("include: [{rank: 4}]\nexclude: rank == 4");
+    shows("exclude_without_combinations", &included, &[]);
+    shows(
+        "expression_syntax",
+        &sweep("grid: {rank: [4, 8]}\nexclude: rank = 4"),
+        &[],
+    );
+    shows(
+        "expression_with_unknown_key",
+        &sweep("grid: {rank: [4, 8]}\nexclude: [rank == 4, rnk == 8]"),
+        &[],
+    );
+    shows(
+        "expression_without_quotes",
+        &sweep("grid: {rank: [4, 8]}\nexclude: dtype == int4"),
+        &[],
+    );
+    shows(
+        "expression_that_is_no_condition",
+        &sweep("grid: {rank: [4, 8]}\nexclude: rank"),
+        &[],
+    );
+    shows(
+        "expression_with_undefined",
+        &sweep("grid: {rank: [4, 8]}\nexclude: data.path == 'x'"),
+        &[],
+    );
+}
+
+#[test]
+fn overrides() {
+    shows(
+        "set_unknown_key",
+        &sweep("grid: {rank: [4, 8]}"),
+        &["lerning_rate=1e-4"],
+    );
+    shows("set_wrong_type", &sweep("grid: {rank: [4, 8]}"), &["batch_size=two"]);
+    shows("set_without_value", &sweep("grid: {rank: [4, 8]}"), &["batch_size"]);
+    shows(
+        "set_inside_an_axis",
+        &sweep("grid: {data: [sample, synthetic]}"),
+        &["data.path=x.txt"],
+    );
+    shows(
+        "set_the_sweep",
+        &sweep("grid: {rank: [4, 8]}"),
+        &["sweep.grid.rank=[4]"],
+    );
+    shows("hidden_by_an_override", &defaults("rank: four"), &["rank=4"]);
+    let variables = |name: &str| Overrides::new([(name.to_owned(), "x".to_owned())], Vec::new());
+    for (name, variable) in [
+        ("unknown_variable", "EXPCTL_GRADIENT_CHECKPOINT"),
+        ("variable_wrong_type", "EXPCTL_RANK"),
+    ] {
+        let error = spec::parse(
+            Path::new("experiments/example.yaml"),
+            &defaults("rank: 4"),
+            &variables(variable),
+        );
+        insta::assert_snapshot!(name, error.unwrap_err().to_string());
+    }
+}
+
+#[test]
+fn texts_that_are_no_specs() {
+    shows("empty", "", &[]);
+    shows("only_a_comment", "# nothing yet\n", &[]);
+    shows("a_list", "- name: example\n", &[]);
+    shows("tab", "name: example\ndefaults:\n\trank: 4\n", &[]);
+    shows("unclosed", "name: example\ndefaults: {rank: 4\n", &[]);
+    shows("two_documents", "name: example\n---\nname: other\n", &[]);
+    shows("tagged", "name: !!str example\n", &[]);
+    shows("deep", &format!("name: {}{}\n", "[".repeat(500), "]".repeat(500)), &[]);
+    shows("unknown_alias", "name: *nothing\n", &[]);
+    shows("recursive_alias", "name: example\ndefaults: &a {env: *a}\n", &[]);
+    let laughs: String = (1..12)
+        .map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(", ")))
+        .collect();
+    shows("alias_bomb", &format!("a0: &a0 x\n{laughs}"), &[]);
+    shows("merged_scalar", "name: example\ndefaults: {<<: 4}\n", &[]);
+}

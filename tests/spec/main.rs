@@ -1,0 +1,33 @@
+//! What a user sees of a wrong spec, and that no text whatever makes the reader panic, hang or take long.
+
+mod commands;
+mod diagnostics;
+mod mutations;
+mod sweeps;
+
+use std::path::Path;
+
+use expctl::spec::{self, Overrides, Study};
+
+fn parse(text: &str, settings: &[&str]) -> Result<Study, spec::SpecError> {
+    let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+    spec::parse(
+        Path::new("experiments/example.yaml"),
+        text,
+        &Overrides::new([], settings),
+    )
+}
+
+fn study(text: &str) -> Study {
+    parse(text, &[]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A spec with this sweep.
+fn sweep(lines: &str) -> String {
+    let lines: String = lines
+        .trim_matches('\n')
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    format!("name: example\ndefaults:\n  model: tiny\n  dtype: bfloat16\nsweep:\n{lines}")
+}

@@ -1,0 +1,221 @@
+//! Which cells a spec comes to.
+
+use std::path::Path;
+
+use expctl::spec::cell::{Backend, InstructionSet};
+use expctl::spec::{self, Overrides};
+
+use crate::{parse, study, sweep};
+
+#[test]
+fn a_sweep_is_grid_times_zip_without_excluded_with_included() {
+    let study = study(
+        "
+name: rank_sweep
+defaults: {model: tiny, dtype: int4}
+sweep:
+  grid: {rank: [4, 8, 64], dtype: [bfloat16, int4]}
+  zip: {batch_size: [4, 1], gradient_accumulation_steps: [1, 4]}
+  exclude: rank == 64 and dtype == 'bfloat16'
+  include: [{rank: 0, dtype: float32}]
+",
+    );
+    assert_eq!(
+        study.axes,
+        ["rank", "dtype", "batch_size", "gradient_accumulation_steps"]
+    );
+    let row = |index: usize| {
+        study.cells[index]
+            .axes
+            .values()
+            .map(spec::flow)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(study.cells.len(), 2 * 2 * 2 + 2 + 1);
+    assert_eq!(
+        [row(0), row(1), row(2)],
+        ["4 bfloat16 4 1", "4 bfloat16 1 4", "4 int4 4 1"]
+    );
+    assert_eq!([row(9), row(10)], ["64 int4 1 4", "0 float32 1 1"]);
+}
+
+#[test]
+fn repeats_are_cells_with_seeds_of_their_own() {
+    let study =
+        study("name: x\ndefaults: {seed: 7}\nsweep: {grid: {rank: [4, 8]}, include: [{rank: 1}]}\nrepeats: 3\n");
+    let seeds: Vec<u64> = study.cells.iter().map(|planned| planned.cell.seed).collect();
+    assert_eq!(seeds, [7, 8, 9, 7, 8, 9, 7, 8, 9]);
+    let groups: std::collections::BTreeSet<String> =
+        study.cells.iter().map(|planned| planned.cell.group_id()).collect();
+    assert_eq!(groups.len(), 3);
+}
+
+#[test]
+fn a_spec_without_a_sweep_is_one_cell_and_includes_alone_are_all() {
+    assert_eq!(study("name: x\n").cells.len(), 1);
+    let study = study("name: x\nsweep: {include: [{rank: 4}, {rank: 8, data.synthetic.samples: 16}]}\n");
+    assert_eq!(study.cells.len(), 2);
+    assert_eq!(study.axes, ["rank", "data.synthetic.samples"]);
+}
+
+#[test]
+fn the_order_of_keys_and_the_way_they_are_given_do_not_change_an_id() {
+    let id = |text: &str, settings: &[&str]| parse(text, settings).unwrap().cells[0].id.clone();
+    let written = id(
+        "name: x\ndefaults: {rank: 8, learning_rate: 1e-3, env: {A: '1', B: null}}\n",
+        &[],
+    );
+    let reordered = "defaults:\n  env: {B: ~, A: 1}\n  learning_rate: 0.001\n  rank: 8\nrepeats: 1\nname: y\n";
+    assert_eq!(id(reordered, &[]), written);
+    let swept =
+        "name: z\ndefaults: {env: {B: null}, learning_rate: 1.0e-3}\nsweep: {grid: {env.A: ['1'], rank: [8]}}\n";
+    assert_eq!(id(swept, &[]), written);
+    assert_eq!(
+        id(
+            "name: x\n",
+            &["learning_rate=1e-3", "env.A='1'", "env.B=null", "rank=8"]
+        ),
+        written
+    );
+    assert_ne!(id("name: x\ndefaults: {rank: 8}\n", &[]), written);
+}
+
+#[test]
+fn set_is_above_variables_which_are_above_the_file() {
+    let text =
+        "name: x\ndefaults: {rank: 1, batch_size: 1, max_seq_length: 16, data: {path: a.txt}}\nlimits: {timeout: 1m}\n";
+    let variables = [
+        ("EXPCTL_RANK", "2"),
+        ("EXPCTL_BATCH_SIZE", "2"),
+        ("EXPCTL_LIMITS__TIMEOUT", "2m"),
+        ("HOME", "/"),
+    ]
+    .into_iter()
+    .chain([
+        ("EXPCTL_INSTRUCTION_SET", "avx2"),
+        ("EXPCTL_ALLOCATOR__BACKEND", "system"),
+        ("EXPCTL_ALLOCATOR__ENV__MALLOC_ARENA_MAX", "1"),
+        ("EXPCTL_DATA__FORMAT", "jsonl"),
+    ])
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings = ["rank=3", "repeats=2", "data.column=text", "rank=4"]
+        .map(str::to_owned)
+        .to_vec();
+    let study = spec::parse(Path::new("x.yaml"), text, &Overrides::new(variables, settings)).unwrap();
+    let cell = &study.cells[0].cell;
+    assert_eq!((cell.rank, cell.batch_size, cell.max_seq_length), (4, 2, 16));
+    assert_eq!(cell.allocator.env["MALLOC_ARENA_MAX"].as_deref(), Some("1"));
+    assert_eq!(cell.backend(), Backend::System);
+    assert_eq!(cell.instruction_set, InstructionSet::Avx2);
+    assert_eq!(
+        spec::flow(&cell.value("data")),
+        "{path: a.txt, column: text, format: jsonl}"
+    );
+    assert_eq!(study.limits.timeout, Some(std::time::Duration::from_secs(120)));
+    assert_eq!(study.cells.len(), 2);
+}
+
+#[test]
+fn an_override_replaces_a_whole_value_and_a_dotted_one_reaches_inside() {
+    let text = "name: x\ndefaults: {env: {A: '1', B: '2'}, data: {path: a.txt}, gradient_checkpointing: {every: 2}}\n";
+    let value = |setting: &str, key: &str| {
+        let study = parse(text, &[setting]).unwrap_or_else(|error| panic!("{error}"));
+        spec::flow(&study.cells[0].cell.value(key))
+    };
+    assert_eq!(value("env={C: '3'}", "env"), "{C: 3}");
+    assert_eq!(value("env.A='3'", "env"), "{A: 3, B: 2}");
+    assert_eq!(value("data=sample", "data"), "sample");
+    assert_eq!(
+        value("data={synthetic: {samples: 8}}", "data"),
+        "{synthetic: {lengths: fixed, samples: 8}}"
+    );
+    assert_eq!(value("gradient_checkpointing=full", "gradient_checkpointing"), "full");
+    assert_eq!(
+        value("gradient_checkpointing.every=4", "gradient_checkpointing"),
+        "{every: 4}"
+    );
+    assert_eq!(value("lora_alpha=", "lora_alpha"), "null");
+}
+
+#[test]
+fn an_override_of_a_swept_key_fixes_its_axis_and_says_so() {
+    let text = sweep(
+        "grid: {rank: [4, 8], dtype: [bfloat16, int4]}\ninclude: [{rank: 0, dtype: float32}, {rank: 4, dtype: float32}]",
+    );
+    let text = format!("{text}report: {{baseline: {{rank: 4, dtype: int4}}}}\n");
+    let study = parse(&text, &["rank=2"]).unwrap();
+    assert_eq!(study.axes, ["dtype"]);
+    assert_eq!(study.cells.len(), 3);
+    assert!(study.cells.iter().all(|planned| planned.cell.rank == 2));
+    let notes = "--set rank=2 fixes the axis rank; --set rank=2 fixes rank in include[0]; \
+        --set rank=2 fixes rank in include[1]; 1 cells became equal to others and are left out";
+    assert_eq!(study.notes.join("; "), notes);
+    assert_eq!(
+        parse(&text, &["rank=3", "rank=2"]).unwrap().notes,
+        study.notes,
+        "the last one wins"
+    );
+    let baseline: Vec<bool> = study
+        .cells
+        .iter()
+        .map(|planned| study.is_baseline(&planned.cell))
+        .collect();
+    assert_eq!(baseline, [false, true, false]);
+}
+
+#[test]
+fn a_dotted_axis_reaches_inside_a_map_and_null_unsets() {
+    let study = study(
+        "
+name: x
+defaults: {allocator: {backend: system, env: {MALLOC_TRIM_THRESHOLD_: '0'}}}
+sweep:
+  grid:
+    allocator.env.MALLOC_ARENA_MAX: ['1', null]
+    gradient_checkpointing: [none, {every: 2}]
+",
+    );
+    let variables = |index: usize| spec::flow(&study.cells[index].cell.value("allocator.env"));
+    assert_eq!(variables(0), "{MALLOC_ARENA_MAX: 1, MALLOC_TRIM_THRESHOLD_: 0}");
+    assert_eq!(variables(3), "{MALLOC_ARENA_MAX: null, MALLOC_TRIM_THRESHOLD_: 0}");
+    assert_eq!(study.cells[3].cell.environment()["MALLOC_ARENA_MAX"], None);
+}
+
+#[test]
+fn what_the_axes_exclude_need_not_make_sense() {
+    let text = sweep("grid: {rank: [0, 4], dtype: [bfloat16, int4]}\nexclude: [rank == 0 and dtype == 'int4']");
+    assert_eq!(study(&text).cells.len(), 3);
+    let text = sweep("grid: {lora_alpha: [null, 64], rank: [4, 8]}\nexclude: lora_alpha > 2 * rank");
+    assert_eq!(study(&text).cells.len(), 2);
+}
+
+#[test]
+fn anchors_and_merge_keys_are_yaml_as_everywhere() {
+    let study = study(
+        "
+name: x
+defaults: &base
+  model: tiny
+  env: {A: '1'}
+  allocator: {env: &env {B: '1', C: '1'}}
+sweep:
+  include:
+  - <<: *base
+    allocator: {env: {<<: *env, C: '2', D: '3'}}
+",
+    )
+    .cells[0]
+        .cell
+        .clone();
+    assert_eq!(spec::flow(&study.value("allocator.env")), "{B: 1, C: 2, D: 3}");
+}
+
+#[test]
+fn an_expression_that_excludes_nothing_is_noted() {
+    let study = study(&sweep(
+        "grid: {rank: [4, 8]}\nexclude: [rank == 8, rank > 8 and dtype == 'int4']",
+    ));
+    assert_eq!(study.cells.len(), 1);
+    assert_eq!(study.notes, ["`rank > 8 and dtype == 'int4'` excludes nothing"]);
+}

@@ -1,0 +1,86 @@
+//! Whole runs: equal seeds give equal bytes, the loss falls, and numbers that leave the range end a run with a reason.
+
+use expctl::spec::cell::{Cell, Data, Dtype};
+use expctl::train::TrainError;
+
+use crate::setup::{Run, cell, turn};
+
+/// Trains on the sample text.
+fn on_text() -> Cell {
+    Cell {
+        data: Data::Sample,
+        max_seq_length: 64,
+        ..cell()
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes() {
+    let _turn = turn();
+    for dtype in [Dtype::Float32, Dtype::Int4] {
+        let cell = Cell {
+            dtype,
+            lora_dropout: 0.1,
+            gradient_accumulation_steps: 2,
+            ..on_text()
+        };
+        let numbers = |run: &Run| {
+            let of_step = |step: &expctl::results::record::Step| (step.loss.to_bits(), step.gradient_norm.to_bits());
+            run.steps.iter().map(of_step).collect::<Vec<_>>()
+        };
+        let (first, second) = (Run::of(&cell).expect("a run"), Run::of(&cell).expect("a run"));
+        assert_eq!(first.steps.len(), 5);
+        assert_eq!(numbers(&first), numbers(&second), "{dtype:?}");
+        assert!(first.adapter.is_some() && first.adapter == second.adapter, "{dtype:?}");
+
+        let other = Run::of(&Cell { seed: 1, ..cell }).expect("a run");
+        assert_ne!(numbers(&first), numbers(&other), "{dtype:?}");
+        assert_ne!(first.adapter, other.adapter, "{dtype:?}");
+    }
+}
+
+#[test]
+fn the_loss_falls() {
+    let _turn = turn();
+    // Adapters have little to win beside a frozen random head: its logits are small whatever they do.
+    for (dtype, rank, fall) in [(Dtype::Float32, 0, 1.0), (Dtype::Int4, 8, 0.05)] {
+        let cell = Cell {
+            dtype,
+            rank,
+            learning_rate: 3e-3,
+            max_steps: Some(60),
+            ..on_text()
+        };
+        let run = Run::of(&cell).expect("a run");
+        let losses = run.losses();
+        assert_eq!(losses.len(), 60);
+        let (measured, mean) = (run.measured, losses[50..].iter().sum::<f64>() / 10.0);
+        let (first, last) = (measured.loss_first, measured.loss_last);
+        assert_eq!((first, last), (losses[0], losses[59]));
+        assert!(
+            last < first - fall && mean < first - fall,
+            "{dtype:?}, rank {rank}: from {first} to {last}, {mean} over the last ten"
+        );
+    }
+}
+
+#[test]
+fn numbers_that_leave_the_range_are_an_error_that_names_the_step() {
+    let _turn = turn();
+    for rank in [0, 16] {
+        let cell = Cell {
+            dtype: Dtype::Float16,
+            rank,
+            learning_rate: 10.0,
+            max_steps: Some(20),
+            ..on_text()
+        };
+        match Run::of(&cell).map(|run| run.losses()) {
+            Err(error @ TrainError::NotFinite { step, .. }) => {
+                assert!(step >= 2, "{error}");
+                assert!(error.to_string().contains(&format!("step {step}")), "{error}");
+            }
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+}

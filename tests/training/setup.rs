@@ -1,0 +1,158 @@
+//! A small cell, a trainer of it, and whole runs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use candle_core::{DType, Device, Tensor};
+use expctl::data::{self, EffectiveBatch, MicroBatch};
+use expctl::model::{self, Source};
+use expctl::results::record::{Measured, Step};
+use expctl::results::store::read_steps;
+use expctl::spec::cell::{Cell, Data, Dtype, Lengths, Synthetic};
+use expctl::train::{self, StepOutcome, TrainError, Trainer};
+use tempfile::TempDir;
+
+/// The ledger is the process's, so tests that train take turns.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// LoRA on float32 weights; micro-batches of four samples that differ in length.
+pub fn cell() -> Cell {
+    Cell {
+        model: "tiny".into(),
+        dtype: Dtype::Float32,
+        rank: 4,
+        batch_size: 4,
+        max_seq_length: 24,
+        max_steps: Some(5),
+        learning_rate: 1e-2,
+        data: Data::Synthetic(Synthetic {
+            lengths: Lengths::List(vec![7, 24, 2, 15, 11]),
+            samples: 40,
+        }),
+        ..Cell::default()
+    }
+}
+
+/// Elements of each gradient, by the parameter's name.
+pub type Gradients = BTreeMap<String, Vec<f32>>;
+
+/// A trainer with everything its cell trains on.
+pub struct Training {
+    pub trainer: Trainer,
+    pub batches: Vec<EffectiveBatch>,
+    pub held_out: Vec<MicroBatch>,
+}
+
+impl Training {
+    pub fn new(cell: &Cell) -> Self {
+        Self::in_dir(cell, Path::new("."))
+    }
+
+    pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
+        assert_eq!(cell.validate(), Ok(()), "only what a user may write");
+        let source = Source::open(cell, base_dir).expect("the model");
+        let data = data::load(cell, source.config(), base_dir).expect("the data");
+        Self {
+            trainer: Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the weights")),
+            batches: data.batches(cell, source.config()).collect(),
+            held_out: data.eval_batches(cell, source.config()).collect(),
+        }
+    }
+
+    /// Trains on batch `step`; its gradients stay.
+    pub fn step(&mut self, step: usize) -> StepOutcome {
+        let steps = self.batches.len();
+        self.trainer
+            .step(&self.batches[step], step, steps, &mut || ())
+            .expect("a step")
+    }
+
+    /// The loss of batch `step`, whose gradients are added.
+    pub fn forward_backward(&mut self, step: usize) -> f64 {
+        self.trainer
+            .forward_backward(&self.batches[step], step, &mut || ())
+            .expect("a loss")
+    }
+
+    /// The losses of the first steps.
+    pub fn losses(&mut self, steps: usize) -> Vec<f64> {
+        (0..steps)
+            .map(|step| {
+                let outcome = self.step(step);
+                self.trainer.release_gradients();
+                outcome.loss
+            })
+            .collect()
+    }
+
+    /// Every gradient; each trained tensor must have one.
+    pub fn gradients(&mut self) -> Gradients {
+        let gradient = |param: &mut &mut expctl::nn::param::Param| {
+            let gradient = param.gradient().unwrap_or_else(|| panic!("{} has none", param.name));
+            assert_eq!(gradient.dims(), param.value.dims(), "{}", param.name);
+            (param.name.clone(), elements(gradient))
+        };
+        let mut params = self.trainer.trainable();
+        let gradients: Gradients = params.iter_mut().map(gradient).collect();
+        assert_eq!(gradients.len(), params.len(), "names are unique");
+        gradients
+    }
+
+    /// Puts values in place of the adapters' zeros, so that the first step already moves both of their factors.
+    pub fn fill_adapters(&mut self) {
+        for param in self.trainer.trainable() {
+            if param.name.ends_with("lora_B.weight") {
+                let count = param.value.elem_count();
+                let values = (0..count).map(|index| (index as f32).sin() * 0.1).collect();
+                param.set(Tensor::from_vec(values, param.value.shape(), &Device::Cpu).expect("a tensor"));
+            }
+        }
+    }
+}
+
+pub fn elements(tensor: &Tensor) -> Vec<f32> {
+    let elements = || tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1();
+    elements().expect("the elements of a tensor")
+}
+
+/// What a whole run leaves.
+pub struct Run {
+    pub measured: Measured,
+    pub steps: Vec<Step>,
+    /// The bytes of its adapter, where it has one.
+    pub adapter: Option<Vec<u8>>,
+}
+
+impl Run {
+    pub fn of(cell: &Cell) -> Result<Self, TrainError> {
+        assert_eq!(cell.validate(), Ok(()), "only what a user may write");
+        let dir = TempDir::new().expect("a folder");
+        let trained = train::run(cell, Path::new("."), dir.path(), &mut |_| ())?;
+        Ok(Self {
+            measured: trained.measured,
+            steps: read_steps(&dir.path().join("steps.jsonl")).expect("the steps"),
+            adapter: std::fs::read(dir.path().join("adapter/adapter_model.safetensors")).ok(),
+        })
+    }
+
+    pub fn losses(&self) -> Vec<f64> {
+        self.steps.iter().map(|step| step.loss).collect()
+    }
+}
+
+/// The L2 norm of the difference over that of `want`.
+pub fn distance(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+    let difference = norm(
+        &mut got
+            .iter()
+            .zip(want)
+            .map(|(got, want)| f64::from(*got) - f64::from(*want)),
+    );
+    difference / norm(&mut want.iter().map(|want| f64::from(*want)))
+}
