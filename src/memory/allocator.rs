@@ -1,6 +1,7 @@
 //! The global allocator that keeps the ledger.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,8 +50,17 @@ fn with_header(layout: Layout) -> Option<(Layout, usize)> {
     Some((Layout::from_size_align(size, offset).ok()?, offset))
 }
 
+/// The same pointer, of which the compiler no longer knows where it comes from.
+///
+/// Where it inlines one of the allocator's functions and not its counterpart, it takes what the caller has for a whole
+/// allocation, in front of which nothing can be, and all code after the header is read for unreachable.
+#[inline(always)]
+fn of_unknown_origin(pointer: *mut u8) -> *mut u8 {
+    black_box(pointer)
+}
+
 /// # Safety
-/// `user` was returned by a [`LedgerAllocator`] and not yet deallocated.
+/// `user` was returned by a [`LedgerAllocator`] and not yet deallocated; its origin is unknown.
 unsafe fn header(user: *mut u8) -> *mut Header {
     // SAFETY: every allocation has a header directly in front of it.
     unsafe { user.sub(HEADER).cast() }
@@ -73,7 +83,7 @@ unsafe fn enter(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
     LEDGER.with(|ledger| charge(ledger, category, bytes));
     // SAFETY: the header lies within the allocation, in front of the offset, and is aligned because the offset is.
     unsafe {
-        let user = base.add(offset);
+        let user = of_unknown_origin(base.add(offset));
         header(user).write(Header {
             magic: MAGIC,
             category,
@@ -126,6 +136,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         let Some((outer, offset)) = with_header(layout) else {
             return;
         };
+        let user = of_unknown_origin(user);
         // SAFETY: the caller gives back what `enter` made of this layout.
         unsafe {
             let Header { category, bytes, .. } = header(user).read();
@@ -141,6 +152,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         else {
             return null_mut();
         };
+        let user = of_unknown_origin(user);
         // SAFETY: the caller gives what `enter` made of this layout; the offset depends on the alignment alone, so the
         // header moves with the contents and lies in front of the new address.
         unsafe {
@@ -154,7 +166,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
                 Some(growth) => charge(ledger, category, growth),
                 None => ledger.release(category, bytes - new_bytes),
             });
-            let user = base.add(offset);
+            let user = of_unknown_origin(base.add(offset));
             (*header(user)).bytes = new_bytes;
             user
         }
@@ -172,7 +184,7 @@ pub(super) unsafe fn relabel(user: NonNull<u8>, category: Category) {
     LEDGER.with(|ledger| {
         // SAFETY: the global allocator is a LedgerAllocator, so the header is there; the caller holds the storage, so
         // nobody frees or moves the allocation meanwhile, and labels are given under the ledger's lock only.
-        let header = unsafe { &mut *header(user.as_ptr()) };
+        let header = unsafe { &mut *header(of_unknown_origin(user.as_ptr())) };
         debug_assert_eq!(header.magic, MAGIC);
         if header.magic != MAGIC || header.category == category {
             return;
