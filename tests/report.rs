@@ -227,7 +227,7 @@ fn comparison() {
     let rendered = place.render(&Template::named("comparison")).unwrap();
     insta::assert_snapshot!(rendered.markdown);
     let files: Vec<&String> = rendered.files.keys().collect();
-    assert_eq!(files, ["rank_sweep-categories.svg", "rank_sweep-memory-speed.svg"]);
+    assert_eq!(files, ["rank_sweep-categories.svg", "rank_sweep-growth.svg"]);
 }
 
 #[test]
@@ -299,19 +299,25 @@ fn axes_of_every_kind_are_read_as_written() {
 #[test]
 fn charts_say_what_their_points_are() {
     let place = Place::new(SPEC);
-    let rendered = place.render(&Template::named("comparison")).unwrap();
-    let chart = &rendered.files["rank_sweep-memory-speed.svg"];
-    for text in [
-        "rank 4",
-        "rank 64",
+    let template = place.path("own.md.j2");
+    fs::write(&template, r#"{{ chart("growth") }} {{ chart("memory_speed") }}"#).unwrap();
+    let rendered = place.render(&Template::File(template)).unwrap();
+    let series = [
         "dtype bfloat16",
         "dtype int4",
         "Speed (tokens/s)",
         "Peak allocated (MiB)",
+    ];
+    for (name, texts) in [
+        ("rank_sweep-memory-speed.svg", &["rank 4", "rank 64"][..]),
+        ("rank_sweep-growth.svg", &["Memory and speed over rank"]),
     ] {
-        assert!(chart.contains(text), "{text}");
+        let chart = &rendered.files[name];
+        for text in texts.iter().chain(&series) {
+            assert!(chart.contains(text), "{name}: {text}");
+        }
+        assert!(chart.contains("prefers-color-scheme: dark"));
     }
-    assert!(chart.contains("prefers-color-scheme: dark"));
 }
 
 #[test]
@@ -454,7 +460,7 @@ fn an_error_in_a_template_shows_its_line() {
       |                                    ^^^^^^^^^^^
     "#);
     insta::assert_snapshot!(place.error("{{ chart('speed') }}"), @r#"
-    invalid operation: unknown chart `speed`; the charts are categories, memory_loss, memory_speed
+    invalid operation: unknown chart `speed`; the charts are categories, growth, memory_loss, memory_speed
      --> ROOT/mine/own.md.j2:1:4
       |
     1 | {{ chart('speed') }}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plotters::style::RGBColor;
 
-use super::chart::{Bar, Point, SERIES_COLOURS, Scatter, StackedBars};
+use super::chart::{Bar, Growth, Point, SERIES_COLOURS, Sample, Scatter, Series, StackedBars};
 use super::format::{self, ByteUnit};
 use super::group::Group;
 use crate::memory::Category;
@@ -121,6 +121,72 @@ pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<S
             .collect(),
         bars: shown.iter().map(bar).collect(),
     })
+}
+
+/// Fewer values than this of a quantity show no growth.
+const FEWEST_VALUES: usize = 3;
+
+/// Peak memory and speed over the axis that is a quantity, the one with the most values; none where there is no such axis,
+/// or more other configurations than colours.
+pub fn growth(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Growth> {
+    let y = |group: &Group| {
+        let memory = group.mean("allocated_peak_bytes")? / unit.bytes();
+        Some(vec![memory, group.mean("tokens_per_second")?])
+    };
+    let shown: Vec<&Group> = groups.iter().filter(|group| y(group).is_some()).collect();
+    let axes = varying(&shown, axes);
+    let is_quantity = |axis: &&String| shown.iter().all(|group| quantity(group, axis).is_some());
+    let quantities = axes.iter().copied().filter(is_quantity).rev();
+    let over = quantities.max_by_key(|axis| distinct(&shown, axis))?;
+    let others: Vec<&String> = axes.into_iter().filter(|axis| *axis != over).collect();
+    let mut series: Vec<Series> = Vec::new();
+    for group in &shown {
+        let name = match others[..] {
+            [] => String::new(),
+            _ => label(group, &others),
+        };
+        let sample = Sample {
+            x: quantity(group, over)?,
+            y: y(group)?,
+            label: (over == MODEL).then(|| group.axes[over].clone()),
+        };
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.samples.push(sample),
+            None => series.push(Series {
+                name,
+                samples: vec![sample],
+            }),
+        }
+    }
+    for series in &mut series {
+        series.samples.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    let grows = series.iter().any(|series| series.samples.len() >= FEWEST_VALUES);
+    (grows && series.len() <= SERIES_COLOURS).then(|| Growth {
+        title: format!("Memory and speed over {}", last_part(over)),
+        subtitle: format!(
+            "All scales are linear and begin at zero: a straight line is linear growth.{}",
+            labelled(&others)
+        ),
+        x_title: if over == MODEL {
+            "Parameters of the base model (millions)".into()
+        } else {
+            over.clone()
+        },
+        panels: vec![format!("Peak allocated ({})", unit.name()), "Speed (tokens/s)".into()],
+        series,
+    })
+}
+
+/// The axis whose quantity is the size of what it names.
+const MODEL: &str = "model";
+
+/// A group's place on an axis that is a quantity.
+fn quantity(group: &Group, axis: &str) -> Option<f64> {
+    if axis == MODEL {
+        return Some(group.mean("parameter_count")? / 1e6);
+    }
+    group.cells.first()?.number(axis)
 }
 
 /// Colours as PyTorch's memory timeline has them, lightened until each can be told from a light and a dark ground.

@@ -113,10 +113,12 @@ fn draw(context: &Context<'_>) -> Result<BTreeMap<&'static str, Option<String>>,
     let unit = context::memory_unit(&context.groups);
     let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
     let memory_loss = figures::memory_loss(&context.groups, &context.axes, unit, context.loss);
+    let growth = figures::growth(&context.groups, &context.axes, unit);
     let categories = figures::categories(&context.groups, &context.axes, unit);
     Ok(BTreeMap::from([
         ("memory_speed", memory_speed.map(|chart| chart.draw()).transpose()?),
         ("memory_loss", memory_loss.map(|chart| chart.draw()).transpose()?),
+        ("growth", growth.map(|chart| chart.draw()).transpose()?),
         ("categories", categories.map(|chart| chart.draw()).transpose()?),
     ]))
 }
