@@ -51,6 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let output = args.output.unwrap_or_else(|| output(&study, &dir));
     refuse_overwriting(&study, &dir, &template, &output)?;
+    report::check_study(&study)?;
     let frame = studies::read(&dir, &study, args.all)?.frame()?;
     let rendered = render(&study, &frame, &template, &output)?;
     if args.check {
@@ -80,6 +81,7 @@ fn show_as(spec: &Path, study: &mut Study, dir: &StudyDir) -> anyhow::Result<boo
     }
     (study.description, study.report) = (now.description, now.report);
     (study.directory, study.file) = (now.directory, now.file);
+    study.published = now.published;
     Ok(before == after)
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::report::format;
+use crate::report::{check_study, format};
 use crate::results::columns::status_name;
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
@@ -82,6 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         fresh: args.fresh,
         fail_fast: args.fail_fast,
     };
+    check_study(&study)?;
     preflight(&study)?;
     if args.dry_run {
         return dry_run(&study, &options, args.format);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use indexmap::{IndexMap, IndexSet};
 
+use crate::report;
 use crate::runner::preflight;
 use crate::spec::{self, Overrides, Study};
 
@@ -27,6 +28,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+    report::check_study(&study)?;
     preflight(&study)?;
     print(&summary(&study))?;
     Ok(ExitCode::SUCCESS)

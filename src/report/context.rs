@@ -9,13 +9,14 @@ use super::axes::{self, Setting};
 use super::entry::Entry;
 use super::format::ByteUnit;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use super::published::{self, Figure, Wanted};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
 use crate::spec::Study;
 
 /// What a report says besides its numbers; from `study.yaml`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct About {
     pub name: String,
     /// Empty where the spec has none.
@@ -28,6 +29,11 @@ pub struct About {
     pub baseline: Option<String>,
     /// The command that the study came from, for a shell; empty where it is not known.
     pub command: String,
+    /// What was laid over the spec's cells, as it was given.
+    pub overrides: Vec<String>,
+    /// What others published, with the groups it belongs to.
+    #[serde(skip)]
+    pub published: Vec<Wanted>,
 }
 
 impl About {
@@ -39,6 +45,8 @@ impl About {
             axes: study.axes.clone(),
             baseline: baseline.map(|planned| planned.cell.group_id()),
             command: study.given.command(),
+            overrides: study.given.laid_over(),
+            published: published::wanted(study),
         }
     }
 }
@@ -78,6 +86,8 @@ pub struct Context<'a> {
     pub phases: [&'static str; 5],
     /// The loss that methods are compared by: `loss_eval` where all measured groups have one, else `loss_last`.
     pub loss: &'static str,
+    /// Published figures, each beside what was measured.
+    pub published: Vec<Figure>,
 }
 
 impl<'a> Context<'a> {
@@ -105,6 +115,7 @@ impl<'a> Context<'a> {
             categories: Category::ALL.into_iter().filter(held).map(Category::name).collect(),
             phases: Phase::ALL.map(Phase::name),
             loss,
+            published: published::figures(&study.published, &groups),
             by_memory: by_memory(&groups),
             machines: machines(cells),
             seeds: seeds(cells),

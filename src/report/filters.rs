@@ -8,6 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::format::{self, ABSENT, ByteUnit, Quantity};
 use super::markdown;
+use crate::spec::Unit;
 
 /// What a filter is given: a number, or a mean with its deviation; none where nothing was measured.
 fn quantity(value: &Value) -> Result<Option<Quantity>, Error> {
@@ -60,6 +61,24 @@ fn number(value: &Value, options: Kwargs) -> Result<String, Error> {
     })
 }
 
+/// A unit by its name.
+fn unit(name: &Value) -> Result<Unit, Error> {
+    let json = serde_json::Value::String(name.to_string());
+    serde_json::from_value(json).map_err(|_| {
+        let message = format!("unknown unit `{name}`; the units are those of `published`, such as MiB, seconds and %");
+        Error::new(ErrorKind::InvalidOperation, message)
+    })
+}
+
+/// `{{ n | in_unit("MiB") }}`, `{{ n | in_unit("%", decimals=2) }}`: the number alone.
+fn in_unit(value: &Value, name: &Value, options: Kwargs) -> Result<String, Error> {
+    let unit = unit(name)?;
+    let decimals: Option<usize> = options.get("decimals")?;
+    options.assert_all_used()?;
+    let decimals = decimals.unwrap_or(unit.decimals()).min(12);
+    written(value, |quantity| format::in_unit(quantity, unit, decimals))
+}
+
 /// Text in a table or a line as it is.
 fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     if value.is_undefined() {
@@ -80,6 +99,11 @@ pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<&'s
     env.add_filter("rate", |value: &Value| written(value, format::rate));
     env.add_filter("percent", |value: &Value| written(value, format::percent));
     env.add_filter("ratio", |value: &Value| written(value, format::ratio));
+    env.add_filter("in_unit", |value: &Value, unit: &Value, options: Kwargs| {
+        in_unit(value, unit, options)
+    });
+    env.add_filter("suffix", |name: &Value| unit(name).map(Unit::suffix));
+    env.add_filter("linked", |value: &Value| text(value, markdown::linked));
     env.add_filter("md", |value: &Value| text(value, markdown::escape));
     env.add_filter("code", |value: &Value| text(value, markdown::code));
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());

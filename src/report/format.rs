@@ -1,5 +1,7 @@
 //! Numbers as people read them. Data stays in bytes, seconds and counts; only the text here has units and few digits.
 
+use crate::spec::Unit;
+
 /// What stands where there is no value.
 pub const ABSENT: &str = "—";
 
@@ -133,6 +135,11 @@ pub fn rate(value: Quantity) -> String {
         _ => 3,
     };
     value.written(1.0, decimals)
+}
+
+/// The number alone, in any unit.
+pub fn in_unit(value: Quantity, unit: Unit, decimals: usize) -> String {
+    value.written(unit.factor(), decimals)
 }
 
 /// A part of one as `3.63%`.

@@ -19,6 +19,21 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// Text as [`escape`] has it, with its web addresses as links.
+pub fn linked(text: &str) -> String {
+    let word = |word: &str| {
+        let Some(at) = ["https://", "http://"].iter().find_map(|scheme| word.find(scheme)) else {
+            return escape(word);
+        };
+        let (before, address) = word.split_at(at);
+        // What ends a sentence or a bracket around the address is no part of it.
+        let end = address.trim_end_matches(['.', ',', ';', ':', ')', ']', '>']);
+        let shown = end.replace('|', "%7C");
+        format!("{}<{shown}>{}", escape(before), escape(&address[end.len()..]))
+    };
+    text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Text as code, in a table or out of one.
 pub fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ").replace('|', "\\|");
@@ -173,6 +188,10 @@ mod tests {
     #[test]
     fn text_cannot_break_a_table() {
         assert_eq!(escape(" a|b\n<c> `d` \\ "), "a\\|b &lt;c&gt; \\`d\\` \\\\");
+        assert_eq!(
+            linked("A_b (see https://x.org/a_b|c). More"),
+            "A\\_b (see <https://x.org/a_b%7Cc>). More"
+        );
         assert_eq!(code("a|b"), "`a\\|b`");
         assert_eq!(code("a`b"), "`` a`b ``");
     }

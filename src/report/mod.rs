@@ -10,6 +10,7 @@ mod filters;
 pub mod format;
 mod group;
 pub mod markdown;
+mod published;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ pub use entry::{Entry, entries};
 pub use template::Template;
 
 use crate::results::store::{StoreError, write_if_changed};
+use crate::spec::{SpecError, Study};
 use chart::ChartError;
 use context::Context;
 
@@ -73,6 +75,14 @@ impl std::fmt::Display for Stale {
             ),
         }
     }
+}
+
+/// Makes sure that what a study asks its report to show is there to be shown: known before hours of training, not after.
+///
+/// # Errors
+/// What is wrong, with its place in the spec.
+pub fn check_study(study: &Study) -> Result<(), SpecError> {
+    published::check(study)
 }
 
 /// Renders a frame; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.

@@ -208,7 +208,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .into_iter()
         .map(|candidate| {
             (
-                strsim::damerau_levenshtein(&folded, &candidate.replace('-', "_")),
+                strsim::damerau_levenshtein(&folded, &candidate.to_lowercase().replace('-', "_")),
                 candidate,
             )
         })
@@ -226,6 +226,7 @@ mod tests {
         assert_eq!(nearest("gradient_checkpoint", keys), Some("gradient_checkpointing"));
         assert_eq!(nearest("rnak", keys), Some("rank"));
         assert_eq!(nearest("all_linear", keys), Some("all-linear"));
+        assert_eq!(nearest("Gib", ["GB", "GiB"]), Some("GiB"));
         assert_eq!(nearest("banana", keys), None);
         assert_eq!(nearest("", keys), None);
     }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use serde_saphyr::FlowMap;
@@ -12,7 +12,9 @@ use super::cell::Cell;
 use super::error::{Diagnostic, SpecError};
 use super::expand::axis_values;
 use super::given::Given;
+use super::published::{self, Published};
 use super::read_text;
+use super::selection::Selection;
 use super::source::Sources;
 use super::study::{Limits, PlannedCell, ReportSpec, Study};
 use super::tree::{Node, Value};
@@ -47,6 +49,8 @@ struct Header {
     notes: Vec<String>,
     #[serde(default)]
     given: Given,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    published: Vec<Published>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,8 +59,8 @@ struct ReportFile {
     template: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    baseline: IndexMap<String, Json>,
+    #[serde(default, skip_serializing_if = "Selection::is_empty")]
+    baseline: Selection,
 }
 
 /// The cells: the keys that all of them share, and for each those that it does not share.
@@ -94,6 +98,7 @@ impl Study {
             axes: self.axes.clone(),
             notes: self.notes.clone(),
             given: self.given.clone(),
+            published: self.published.clone(),
         };
         let text = |error: serde_saphyr::ser::Error| io::Error::other(error.to_string());
         let header = serde_saphyr::to_string(&header).map_err(text)?;
@@ -127,7 +132,8 @@ impl Study {
         let mut sources = Sources::default();
         let source = sources.add(name, text);
         let node = yaml::parse(text, source, 0, Budget::STUDY);
-        node.and_then(|node| from_node(node, folder))
+        let sources = Arc::new(sources);
+        node.and_then(|node| from_node(node, folder, &sources))
             .map_err(|error| SpecError::new(error, &sources))
     }
 }
@@ -177,7 +183,7 @@ fn share(cells: &[PlannedCell]) -> Cells {
     }
 }
 
-fn from_node(mut node: Node, folder: &Path) -> Result<Study, Diagnostic> {
+fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<Study, Diagnostic> {
     let place = node.place;
     let missing = |key: &str| Diagnostic::new(format!("the key `{key}` is missing")).at(place);
     let Value::Map(map) = &mut node.value else {
@@ -186,6 +192,7 @@ fn from_node(mut node: Node, folder: &Path) -> Result<Study, Diagnostic> {
     let map = std::rc::Rc::make_mut(map);
     let common = map.shift_remove("common").ok_or_else(|| missing("common"))?.value;
     let cells = map.shift_remove("cells").ok_or_else(|| missing("cells"))?.value;
+    let published = map.shift_remove("published").map(|entry| entry.value);
     let header: Header = de::read(&node).map_err(|error| error.diagnostic(""))?;
     if header.format != FORMAT {
         let message = format!(
@@ -201,6 +208,7 @@ fn from_node(mut node: Node, folder: &Path) -> Result<Study, Diagnostic> {
         .iter()
         .map(|cell| read_cell(cell, &common, &header.axes))
         .collect::<Result<_, _>>()?;
+    let published = published.map_or(Ok(Vec::new()), |node| published::read_stored(&node, sources))?;
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     Ok(Study {
         name: header.name,
@@ -215,6 +223,7 @@ fn from_node(mut node: Node, folder: &Path) -> Result<Study, Diagnostic> {
             output: header.report.output,
             baseline: header.report.baseline,
         },
+        published,
         axes: header.axes,
         notes: header.notes,
         given: header.given,
@@ -316,6 +325,11 @@ limits: {timeout: 1h 30m}
 report:
   output: out/report.md
   baseline: {gradient_checkpointing: none, target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: null}
+published:
+- {column: allocated_peak_bytes, value: '1,916.70', unit: MB, metric: unstated, source: 'a: b', name: \"no\",
+   cell: {gradient_checkpointing: {every: 2}, target_modules: [q_proj, v_proj], allocator.env.MALLOC_ARENA_MAX: '1', learning_rate: 1e-5}}
+- {column: trainable_count, of: parameter_count, value: 0.560, unit: '%', source: x, note: y,
+   cell: {gradient_checkpointing: none, target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: null}}
 ";
 
     #[test]

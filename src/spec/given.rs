@@ -38,6 +38,12 @@ impl Given {
         Overrides::new(self.variables.clone(), self.settings.clone())
     }
 
+    /// The variables and settings that were laid over the spec, as `NAME=value`.
+    pub fn laid_over(&self) -> Vec<String> {
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        variables.chain(self.settings.iter().cloned()).collect()
+    }
+
     /// The command that makes the study again in the folder where it was made, for a shell; empty where nobody said.
     pub fn command(&self) -> String {
         if self.spec.is_empty() {

@@ -8,6 +8,7 @@
 //! file and overrides; `sweep` and `expand` combine the axes; `de` types each value by its key as a [`cell::Cell`] is made.
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub mod cell;
 mod de;
@@ -20,23 +21,32 @@ mod fix;
 mod given;
 mod keys;
 mod layers;
+mod published;
 mod scalar;
 mod schema;
+mod selection;
 mod settings;
 mod source;
 mod study;
 mod sweep;
 mod tree;
+mod unit;
 pub mod units;
 mod yaml;
 
 pub use error::SpecError;
+pub(crate) use error::quoted;
 pub use file::STUDY_FILE;
 pub use given::Given;
+pub(crate) use keys::suggestion;
 pub use keys::{Key, keys};
 pub use layers::Overrides;
+pub use published::{Metric, Published};
 pub use schema::schema;
+pub use selection::Selection;
+pub use source::Origin;
 pub use study::{Limits, PlannedCell, ReportSpec, Study, TEMPLATES, flow};
+pub use unit::{Dimension, Unit};
 
 use source::Sources;
 use yaml::Budget;
@@ -61,10 +71,9 @@ pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, Sp
     let mut sources = Sources::default();
     let source = sources.add(path.display().to_string(), text);
     let parsed = yaml::parse(text, source, 0, Budget::SPEC);
-    let study = parsed.and_then(|tree| {
-        let layers = layers::read(overrides, &mut sources)?;
-        settings::resolve(tree, &layers)
-    });
+    let parsed = parsed.and_then(|tree| Ok((tree, layers::read(overrides, &mut sources)?)));
+    let sources = Arc::new(sources);
+    let study = parsed.and_then(|(tree, layers)| settings::resolve(tree, &layers, &sources));
     let mut study = study.map_err(|error| SpecError::new(error, &sources))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let folder = if folder.as_os_str().is_empty() {

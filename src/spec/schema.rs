@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::cell::Cell;
 use super::keys::keys;
+use super::published::Published;
 use super::study::{Limits, TEMPLATES};
 
 /// Draft 7, which editors' YAML plugins know best.
@@ -14,6 +15,7 @@ static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| {
     let mut generator = SchemaSettings::draft07().into_generator();
     generator.subschema_for::<Cell>();
     generator.subschema_for::<Limits>();
+    generator.subschema_for::<Published>();
     Value::Object(generator.take_definitions(true))
 });
 
@@ -24,6 +26,10 @@ pub(crate) fn definitions() -> &'static Value {
 
 /// The JSON Schema of a spec's file.
 pub fn schema() -> Value {
+    let mut definitions = definitions().clone();
+    let mut cell = by_key(Value::clone);
+    cell["description"] = "Values that pick the cell it belongs to.".into();
+    definitions["Published"]["properties"]["cell"] = cell;
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "expctl spec",
@@ -51,9 +57,14 @@ pub fn schema() -> Value {
                 "default": 1
             },
             "limits": { "description": "What can end a cell.", "anyOf": [{ "$ref": "#/definitions/Limits" }, { "type": "null" }] },
-            "report": report()
+            "report": report(),
+            "published": {
+                "description": "Figures of others, shown beside what is measured; no part of a cell.",
+                "type": ["array", "null"],
+                "items": { "$ref": "#/definitions/Published" }
+            }
         },
-        "definitions": definitions()
+        "definitions": definitions
     })
 }
 

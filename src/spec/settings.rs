@@ -1,28 +1,28 @@
 //! From a spec's tree and its overrides to a study.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value as Json;
 
-use super::cell::Cell;
 use super::de;
 use super::error::{Diagnostic, nearest, quoted};
-use super::expand::{self, Expansion, axis_values};
+use super::expand;
 use super::fix;
 use super::given::Given;
 use super::keys;
 use super::layers::{self, Layer};
-use super::source::Place;
+use super::published;
+use super::selection::{Chooser, Selection};
+use super::source::{Place, Sources};
 use super::study::{Limits, ReportSpec, Study, TEMPLATES};
 use super::sweep::{self, Sweep};
 use super::tree::{Entry, Map, Node, Value};
 
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     "name",
     "description",
     "defaults",
@@ -30,6 +30,7 @@ const SECTIONS: [&str; 7] = [
     "repeats",
     "limits",
     "report",
+    "published",
 ];
 
 /// All of a spec but `defaults` and `sweep`.
@@ -57,8 +58,12 @@ struct ReportSection {
 }
 
 /// Makes the study; its `directory`, `file` and `given` are the caller's to fill in.
-pub(crate) fn resolve(mut file: Node, layers: &[Layer]) -> Result<Study, Diagnostic> {
-    let mut sweep = Sweep::read(take_sweep(&mut file)?.as_ref())?;
+pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> Result<Study, Diagnostic> {
+    check_sections(&file)?;
+    // These are not layered.
+    let (sweep, file) = take(file, "sweep");
+    let (published, file) = take(file, "published");
+    let mut sweep = Sweep::read(sweep.as_ref())?;
     if let Some(defaults) = file.get(&["defaults"]) {
         // Before an override can hide what is wrong in the file.
         expand::check_defaults(defaults, sweep.paths().chain(layers.iter().filter_map(Layer::cell_key)))?;
@@ -85,10 +90,18 @@ pub(crate) fn resolve(mut file: Node, layers: &[Layer]) -> Result<Study, Diagnos
     let defaults = defaults.unwrap_or_else(|| Node::empty_map(merged.place));
     let expansion = expand::expand(&defaults, &sweep, repeats, fixed)?;
     notes.extend_from_slice(&expansion.notes);
-    let baseline = match merged.get(&["report", "baseline"]) {
-        Some(node) if !settings.report.baseline.is_empty() => read_baseline(node, &defaults, layers, &expansion)?,
-        _ => IndexMap::new(),
+    let chooser = Chooser {
+        defaults: &defaults,
+        layers,
+        expansion: &expansion,
     };
+    let baseline = match merged.get(&["report", "baseline"]) {
+        Some(node) if !settings.report.baseline.is_empty() => read_baseline(node, &chooser)?,
+        _ => Selection::new(),
+    };
+    let published = published.map_or(Ok(Vec::new()), |node| {
+        published::read(&node, &chooser, sources, &mut notes)
+    })?;
     Ok(Study {
         name: settings.name,
         description: settings.description.unwrap_or_default(),
@@ -102,20 +115,20 @@ pub(crate) fn resolve(mut file: Node, layers: &[Layer]) -> Result<Study, Diagnos
             output: settings.report.output,
             baseline,
         },
+        published,
         axes: expansion.axes,
         notes,
         given: Given::default(),
     })
 }
 
-/// Checks the sections' names and takes the sweep out of the file: it is not layered.
-fn take_sweep(file: &mut Node) -> Result<Option<Node>, Diagnostic> {
-    let kind = file.kind();
-    let Value::Map(map) = &mut file.value else {
+/// Checks the sections' names, and that the defaults are keys.
+fn check_sections(file: &Node) -> Result<(), Diagnostic> {
+    let Some(map) = file.as_map() else {
         let message = if file.is_null() {
             "the spec is empty".into()
         } else {
-            format!("a spec is a map of keys, not {kind}")
+            format!("a spec is a map of keys, not {}", file.kind())
         };
         return Err(Diagnostic::new(message)
             .at(file.place)
@@ -127,7 +140,7 @@ fn take_sweep(file: &mut Node) -> Result<Option<Node>, Diagnostic> {
     if let Some(defaults) = map.get("defaults").filter(|entry| !entry.value.is_null()) {
         sweep::expect_map(&defaults.value, "defaults")?;
     }
-    Ok(Rc::make_mut(map).shift_remove("sweep").map(|entry| entry.value))
+    Ok(())
 }
 
 fn unknown_section(key: &str, entry: &Entry) -> Diagnostic {
@@ -195,71 +208,15 @@ fn check_template(template: Option<String>, merged: &Node) -> Result<String, Dia
 }
 
 /// Types the baseline's values by their keys and makes sure that they name one cell, repeats aside.
-fn read_baseline(
-    node: &Node,
-    defaults: &Node,
-    layers: &[Layer],
-    expansion: &Expansion,
-) -> Result<IndexMap<String, Json>, Diagnostic> {
-    let map = sweep::expect_map(node, "report.baseline")?;
-    let overridden = |path: &[String]| {
-        layers
-            .iter()
-            .filter_map(Layer::cell_key)
-            .any(|key| path.starts_with(key))
-    };
-    let mut tree = defaults.clone();
-    let mut names = Vec::new();
-    for (name, Entry { key, value }) in map.iter() {
-        let path = sweep::cell_key(name, "report.baseline", *key)?;
-        if !overridden(&path) {
-            tree.set(&path, *key, value.clone());
-            names.push(name.to_string());
-        }
+fn read_baseline(node: &Node, chooser: &Chooser<'_>) -> Result<Selection, Diagnostic> {
+    let baseline = chooser.read_what_is_open(node, "report.baseline")?;
+    if !baseline.is_empty() {
+        let place = node.as_map().map_or(node.place, |map| key_place(map, node.place));
+        chooser.one(&baseline, "report.baseline", place)?;
     }
-    let cell: Cell = de::read(&tree).map_err(|error| error.diagnostic("report.baseline"))?;
-    let baseline = axis_values(&names, &cell.to_map());
-    if baseline.is_empty() {
-        return Ok(baseline);
-    }
-    check_baseline(&baseline, expansion, key_place(map, node.place))?;
     Ok(baseline)
 }
 
 fn key_place(map: &Map, otherwise: Place) -> Place {
     map.get_index(0).map_or(otherwise, |(_, entry)| entry.key)
-}
-
-fn check_baseline(baseline: &IndexMap<String, Json>, expansion: &Expansion, place: Place) -> Result<(), Diagnostic> {
-    let matching = |cell: &&super::study::PlannedCell| {
-        baseline
-            .iter()
-            .all(|(key, value)| cell.axes.get(key).cloned().unwrap_or_else(|| cell.cell.value(key)) == *value)
-    };
-    let groups: BTreeSet<String> = expansion
-        .cells
-        .iter()
-        .filter(matching)
-        .take(1000)
-        .map(|planned| planned.cell.group_id())
-        .collect();
-    match groups.len() {
-        1 => Ok(()),
-        0 => Err(Diagnostic::new("report.baseline: no cell has these values").at(place)),
-        _ => {
-            let message = format!(
-                "report.baseline: {} cells have these values, and one is needed",
-                groups.len()
-            );
-            let missing: Vec<&str> = expansion
-                .axes
-                .iter()
-                .map(String::as_str)
-                .filter(|axis| !baseline.contains_key(*axis))
-                .collect();
-            Err(Diagnostic::new(message)
-                .at(place)
-                .help(format!("say which {} as well", missing.join(" and "))))
-        }
-    }
 }

@@ -1,5 +1,11 @@
 //! Where a value was written: texts that values come from, and places in them.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::error::{Diagnostic, SpecError};
+use super::tree::{Node, Value};
+
 /// A stretch of bytes in one of the [`Sources`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -42,6 +48,76 @@ impl Sources {
         let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
         (&source.name, line, before[line_start..].chars().count() + 1)
     }
+}
+
+/// Where an entry of a spec and its keys were written, for errors that are found when it is used. It is no part of what the
+/// entry says: any two are equal.
+#[derive(Clone, Default)]
+pub struct Origin {
+    sources: Arc<Sources>,
+    /// By dotted key; that of the entry itself is empty.
+    places: BTreeMap<String, Place>,
+}
+
+impl Origin {
+    /// Of `node` and all that is in it.
+    pub(crate) fn of(node: &Node, sources: &Arc<Sources>) -> Self {
+        let mut places = BTreeMap::new();
+        collect(node, String::new(), &mut places);
+        Self {
+            sources: Arc::clone(sources),
+            places,
+        }
+    }
+
+    /// An error that points at a key of the entry, or at the entry where it has no such key.
+    pub(crate) fn error(&self, key: &str, message: impl Into<String>, help: Option<String>) -> SpecError {
+        self.point(self.places.get(key), message.into(), help)
+    }
+
+    fn point(&self, place: Option<&Place>, message: String, help: Option<String>) -> SpecError {
+        let diagnostic = Diagnostic::new(message).help_if(help);
+        match place.or_else(|| self.places.get("")) {
+            Some(place) => SpecError::new(diagnostic.at(*place), &self.sources),
+            None => SpecError::new(diagnostic, &self.sources),
+        }
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.places.get("") {
+            Some(place) => {
+                let (name, line, column) = self.sources.locate(*place);
+                write!(f, "{name}:{line}:{column}")
+            }
+            None => f.write_str("nowhere"),
+        }
+    }
+}
+
+fn collect(node: &Node, path: String, places: &mut BTreeMap<String, Place>) {
+    let below = |segment: &str| match path.as_str() {
+        "" => segment.to_owned(),
+        path => format!("{path}.{segment}"),
+    };
+    match &node.value {
+        Value::Map(map) => map
+            .iter()
+            .for_each(|(key, entry)| collect(&entry.value, below(key), places)),
+        Value::List(list) => {
+            let items = list.iter().enumerate();
+            items.for_each(|(index, node)| collect(node, below(&index.to_string()), places));
+        }
+        Value::Scalar(_) => {}
+    }
+    places.insert(path, node.place);
 }
 
 /// The last char boundary of `text` at or before `index`.

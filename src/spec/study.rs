@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::cell::Cell;
 use super::given::Given;
+use super::published::Published;
+use super::selection::{self, Selection};
 
 /// A spec, resolved: the layers merged, the sweep expanded, every cell checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +29,8 @@ pub struct Study {
     pub repeats: usize,
     pub limits: Limits,
     pub report: ReportSpec,
+    /// Figures of others, to be shown beside what is measured.
+    pub published: Vec<Published>,
     /// The keys that vary, dotted.
     pub axes: Vec<String>,
     /// What the user should know: axes that an override has fixed, for example.
@@ -62,7 +66,7 @@ pub struct ReportSpec {
     /// The Markdown file, relative to the current directory.
     pub output: Option<PathBuf>,
     /// Values that name the cell which the others are compared with, by dotted key.
-    pub baseline: IndexMap<String, Json>,
+    pub baseline: Selection,
 }
 
 /// The templates that come with expctl.
@@ -73,7 +77,7 @@ impl Default for ReportSpec {
         Self {
             template: TEMPLATES[0].into(),
             output: None,
-            baseline: IndexMap::new(),
+            baseline: Selection::new(),
         }
     }
 }
@@ -84,10 +88,19 @@ impl Study {
         self.repeats > 1 && !self.axes.iter().any(|axis| axis == "seed")
     }
 
+    /// The cells that a selection picks, by their `group_id`: each stands for its repeats.
+    pub fn groups(&self, selection: &Selection) -> IndexSet<String> {
+        let chosen = self
+            .cells
+            .iter()
+            .filter(|planned| selection::holds(selection, &planned.cell));
+        chosen.map(|planned| planned.cell.group_id()).collect()
+    }
+
     /// Whether the report compares other cells with this one (or with its repeats). Never where the spec names no baseline.
     pub fn is_baseline(&self, cell: &Cell) -> bool {
         let baseline = &self.report.baseline;
-        !baseline.is_empty() && baseline.iter().all(|(key, value)| cell.value(key) == *value)
+        !baseline.is_empty() && selection::holds(baseline, cell)
     }
 }
 

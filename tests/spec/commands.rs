@@ -70,6 +70,44 @@ fn a_wrong_spec_has_exit_code_2_and_says_where() {
         .stderr(contains("line 1 has the byte 0xff"));
 }
 
+/// What `validate` says of a figure set beside a column, without the word `error`.
+fn validated(figure: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("a.yaml"),
+        format!("name: a\npublished:\n- {figure}\n"),
+    )
+    .unwrap();
+    let output = expctl(folder.path(), &["validate", "a.yaml"])
+        .assert()
+        .code(2)
+        .get_output()
+        .stderr
+        .clone();
+    String::from_utf8(output).unwrap().replace("error: ", "")
+}
+
+#[test]
+fn a_published_figure_has_a_column_that_is_measured_and_fits() {
+    for (name, figure) in [
+        (
+            "misspelt_column",
+            "column: alocated_peak_bytes, value: 1, unit: GB, metric: process",
+        ),
+        ("column_of_words", "column: allocated_peak_phase, value: 1, unit: count"),
+        (
+            "unit_of_another_column",
+            "column: allocated_peak_bytes, value: 1, unit: seconds",
+        ),
+        (
+            "unknown_second_column",
+            "column: trainable_count, of: all_count, value: 1, unit: '%'",
+        ),
+    ] {
+        insta::assert_snapshot!(name, validated(&format!("{{{figure}, source: x}}")));
+    }
+}
+
 #[test]
 fn variables_of_the_environment_are_keys() {
     let folder = tempfile::tempdir().unwrap();

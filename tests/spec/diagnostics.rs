@@ -225,6 +225,52 @@ fn combinations_name_what_made_them() {
 }
 
 #[test]
+fn published_figures() {
+    let figure = |keys: &str| {
+        let text = sweep("grid: {rank: [4, 8], batch_size: [1, 2]}");
+        format!("{text}published:\n- {{column: allocated_peak_bytes, {keys}}}\n")
+    };
+    let of = |cell: &str| {
+        figure(&format!(
+            "value: 5.9, unit: GB, metric: unstated, source: x, cell: {cell}"
+        ))
+    };
+    shows("figure_without_cell", &of("{rank: 16, batch_size: 1}"), &[]);
+    shows("figure_with_many_cells", &of("{rank: 4}"), &[]);
+    shows("figure_with_misspelt_key", &of("{rnak: 4}"), &[]);
+    shows("figure_with_wrong_value", &of("{rank: four}"), &[]);
+    let at = |keys: &str| figure(&format!("{keys}, source: x, cell: {{rank: 4, batch_size: 1}}"));
+    shows(
+        "figure_with_unknown_unit",
+        &at("value: 5.9, unit: Gib, metric: unstated"),
+        &[],
+    );
+    shows(
+        "figure_with_unit_in_value",
+        &at("value: 5.9 GB, unit: GB, metric: unstated"),
+        &[],
+    );
+    shows("figure_without_metric", &at("value: 5.9, unit: GB"), &[]);
+    shows(
+        "figure_with_misspelt_metric",
+        &at("value: 5.9, unit: GB, metric: alocated"),
+        &[],
+    );
+    shows(
+        "figure_of_time_with_metric",
+        &at("value: 5.9, unit: seconds, metric: process"),
+        &[],
+    );
+    shows("figure_of_a_share_of_nothing", &at("value: 5.9, unit: '%'"), &[]);
+    shows(
+        "figure_without_source",
+        &figure("value: 5.9, unit: GB, metric: unstated"),
+        &[],
+    );
+    shows("figures_that_are_no_list", "name: example\npublished: {rank: 4}\n", &[]);
+}
+
+#[test]
 fn expressions() {
     let included = sweep("include: [{rank: 4}]\nexclude: rank == 4");
     shows("exclude_without_combinations", &included, &[]);

@@ -1,0 +1,219 @@
+//! Figures that others published, each beside what was measured and, where the frame has it, predicted.
+
+use serde::Serialize;
+
+use super::group::{Group, Stat};
+use crate::results::columns::{Kind, outcomes};
+use crate::spec::{self, Dimension, Metric, Published, SpecError, Study, Unit};
+
+/// What a prediction's column begins with; the rest is the name of what it predicts.
+const PREDICTED: &str = "predicted_";
+
+/// A published figure and the group that it belongs to; from `study.yaml`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    pub published: Published,
+    pub group_id: String,
+}
+
+/// The published figures of a study; what picks no cell any more is left out.
+pub fn wanted(study: &Study) -> Vec<Wanted> {
+    let wanted = |published: &Published| {
+        let group_id = study.groups(&published.cell).into_iter().next()?;
+        Some(Wanted {
+            published: published.clone(),
+            group_id,
+        })
+    };
+    study.published.iter().filter_map(wanted).collect()
+}
+
+/// A published figure as templates see it; numbers are in what the frame counts in.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// What its source calls it.
+    pub name: Option<String>,
+    pub column: String,
+    /// The column that `column` is divided by.
+    pub of: Option<String>,
+    /// The digits that were published.
+    pub value: String,
+    pub unit: Unit,
+    /// The decimals that figures beside it have: as many as were published, and at least those that suit the unit.
+    pub decimals: usize,
+    /// Which memory was published; none where it is no memory.
+    pub metric: Option<&'static str>,
+    /// Which memory was measured.
+    pub measured_metric: Option<&'static str>,
+    pub source: String,
+    /// From 1; figures of one source share it.
+    pub source_number: usize,
+    pub note: Option<String>,
+    pub group: Group,
+    pub published: f64,
+    pub measured: Option<Stat>,
+    pub predicted: Option<Stat>,
+    /// Measured minus published, or predicted minus published where nothing was measured.
+    pub difference: Option<f64>,
+    /// The same over what was published.
+    pub difference_share: Option<f64>,
+    /// Whether rounding to the published digits would leave no difference.
+    pub agrees: bool,
+}
+
+/// Sets each figure beside its group; a figure whose group is not in the frame is left out.
+pub fn figures(wanted: &[Wanted], groups: &[Group]) -> Vec<Figure> {
+    let mut sources: Vec<&str> = Vec::new();
+    let mut figures = Vec::new();
+    for Wanted { published, group_id } in wanted {
+        let is_its = |group: &&Group| group.cells[0].text("group_id") == Some(group_id);
+        let Some(group) = groups.iter().find(is_its) else {
+            continue;
+        };
+        let number = sources.iter().position(|source| *source == published.source);
+        let number = number.unwrap_or_else(|| {
+            sources.push(&published.source);
+            sources.len() - 1
+        });
+        figures.push(figure(published, group, number + 1));
+    }
+    figures
+}
+
+fn figure(published: &Published, group: &Group, source_number: usize) -> Figure {
+    let measured = stat(published, group, "");
+    let predicted = stat(published, group, PREDICTED);
+    let number = published.number();
+    let difference = measured.or(predicted).map(|stat| stat.mean - number);
+    let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit.factor();
+    Figure {
+        name: published.name.clone(),
+        column: published.column.clone(),
+        of: published.of.clone(),
+        value: published.value.clone(),
+        unit: published.unit,
+        decimals: published.decimals().max(published.unit.decimals()),
+        metric: published.metric.map(Metric::name),
+        measured_metric: metric(&published.column, published.unit),
+        source: published.source.clone(),
+        source_number,
+        note: published.note.clone(),
+        group: group.clone(),
+        published: number,
+        measured,
+        predicted,
+        difference,
+        difference_share: difference
+            .filter(|_| number != 0.0)
+            .map(|difference| difference / number),
+        // A hair more than half a digit: the published number itself is not exact in binary.
+        agrees: difference.is_some_and(|difference| difference.abs() <= last_digit * (0.5 + 1e-9)),
+    }
+}
+
+/// The figure's column, over another where it is a share, in the cells that have it. What was measured counts in cells
+/// that ended well only, what was predicted in all.
+fn stat(published: &Published, group: &Group, prefix: &str) -> Option<Stat> {
+    let cells = group.cells.iter().filter(|cell| !prefix.is_empty() || cell.is_ok());
+    let value = |cell: &super::Entry| {
+        let column = |name: &str| cell.number(&format!("{prefix}{name}"));
+        let number = column(&published.column)?;
+        match &published.of {
+            None => Some(number),
+            Some(of) => column(of).filter(|whole| *whole != 0.0).map(|whole| number / whole),
+        }
+    };
+    Stat::of(&cells.filter_map(value).collect::<Vec<_>>())
+}
+
+/// Which memory a column counts.
+fn metric(column: &str, unit: Unit) -> Option<&'static str> {
+    let metric = match column.split('_').next() {
+        Some("reserved") => Metric::Reserved,
+        Some("process") => Metric::Process,
+        _ => Metric::Allocated,
+    };
+    (unit.dimension() == Dimension::Memory && !column.contains("file")).then_some(metric.name())
+}
+
+/// Makes sure that the figures' columns are measured ones and fit their units.
+///
+/// # Errors
+/// The first that does not, with its place in the spec.
+pub fn check(study: &Study) -> Result<(), SpecError> {
+    let columns = measured_columns();
+    for (index, published) in study.published.iter().enumerate() {
+        let wrong = |key: &str, message: String, help: Option<String>| {
+            let message = format!("published[{index}].{key}: {message}");
+            Err(published.origin.error(key, message, help))
+        };
+        for (key, name) in [("column", Some(&published.column)), ("of", published.of.as_ref())] {
+            let Some(name) = name.filter(|name| !columns.contains(name)) else {
+                continue;
+            };
+            let known: Vec<&str> = columns.iter().map(String::as_str).collect();
+            let help = spec::suggestion(name, &known).unwrap_or_else(|| COLUMNS_ARE.into());
+            return wrong(
+                key,
+                format!("{} is no column of numbers that are measured", spec::quoted(name)),
+                Some(help),
+            );
+        }
+        let dimension = if published.of.is_some() {
+            Dimension::Share
+        } else {
+            dimension(&published.column)
+        };
+        if published.unit.dimension() != dimension {
+            let message = format!(
+                "{} is not a unit of {}",
+                spec::quoted(published.unit.name()),
+                published.column
+            );
+            return wrong("unit", message, Some(format!("its units are {}", dimension.units())));
+        }
+    }
+    Ok(())
+}
+
+/// Help where a column's name is not even near one.
+pub const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, such as `allocated_peak_bytes`";
+
+/// The names of the columns that hold measured numbers.
+pub fn measured_columns() -> Vec<String> {
+    outcomes()
+        .into_iter()
+        .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float) && !outcome.name.starts_with(PREDICTED))
+        .map(|outcome| outcome.name)
+        .collect()
+}
+
+fn dimension(column: &str) -> Dimension {
+    if column.ends_with("_bytes") {
+        Dimension::Memory
+    } else if column.contains("seconds") {
+        Dimension::Time
+    } else if column.ends_with("_per_second") {
+        Dimension::Speed
+    } else {
+        Dimension::Number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_measured_column_has_its_dimension() {
+        let of = |wanted| {
+            measured_columns()
+                .into_iter()
+                .filter(move |column| dimension(column) == wanted)
+        };
+        assert!(of(Dimension::Memory).count() > 10);
+        assert_eq!(of(Dimension::Speed).collect::<Vec<_>>(), ["tokens_per_second"]);
+        assert!(of(Dimension::Time).all(|column| column.contains("seconds")));
+        assert!(of(Dimension::Number).any(|column| column == "loss_last"));
+    }
+}
