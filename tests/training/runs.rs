@@ -40,6 +40,30 @@ fn equal_seeds_give_equal_bytes() {
 }
 
 #[test]
+fn threads_change_no_byte() {
+    let _turn = turn();
+    for (dtype, rank) in [(Dtype::Float32, 0), (Dtype::Bfloat16, 4), (Dtype::Int4, 4), (Dtype::Int8, 4)] {
+        let cell = Cell {
+            dtype,
+            rank,
+            lora_dropout: if rank > 0 { 0.1 } else { 0.0 },
+            max_steps: Some(3),
+            ..on_text()
+        };
+        let with_threads = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let run = pool.expect("a pool").install(|| Run::of(&cell)).expect("a run");
+            let of_step = |step: &expctl::results::record::Step| (step.loss.to_bits(), step.gradient_norm.to_bits());
+            (run.steps.iter().map(of_step).collect::<Vec<_>>(), run.adapter)
+        };
+        let one = with_threads(1);
+        for threads in [2, 3, 5] {
+            assert!(with_threads(threads) == one, "{dtype:?}, {threads} threads");
+        }
+    }
+}
+
+#[test]
 fn the_loss_falls() {
     let _turn = turn();
     // Adapters have little to win beside a frozen random head: its logits are small whatever they do.
