@@ -18,6 +18,18 @@ pub fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
     total(lanes)
 }
 
+/// The sum of the products of two rows' elements.
+#[inline(always)]
+pub fn products<E: super::Element>(a: &[E], b: &[E]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a.widen() * b.widen();
+        }
+    }
+    total(lanes)
+}
+
 /// The sum of the lanes.
 #[inline(always)]
 pub fn total(mut lanes: [f32; LANES]) -> f32 {

@@ -42,7 +42,12 @@ fn equal_seeds_give_equal_bytes() {
 #[test]
 fn threads_change_no_byte() {
     let _turn = turn();
-    for (dtype, rank) in [(Dtype::Float32, 0), (Dtype::Bfloat16, 4), (Dtype::Int4, 4), (Dtype::Int8, 4)] {
+    for (dtype, rank) in [
+        (Dtype::Float32, 0),
+        (Dtype::Bfloat16, 4),
+        (Dtype::Int4, 4),
+        (Dtype::Int8, 4),
+    ] {
         let cell = Cell {
             dtype,
             rank,

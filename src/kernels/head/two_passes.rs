@@ -1,9 +1,8 @@
-//! Where the head's product ends: log-sum-exps of rows of logits, and the gradient of their losses, block by block as the
-//! product gives them. No logits are kept.
+//! Log-sum-exps of rows of logits, and then the gradient of their losses in the logits.
 
 use std::{cell::UnsafeCell, ops::Range};
 
-use super::{
+use super::super::{
     Element, InstructionSet,
     exp::exp,
     gemm::{

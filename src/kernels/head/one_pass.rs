@@ -1,0 +1,262 @@
+//! With `p = exp(logit - base)` for any base, a row's loss is `ln Σ p + base - logit[next]`, and the gradient in the head's
+//! input is `Σ p W / Σ p - W[next]`. The base is the next token's own logit, which is known beforehand.
+
+use std::{
+    cell::UnsafeCell,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rayon::prelude::*;
+
+use super::super::{
+    Element, InstructionSet,
+    exp::exp,
+    for_rows,
+    gemm::{
+        Source,
+        block::{BLOCK, Block},
+        operand::Number,
+        pack::EDGE,
+        scratch,
+        store::{Output, Store},
+    },
+    reduce,
+};
+
+/// Columns of the logits whose exponentials are summed together.
+const SLOT: usize = 512;
+/// A logit this far above its base has an exponential whose products might leave the range of the numbers.
+const HEADROOM: f32 = 60.0;
+
+/// Writes `exp(logit - base)` and takes its sums by row.
+pub struct Exponentials<'a, E> {
+    out: Output<'a, E>,
+    bases: &'a [f32],
+    /// By slot, then by row.
+    sums: Vec<UnsafeCell<f64>>,
+    is_too_high: AtomicBool,
+}
+
+// SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
+// of grain `Exponentials::GRAIN` keeps a slot's columns on one thread.
+unsafe impl<E: Send> Sync for Exponentials<'_, E> {}
+
+impl<'a, E: Element> Exponentials<'a, E> {
+    /// Panels that a product must keep together.
+    pub const GRAIN: usize = SLOT / EDGE;
+
+    /// For `cols` columns of rows with these bases.
+    pub fn new(out: Output<'a, E>, bases: &'a [f32], cols: usize) -> Self {
+        let cells = bases.len() * cols.div_ceil(SLOT);
+        Self {
+            out,
+            bases,
+            sums: (0..cells).map(|_| UnsafeCell::new(0.0)).collect(),
+            is_too_high: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds the rows' sums to the totals, after the product. False where a logit lay too far above its base: then what was
+    /// written is of no use.
+    pub fn finish(mut self, totals: &mut [f64]) -> bool {
+        let rows = self.bases.len();
+        for (at, sum) in self.sums.iter_mut().enumerate() {
+            totals[at % rows] += *sum.get_mut();
+        }
+        !self.is_too_high.into_inner()
+    }
+}
+
+impl<E: Element> Store for Exponentials<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let mut above = [0f32; BLOCK];
+                let count = rows.len() * EDGE;
+                for (above, &base) in above
+                    .as_chunks_mut::<EDGE>()
+                    .0
+                    .iter_mut()
+                    .zip(&self.bases[rows.clone()])
+                {
+                    above.fill(base);
+                }
+                for (above, logit) in above[..count].iter_mut().zip(&block.0) {
+                    *above = logit - *above;
+                }
+                for above in above.as_chunks_mut::<EDGE>().0 {
+                    above[cols.len()..].fill(f32::NEG_INFINITY);
+                }
+                let too_high = above[..count]
+                    .iter()
+                    .map(|above| u32::from(*above > HEADROOM))
+                    .sum::<u32>();
+                if too_high > 0 {
+                    self.is_too_high.store(true, Ordering::Relaxed);
+                }
+                for above in &mut above[..count] {
+                    *above = exp(*above);
+                }
+                let slot = cols.start / SLOT * self.bases.len();
+                for (exps, row) in above.as_chunks::<EDGE>().0.iter().zip(rows.clone()) {
+                    // SAFETY: the caller's promise, for the row and the slot these columns are of.
+                    unsafe { *self.sums[slot + row].get() += f64::from(sum(exps)) };
+                }
+                for (value, exp) in values[..count].iter_mut().zip(&above) {
+                    *value = E::narrow(*exp);
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols, &values[..count]) };
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        self.out.prefetch(rows, cols);
+    }
+}
+
+/// The sum of a block's row, in pairs.
+#[inline(always)]
+fn sum(values: &[f32; EDGE]) -> f32 {
+    let mut sums = *values;
+    let mut width = EDGE / 2;
+    while width > 0 {
+        for at in 0..width {
+            sums[at] += sums[at + width];
+        }
+        width /= 2;
+    }
+    sums[0]
+}
+
+/// Each row's logit of its next token: `x[row] · head[next[row]]`, over `hidden` elements.
+pub fn next_logits<P: Number>(x: &dyn Source<P>, head: &dyn Source<P>, hidden: usize, next: &[u32]) -> Vec<f32> {
+    let level = InstructionSet::current();
+    let dot = |(row, &next): (usize, &u32)| {
+        scratch::with(|scratch| {
+            let x = x.row(row, 0..hidden, scratch.left.of(hidden));
+            let weight = head.row(next as usize, 0..hidden, scratch.right.of(hidden));
+            level.run(
+                #[inline(always)]
+                || reduce::products(x, weight),
+            )
+        })
+    };
+    next.par_iter().enumerate().with_min_len(64).map(dot).collect()
+}
+
+/// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`.
+pub fn subtract_next<P: Number>(
+    rows: &mut [f32],
+    hidden: usize,
+    totals: &[f64],
+    head: &dyn Source<P>,
+    next: &[u32],
+    scale: f32,
+) {
+    for_rows(
+        rows,
+        hidden,
+        #[inline(always)]
+        |first, part| {
+            scratch::with(
+                #[inline(always)]
+                |scratch| {
+                    for (row, values) in (first / hidden..).zip(part.chunks_exact_mut(hidden)) {
+                        let weight = head.row(next[row] as usize, 0..hidden, scratch.left.of(hidden));
+                        let factor = (f64::from(scale) / totals[row]) as f32;
+                        for (value, weight) in values.iter_mut().zip(weight) {
+                            *value = *value * factor - weight.widen() * scale;
+                        }
+                    }
+                },
+            );
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{
+        gemm::{Dense, Operand, Segment, Term, product_of_grain},
+        instruction_set::forced::at_each_level,
+        testing::values,
+    };
+
+    /// Exponentials of `logits [rows, cols]`, their sums, and whether they are of use.
+    fn exponentials(logits: &[f32], bases: &[f32], cols: usize) -> (Vec<f32>, Vec<f64>, bool) {
+        let rows = bases.len();
+        let eye: Vec<f32> = (0..rows * rows)
+            .map(|at| f32::from(u8::from(at / rows == at % rows)))
+            .collect();
+        let (x, head) = (Dense::new(&eye, rows), Dense::new(logits, cols));
+        let mut out = vec![f32::NAN; rows * cols];
+        let mut totals = vec![1.0; rows];
+        let store = Exponentials::new(Output::new(&mut out, cols), bases, cols);
+        let term = Term::<f32> {
+            left: Operand::depth_last(&x),
+            right: Operand::depth_first(&head),
+            depth: rows,
+        };
+        let terms = vec![term];
+        product_of_grain(
+            rows,
+            &[Segment {
+                cols,
+                terms,
+                store: &store,
+            }],
+            Exponentials::<f32>::GRAIN,
+        );
+        let fits = store.finish(&mut totals);
+        (out, totals, fits)
+    }
+
+    #[test]
+    fn exponentials_and_their_sums_are_those_of_plain_loops() {
+        at_each_level(|level| {
+            for (rows, cols) in [(1, 1), (3, 31), (33, 65), (2, 1300)] {
+                let logits: Vec<f32> = values(rows * cols, 1).iter().map(|value| value * 8.0).collect();
+                let bases: Vec<f32> = values(rows, 2);
+                let (out, totals, fits) = exponentials(&logits, &bases, cols);
+                assert!(fits);
+                for (row, total) in totals.iter().enumerate() {
+                    let exact = |col: usize| (f64::from(logits[row * cols + col]) - f64::from(bases[row])).exp();
+                    let want = 1.0 + (0..cols).map(exact).sum::<f64>();
+                    assert!(
+                        (total - want).abs() < 1e-5 * want,
+                        "{level:?}, {rows} x {cols}: {total}, {want}"
+                    );
+                    for col in 0..cols {
+                        let got = f64::from(out[row * cols + col]);
+                        assert!((got - exact(col)).abs() < 1e-5 * exact(col), "{level:?}, {row}, {col}");
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_logit_far_above_its_base_is_told() {
+        at_each_level(|_| {
+            let mut logits = vec![0.0; 2 * 70];
+            assert!(exponentials(&logits, &[-59.0, 0.0], 70).2);
+            assert!(!exponentials(&logits, &[-61.0, 0.0], 70).2);
+            logits[69] = 100.0;
+            assert!(!exponentials(&logits, &[0.0, 0.0], 70).2);
+        });
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_one_in_the_sum() {
+        at_each_level(|_| {
+            let (_, totals, fits) = exponentials(&[f32::NAN; 40], &[0.0], 40);
+            assert!(fits && totals[0].is_nan());
+        });
+    }
+}
