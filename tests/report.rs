@@ -11,11 +11,15 @@ use expctl::results::record::{Machine, Measured, Oom, Provenance, Record, Status
 use expctl::results::store::{StepLog, StudyDir, write_record};
 use expctl::spec::cell::{Cell, Dtype};
 use expctl::spec::{self, Overrides, Study};
-use polars_core::prelude::{IntoColumn, NamedFrom, Series};
 use polars_io::SerReader;
 use polars_io::parquet::read::ParquetReader;
 use predicates::prelude::*;
 use tempfile::TempDir;
+
+#[path = "report/claims.rs"]
+mod claims;
+#[path = "report/published.rs"]
+mod published;
 
 const MIB: u64 = 1 << 20;
 
@@ -257,69 +261,6 @@ fn a_study_that_never_ran_has_a_report() {
         assert!(rendered.markdown.contains("no record yet"), "{}", rendered.markdown);
         assert!(rendered.files.is_empty());
     }
-}
-
-/// Figures of each kind: equal to the digit and to the byte, of another metric, of a cell that ran out of memory.
-const PUBLISHED: &str = "\
-published:
-- { column: allocated_peak_bytes, value: 471.01, unit: MiB, metric: allocated, cell: { dtype: bfloat16, rank: 4 },
-    name: Peak, note: Seed 0 alone, source: &table 'A table, https://example.org/a_table (2026)' }
-- { column: adapter_file_bytes, value: '4,924,480', unit: bytes, metric: unstated, cell: { dtype: bfloat16, rank: 4 }, source: *table }
-- { column: allocated_peak_bytes, value: 0.50, unit: GB, metric: reserved, cell: { dtype: int4, rank: 16 }, source: Somebody }
-- { column: trainable_count, of: parameter_count, value: 3.63, unit: '%', cell: { dtype: int4, rank: 16 }, source: Somebody }
-- { column: tokens_per_second, value: 2000, unit: tokens/s, cell: { dtype: bfloat16, rank: 256 }, source: *table }
-";
-
-#[test]
-fn published_figures_stand_beside_what_was_measured() {
-    let place = Place::new(&format!("{SPEC}{PUBLISHED}"));
-    for template in ["comparison", "method_comparison"] {
-        let markdown = place.render(&Template::named(template)).unwrap().markdown;
-        let (_, part) = markdown.split_once("## Beside published figures").unwrap();
-        let (part, _) = part.split_once("\n## ").unwrap();
-        insta::assert_snapshot!("published", part);
-    }
-}
-
-#[test]
-fn a_prediction_is_marked_as_one() {
-    let place = Place::new(&format!("{SPEC}{PUBLISHED}"));
-    let mut frame = collect(&place.dir, &place.study, false).unwrap().frame().unwrap();
-    let bytes = vec![493_887_488_i64; frame.height()];
-    let predicted = Series::new("predicted_allocated_peak_bytes".into(), bytes);
-    frame.with_column(predicted.into_column()).unwrap();
-    let report = report::render(&About::new(&place.study), &frame, &Template::named("comparison"), "x").unwrap();
-    let lines = report
-        .markdown
-        .lines()
-        .filter(|line| line.contains("Predicted") || line.contains(" 0.50 GB"));
-    insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
-}
-
-#[test]
-fn a_published_figure_is_no_part_of_a_cell() {
-    let place = Place::new(SPEC);
-    place.expctl(&["report", "experiments/rank_sweep.yaml"]).success();
-    let report = || fs::read_to_string(place.path("results/rank_sweep.md")).unwrap();
-    assert!(!report().contains("Published"));
-    let spec = format!("{SPEC}{PUBLISHED}");
-    fs::write(place.path("experiments/rank_sweep.yaml"), &spec).unwrap();
-    place
-        .expctl(&["report", "experiments/rank_sweep.yaml"])
-        .success()
-        .stderr("");
-    assert!(report().contains("471.01 MiB"), "{}", report());
-
-    let with_override = Overrides::new([], vec!["rank=4".into()]);
-    let study = spec::load(&place.path("experiments/rank_sweep.yaml"), &with_override).unwrap();
-    assert_eq!(study.published.len(), 2);
-    assert!(
-        study
-            .notes
-            .contains(&"--set rank=4 leaves no cell for published[4]".into()),
-        "{:?}",
-        study.notes
-    );
 }
 
 #[test]

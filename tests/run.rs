@@ -286,6 +286,49 @@ fn a_run_that_could_not_be_reported_does_not_begin() {
 }
 
 #[test]
+fn a_check_of_claims_is_an_exit_code() {
+    let claim =
+        "claims: [{claim: Rank 4 trains more, source: us, holds: \"mean('trainable_count', rank=4) > WHAT\"}]\n";
+    let study = Study::new(&format!(
+        "{QUICK}{}",
+        claim.replace("WHAT", "mean('trainable_count', rank=2)")
+    ));
+    let checked = study.run(&["--check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    assert!(
+        text(&checked.stdout).contains("1 claim: 1 supported\n"),
+        "{}",
+        text(&checked.stdout)
+    );
+
+    study.write_spec(&format!("{QUICK}{}", claim.replace("WHAT", "1000000000")));
+    let changed = study.run(&[]);
+    assert_eq!(changed.status.code(), Some(0), "without --check a claim is no gate");
+    assert!(
+        text(&changed.stdout).contains("1 claim: 1 refuted\n"),
+        "{}",
+        text(&changed.stdout)
+    );
+    assert_eq!(study.records().len(), 2, "a changed claim is no new cell");
+    let refuted = study.run(&["--check"]);
+    assert_eq!(refuted.status.code(), Some(1));
+    assert!(
+        text(&refuted.stderr).contains("spec.yaml:5:10: refuted: Rank 4 trains more"),
+        "{}",
+        text(&refuted.stderr)
+    );
+
+    study.write_spec(QUICK);
+    let nothing = study.run(&["--check"]);
+    assert_eq!(nothing.status.code(), Some(0));
+    assert!(
+        text(&nothing.stderr).contains("the spec has no claims"),
+        "{}",
+        text(&nothing.stderr)
+    );
+}
+
+#[test]
 fn a_dry_run_holds_whole_cells() {
     let study =
         Study::new(&format!("{QUICK}repeats: 2\n").replace("rank: [2, 4]", "gradient_checkpointing: [{every: 2}]"));

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use polars_core::prelude::DataFrame;
 
-use crate::report::{self, About, Rendered, Template};
+use crate::report::{self, About, Judged, Rendered, Template};
 use crate::results::frame;
 use crate::results::store::StudyDir;
 use crate::runner::counted;
 use crate::spec::{self, Study};
 
-use super::{NOT_AS_ASKED, print, studies};
+use super::{NOT_AS_ASKED, claims, print, studies};
 
 /// Make a study's frame and report from its records
 ///
@@ -34,7 +34,8 @@ pub struct Args {
     /// The Markdown file [default: the spec's, else report.md in the study's folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing; exit code 1 where a file is not what the report would be now
+    /// Write nothing; exit code 1 where a file is not what the report would be now, and where a claim has not the
+    /// verdict that the spec expects: supported, unless it says refuted
     #[arg(long)]
     check: bool,
     /// Rows for records of cells that are no longer in the spec, too
@@ -81,7 +82,7 @@ fn show_as(spec: &Path, study: &mut Study, dir: &StudyDir) -> anyhow::Result<boo
     }
     (study.description, study.report) = (now.description, now.report);
     (study.directory, study.file) = (now.directory, now.file);
-    study.published = now.published;
+    (study.published, study.claims) = (now.published, now.claims);
     Ok(before == after)
 }
 
@@ -138,14 +139,14 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-/// The frame and the report that a study's spec asks for; what a run ends with.
-pub fn after_run(study: &Study, dir: &StudyDir) -> anyhow::Result<()> {
+/// The frame and the report that a study's spec asks for; what a run ends with. Gives the claims with their verdicts.
+pub fn after_run(study: &Study, dir: &StudyDir) -> anyhow::Result<Vec<Judged>> {
     let frame = studies::read(dir, study, false)?.frame()?;
     frame::write(&frame, dir)?;
     let output = output(study, dir);
     let rendered = render(study, &frame, &template(study), &output)?;
     report::write(&rendered, &output)?;
-    Ok(())
+    Ok(rendered.claims)
 }
 
 fn render(study: &Study, frame: &DataFrame, template: &Template, output: &Path) -> anyhow::Result<Rendered> {
@@ -170,16 +171,25 @@ pub fn output(study: &Study, dir: &StudyDir) -> PathBuf {
         .unwrap_or_else(|| dir.path().join("report.md"))
 }
 
+/// Two questions: whether the files are what the report would be now, and whether the claims fare as the spec expects.
 fn check(rendered: &Rendered, output: &Path, current: bool) -> anyhow::Result<ExitCode> {
     let stale = report::check(rendered, output);
-    if stale.is_empty() && current {
-        print(&format!("{} is up to date\n", output.display()))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for file in stale {
+    for file in &stale {
         eprintln!("{file}");
     }
-    Ok(ExitCode::from(NOT_AS_ASKED))
+    let fresh = stale.is_empty() && current;
+    if fresh {
+        print(&format!("{} is up to date\n", output.display()))?;
+    }
+    if let Some(summary) = claims::summary(&rendered.claims) {
+        print(&format!("{summary}\n"))?;
+    }
+    let expected = claims::are_as_expected(&rendered.claims);
+    Ok(if fresh && expected {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_AS_ASKED)
+    })
 }
 
 fn tell(written: &[PathBuf], output: &Path) -> anyhow::Result<()> {

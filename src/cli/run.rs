@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::report::{check_study, format};
+use crate::report::{Judged, check_study, format};
 use crate::results::columns::status_name;
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
@@ -17,7 +17,7 @@ use crate::runner::{
 };
 use crate::spec::{self, Overrides, Study};
 
-use super::{Format, NOT_AS_ASKED, Table, print, report};
+use super::{Format, NOT_AS_ASKED, Table, claims, print, report};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
@@ -40,6 +40,9 @@ pub struct Args {
     /// Stop at the first cell that fails
     #[arg(long)]
     fail_fast: bool,
+    /// Exit code 1 where a claim has not the verdict that the spec expects: supported, unless it says refuted
+    #[arg(long, conflicts_with = "dry_run")]
+    check: bool,
     /// Train nothing; list the cells and what would be done
     #[arg(long)]
     dry_run: bool,
@@ -100,18 +103,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if for_people {
         print(&told(&study, &summary, &dir))?;
     }
-    reported?;
+    let claims = reported?;
     if for_people {
-        print(&format!("report: {}\n", report::output(&study, &dir).display()))?;
+        let counts = claims::summary(&claims).map_or_else(String::new, |counts| format!("{counts}\n"));
+        print(&format!("{counts}report: {}\n", report::output(&study, &dir).display()))?;
     }
-    Ok(exit_code(&summary))
+    let expected = !args.check || check(&claims);
+    Ok(exit_code(&summary, expected))
 }
 
-fn exit_code(summary: &Summary) -> ExitCode {
+/// Whether the claims fare as the spec expects.
+fn check(claims: &[Judged]) -> bool {
+    if claims.is_empty() {
+        eprintln!("note: the spec has no claims, so there is nothing to check");
+    }
+    claims::are_as_expected(claims)
+}
+
+fn exit_code(summary: &Summary, expected: bool) -> ExitCode {
     match summary.interrupted {
         // as shells tell a program that a signal ended
         Some(signal) if summary.left > 0 => ExitCode::from(128 + u8::try_from(signal).unwrap_or(0)),
-        _ if summary.left > 0 || summary.failed().next().is_some() => ExitCode::from(NOT_AS_ASKED),
+        _ if summary.left > 0 || summary.failed().next().is_some() || !expected => ExitCode::from(NOT_AS_ASKED),
         _ => ExitCode::SUCCESS,
     }
 }

@@ -88,7 +88,7 @@ pub fn setting(key: &str, value: &Datum) -> String {
 }
 
 /// The columns that hold a cell's keys: all but identity and outcome.
-fn key_columns(entries: &[Entry]) -> Vec<String> {
+pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
     let outcomes = outcomes();
     let is_key = |name: &str| {
         IDENTITY.iter().all(|(identity, _)| *identity != name) && outcomes.iter().all(|outcome| outcome.name != name)

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::axes::{self, Setting};
+use super::claims::{self, Judged, Posed};
 use super::entry::Entry;
 use super::format::ByteUnit;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
@@ -13,7 +14,7 @@ use super::published::{self, Figure, Wanted};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
-use crate::spec::Study;
+use crate::spec::{SpecError, Study};
 
 /// What a report says besides its numbers; from `study.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -34,6 +35,9 @@ pub struct About {
     /// What others published, with the groups it belongs to.
     #[serde(skip)]
     pub published: Vec<Wanted>,
+    /// What the spec puts to the test, with the groups it is about.
+    #[serde(skip)]
+    pub claims: Vec<Posed>,
 }
 
 impl About {
@@ -47,6 +51,7 @@ impl About {
             command: study.given.command(),
             overrides: study.given.laid_over(),
             published: published::wanted(study),
+            claims: claims::posed(study),
         }
     }
 }
@@ -88,10 +93,14 @@ pub struct Context<'a> {
     pub loss: &'static str,
     /// Published figures, each beside what was measured.
     pub published: Vec<Figure>,
+    /// The spec's claims with their verdicts.
+    pub claims: Vec<Judged>,
 }
 
 impl<'a> Context<'a> {
-    pub fn new(study: &'a About, cells: &'a [Entry]) -> Self {
+    /// # Errors
+    /// A claim whose expression is wrong.
+    pub fn new(study: &'a About, cells: &'a [Entry]) -> Result<Self, SpecError> {
         let axes = axes::axes(cells, &study.axes);
         let mut groups = groups(cells, &axes);
         compare_with_baseline(&mut groups, study.baseline.as_deref());
@@ -106,7 +115,7 @@ impl<'a> Context<'a> {
             let column = category_column(category.name());
             category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
         };
-        Self {
+        Ok(Self {
             study,
             cells,
             baseline: groups.iter().find(|group| group.baseline).cloned(),
@@ -116,6 +125,7 @@ impl<'a> Context<'a> {
             phases: Phase::ALL.map(Phase::name),
             loss,
             published: published::figures(&study.published, &groups),
+            claims: claims::judge(&study.claims, &groups)?,
             by_memory: by_memory(&groups),
             machines: machines(cells),
             seeds: seeds(cells),
@@ -125,7 +135,7 @@ impl<'a> Context<'a> {
             repeated_attempts: cells.iter().filter(|cell| cell.number("attempt") > Some(1.0)).count(),
             axes,
             groups,
-        }
+        })
     }
 }
 

@@ -25,6 +25,11 @@ impl Entry {
         self.get(column).as_text()
     }
 
+    /// Replaces the value of a column.
+    pub(super) fn set(&mut self, column: &str, value: Datum) {
+        self.0.insert(column.to_owned(), value);
+    }
+
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -3,6 +3,7 @@
 
 mod axes;
 pub mod chart;
+mod claims;
 mod context;
 mod entry;
 mod figures;
@@ -23,10 +24,12 @@ use minijinja::value::Serde;
 use polars_core::prelude::{DataFrame, PolarsError};
 
 pub use axes::{axes, setting};
+pub use claims::{Judged, Shown, Verdict};
 pub use context::About;
 pub use entry::{Entry, entries};
 pub use template::Template;
 
+use crate::results::frame::FrameError;
 use crate::results::store::{StoreError, write_if_changed};
 use crate::spec::{SpecError, Study};
 use chart::ChartError;
@@ -42,6 +45,11 @@ pub enum ReportError {
     Template(String),
     #[error("cannot read the frame")]
     Frame(#[from] PolarsError),
+    /// Something that the spec asks the report to show; the message shows the place in the spec.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Build(#[from] FrameError),
     #[error(transparent)]
     Chart(#[from] ChartError),
     #[error(transparent)]
@@ -54,6 +62,8 @@ pub struct Rendered {
     pub markdown: String,
     /// Charts that the Markdown links to, by the name of their file beside it.
     pub files: BTreeMap<String, String>,
+    /// The spec's claims with their verdicts.
+    pub claims: Vec<Judged>,
 }
 
 /// A file on disk that is not what the report would be now.
@@ -81,14 +91,15 @@ impl std::fmt::Display for Stale {
 ///
 /// # Errors
 /// What is wrong, with its place in the spec.
-pub fn check_study(study: &Study) -> Result<(), SpecError> {
-    published::check(study)
+pub fn check_study(study: &Study) -> Result<(), ReportError> {
+    published::check(study)?;
+    claims::rehearse(study)
 }
 
 /// Renders a frame; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
 pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str) -> Result<Rendered, ReportError> {
     let cells = entries(frame)?;
-    let context = Context::new(about, &cells);
+    let context = Context::new(about, &cells)?;
     let charts = draw(&context)?;
     let names: BTreeMap<&'static str, Option<String>> = charts
         .iter()
@@ -115,7 +126,12 @@ pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str)
         markdown.contains(&file).then_some((file, svg?))
     };
     let files = charts.into_iter().filter_map(linked).collect();
-    Ok(Rendered { markdown, files })
+    let claims = context.claims;
+    Ok(Rendered {
+        markdown,
+        files,
+        claims,
+    })
 }
 
 /// All charts by their name in templates; none where there is nothing to draw.

@@ -16,10 +16,11 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by these names.
-const BUILT_IN: [(&str, &str); 7] = built_in![
+const BUILT_IN: [(&str, &str); 8] = built_in![
     "comparison.md.j2",
     "method_comparison.md.j2",
     "parts/cells.md.j2",
+    "parts/claims.md.j2",
     "parts/published.md.j2",
     "parts/setup.md.j2",
     "parts/unfinished.md.j2",

@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 use serde_saphyr::FlowMap;
 
 use super::cell::Cell;
+use super::claim::{self, Claim};
 use super::error::{Diagnostic, SpecError};
 use super::expand::axis_values;
 use super::given::Given;
@@ -51,6 +52,8 @@ struct Header {
     given: Given,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     published: Vec<Published>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<Claim>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -99,6 +102,7 @@ impl Study {
             notes: self.notes.clone(),
             given: self.given.clone(),
             published: self.published.clone(),
+            claims: self.claims.clone(),
         };
         let text = |error: serde_saphyr::ser::Error| io::Error::other(error.to_string());
         let header = serde_saphyr::to_string(&header).map_err(text)?;
@@ -193,6 +197,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
     let common = map.shift_remove("common").ok_or_else(|| missing("common"))?.value;
     let cells = map.shift_remove("cells").ok_or_else(|| missing("cells"))?.value;
     let published = map.shift_remove("published").map(|entry| entry.value);
+    let claims = map.shift_remove("claims").map(|entry| entry.value);
     let header: Header = de::read(&node).map_err(|error| error.diagnostic(""))?;
     if header.format != FORMAT {
         let message = format!(
@@ -209,6 +214,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
         .map(|cell| read_cell(cell, &common, &header.axes))
         .collect::<Result<_, _>>()?;
     let published = published.map_or(Ok(Vec::new()), |node| published::read_stored(&node, sources))?;
+    let claims = claims.map_or(Ok(Vec::new()), |node| claim::read_stored(&node, sources))?;
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     Ok(Study {
         name: header.name,
@@ -224,6 +230,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
             baseline: header.report.baseline,
         },
         published,
+        claims,
         axes: header.axes,
         notes: header.notes,
         given: header.given,
@@ -330,6 +337,18 @@ published:
    cell: {gradient_checkpointing: {every: 2}, target_modules: [q_proj, v_proj], allocator.env.MALLOC_ARENA_MAX: '1', learning_rate: 1e-5}}
 - {column: trainable_count, of: parameter_count, value: 0.560, unit: '%', source: x, note: y,
    cell: {gradient_checkpointing: none, target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: null}}
+claims:
+- claim: |
+    Two lines:
+    it's 50 % \"less\".
+  source: https://example.org/#a
+  cells: {target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: '1'}
+  measured:
+    saved: {value: \"1 - mean('allocated_peak_bytes') / 2\", unit: '%', decimals: 2}
+    other: {value: 1}
+  holds: saved > 0.5 and other
+  expect: refuted
+  note: 'no'
 ";
 
     #[test]

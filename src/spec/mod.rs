@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub mod cell;
+mod claim;
 mod de;
 mod duration;
 mod error;
@@ -34,6 +35,7 @@ mod unit;
 pub mod units;
 mod yaml;
 
+pub use claim::{Claim, Expected, Measure};
 pub use error::SpecError;
 pub(crate) use error::quoted;
 pub use file::STUDY_FILE;

@@ -6,6 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::cell::Cell;
+use super::claim::Claim;
 use super::keys::keys;
 use super::published::Published;
 use super::study::{Limits, TEMPLATES};
@@ -16,6 +17,7 @@ static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| {
     generator.subschema_for::<Cell>();
     generator.subschema_for::<Limits>();
     generator.subschema_for::<Published>();
+    generator.subschema_for::<Claim>();
     Value::Object(generator.take_definitions(true))
 });
 
@@ -29,7 +31,9 @@ pub fn schema() -> Value {
     let mut definitions = definitions().clone();
     let mut cell = by_key(Value::clone);
     cell["description"] = "Values that pick the cell it belongs to.".into();
-    definitions["Published"]["properties"]["cell"] = cell;
+    definitions["Published"]["properties"]["cell"] = cell.clone();
+    cell["description"] = "Values that pick the cells it is about.".into();
+    definitions["Claim"]["properties"]["cells"] = cell;
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "expctl spec",
@@ -62,6 +66,11 @@ pub fn schema() -> Value {
                 "description": "Figures of others, shown beside what is measured; no part of a cell.",
                 "type": ["array", "null"],
                 "items": { "$ref": "#/definitions/Published" }
+            },
+            "claims": {
+                "description": "Sentences that the study puts to the test; no part of a cell.",
+                "type": ["array", "null"],
+                "items": { "$ref": "#/definitions/Claim" }
             }
         },
         "definitions": definitions

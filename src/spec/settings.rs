@@ -8,7 +8,6 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::de;
 use super::error::{Diagnostic, nearest, quoted};
 use super::expand;
 use super::fix;
@@ -21,8 +20,9 @@ use super::source::{Place, Sources};
 use super::study::{Limits, ReportSpec, Study, TEMPLATES};
 use super::sweep::{self, Sweep};
 use super::tree::{Entry, Map, Node, Value};
+use super::{claim, de};
 
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "name",
     "description",
     "defaults",
@@ -31,6 +31,7 @@ const SECTIONS: [&str; 8] = [
     "limits",
     "report",
     "published",
+    "claims",
 ];
 
 /// All of a spec but `defaults` and `sweep`.
@@ -63,6 +64,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
     // These are not layered.
     let (sweep, file) = take(file, "sweep");
     let (published, file) = take(file, "published");
+    let (claims, file) = take(file, "claims");
     let mut sweep = Sweep::read(sweep.as_ref())?;
     if let Some(defaults) = file.get(&["defaults"]) {
         // Before an override can hide what is wrong in the file.
@@ -102,6 +104,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
     let published = published.map_or(Ok(Vec::new()), |node| {
         published::read(&node, &chooser, sources, &mut notes)
     })?;
+    let claims = claims.map_or(Ok(Vec::new()), |node| claim::read(&node, &chooser, sources, &mut notes))?;
     Ok(Study {
         name: settings.name,
         description: settings.description.unwrap_or_default(),
@@ -116,6 +119,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
             baseline,
         },
         published,
+        claims,
         axes: expansion.axes,
         notes,
         given: Given::default(),

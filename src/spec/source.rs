@@ -1,6 +1,7 @@
 //! Where a value was written: texts that values come from, and places in them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::{Diagnostic, SpecError};
@@ -75,6 +76,31 @@ impl Origin {
         self.point(self.places.get(key), message.into(), help)
     }
 
+    /// An error in the text of a key: at these bytes of it where it was written as it reads, else at the whole.
+    pub(crate) fn error_in(
+        &self,
+        key: &str,
+        text: &str,
+        range: Option<Range<usize>>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> SpecError {
+        let whole = self.places.get(key);
+        let exact = whole.zip(range).and_then(|(place, range)| {
+            let written = &self.sources.get(place.source).text;
+            let written = written.get(place.start as usize..place.end as usize)?;
+            // The text stands there behind its opening quote, if it has one.
+            let quote = written.find(text).filter(|&at| at <= 1)?;
+            let start = place.start as usize + quote;
+            Some(Place {
+                start: (start + range.start) as u32,
+                end: (start + range.end) as u32,
+                ..*place
+            })
+        });
+        self.point(exact.as_ref().or(whole), message.into(), help)
+    }
+
     fn point(&self, place: Option<&Place>, message: String, help: Option<String>) -> SpecError {
         let diagnostic = Diagnostic::new(message).help_if(help);
         match place.or_else(|| self.places.get("")) {
@@ -91,6 +117,13 @@ impl PartialEq for Origin {
 }
 
 impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// File, line and column.
+impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.places.get("") {
             Some(place) => {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::cell::Cell;
+use super::claim::Claim;
 use super::given::Given;
 use super::published::Published;
 use super::selection::{self, Selection};
@@ -31,6 +32,8 @@ pub struct Study {
     pub report: ReportSpec,
     /// Figures of others, to be shown beside what is measured.
     pub published: Vec<Published>,
+    /// Sentences that the study puts to the test.
+    pub claims: Vec<Claim>,
     /// The keys that vary, dotted.
     pub axes: Vec<String>,
     /// What the user should know: axes that an override has fixed, for example.

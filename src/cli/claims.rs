@@ -1,0 +1,37 @@
+//! What `run` and `report` say of a study's claims.
+
+use crate::report::{Judged, Verdict};
+use crate::runner::counted;
+
+/// How many claims have which verdict; none where the study has no claims.
+pub fn summary(claims: &[Judged]) -> Option<String> {
+    let with = |verdict: Verdict| {
+        (
+            claims.iter().filter(|claim| claim.verdict == verdict).count(),
+            verdict.name(),
+        )
+    };
+    let counts = [Verdict::Supported, Verdict::Refuted, Verdict::Untested].map(with);
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
+    (!claims.is_empty()).then(|| format!("{}: {}", counted(claims.len(), "claim"), counts.join(", ")))
+}
+
+/// Says on stderr which claims have another verdict than the spec expects, each with its place, and whether all have it.
+pub fn are_as_expected(claims: &[Judged]) -> bool {
+    for claim in claims.iter().filter(|claim| !claim.expected) {
+        let measured: Vec<String> = claim
+            .measured
+            .iter()
+            .map(|shown| format!("{}: {}", shown.name, shown.text))
+            .collect();
+        let why = claim.why.iter().cloned().chain(measured).collect::<Vec<_>>().join("; ");
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        let sentence = claim.claim.split_whitespace().collect::<Vec<_>>().join(" ");
+        eprintln!("{}: {}: {sentence}{why}", claim.place, claim.verdict.name());
+    }
+    claims.iter().all(|claim| claim.expected)
+}
