@@ -37,12 +37,41 @@ pub fn step<E: Element>(values: &mut [E], gradients: &[E], m: &mut [f32], v: &mu
 #[inline(always)]
 fn step_part<E: Element>(values: &mut [E], gradients: &[E], m: &mut [f32], v: &mut [f32], c: Coefficients) {
     for (((value, gradient), m), v) in values.iter_mut().zip(gradients).zip(m).zip(v) {
-        let gradient = gradient.widen();
-        *m = *m * c.beta1 + gradient * (1.0 - c.beta1);
-        *v = *v * c.beta2 + gradient * gradient * (1.0 - c.beta2);
-        let change = *m / (v.sqrt() * c.root_correction + c.epsilon) * c.rate;
+        let change = change_one(gradient.widen(), m, v, c);
         *value = E::narrow(value.widen() * c.decay - change);
     }
+}
+
+/// Updates both moments, and puts in place of each gradient what is to be taken from its value.
+pub fn change(gradients: &mut [f32], m: &mut [f32], v: &mut [f32], c: Coefficients) {
+    assert!(gradients.len() == m.len() && gradients.len() == v.len());
+    let level = InstructionSet::current();
+    let moments = m.par_chunks_mut(PART).zip(v.par_chunks_mut(PART));
+    gradients
+        .par_chunks_mut(PART)
+        .zip(moments)
+        .for_each(|(gradients, (m, v))| {
+            level.run(
+                #[inline(always)]
+                || change_part(gradients, m, v, c),
+            );
+        });
+}
+
+/// For the same reason as [`step_part`].
+#[inline(always)]
+fn change_part(gradients: &mut [f32], m: &mut [f32], v: &mut [f32], c: Coefficients) {
+    for ((gradient, m), v) in gradients.iter_mut().zip(m).zip(v) {
+        *gradient = change_one(*gradient, m, v, c);
+    }
+}
+
+/// What is to be taken from a value, and its moments' update.
+#[inline(always)]
+fn change_one(gradient: f32, m: &mut f32, v: &mut f32, c: Coefficients) -> f32 {
+    *m = *m * c.beta1 + gradient * (1.0 - c.beta1);
+    *v = *v * c.beta2 + gradient * gradient * (1.0 - c.beta2);
+    *m / (v.sqrt() * c.root_correction + c.epsilon) * c.rate
 }
 
 #[cfg(test)]
@@ -72,6 +101,20 @@ mod tests {
         let m = m * beta1 + gradient * (1.0 - beta1);
         let v = v * beta2 + gradient * gradient * (1.0 - beta2);
         [value * decay - m / (v.sqrt() * root + epsilon) * rate, m, v]
+    }
+
+    #[test]
+    fn a_change_is_what_a_step_takes_from_the_values() {
+        at_each_level(|_| {
+            for count in COUNTS {
+                let (gradient, mut m, mut v) = (values(count, 2), values(count, 3), vec![0.5; count]);
+                let (mut value, mut change, mut n, mut w) = (vec![0.0; count], gradient.clone(), m.clone(), v.clone());
+                step(&mut value, &gradient, &mut m, &mut v, COEFFICIENTS);
+                super::change(&mut change, &mut n, &mut w, COEFFICIENTS);
+                assert_eq!((m, v), (n, w));
+                assert!(value.iter().zip(&change).all(|(value, change)| *value == -change));
+            }
+        });
     }
 
     fn check<E: Element>(tolerance: f64) {

@@ -57,6 +57,30 @@ pub fn squares<E: super::Element>(values: &[E]) -> f64 {
     lanes.iter().sum()
 }
 
+/// The dot product of a row in any format with one in float32.
+#[inline(always)]
+pub fn dot<E: super::Element>(arithmetic: super::arithmetic::Arithmetic, a: &[E], b: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane = arithmetic.mul_add(a.widen(), *b, *lane);
+        }
+    }
+    total(lanes)
+}
+
+/// The dot product in float64 of what `widen` makes of two rows.
+#[inline(always)]
+pub fn dot_wide<T: Copy>(a: &[T], b: &[T], widen: impl Fn(T) -> f64) -> f64 {
+    let mut lanes = [0f64; LANES / 2];
+    for (a, b) in a.chunks(LANES / 2).zip(b.chunks(LANES / 2)) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += widen(*a) * widen(*b);
+        }
+    }
+    lanes.iter().sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,10 @@
 //! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it, with float32 moments whatever
 //! the parameter's dtype. The moments are made in the first step.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Device, Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::have_kernels;
+use super::{Optimizer, have_kernels};
 use crate::{
     kernels::adamw::{self, Coefficients},
     memory::{self, Category},
@@ -22,10 +22,25 @@ pub struct Options {
     pub weight_decay: f64,
 }
 
+impl Options {
+    /// What the `step`th step (from 1) computes with.
+    pub(super) fn coefficients(self, step: usize, learning_rate: f64) -> Coefficients {
+        let step = i32::try_from(step).unwrap_or(i32::MAX);
+        Coefficients {
+            beta1: self.beta1 as f32,
+            beta2: self.beta2 as f32,
+            epsilon: self.epsilon as f32,
+            decay: (1.0 - learning_rate * self.weight_decay) as f32,
+            rate: (learning_rate / (1.0 - self.beta1.powi(step))) as f32,
+            root_correction: (1.0 / (1.0 - self.beta2.powi(step)).sqrt()) as f32,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct AdamW {
     options: Options,
-    steps: i32,
+    steps: usize,
     /// First and second moment of each parameter, in the order the parameters are given.
     moments: Vec<(Tensor, Tensor)>,
 }
@@ -38,16 +53,18 @@ impl AdamW {
             moments: Vec::new(),
         }
     }
+}
 
-    /// Moves every parameter that has a gradient. The parameters must be the same, in the same order, at every call.
-    pub fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
+impl Optimizer for AdamW {
+    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         if self.moments.is_empty() {
             for param in params.iter() {
-                self.moments.push((zeros(param)?, zeros(param)?));
+                let zeros = || state(param.value.shape().clone(), param.value.device());
+                self.moments.push((zeros()?, zeros()?));
             }
         }
         self.steps += 1;
-        let coefficients = self.coefficients(learning_rate);
+        let coefficients = self.options.coefficients(self.steps, learning_rate);
         if have_kernels(params) {
             // All parameters share a parallel region: adapters are many and small.
             let moments = self.moments.par_iter();
@@ -67,36 +84,18 @@ impl AdamW {
         Ok(())
     }
 
-    /// Gives the moments' memory back.
-    pub fn release(&mut self) {
+    fn release(&mut self) {
         self.moments = Vec::new();
-    }
-
-    fn coefficients(&self, learning_rate: f64) -> Coefficients {
-        let Options {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        } = self.options;
-        Coefficients {
-            beta1: beta1 as f32,
-            beta2: beta2 as f32,
-            epsilon: epsilon as f32,
-            decay: (1.0 - learning_rate * weight_decay) as f32,
-            rate: (learning_rate / (1.0 - beta1.powi(self.steps))) as f32,
-            root_correction: (1.0 / (1.0 - beta2.powi(self.steps)).sqrt()) as f32,
-        }
     }
 }
 
-/// A moment to begin with. Its elements are optimizer state; what a tensor keeps beside them is not.
-fn zeros(param: &Param) -> Result<Tensor> {
+/// Zeros to begin with. The elements are optimizer state; what a tensor keeps beside them is not.
+pub(super) fn state(shape: Shape, device: &Device) -> Result<Tensor> {
     let values = {
         let _scope = memory::scope(Category::OptimizerState);
-        vec![0f32; param.value.elem_count()]
+        vec![0f32; shape.elem_count()]
     };
-    Tensor::from_vec(values, param.value.shape(), param.value.device())
+    Tensor::from_vec(values, shape, device)
 }
 
 /// In place, by the CPU's kernel.
@@ -113,16 +112,21 @@ fn update(param: &Param, m: &Tensor, v: &Tensor, gradient: &Tensor, coefficients
 
 /// The same by candle's ops, into new tensors.
 fn update_plain(param: &mut Param, m: &mut Tensor, v: &mut Tensor, gradient: &Tensor, c: Coefficients) -> Result<()> {
-    let gradient = gradient.to_dtype(DType::F32)?;
+    let change = moments_plain(&gradient.to_dtype(DType::F32)?, m, v, c)?;
+    let kept = (param.f32()? * f64::from(c.decay))?;
+    param.set((kept - change)?.to_dtype(param.value.dtype())?);
+    Ok(())
+}
+
+/// Updates the moments by a float32 gradient, into new tensors, and returns what is to be taken from the values.
+pub(super) fn moments_plain(gradient: &Tensor, m: &mut Tensor, v: &mut Tensor, c: Coefficients) -> Result<Tensor> {
     let scaled = |x: &Tensor, factor: f32| x * f64::from(factor);
-    *m = (scaled(m, c.beta1)? + scaled(&gradient, 1.0 - c.beta1)?)?;
+    *m = (scaled(m, c.beta1)? + scaled(gradient, 1.0 - c.beta1)?)?;
     *v = (scaled(v, c.beta2)? + scaled(&gradient.sqr()?, 1.0 - c.beta2)?)?;
     memory::label(m, Category::OptimizerState);
     memory::label(v, Category::OptimizerState);
     let denominator = (scaled(&v.sqrt()?, c.root_correction)? + f64::from(c.epsilon))?;
-    let change = scaled(&(&*m / denominator)?, c.rate)?;
-    param.set((scaled(&param.f32()?, c.decay)? - change)?.to_dtype(param.value.dtype())?);
-    Ok(())
+    scaled(&(&*m / denominator)?, c.rate)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::datum::Datum;
 use super::record::{Measured, Oom, Record, Status};
 use crate::memory::{Category, Phase};
-use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, TargetModules, Weights};
+use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Optimizer, TargetModules, Weights};
 use crate::spec::units::ByteSize;
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
@@ -140,6 +140,10 @@ pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.weights = Some(cell.weights());
     resolved.lora_alpha = (cell.rank > 0).then(|| cell.lora_alpha());
     resolved.max_steps = cell.max_steps();
+    let is_low_rank = cell.optim != Optimizer::Adamw;
+    resolved.optim_rank = is_low_rank.then(|| cell.optim_rank());
+    resolved.update_proj_gap = is_low_rank.then(|| cell.update_proj_gap());
+    resolved.galore_scale = (cell.optim == Optimizer::Galore).then(|| cell.galore_scale());
     resolved.allocator.backend = Some(cell.backend());
     let mut columns = Vec::new();
     for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(resolved.to_map()) {
@@ -188,6 +192,9 @@ fn exemplar() -> Cell {
         gradient_checkpointing: Checkpointing::None,
         max_steps: Some(1),
         num_train_epochs: Some(1.0),
+        optim_rank: Some(4),
+        update_proj_gap: Some(200),
+        galore_scale: Some(0.25),
         data: Data::Sample,
         threads: Some(1),
         device_memory: Some(ByteSize(0)),

@@ -99,7 +99,7 @@ fn matches(pattern: &str, path: &[String]) -> bool {
 }
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 38] = [
+const ALIASES: [(&str, &str); 41] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -132,6 +132,9 @@ const ALIASES: [(&str, &str); 38] = [
     ("8bit", "int8"),
     ("adamw_torch", "adamw"),
     ("adamw_hf", "adamw"),
+    ("galore_adamw", "galore"),
+    ("proj_interval", "update_proj_gap"),
+    ("galore_rank", "optim_rank"),
     ("flash", "flash_attention_2"),
     ("torch_sdpa", "sdpa"),
     ("native", "auto"),

@@ -8,11 +8,7 @@ use crate::{
     memory::{self, Category, Phase},
     model::Llama,
     nn::{DropoutPass, Pass, param::Param},
-    optim::{
-        adamw::{AdamW, Options},
-        clip::clip_gradients,
-        schedule,
-    },
+    optim::{self, Optimizer, clip::clip_gradients, schedule},
     spec::cell::Cell,
 };
 
@@ -20,7 +16,7 @@ use crate::{
 pub struct Trainer {
     cell: Cell,
     model: Llama,
-    optimizer: AdamW,
+    optimizer: Box<dyn Optimizer>,
 }
 
 /// What a step computed.
@@ -35,16 +31,10 @@ pub struct StepOutcome {
 
 impl Trainer {
     pub fn new(cell: &Cell, model: Llama) -> Self {
-        let optimizer = AdamW::new(Options {
-            beta1: cell.adam_beta1,
-            beta2: cell.adam_beta2,
-            epsilon: cell.adam_epsilon,
-            weight_decay: cell.weight_decay,
-        });
         Self {
             cell: cell.clone(),
             model,
-            optimizer,
+            optimizer: optim::new(cell),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use candle_core::Device;
 use expctl::memory::{self, ByCategory, Category, Phase};
 use expctl::model::{self, Config, Source};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, TargetModules};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype, Optimizer, TargetModules};
 
 use crate::setup::{Training, cell, turn};
 
@@ -13,16 +13,16 @@ const MIB: u64 = 1 << 20;
 
 /// Bytes that live on account of a cell.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Bytes {
-    parameter: u64,
-    adapter: u64,
-    gradient: u64,
-    optimizer_state: u64,
+pub struct Bytes {
+    pub parameter: u64,
+    pub adapter: u64,
+    pub gradient: u64,
+    pub optimizer_state: u64,
 }
 
 impl Bytes {
     /// What arithmetic says of a model and its training.
-    fn of(cell: &Cell, config: &Config) -> Self {
+    pub fn of(cell: &Cell, config: &Config) -> Self {
         let width = if cell.dtype == Dtype::Float32 { 4 } else { 2 };
         let rank = cell.rank as u64;
         let mut bytes = Self::default();
@@ -38,12 +38,12 @@ impl Bytes {
             };
             if rank == 0 {
                 bytes.gradient += width * count;
-                bytes.optimizer_state += 2 * 4 * count;
+                bytes.optimizer_state += state(cell, rows, columns);
             } else if linear.is_some_and(|module| cell.target_modules.contains(module)) {
                 let factors = 4 * rank * (rows + columns);
                 bytes.adapter += factors;
                 bytes.gradient += factors;
-                bytes.optimizer_state += 2 * factors;
+                bytes.optimizer_state += state(cell, rank, columns) + state(cell, rows, rank);
             }
         }
         bytes
@@ -59,6 +59,17 @@ impl Bytes {
             gradient: came(Category::Gradient),
             optimizer_state: came(Category::OptimizerState),
         }
+    }
+}
+
+/// What the optimizer keeps of a tensor: two moments, or a basis and two moments in it.
+fn state(cell: &Cell, rows: u64, columns: u64) -> u64 {
+    let rank = cell.optim_rank() as u64;
+    let (shorter, longer) = (rows.min(columns), rows.max(columns));
+    4 * match cell.optim {
+        Optimizer::Galore if shorter > rank => rank * (shorter + 2 * longer),
+        Optimizer::Rsvd if shorter > rank => rank * (rows + 2 * columns),
+        _ => 2 * rows * columns,
     }
 }
 
@@ -96,10 +107,29 @@ fn bytes_are_what_arithmetic_says() {
             learning_rate: 1e-3,
             ..dtype(Dtype::Bfloat16)
         },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Galore,
+            ..dtype(Dtype::Bfloat16)
+        },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Rsvd,
+            optim_rank: Some(7),
+            ..cell()
+        },
+        Cell {
+            rank: 8,
+            optim: Optimizer::Rsvd,
+            ..dtype(Dtype::Int4)
+        },
     ];
     let config = Config::preset("tiny").expect("a preset");
     for cell in cells {
-        let what = format!("{:?}, rank {}, {:?}", cell.dtype, cell.rank, cell.target_modules);
+        let what = format!(
+            "{:?}, {:?}, rank {}, {:?}",
+            cell.optim, cell.dtype, cell.rank, cell.target_modules
+        );
         let all = Bytes::of(&cell, &config);
         let loaded = Bytes {
             gradient: 0,

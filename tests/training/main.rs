@@ -10,6 +10,7 @@ mod checkpointing;
 mod gradients;
 mod keys;
 mod ledger;
+mod optimizers;
 mod oracle;
 mod runs;
 mod setup;

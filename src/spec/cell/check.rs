@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     Attention, Backend, Cell, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, InstructionSet, Lengths,
-    MODULES, PRESETS, QuantType, Stack, Synthetic, TargetModules, Upcast, Weights,
+    MODULES, Optimizer, PRESETS, QuantType, Stack, Synthetic, TargetModules, Upcast, Weights,
 };
 use crate::spec::error::{nearest, quoted};
 use crate::spec::keys::did_you_mean;
@@ -288,7 +288,53 @@ impl Cell {
             norm,
             norm >= 0.0 && norm.is_finite(),
             "0 (no clipping) or more",
-        )
+        )?;
+        self.check_low_rank()
+    }
+
+    /// The keys of the optimizers with low-rank state, which do nothing for the others.
+    fn check_low_rank(&self) -> Checked {
+        let is_low_rank = self.optim != Optimizer::Adamw;
+        let is_galore = self.optim == Optimizer::Galore;
+        let given = [
+            (
+                "optim_rank",
+                self.optim_rank.is_some() && !is_low_rank,
+                "`galore` or `rsvd`",
+            ),
+            (
+                "update_proj_gap",
+                self.update_proj_gap.is_some() && !is_low_rank,
+                "`galore` or `rsvd`",
+            ),
+            ("galore_scale", self.galore_scale.is_some() && !is_galore, "`galore`"),
+        ];
+        if let Some((key, _, which)) = given.iter().find(|(_, idle, _)| *idle) {
+            return Err(Invalid::new(*key, format!("only the optimizer {which} has it"))
+                .with("optim")
+                .help("leave the key out, or change `optim`"));
+        }
+        if !is_low_rank {
+            return Ok(());
+        }
+        let (rank, scale) = (self.optim_rank(), self.galore_scale());
+        at_least("optim_rank", rank, 1)?;
+        at_most("optim_rank", rank, 1 << 16)?;
+        at_least("update_proj_gap", self.update_proj_gap(), 1)?;
+        number(
+            "galore_scale",
+            scale,
+            scale > 0.0 && scale <= 1e3,
+            "more than 0 and at most 1000",
+        )?;
+        if self.rank > 0 && rank >= self.rank {
+            let message = format!("adapters of rank {} have nothing to project to rank {rank}", self.rank);
+            return Err(Invalid::new("optim_rank", message)
+                .with("optim")
+                .with("rank")
+                .help("use a smaller `optim_rank`, a larger `rank`, or `optim: adamw`"));
+        }
+        Ok(())
     }
 
     fn check_data(&self) -> Checked {

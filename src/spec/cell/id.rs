@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::{Backend, Cell, DEFAULT_STEPS, Data, TargetModules};
+use super::{
+    Backend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data, TargetModules,
+};
 
 /// Part of every id. To be raised when a default changes or a key gets another meaning: ids must never be given twice.
 const ID_VERSION: u64 = 1;
@@ -63,6 +65,9 @@ impl Cell {
         if cell.num_train_epochs.is_none() {
             cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
         }
+        cell.optim_rank = cell.optim_rank.filter(|&rank| rank != DEFAULT_OPTIM_RANK);
+        cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
+        cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);
         // On every machine, also where leaving the key out means another: ids are the same everywhere.
         cell.allocator.backend = cell.allocator.backend.filter(|&backend| backend != Backend::Retain);
         if let TargetModules::Names(names) = &mut cell.target_modules {
@@ -110,7 +115,7 @@ fn canonical(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::cell::{DataFile, DataFormat, Dtype, InstructionSet, Synthetic, Weights};
+    use crate::spec::cell::{DataFile, DataFormat, Dtype, InstructionSet, Optimizer, Synthetic, Weights};
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {
         let mut cell = Cell::default();
@@ -153,6 +158,10 @@ mod tests {
         );
         same(cell(|cell| cell.weights = Some(Weights::Random)), Cell::default());
         same(
+            cell(|cell| (cell.optim, cell.optim_rank, cell.update_proj_gap) = (Optimizer::Rsvd, Some(4), Some(200))),
+            cell(|cell| cell.optim = Optimizer::Rsvd),
+        );
+        same(
             cell(|cell| cell.data = Data::Synthetic(Synthetic::default())),
             Cell::default(),
         );
@@ -185,6 +194,11 @@ mod tests {
         );
         different(cell(|cell| _ = cell.env.insert("A".into(), None)), Cell::default());
         different(cell(|cell| cell.num_train_epochs = Some(1.0)), Cell::default());
+        different(cell(|cell| cell.optim = Optimizer::Galore), Cell::default());
+        different(
+            cell(|cell| (cell.optim, cell.optim_rank) = (Optimizer::Rsvd, Some(8))),
+            cell(|cell| cell.optim = Optimizer::Rsvd),
+        );
         different(
             cell(|cell| cell.allocator.backend = Some(Backend::System)),
             Cell::default(),

@@ -29,6 +29,12 @@ pub const PRESETS: [&str; 6] = [
 /// Optimizer steps where neither `max_steps` nor `num_train_epochs` is given.
 const DEFAULT_STEPS: usize = 10;
 
+/// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
+const DEFAULT_OPTIM_RANK: usize = 4;
+/// The two as in transformers' `galore_adamw`.
+const DEFAULT_PROJ_GAP: usize = 200;
+const DEFAULT_GALORE_SCALE: f64 = 0.25;
+
 /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -93,8 +99,18 @@ pub struct Cell {
     pub max_steps: Option<usize>,
     /// Passes over the training data; excludes max_steps.
     pub num_train_epochs: Option<f64>,
-    /// The optimizer.
+    /// The optimizer: adamw; galore (Adam in a basis of the gradient's leading singular vectors, on a matrix's shorter
+    /// side); rsvd (the same on its rows, found by randomised SVD). Both keep matrices with more rows and columns than
+    /// optim_rank so, embeddings included, and are adamw for all else.
     pub optim: Optimizer,
+    /// Rank of galore's and rsvd's optimizer state; default: 4.
+    #[schemars(range(min = 1))]
+    pub optim_rank: Option<usize>,
+    /// Steps after which galore and rsvd make their basis anew; default: 200.
+    #[schemars(range(min = 1))]
+    pub update_proj_gap: Option<usize>,
+    /// What galore's step is multiplied with when it leaves the basis; default: 0.25.
+    pub galore_scale: Option<f64>,
     /// Peak learning rate.
     #[schemars(range(min = 0.0))]
     pub learning_rate: f64,
@@ -170,6 +186,9 @@ impl Default for Cell {
             max_steps: None,
             num_train_epochs: None,
             optim: Optimizer::Adamw,
+            optim_rank: None,
+            update_proj_gap: None,
+            galore_scale: None,
             learning_rate: 1e-4,
             lr_scheduler_type: LrScheduler::Linear,
             warmup_ratio: 0.0,
@@ -227,6 +246,21 @@ impl Cell {
         } else {
             self.lora_alpha() / self.rank as f64
         }
+    }
+
+    /// Rank of a low-rank optimizer's state.
+    pub fn optim_rank(&self) -> usize {
+        self.optim_rank.unwrap_or(DEFAULT_OPTIM_RANK)
+    }
+
+    /// Steps after which a low-rank optimizer's basis is made anew.
+    pub fn update_proj_gap(&self) -> usize {
+        self.update_proj_gap.unwrap_or(DEFAULT_PROJ_GAP)
+    }
+
+    /// What galore's step is multiplied with when it leaves the basis.
+    pub fn galore_scale(&self) -> f64 {
+        self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
     }
 
     /// Optimizer steps; none where `num_train_epochs` says how long.
@@ -339,6 +373,8 @@ pub enum Padding {
 #[serde(rename_all = "lowercase")]
 pub enum Optimizer {
     Adamw,
+    Galore,
+    Rsvd,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -144,6 +144,48 @@ fn keys_that_would_do_nothing_are_refused() {
 }
 
 #[test]
+fn low_rank_state_has_its_keys() {
+    assert_eq!(refused(|cell| cell.optim_rank = Some(4)).as_deref(), Some("optim_rank"));
+    assert_eq!(
+        refused(|cell| cell.update_proj_gap = Some(9)).as_deref(),
+        Some("update_proj_gap")
+    );
+    assert_eq!(
+        refused(|cell| cell.galore_scale = Some(1.0)).as_deref(),
+        Some("galore_scale")
+    );
+    for optim in [Optimizer::Galore, Optimizer::Rsvd] {
+        let with = |change: fn(&mut Cell)| {
+            refused(|cell| {
+                cell.optim = optim;
+                change(cell);
+            })
+        };
+        assert_eq!(with(|_| ()), None);
+        assert_eq!(
+            with(|cell| (cell.optim_rank, cell.update_proj_gap) = (Some(15), Some(1))),
+            None
+        );
+        assert_eq!(
+            with(|cell| cell.optim_rank = Some(16)).as_deref(),
+            Some("optim_rank"),
+            "rank 16"
+        );
+        assert_eq!(with(|cell| cell.optim_rank = Some(0)).as_deref(), Some("optim_rank"));
+        assert_eq!(
+            with(|cell| cell.update_proj_gap = Some(0)).as_deref(),
+            Some("update_proj_gap")
+        );
+        let scaled = with(|cell| cell.galore_scale = Some(1.0));
+        assert_eq!(scaled.is_none(), optim == Optimizer::Galore);
+    }
+    for scale in [0.0, -1.0, f64::NAN] {
+        let bad = refused(|cell| (cell.optim, cell.galore_scale) = (Optimizer::Galore, Some(scale)));
+        assert_eq!(bad.as_deref(), Some("galore_scale"), "{scale}");
+    }
+}
+
+#[test]
 fn a_step_needs_its_samples() {
     let batch = |size: usize, eval_fraction: f64| {
         refused(|cell| {

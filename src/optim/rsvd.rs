@@ -1,0 +1,78 @@
+//! Low-rank optimizer state by randomised SVD: the basis is on the gradient's rows, of its leading left singular vectors
+//! as the randomised range finder with power iterations gives them (Halko, Martinsson and Tropp 2011, arXiv:0909.4061,
+//! algorithms 4.4 and 5.1). No matrix of a side's square is made, so that a basis costs a few passes over the gradient.
+//!
+//! A weight of `m × n` keeps `rank · (m + 2n)` numbers: the basis, and two moments of `rank × n`.
+
+use candle_core::{Result, Tensor};
+use rand_chacha::ChaCha8Rng;
+
+use super::{
+    gradient::Gradient,
+    low_rank::{Projection, Side, transposed, uniform},
+};
+use crate::kernels::eigen;
+
+/// Directions that are looked at beyond the rank; 5 or 10 are enough, says section 4.2 of the paper.
+const OVERSAMPLING: usize = 5;
+/// Passes over the gradient and back that sharpen the directions.
+const POWER_ITERATIONS: usize = 1;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Rsvd;
+
+impl Projection for Rsvd {
+    fn side(&self, _: usize, _: usize) -> Side {
+        Side::Rows
+    }
+
+    fn scale(&self) -> f64 {
+        1.0
+    }
+
+    fn basis(&self, gradient: &Gradient, rank: usize, mut random: ChaCha8Rng) -> Result<Vec<f64>> {
+        let Gradient { rows, columns, .. } = *gradient;
+        let wide = (rank + OVERSAMPLING).min(rows).min(columns);
+        let mut right = uniform(&mut random, wide * columns);
+        let mut range = Vec::new();
+        for iteration in 0..=POWER_ITERATIONS {
+            if iteration > 0 {
+                right = orthonormal(&back(gradient, &range, wide)?, columns);
+            }
+            let product = gradient.times(&tensor(gradient, &right, (wide, columns))?)?;
+            range = orthonormal(&transposed(&host_values(&product)?, wide), rows);
+        }
+        // The SVD of what the gradient is in the range that was found: only its left vectors are wanted.
+        let small = back(gradient, &range, wide)?;
+        let gram = (0..wide * wide)
+            .map(|at| {
+                let row = |index: usize| &small[index * columns..(index + 1) * columns];
+                row(at / wide).iter().zip(row(at % wide)).map(|(a, b)| a * b).sum()
+            })
+            .collect();
+        let (_, mut turn) = eigen::symmetric(gram, wide);
+        turn.truncate(rank.min(wide) * wide);
+        Ok(eigen::combine(&turn, wide, &range, rows))
+    }
+}
+
+/// `range [count, rows] · gradient`, `[count, columns]`.
+fn back(gradient: &Gradient, range: &[f64], count: usize) -> Result<Vec<f64>> {
+    let left = tensor(gradient, &transposed(range, gradient.rows), (gradient.rows, count))?;
+    host_values(&gradient.transposed_times(&left)?)
+}
+
+fn orthonormal(rows: &[f64], len: usize) -> Vec<f64> {
+    let mut rows = rows.to_vec();
+    eigen::orthonormalise(&mut rows, len);
+    rows
+}
+
+fn tensor(gradient: &Gradient, values: &[f64], shape: (usize, usize)) -> Result<Tensor> {
+    gradient.to_device(values.iter().map(|value| *value as f32).collect(), shape)
+}
+
+fn host_values(tensor: &Tensor) -> Result<Vec<f64>> {
+    let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+    Ok(values.into_iter().map(f64::from).collect())
+}
