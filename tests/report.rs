@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use expctl::report::{self, About, Rendered, ReportError, Template};
 use expctl::results::collect::collect;
-use expctl::results::record::{Machine, Measured, Oom, Provenance, Record, Status, Step};
+use expctl::results::record::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
 use expctl::results::store::{StepLog, StudyDir, write_record};
-use expctl::spec::cell::{Cell, Dtype};
+use expctl::spec::cell::{Cell, Dtype, Measure};
 use expctl::spec::{self, Overrides, Study};
 use polars_io::SerReader;
 use polars_io::parquet::read::ParquetReader;
@@ -62,11 +62,28 @@ fn measured(cell: &Cell) -> Measured {
     let parameter = if cell.dtype == Dtype::Int4 { 90 * MIB } else { 257 * MIB };
     let adapter = rank * MIB * 5 / 4;
     let activation = 180 * MIB + rank * MIB / 2 + cell.seed * MIB / 2;
+    // A program that keeps the gradients of every micro-batch, or one that adds them up.
+    let keeps_all = cell.adam_epsilon == 1e-6;
+    let gradients = if keeps_all {
+        cell.gradient_accumulation_steps as u64
+    } else {
+        1
+    };
+    let profile = (cell.measure == Measure::Profile).then(|| Profile {
+        parameter_bytes: parameter,
+        adapter_bytes: Some(adapter),
+        optimizer_state_bytes: 2 * adapter,
+        activation_bytes: activation,
+        gradient_bytes: adapter,
+        total_bytes: parameter + 4 * adapter + activation,
+        allocated_bytes: parameter + 4 * adapter + MIB,
+        peak_bytes: parameter + 4 * adapter + activation + 8192 + 12 * MIB,
+    });
     let by_category = [
         ("parameter", parameter),
         ("adapter", adapter),
         ("optimizer_state", 2 * adapter),
-        ("gradient", adapter),
+        ("gradient", gradients * adapter),
         ("activation", activation),
         ("input", 8192),
         ("temporary", 12 * MIB),
@@ -105,6 +122,7 @@ fn measured(cell: &Cell) -> Measured {
         parameter_count: 134_515_008,
         trainable_count: rank * 305_280,
         adapter_file_bytes: (rank > 0).then_some(rank * 4 * 305_280 + 40_000),
+        profile,
         page_faults: Some(1234),
         page_faults_per_step_median: Some(411.0),
     }
@@ -253,10 +271,83 @@ fn one_cell_needs_no_axes_and_no_comparison() {
     insta::assert_snapshot!(rendered.markdown);
 }
 
+/// A profile, and trainings with and without accumulation.
+const TWO_WAYS: &str = "\
+name: two_ways
+defaults: { batch_size: 4 }
+sweep:
+  zip: { measure: [profile, epoch, epoch], gradient_accumulation_steps: [1, 1, 4], max_steps: [null, 3, 3] }
+";
+
+#[test]
+fn profiler_vs_epoch() {
+    let rendered = Place::new(TWO_WAYS)
+        .render(&Template::named("profiler_vs_epoch"))
+        .unwrap();
+    insta::assert_snapshot!(rendered.markdown);
+    assert_eq!(rendered.files.keys().collect::<Vec<_>>(), ["rank_sweep-categories.svg"]);
+}
+
+/// With an `adam_epsilon` of 1e-6 the made-up training does what the sentence says.
+#[test]
+fn what_is_said_of_accumulation_follows_from_the_numbers() {
+    let said = |text: &str| {
+        let markdown = Place::new(text)
+            .render(&Template::named("profiler_vs_epoch"))
+            .unwrap()
+            .markdown;
+        let lines = markdown.lines().filter(|line| line.contains("\": **"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    let starts = |text: &str, starts: [&str; 2]| {
+        let said = said(text);
+        assert_eq!(said.len(), 2, "{said:?}");
+        for (said, start) in said.iter().zip(starts) {
+            assert!(said.starts_with(start), "{said}");
+        }
+    };
+    starts(
+        TWO_WAYS,
+        [
+            "- \"Accumulation keeps the gradients of 4 micro-batches alive\": **false**. At the epoch's peak gradients take \
+             20.00 MiB, which is 1.00 × what one micro-batch leaves (20.00 MiB); 4 would take 80.00 MiB. Micro-batches are \
+             added up",
+            "- \"Accumulation raises the peak\": **false**: 0 MiB, 1.00 ×.",
+        ],
+    );
+    starts(
+        &TWO_WAYS.replace("batch_size: 4", "batch_size: 4, adam_epsilon: 1e-6"),
+        [
+            "- \"Accumulation keeps the gradients of 4 micro-batches alive\": **true**. At the epoch's peak gradients take \
+             80.00 MiB, which is 4.00 × what one micro-batch leaves (20.00 MiB); 4 would take 80.00 MiB.",
+            "- \"Accumulation raises the peak\": **true**: +60.00 MiB,",
+        ],
+    );
+}
+
+#[test]
+fn the_parts_between_two_peaks_add_up() {
+    let place = Place::new(TWO_WAYS);
+    let template = "{% for pair in profiles + accumulations %}{{ pair.parts | map(attribute='rise') | sum }} \
+                    {{ pair.to.allocated_peak_bytes - pair.from.allocated_peak_bytes }}\n{% endfor %}";
+    let path = place.path("sums.md.j2");
+    fs::write(&path, template).unwrap();
+    let markdown = place.render(&Template::File(path)).unwrap().markdown;
+    assert_eq!(
+        markdown.lines().count(),
+        3,
+        "two trainings beside the profile, and beside each other: {markdown}"
+    );
+    for line in markdown.lines() {
+        let (parts, whole) = line.split_once(' ').unwrap();
+        assert_eq!(parts.parse::<f64>().unwrap(), whole.parse::<f64>().unwrap());
+    }
+}
+
 #[test]
 fn a_study_that_never_ran_has_a_report() {
     let place = Place::new("name: none\ndefaults: { dtype: int4, rank: 64, seed: 1 }\n");
-    for template in ["comparison", "method_comparison"] {
+    for template in ["comparison", "method_comparison", "profiler_vs_epoch"] {
         let rendered = place.render(&Template::named(template)).unwrap();
         assert!(rendered.markdown.contains("no record yet"), "{}", rendered.markdown);
         assert!(rendered.files.is_empty());

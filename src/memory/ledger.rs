@@ -54,6 +54,11 @@ pub fn reset_peaks() {
     LEDGER.with(Ledger::reset_peaks);
 }
 
+/// What the trainer does.
+pub fn phase() -> Phase {
+    LEDGER.with(|ledger| ledger.phase)
+}
+
 /// Says what the trainer does from now on, for all threads.
 pub fn set_phase(phase: Phase) {
     LEDGER.with(|ledger| ledger.set_phase(phase));

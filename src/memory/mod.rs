@@ -20,5 +20,5 @@ pub use backend::{BACKEND_VARIABLE, Backend, BackendAllocator};
 pub use budget::{OOM_EXIT_CODE, arm};
 pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use label::label;
-pub use ledger::{Live, Peaks, live, peaks, reset_peaks, set_phase};
+pub use ledger::{Live, Peaks, live, peaks, phase, reset_peaks, set_phase};
 pub use scope::{Scope, scope};

@@ -121,7 +121,7 @@ fn varies(entries: &[Entry], key: &str) -> bool {
 }
 
 /// Columns that say what a cell ran on, and nothing before it ran.
-fn ran_on(key: &str) -> bool {
+pub(super) fn ran_on(key: &str) -> bool {
     matches!(key, "device" | "threads" | "instruction_set")
 }
 

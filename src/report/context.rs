@@ -10,6 +10,7 @@ use super::claims::{self, Judged, Posed};
 use super::entry::Entry;
 use super::format::ByteUnit;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use super::pairs::{self, Pair};
 use super::published::{self, Figure, Wanted};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
@@ -89,6 +90,10 @@ pub struct Context<'a> {
     /// Names of the categories that held anything at a peak, without host.
     pub categories: Vec<&'static str>,
     pub phases: [&'static str; 5],
+    /// Profiles beside trainings.
+    pub profiles: Vec<Pair>,
+    /// Trainings that differ in their accumulation, the one with less first.
+    pub accumulations: Vec<Pair>,
     /// The loss that methods are compared by: `loss_eval` where all measured groups have one, else `loss_last`.
     pub loss: &'static str,
     /// Published figures, each beside what was measured.
@@ -127,6 +132,8 @@ impl<'a> Context<'a> {
             published: published::figures(&study.published, &groups),
             claims: claims::judge(&study.claims, &groups)?,
             by_memory: by_memory(&groups),
+            profiles: pairs::profiles(&groups),
+            accumulations: pairs::accumulations(&groups),
             machines: machines(cells),
             seeds: seeds(cells),
             provenance: provenance(cells),

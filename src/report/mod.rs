@@ -11,6 +11,7 @@ mod filters;
 pub mod format;
 mod group;
 pub mod markdown;
+mod pairs;
 mod published;
 mod template;
 

@@ -3,9 +3,9 @@
 use serde_json::Value as Json;
 
 use super::datum::Datum;
-use super::record::{Measured, Oom, Record, Status};
+use super::record::{Measured, Oom, Profile, Record, Status};
 use crate::memory::{Category, Phase};
-use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Optimizer, TargetModules, Weights};
+use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights};
 use crate::spec::units::ByteSize;
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
@@ -48,6 +48,12 @@ fn measured<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Measured) ->
     outcome(name, kind, move |record| record.measured.as_ref().map(&value))
 }
 
+fn profile<T: Into<Datum>>(component: &str, value: impl Fn(&Profile) -> T + 'static) -> Outcome {
+    measured(&profile_column(component), Kind::Int, move |measured| {
+        measured.profile.as_ref().map(&value)
+    })
+}
+
 fn oom<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Oom) -> T + 'static) -> Outcome {
     outcome(name, kind, move |record| record.oom.as_ref().map(&value))
 }
@@ -84,6 +90,14 @@ pub fn outcomes() -> Vec<Outcome> {
     columns.extend([
         measured("process_peak_total_bytes", Int, |m| m.process_peak_total_bytes),
         measured("allocated_mean_bytes", Int, |m| m.allocated_mean_bytes),
+        profile("parameter", |p| p.parameter_bytes),
+        profile("adapter", |p| p.adapter_bytes),
+        profile("optimizer_state", |p| p.optimizer_state_bytes),
+        profile("activation", |p| p.activation_bytes),
+        profile("gradient", |p| p.gradient_bytes),
+        profile("total", |p| p.total_bytes),
+        profile("allocated", |p| p.allocated_bytes),
+        profile("peak", |p| p.peak_bytes),
         measured("page_faults", Int, |m| m.page_faults),
         measured("page_faults_per_step_median", Float, |m| m.page_faults_per_step_median),
         measured("parameter_count", Int, |m| m.parameter_count),
@@ -116,6 +130,11 @@ pub fn category_column(category: &str) -> String {
     format!("allocated_peak_{category}_bytes")
 }
 
+/// A figure of a profile: a component, their `total`, `allocated` after the backward pass, or the `peak`.
+pub fn profile_column(figure: &str) -> String {
+    format!("profile_{figure}_bytes")
+}
+
 /// Highest live bytes within a phase.
 pub fn phase_column(phase: &str) -> String {
     format!("allocated_peak_in_{phase}_bytes")
@@ -139,7 +158,7 @@ pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     let mut resolved = cell.clone();
     resolved.weights = Some(cell.weights());
     resolved.lora_alpha = (cell.rank > 0).then(|| cell.lora_alpha());
-    resolved.max_steps = cell.max_steps();
+    resolved.max_steps = cell.max_steps().filter(|_| cell.measure == Measure::Epoch);
     let is_low_rank = cell.optim != Optimizer::Adamw;
     resolved.optim_rank = is_low_rank.then(|| cell.optim_rank());
     resolved.update_proj_gap = is_low_rank.then(|| cell.update_proj_gap());

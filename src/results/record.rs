@@ -112,10 +112,35 @@ pub struct Measured {
     pub trainable_count: u64,
     /// Size of adapter_model.safetensors; absent with rank 0.
     pub adapter_file_bytes: Option<u64>,
+    /// What `measure: profile` is for; all other figures are then of the profiled micro-batch, or of the optimizer step
+    /// before it where they need one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Minor page faults during the training loop.
     pub page_faults: Option<u64>,
     /// Median over the same steps as the times: those after the first, which maps what the others use again.
     pub page_faults_per_step_median: Option<f64>,
+}
+
+/// The components of one micro-batch's forward and backward pass, after a first optimizer step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    pub parameter_bytes: u64,
+    /// Absent with rank 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter_bytes: Option<u64>,
+    pub optimizer_state_bytes: u64,
+    /// What the forward pass keeps, at its end.
+    pub activation_bytes: u64,
+    /// After the backward pass.
+    pub gradient_bytes: u64,
+    /// The sum of the components.
+    pub total_bytes: u64,
+    /// Live tensor bytes after the backward pass.
+    pub allocated_bytes: u64,
+    /// The most live tensor bytes at any instant of the two passes.
+    pub peak_bytes: u64,
 }
 
 /// A request that went past the budget (or that the system refused).
@@ -261,6 +286,7 @@ pub(crate) mod sample {
                 parameter_count: 134_515_008,
                 trainable_count: 4_884_480,
                 adapter_file_bytes: Some(19_591_000),
+                profile: None,
                 page_faults: Some(1234),
                 page_faults_per_step_median: Some(250.0),
             }),

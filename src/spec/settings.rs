@@ -203,7 +203,7 @@ fn check_template(template: Option<String>, merged: &Node) -> Result<String, Dia
         || {
             format!(
                 "the templates are {}; a path has a slash or a dot",
-                TEMPLATES.join(" and ")
+                TEMPLATES.join(", ")
             )
         },
         keys::did_you_mean,

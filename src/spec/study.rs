@@ -73,7 +73,7 @@ pub struct ReportSpec {
 }
 
 /// The templates that come with expctl.
-pub const TEMPLATES: [&str; 2] = ["comparison", "method_comparison"];
+pub const TEMPLATES: [&str; 3] = ["comparison", "method_comparison", "profiler_vs_epoch"];
 
 impl Default for ReportSpec {
     fn default() -> Self {

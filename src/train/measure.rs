@@ -73,6 +73,17 @@ impl Meter {
         }
     }
 
+    /// Forgets what was seen so far, but for the load.
+    pub fn restart(&mut self, device: &Device) {
+        let (load_peak, process_peak) = (self.load_peak, self.process_peak_before);
+        let again = Self::start(device);
+        *self = Self {
+            load_peak,
+            process_peak_before: again.process_peak_before.max(process_peak),
+            ..again
+        };
+    }
+
     /// Reads what only a look can tell: how much the allocator holds now.
     pub fn look(&mut self) {
         self.reserved_peak = self.reserved_peak.max(probes::reserved_bytes());
@@ -184,6 +195,7 @@ pub fn summarise(steps: &[Step], memory: MemoryMarks, load_seconds: f64) -> Meas
         parameter_count: 0,
         trainable_count: 0,
         adapter_file_bytes: None,
+        profile: None,
         page_faults: memory.page_faults,
         page_faults_per_step_median: kept
             .iter()

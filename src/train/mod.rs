@@ -3,6 +3,7 @@
 mod device;
 mod error;
 mod measure;
+mod profile;
 mod save;
 pub mod segments;
 mod trainer;
@@ -14,16 +15,16 @@ pub use error::TrainError;
 pub use trainer::{StepOutcome, Trainer};
 
 use crate::{
-    data::{self, Dataset},
+    data::{self, Dataset, EffectiveBatch},
     memory::{self, Category, Phase, probes},
     model::{self, Config, Source},
     results::{
         record::{Event, Measured, Step, StepEvent},
         store::StepLog,
     },
-    spec::cell::Cell,
+    spec::cell::{Cell, Measure},
 };
-use measure::Meter;
+use measure::{Meter, StepMarks};
 
 /// What a finished run leaves behind beside the files in its folder.
 #[derive(Debug, Clone)]
@@ -70,7 +71,15 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
 
     let mut meter = Meter::start(&device);
-    let steps = train(cell, &config, &dataset, &mut trainer, &mut meter, out_dir, on_event)?;
+    let mut steps = Steps::create(out_dir, on_event)?;
+    let profile = match cell.measure {
+        Measure::Epoch => {
+            train(cell, &config, &dataset, &mut trainer, &mut meter, &mut steps)?;
+            None
+        }
+        Measure::Profile => profile::run(cell, &config, &dataset, &mut trainer, &mut meter, &mut steps)?,
+    };
+    let steps = steps.done;
     let memory = meter.finish();
     trainer.release_optimizer();
 
@@ -88,6 +97,7 @@ pub fn run(
         parameter_count: config.parameter_count(),
         trainable_count,
         adapter_file_bytes,
+        profile,
         ..measure::summarise(&steps, memory, load_seconds)
     };
     Ok(Trained {
@@ -102,23 +112,55 @@ fn train(
     dataset: &Dataset,
     trainer: &mut Trainer,
     meter: &mut Meter,
-    out_dir: &Path,
-    on_event: &mut dyn FnMut(&Event),
-) -> Result<Vec<Step>, TrainError> {
+    steps: &mut Steps,
+) -> Result<(), TrainError> {
     let total = dataset.steps(cell);
-    let tokens_per_step = cell.effective_batch_size() * cell.max_seq_length;
-    on_event(&Event::Training {
-        steps: total,
-        tokens_per_step,
-    });
-    let mut file = StepLog::create(&out_dir.join("steps.jsonl"))?;
-    let mut steps = Vec::new();
+    steps.begin(cell, total);
     for (index, batch) in dataset.batches(cell, config).enumerate() {
         let start = Instant::now();
         let outcome = trainer.step(&batch, index, total, &mut || meter.look())?;
-        let marks = meter.end_step();
+        steps.end(&batch, outcome, meter.end_step(), start)?;
+        trainer.release_gradients();
+        memory::set_phase(Phase::Idle);
+    }
+    Ok(())
+}
+
+/// The steps that were made, each told and written as it ends.
+struct Steps<'a> {
+    file: StepLog,
+    on_event: &'a mut dyn FnMut(&Event),
+    total: usize,
+    done: Vec<Step>,
+}
+
+impl<'a> Steps<'a> {
+    fn create(out_dir: &Path, on_event: &'a mut dyn FnMut(&Event)) -> Result<Self, TrainError> {
+        Ok(Self {
+            file: StepLog::create(&out_dir.join("steps.jsonl"))?,
+            on_event,
+            total: 0,
+            done: Vec::new(),
+        })
+    }
+
+    fn begin(&mut self, cell: &Cell, total: usize) {
+        self.total = total;
+        (self.on_event)(&Event::Training {
+            steps: total,
+            tokens_per_step: cell.effective_batch_size() * cell.max_seq_length,
+        });
+    }
+
+    fn end(
+        &mut self,
+        batch: &EffectiveBatch,
+        outcome: StepOutcome,
+        marks: StepMarks,
+        start: Instant,
+    ) -> Result<(), TrainError> {
         let step = Step {
-            step: index + 1,
+            step: self.done.len() + 1,
             loss: outcome.loss,
             gradient_norm: outcome.gradient_norm,
             learning_rate: outcome.learning_rate,
@@ -131,11 +173,9 @@ fn train(
             system_available_bytes: probes::system_available_bytes(),
             page_faults: marks.page_faults,
         };
-        trainer.release_gradients();
-        memory::set_phase(Phase::Idle);
-        file.append(&step)?;
-        on_event(&Event::Step {
-            steps: total,
+        self.file.append(&step)?;
+        (self.on_event)(&Event::Step {
+            steps: self.total,
             step: StepEvent {
                 step: step.step,
                 loss: step.loss,
@@ -144,7 +184,7 @@ fn train(
                 allocated_bytes: step.allocated_bytes,
             },
         });
-        steps.push(step);
+        self.done.push(step);
+        Ok(())
     }
-    Ok(steps)
 }

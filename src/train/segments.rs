@@ -48,6 +48,7 @@ pub fn forward_backward(
     }
 
     memory::label(&x, Category::Activation);
+    between();
     let targets = Targets::new(&batch.ids, &batch.lengths, batch.len);
     let (norm, head) = model.head_mut();
     let (loss, mut dx) = loss::forward_backward(&x, norm, head, &targets, scale, between)?;

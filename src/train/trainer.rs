@@ -1,6 +1,6 @@
 //! An optimizer step over an effective batch.
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::{TrainError, segments};
 use crate::{
@@ -98,6 +98,12 @@ impl Trainer {
         Ok(sum * scale)
     }
 
+    /// The global L2 norm of the gradients that are held.
+    pub fn gradient_norm(&mut self) -> Result<f64, TrainError> {
+        let _scope = memory::scope(Category::Temporary);
+        Ok(clip_gradients(&mut self.model.trainable(), 0.0)?)
+    }
+
     /// The mean loss over the counted tokens of all batches.
     pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<f64, TrainError> {
         let _scope = memory::scope(Category::Temporary);
@@ -136,6 +142,10 @@ impl Trainer {
     /// Gives the optimizer's state back once training is done.
     pub fn release_optimizer(&mut self) {
         self.optimizer.release();
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.model.device
     }
 
     pub fn model_mut(&mut self) -> &mut Llama {

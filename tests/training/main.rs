@@ -12,6 +12,7 @@ mod keys;
 mod ledger;
 mod optimizers;
 mod oracle;
+mod profile;
 mod runs;
 mod setup;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     Attention, Backend, Cell, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, InstructionSet, Lengths,
-    MODULES, Optimizer, PRESETS, QuantType, Stack, Synthetic, TargetModules, Upcast, Weights,
+    LrScheduler, MODULES, Measure, Optimizer, PRESETS, QuantType, Stack, Synthetic, TargetModules, Upcast, Weights,
 };
 use crate::spec::error::{nearest, quoted};
 use crate::spec::keys::did_you_mean;
@@ -81,6 +81,7 @@ impl Cell {
         self.check_sizes()?;
         self.check_schedule()?;
         self.check_optimizer()?;
+        self.check_measure()?;
         self.check_data()?;
         self.check_process()
     }
@@ -333,6 +334,38 @@ impl Cell {
                 .with("optim")
                 .with("rank")
                 .help("use a smaller `optim_rank`, a larger `rank`, or `optim: adamw`"));
+        }
+        Ok(())
+    }
+
+    /// A profile has one optimizer step and one micro-batch after it, and no schedule that would show.
+    fn check_measure(&self) -> Checked {
+        if self.measure == Measure::Epoch {
+            return Ok(());
+        }
+        let given = [
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps != 1),
+            ("max_steps", self.max_steps.is_some()),
+            ("num_train_epochs", self.num_train_epochs.is_some()),
+            ("lr_scheduler_type", self.lr_scheduler_type != LrScheduler::Linear),
+            ("warmup_ratio", self.warmup_ratio != 0.0),
+            ("eval_fraction", self.eval_fraction != 0.0),
+        ];
+        if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(Invalid::new(
+                *key,
+                "a profile is one optimizer step and one micro-batch after it, and this key would do nothing",
+            )
+            .with("measure")
+            .help("leave the key out (`null` in an axis), or use `measure: epoch`"));
+        }
+        if self.device() != Some(Device::Cpu) {
+            return Err(Invalid::new(
+                "measure",
+                "a profile is read from the ledger, which counts on the cpu only so far",
+            )
+            .with("device")
+            .help("use `device: cpu`, or `measure: epoch`"));
         }
         Ok(())
     }

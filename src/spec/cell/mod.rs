@@ -140,6 +140,10 @@ pub struct Cell {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eval_fraction: f64,
 
+    /// What the memory figures are of: epoch is the whole training, its highest point above all; profile is the forward and
+    /// backward pass of one micro-batch, by component, after one optimizer step that made the optimizer's state.
+    pub measure: Measure,
+
     /// cpu or cuda:N.
     #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$"))]
     pub device: String,
@@ -200,6 +204,7 @@ impl Default for Cell {
             seed: 0,
             data: Data::Synthetic(Synthetic::default()),
             eval_fraction: 0.0,
+            measure: Measure::Epoch,
             device: "cpu".into(),
             threads: None,
             instruction_set: InstructionSet::Auto,
@@ -263,8 +268,11 @@ impl Cell {
         self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
     }
 
-    /// Optimizer steps; none where `num_train_epochs` says how long.
+    /// Optimizer steps; none where `num_train_epochs` says how long. A profile has one.
     pub fn max_steps(&self) -> Option<usize> {
+        if self.measure == Measure::Profile {
+            return Some(1);
+        }
         match (self.max_steps, self.num_train_epochs) {
             (Some(steps), _) => Some(steps),
             (None, None) => Some(DEFAULT_STEPS),
@@ -375,6 +383,13 @@ pub enum Optimizer {
     Adamw,
     Galore,
     Rsvd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    Epoch,
+    Profile,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -186,6 +186,32 @@ fn low_rank_state_has_its_keys() {
 }
 
 #[test]
+fn a_profile_has_no_keys_of_a_training_in_many_steps() {
+    type Change = fn(&mut Cell);
+    let with = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            cell.measure = Measure::Profile;
+            change(cell);
+        })
+    };
+    assert_eq!(with(|cell| (cell.batch_size, cell.optim) = (32, Optimizer::Rsvd)), None);
+    let changes: [(&str, Change); 6] = [
+        ("gradient_accumulation_steps", |cell| {
+            cell.gradient_accumulation_steps = 4
+        }),
+        ("max_steps", |cell| cell.max_steps = Some(3)),
+        ("num_train_epochs", |cell| cell.num_train_epochs = Some(1.0)),
+        ("lr_scheduler_type", |cell| cell.lr_scheduler_type = LrScheduler::Cosine),
+        ("warmup_ratio", |cell| cell.warmup_ratio = 0.1),
+        ("eval_fraction", |cell| cell.eval_fraction = 0.1),
+    ];
+    for (key, change) in changes {
+        assert_eq!(with(change).as_deref(), Some(key));
+    }
+    assert_eq!(with(|cell| cell.device = "cuda:0".into()).as_deref(), Some("measure"));
+}
+
+#[test]
 fn a_step_needs_its_samples() {
     let batch = |size: usize, eval_fraction: f64| {
         refused(|cell| {

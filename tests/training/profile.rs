@@ -1,0 +1,98 @@
+//! `measure: profile`: components against arithmetic, and beside the whole training.
+
+use expctl::model::Config;
+use expctl::results::record::Profile;
+use expctl::spec::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic};
+
+use crate::ledger::Bytes;
+use crate::setup::{Run, cell, turn};
+
+fn profiled(change: impl FnOnce(&mut Cell)) -> Cell {
+    let mut cell = Cell {
+        measure: Measure::Profile,
+        max_steps: None,
+        data: Data::Synthetic(Synthetic::default()),
+        ..cell()
+    };
+    change(&mut cell);
+    cell
+}
+
+fn profile(cell: &Cell) -> Profile {
+    Run::of(cell).expect("a run").measured.profile.expect("a profile")
+}
+
+#[test]
+fn components_are_what_arithmetic_says() {
+    let _turn = turn();
+    let config = Config::preset("tiny").expect("a preset");
+    let lora = profiled(|_| ());
+    let full = profiled(|cell| (cell.rank, cell.optim) = (0, Optimizer::Rsvd));
+    for cell in [lora, full] {
+        let what = format!("{:?}, rank {}", cell.optim, cell.rank);
+        let want = Bytes::of(&cell, &config);
+        let run = Run::of(&cell).expect("a run");
+        let got = run.measured.profile.clone().expect("a profile");
+        assert_eq!(got.parameter_bytes, want.parameter, "{what}");
+        assert_eq!(got.adapter_bytes, (cell.rank > 0).then_some(want.adapter), "{what}");
+        assert_eq!(got.optimizer_state_bytes, want.optimizer_state, "{what}");
+        assert_eq!(got.gradient_bytes, want.gradient, "{what}");
+        let components = want.parameter + want.adapter + want.optimizer_state + want.gradient;
+        assert_eq!(got.total_bytes, components + got.activation_bytes, "{what}");
+        // Beside the components, only what the model keeps for its positions is alive after the backward pass.
+        let beside = got.allocated_bytes - components;
+        assert!(beside < 64 << 10, "{what}: {beside}");
+        assert!(got.peak_bytes >= got.allocated_bytes, "{what}");
+
+        let measured = run.measured;
+        assert_eq!(measured.allocated_peak_bytes, Some(got.peak_bytes), "{what}");
+        assert_eq!(measured.steps, 2);
+        assert_eq!(run.steps[1].allocated_bytes, Some(got.allocated_bytes));
+        assert_eq!(run.steps[1].learning_rate, 0.0, "the second moves nothing");
+        assert!(
+            measured.loss_last < measured.loss_first,
+            "the first does, on the same data"
+        );
+        assert!(run.steps[1].gradient_norm > 0.0);
+    }
+}
+
+#[test]
+fn activations_grow_with_the_batch_and_shrink_with_checkpointing() {
+    let _turn = turn();
+    let kept = |batch_size, gradient_checkpointing| {
+        profile(&profiled(|cell| {
+            (cell.batch_size, cell.gradient_checkpointing) = (batch_size, gradient_checkpointing);
+        }))
+        .activation_bytes
+    };
+    assert_eq!(kept(8, Checkpointing::None), 2 * kept(4, Checkpointing::None));
+    // Each block's input and the last output: three hidden states of 4 × 24 tokens.
+    let config = Config::preset("tiny").expect("a preset");
+    assert_eq!(kept(4, Checkpointing::Full), 3 * 4 * 24 * config.hidden_size as u64 * 4);
+}
+
+#[test]
+fn the_whole_training_goes_as_high_as_its_profile_and_accumulates_in_place() {
+    let _turn = turn();
+    for rank in [0, 8] {
+        let profile = profile(&profiled(|cell| cell.rank = rank));
+        let epoch = |gradient_accumulation_steps| {
+            let cell = Cell {
+                measure: Measure::Epoch,
+                max_steps: Some(3),
+                gradient_accumulation_steps,
+                ..profiled(|cell| cell.rank = rank)
+            };
+            let measured = Run::of(&cell).expect("a run").measured;
+            assert_eq!(measured.profile, None);
+            measured
+        };
+        let (one, four) = (epoch(1), epoch(4));
+        assert!(one.allocated_peak_bytes >= Some(profile.peak_bytes));
+        assert!(four.allocated_peak_bytes >= one.allocated_peak_bytes);
+        for measured in [one, four] {
+            assert!(measured.allocated_peak_by_category["gradient"] <= profile.gradient_bytes);
+        }
+    }
+}
