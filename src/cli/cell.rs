@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, ensure};
 use rustix::process::{Pid, getppid};
 
 use crate::kernels::InstructionSet;
-use crate::memory::{self, Backend, Category};
+use crate::memory::{self, Backend, Category, timeline};
 use crate::results::record::{Event, Record, Status};
 use crate::results::store::{CellDir, write_record};
 use crate::runner;
@@ -36,6 +36,9 @@ pub struct Args {
     /// Die with this process, which is the parent
     #[arg(long)]
     parent: Option<i32>,
+    /// Record a timeline of the first steps
+    #[arg(long, value_name = "STEPS")]
+    timeline: Option<usize>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -74,7 +77,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .stack_size(STACK)
         .build_global()?;
 
+    if let Some(steps) = args.timeline {
+        let path = dir.timeline();
+        let file = File::create(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
+        timeline::start(file, steps).context("cannot record a timeline")?;
+    }
     let outcome = in_pool(&cell, &args.base_dir, &dir);
+    if let Err(error) = timeline::finish() {
+        // What was measured stands without it.
+        eprintln!("warning: the timeline ends early: {error}");
+    }
     let mut provenance = runner::provenance(&cell, |name| std::env::var(name).ok());
     let (status, reason, measured) = match outcome {
         Ok(Trained { measured, data_sha256 }) => {

@@ -6,6 +6,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::category::Category;
+use super::event::{Kind, RANK_SHIFT};
 use super::ledger::{LEDGER, Ledger};
 use super::scope;
 
@@ -80,10 +81,13 @@ unsafe fn enter(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
         INSTALLED.store(true, Ordering::Relaxed);
     }
     let category = scope::current();
-    LEDGER.with(|ledger| charge(ledger, category, bytes));
     // SAFETY: the header lies within the allocation, in front of the offset, and is aligned because the offset is.
     unsafe {
         let user = of_unknown_origin(base.add(offset));
+        LEDGER.with(|ledger| {
+            charge(ledger, category, bytes);
+            ledger.recorder.alloc(category, user, bytes);
+        });
         header(user).write(Header {
             magic: MAGIC,
             category,
@@ -140,7 +144,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         // SAFETY: the caller gives back what `enter` made of this layout.
         unsafe {
             let Header { category, bytes, .. } = header(user).read();
-            LEDGER.with(|ledger| ledger.release(category, bytes));
+            LEDGER.with(|ledger| {
+                ledger.release(category, bytes);
+                ledger.recorder.free(category, user, bytes);
+            });
             self.inner.dealloc(user.sub(offset), outer);
         }
     }
@@ -162,13 +169,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             if base.is_null() {
                 return refused(category, new_bytes.saturating_sub(bytes));
             }
-            LEDGER.with(|ledger| match new_bytes.checked_sub(bytes) {
-                Some(growth) => charge(ledger, category, growth),
-                None => ledger.release(category, bytes - new_bytes),
+            let moved = of_unknown_origin(base.add(offset));
+            LEDGER.with(|ledger| {
+                match new_bytes.checked_sub(bytes) {
+                    Some(growth) => charge(ledger, category, growth),
+                    None => ledger.release(category, bytes - new_bytes),
+                }
+                ledger.recorder.resize(category, user, moved, new_bytes);
             });
-            let user = of_unknown_origin(base.add(offset));
-            (*header(user)).bytes = new_bytes;
-            user
+            (*header(moved)).bytes = new_bytes;
+            moved
         }
     }
 }
@@ -192,6 +202,35 @@ pub(super) unsafe fn relabel(user: NonNull<u8>, category: Category) {
         if let Err(refusal) = ledger.relabel(header.category, category, header.bytes) {
             ledger.budget.end_process(&refusal);
         }
+        let (from, bytes) = (header.category, header.bytes);
+        ledger.recorder.relabel(from, category, user.as_ptr(), bytes);
         header.category = category;
+    });
+}
+
+/// Tells the timeline that an allocation of exactly `bytes` holds a tensor, where it is in a tensor category.
+///
+/// # Safety
+/// As for [`relabel`].
+pub(super) unsafe fn describe(user: NonNull<u8>, bytes: u64, dtype: u8, dimensions: &[usize]) {
+    LEDGER.with(|ledger| {
+        // SAFETY: as in `relabel`.
+        let header = unsafe { &*header(of_unknown_origin(user.as_ptr())) };
+        if header.magic != MAGIC || !header.category.is_tensor() || header.bytes != bytes {
+            return;
+        }
+        let category = header.category;
+        let tensor = u64::from(dtype) | (dimensions.len() as u64) << RANK_SHIFT;
+        let recorder = &mut ledger.recorder;
+        recorder.push(Kind::Tensor, category, user.as_ptr().addr() as u64, tensor);
+        for pair in dimensions.chunks(2) {
+            let second = pair.get(1).copied().unwrap_or(0);
+            recorder.push(
+                Kind::Dimensions,
+                category,
+                pair.first().copied().unwrap_or(0) as u64,
+                second as u64,
+            );
+        }
     });
 }

@@ -2,10 +2,12 @@
 
 use std::ptr::NonNull;
 
-use candle_core::{CpuStorage, Storage, Tensor};
+use candle_core::backend::BackendStorage;
+use candle_core::{CpuStorage, DType, Layout, Storage, Tensor};
 
 use super::allocator::{self, installed};
 use super::category::Category;
+use super::timeline;
 
 /// Says what a tensor's memory is held for from now on. The whole buffer is labelled, so a view labels what it is a view
 /// of. Does nothing on other devices than the CPU, and where the process keeps no ledger.
@@ -13,13 +15,58 @@ pub fn label(tensor: &Tensor, category: Category) {
     if !installed() {
         return;
     }
-    let (storage, _) = tensor.storage_and_layout();
+    let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { return };
     if let Some(buffer) = buffer(storage) {
         // SAFETY: a vector that has a capacity was allocated by the global allocator, and lives as long as the storage
         // that is borrowed here.
         unsafe { allocator::relabel(buffer, category) };
     }
+    if timeline::is_recording() {
+        tell(storage, layout);
+    }
+}
+
+/// Tells the timeline the dtype and the shape of a tensor that has its buffer for itself; labelling one does so, too.
+/// Without a recording, this is a look at a flag.
+#[inline]
+pub fn describe(tensor: &Tensor) {
+    if timeline::is_recording() {
+        let (storage, layout) = tensor.storage_and_layout();
+        if let Storage::Cpu(storage) = &*storage {
+            tell(storage, layout);
+        }
+    }
+}
+
+fn tell(storage: &CpuStorage, layout: &Layout) {
+    let Some(number) = DTYPES.iter().position(|(dtype, _)| *dtype == storage.dtype()) else {
+        return;
+    };
+    if let Some(buffer) = buffer(storage)
+        && layout.start_offset() == 0
+    {
+        let bytes = (layout.shape().elem_count() * storage.dtype().size_in_bytes()) as u64;
+        // SAFETY: as in `label`; a recording is made only where the global allocator keeps the ledger.
+        unsafe { allocator::describe(buffer, bytes, number as u8, layout.dims()) };
+    }
+}
+
+/// The dtypes that tensors of a training run have, by their number in a timeline.
+const DTYPES: [(DType, &str); 8] = [
+    (DType::F32, "float32"),
+    (DType::BF16, "bfloat16"),
+    (DType::F16, "float16"),
+    (DType::F64, "float64"),
+    (DType::U8, "uint8"),
+    (DType::U32, "uint32"),
+    (DType::I32, "int32"),
+    (DType::I64, "int64"),
+];
+
+/// The name of the dtype with this number in a timeline.
+pub fn dtype_name(number: u8) -> Option<&'static str> {
+    DTYPES.get(usize::from(number)).map(|(_, name)| *name)
 }
 
 fn buffer(storage: &CpuStorage) -> Option<NonNull<u8>> {

@@ -2,6 +2,8 @@
 
 use super::budget::{Budget, Refusal};
 use super::category::{ByCategory, ByPhase, Category, Phase};
+use super::event::Kind;
+use super::recorder::Recorder;
 use super::spin::Spin;
 
 /// The account of this process.
@@ -71,6 +73,8 @@ pub(super) struct Ledger {
     phase: Phase,
     peaks: Peaks,
     pub(super) budget: Budget,
+    /// Where the timeline's events go.
+    pub(super) recorder: Recorder,
 }
 
 impl Ledger {
@@ -86,6 +90,7 @@ impl Ledger {
                 in_phase: ByPhase::ZERO,
             },
             budget: Budget::UNARMED,
+            recorder: Recorder::OFF,
         }
     }
 
@@ -141,8 +146,13 @@ impl Ledger {
         }
     }
 
+    pub(super) fn live(&self) -> ByCategory {
+        self.live
+    }
+
     fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
+        self.recorder.push(Kind::Phase, Category::Host, 0, phase as u64);
         let in_phase = &mut self.peaks.in_phase[phase];
         *in_phase = self.allocated.max(*in_phase);
     }

@@ -56,12 +56,16 @@ pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Llama, Load
     } else {
         Some(loader.dense("lm_head.weight")?)
     };
+    let rope = {
+        let _module = memory::module("model.rotary_emb");
+        Rope::new(&config, cell.max_seq_length, device)?
+    };
     Ok(Llama {
         embed_tokens,
         blocks,
         norm,
         lm_head,
-        rope: Rope::new(&config, cell.max_seq_length, device)?,
+        rope,
         hidden: dense_dtype(cell.dtype),
         device: device.clone(),
     })
@@ -85,6 +89,7 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn block(&mut self, config: &Config, index: usize) -> Result<Block, LoadError> {
+        memory::timeline::write_out();
         let prefix = format!("model.layers.{index}");
         Ok(Block {
             input_layernorm: self.norm(config, &format!("{prefix}.input_layernorm.weight"))?,
@@ -137,6 +142,7 @@ impl Loader<'_> {
         if self.cell.rank == 0 || !is_target(&self.cell.target_modules, module) {
             return Ok(None);
         }
+        let _module = memory::module_of(module);
         let (rows, cols) = self.matrix(&format!("{module}.weight"))?;
         let rank = self.cell.rank;
         let lora_init::Factors { a, b } = {
@@ -158,6 +164,7 @@ impl Loader<'_> {
     }
 
     fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
+        let _module = memory::module_of(name);
         let shape = self.source.shape(name)?;
         let value = match dense_dtype(self.cell.dtype) {
             DType::F16 => Tensor::from_vec(self.collect(name, f16::from_f32)?, shape, self.device)?,
@@ -181,6 +188,7 @@ impl Loader<'_> {
     }
 
     fn quantized(&mut self, name: &str) -> Result<Quantized, LoadError> {
+        let _module = memory::module_of(name);
         let (rows, cols) = self.matrix(name)?;
         let format = match self.cell.dtype {
             Dtype::Int8 => quant::Format::Int8,

@@ -37,11 +37,11 @@ impl Attention {
     /// The output added to `residual`, in the hidden dtype.
     pub fn forward(&self, x: &Tensor, residual: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
         let [q, k, v] = linear::forward([&self.q_proj, &self.k_proj, &self.v_proj], x, pass)?;
-        let q = kept(rope.forward(self.heads_of(&q, self.heads, pass)?)?);
-        let k = kept(rope.forward(self.heads_of(&k, self.kv_heads, pass)?)?);
-        let v = kept(self.heads_of(&v, self.kv_heads, pass)?);
+        let q = kept("q_proj", rope.forward(self.heads_of(&q, self.heads, pass)?)?);
+        let k = kept("k_proj", rope.forward(self.heads_of(&k, self.kv_heads, pass)?)?);
+        let v = kept("v_proj", self.heads_of(&v, self.kv_heads, pass)?);
         let (out, sums) = sdpa::forward(&q, &k, &v)?;
-        let (out, sums) = (kept(out), kept(sums));
+        let (out, sums) = (kept("sdpa", out), kept("sdpa", sums));
         let y = self.o_proj.forward_onto(&self.tokens_of(&out)?, residual, pass)?;
         Ok((y, Saved { q, k, v, out, sums }))
     }
@@ -88,8 +88,9 @@ impl Attention {
     }
 }
 
-/// Labels what is kept for the backward pass.
-fn kept(tensor: Tensor) -> Tensor {
+/// Labels what a part made and what is kept for the backward pass.
+fn kept(part: &str, tensor: Tensor) -> Tensor {
+    let _part = memory::part(part);
     memory::label(&tensor, Category::Activation);
     tensor
 }

@@ -13,6 +13,18 @@ use super::{
 };
 use crate::memory::{self, Category};
 
+/// Hugging Face's names of the block's parts.
+const INPUT_NORM: &str = "input_layernorm";
+const ATTENTION: &str = "self_attn";
+const POST_NORM: &str = "post_attention_layernorm";
+const MLP: &str = "mlp";
+
+/// Computes for a part, which a timeline then knows by its name.
+fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
+    let _module = memory::module(part);
+    compute()
+}
+
 #[derive(Debug)]
 pub struct Block {
     pub input_layernorm: RmsNorm,
@@ -34,18 +46,19 @@ pub struct Saved {
 impl Block {
     pub fn forward(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, rope, pass)?;
+        let _module = memory::module(MLP);
         Ok((self.mlp.output(&saved.mlp, &saved.middle, pass)?, saved))
     }
 
     /// What the forward pass saves, without the block's output, which nobody needs a second time.
     pub fn recompute(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<Saved> {
         memory::label(x, Category::Activation);
-        let normed = self.input_layernorm.forward(x)?;
-        let (middle, attention) = self.self_attn.forward(&normed, x, rope, pass)?;
+        let normed = within(INPUT_NORM, || self.input_layernorm.forward(x))?;
+        let (middle, attention) = within(ATTENTION, || self.self_attn.forward(&normed, x, rope, pass))?;
         drop(normed);
         memory::label(&middle, Category::Activation);
-        let normed = self.post_attention_layernorm.forward(&middle)?;
-        let mlp = self.mlp.forward(&normed, pass)?;
+        let normed = within(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
+        let mlp = within(MLP, || self.mlp.forward(&normed, pass))?;
         Ok(Saved {
             x: x.clone(),
             middle,
@@ -63,16 +76,22 @@ impl Block {
             attention,
             mlp,
         } = saved;
-        let normed = self.post_attention_layernorm.forward(&middle)?;
-        let d_normed = self.mlp.backward(&normed, mlp, &host::narrow(&dy, x.dtype())?, pass)?;
+        let normed = within(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
+        let d_normed = within(MLP, || {
+            self.mlp.backward(&normed, mlp, &host::narrow(&dy, x.dtype())?, pass)
+        })?;
         drop(normed);
-        let dy = self.post_attention_layernorm.backward(&middle, &d_normed, dy)?;
+        let dy = within(POST_NORM, || {
+            self.post_attention_layernorm.backward(&middle, &d_normed, dy)
+        })?;
         drop((middle, d_normed));
-        let normed = self.input_layernorm.forward(&x)?;
+        let normed = within(INPUT_NORM, || self.input_layernorm.forward(&x))?;
         let d_out = host::narrow(&dy, x.dtype())?;
-        let d_normed = self.self_attn.backward(&normed, attention, &d_out, rope, pass)?;
+        let d_normed = within(ATTENTION, || {
+            self.self_attn.backward(&normed, attention, &d_out, rope, pass)
+        })?;
         drop((normed, d_out));
-        self.input_layernorm.backward(&x, &d_normed, dy)
+        within(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
     }
 
     pub fn trainable(&mut self) -> Vec<&mut Param> {

@@ -8,11 +8,14 @@ use std::{
 
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Result, Shape, Storage, Tensor, WithDType};
 
-use crate::kernels::{
-    Element,
-    buffer::written,
-    convert,
-    gemm::{Source, block::Multiply, operand::prefetch},
+use crate::{
+    kernels::{
+        Element,
+        buffer::written,
+        convert,
+        gemm::{Source, block::Multiply, operand::prefetch},
+    },
+    memory,
 };
 
 /// Runs a body with `$E` standing for the Rust type of a floating-point dtype.
@@ -203,7 +206,14 @@ impl<P: Multiply> Source<P> for Matrix<'_> {
 /// A new CPU tensor of `shape`, every element of which `fill` writes.
 pub fn tensor<E: Format>(shape: impl Into<Shape>, fill: impl FnOnce(&mut [E])) -> Result<Tensor> {
     let shape = shape.into();
-    Tensor::from_vec(written(shape.elem_count(), fill), shape, &Device::Cpu)
+    new(written(shape.elem_count(), fill), shape)
+}
+
+/// A new CPU tensor of these elements.
+pub fn new<E: Format>(values: Vec<E>, shape: impl Into<Shape>) -> Result<Tensor> {
+    let tensor = Tensor::from_vec(values, shape.into(), &Device::Cpu)?;
+    memory::describe(&tensor);
+    Ok(tensor)
 }
 
 /// Changes the elements of a contiguous CPU tensor in place. Whoever shares its storage sees the change.

@@ -1,7 +1,7 @@
 //! Linear layers on the CPU. Weights are dequantised panel by panel while they are multiplied, the adapter's second
 //! product is a term of the weight's, and layers that share an input share the work on it.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 use super::{
     Pass,
@@ -94,7 +94,7 @@ where
     }
     let tensors = values.into_iter().zip(outputs);
     tensors
-        .map(|(values, outputs)| Tensor::from_vec(values, (tokens, outputs), &Device::Cpu))
+        .map(|(values, outputs)| host::new(values, (tokens, outputs)))
         .collect()
 }
 
@@ -190,7 +190,7 @@ where
         }
     }
     drop(dh_source);
-    let dx = Tensor::from_vec(dx, (tokens, inputs), &Device::Cpu)?;
+    let dx = host::new(dx, (tokens, inputs))?;
     Ok((dx, RankGradients(Some(dh))))
 }
 
@@ -230,7 +230,7 @@ where
                 let out = Output::new(dw, inputs);
                 one_product(outputs, inputs, vec![term], &Replace::<f32> { out, scale: 1.0 });
             });
-            param.accumulate(Tensor::from_vec(dw, (outputs, inputs), &Device::Cpu)?)?;
+            param.accumulate(host::new(dw, (outputs, inputs))?)?;
         }
     }
     let shared: Vec<&Linear> = linears.iter().map(|linear| &**linear).collect();
@@ -284,10 +284,7 @@ where
             );
         });
         let da = da[ranks.start(at) * inputs..][..rank * inputs].to_vec();
-        gradients.push((
-            Tensor::from_vec(da, (rank, inputs), &Device::Cpu)?,
-            Tensor::from_vec(db, (outputs, rank), &Device::Cpu)?,
-        ));
+        gradients.push((host::new(da, (rank, inputs))?, host::new(db, (outputs, rank))?));
     }
     drop(shared);
     for (adapter, (da, db)) in linears
@@ -387,7 +384,7 @@ impl Ranks {
         let mut filled = Ok(());
         let values = written(tokens * self.total, |values| filled = fill(values));
         filled?;
-        Tensor::from_vec(values, (tokens, self.total), &Device::Cpu)
+        host::new(values, (tokens, self.total))
     }
 
     /// Each layer's part of `[tokens, total]`.

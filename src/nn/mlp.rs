@@ -31,8 +31,10 @@ impl Mlp {
     /// Everything but the product with `down_proj`, which [`Self::output`] takes.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Saved> {
         let [gate, up] = linear::forward([&self.gate_proj, &self.up_proj], x, pass)?;
-        memory::label(&gate, Category::Activation);
-        memory::label(&up, Category::Activation);
+        for (name, output) in [("gate_proj", &gate), ("up_proj", &up)] {
+            let _part = memory::part(name);
+            memory::label(output, Category::Activation);
+        }
         Ok(Saved { gate, up })
     }
 

@@ -92,6 +92,7 @@ impl Param {
     }
 
     fn hold(&mut self, gradient: Tensor) {
+        let _module = memory::module_of(&self.name);
         memory::label(&gradient, Category::Gradient);
         self.gradient = Some(gradient);
     }

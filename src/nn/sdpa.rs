@@ -30,10 +30,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
             for_number!(q.dtype(), P => attention::forward::<P, E>(&q_values, &k, &v, shape, out, &mut sums));
         })
     })?;
-    Ok((
-        out,
-        Tensor::from_vec(sums, (shape.batch, shape.heads, shape.len), q.device())?,
-    ))
+    Ok((out, host::new(sums, (shape.batch, shape.heads, shape.len))?))
 }
 
 /// The gradients of q, k and v from that of the output, all in the dtype of `q`, and what the forward pass gave.
@@ -63,9 +60,9 @@ pub fn backward(
             for_number!(dtype, P => attention::backward::<P, E>(&saved, &d_out, shape, gradients));
         })));
         Ok((
-            Tensor::from_vec(dq, q.shape(), q.device())?,
-            Tensor::from_vec(dk, k.shape(), k.device())?,
-            Tensor::from_vec(dv, v.shape(), v.device())?,
+            host::new(dq, q.shape())?,
+            host::new(dk, k.shape())?,
+            host::new(dv, v.shape())?,
         ))
     })
 }

@@ -59,6 +59,7 @@ impl Optimizer for AdamW {
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         if self.moments.is_empty() {
             for param in params.iter() {
+                let _module = memory::module_of(&param.name);
                 let zeros = || state(param.value.shape().clone(), param.value.device());
                 self.moments.push((zeros()?, zeros()?));
             }
@@ -95,7 +96,9 @@ pub(super) fn state(shape: Shape, device: &Device) -> Result<Tensor> {
         let _scope = memory::scope(Category::OptimizerState);
         vec![0f32; shape.elem_count()]
     };
-    Tensor::from_vec(values, shape, device)
+    let state = Tensor::from_vec(values, shape, device)?;
+    memory::describe(&state);
+    Ok(state)
 }
 
 /// In place, by the CPU's kernel.

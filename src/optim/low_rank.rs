@@ -92,6 +92,7 @@ impl<P: Projection> LowRank<P> {
     }
 
     fn new_state(&self, param: &Param) -> Result<State> {
+        let _module = memory::module_of(&param.name);
         let ((rows, columns), rank) = (param.value.dims2()?, self.reach.rank);
         let (basis, moment) = match self.projection.side(rows, columns) {
             Side::Rows => ((rows, rank), (rank, columns)),

@@ -68,6 +68,11 @@ impl StudyDir {
         self.0.join("cells.parquet")
     }
 
+    /// The frame of the recorded timelines.
+    pub fn timeline_parquet(&self) -> PathBuf {
+        self.0.join("timeline.parquet")
+    }
+
     pub fn cells_csv(&self) -> PathBuf {
         self.0.join("cells.csv")
     }
@@ -131,6 +136,11 @@ impl CellDir {
     /// The outcome: no record, no result.
     pub fn record(&self) -> PathBuf {
         self.0.join("record.json")
+    }
+
+    /// The ledger's events, where they were recorded.
+    pub fn timeline(&self) -> PathBuf {
+        self.0.join("timeline.bin")
     }
 
     /// What the child printed on stderr.

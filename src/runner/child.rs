@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::memory::BACKEND_VARIABLE;
 use crate::results::record::Event;
 use crate::results::store::CellDir;
+use crate::spec::RecordSpec;
 use crate::spec::cell::{Backend, Cell};
 
 use super::inbox::{FromChild, Inbox, Message, spawn};
@@ -34,6 +35,7 @@ pub(super) struct Launch<'a> {
     pub(super) base_dir: &'a Path,
     pub(super) attempt: u32,
     pub(super) timeout: Option<Duration>,
+    pub(super) record: &'a RecordSpec,
 }
 
 /// How a child ended.
@@ -113,6 +115,9 @@ fn command(launch: &Launch) -> io::Result<Command> {
         .arg(launch.base_dir)
         .args(["--attempt", &launch.attempt.to_string()])
         .args(["--parent", &std::process::id().to_string()]);
+    if launch.record.timeline {
+        command.args(["--timeline", &launch.record.timeline_steps.to_string()]);
+    }
     for (name, value) in launch.cell.environment() {
         match value {
             Some(value) => command.env(name, value),

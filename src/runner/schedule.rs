@@ -103,6 +103,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     );
     notes.extend(other_versions(&kept));
     notes.extend(changed_data(study, &kept));
+    notes.extend(without_timeline(study, &dir, &kept));
     notes.extend(left_over(study, &dir)?);
     Ok(Schedule {
         overview: Overview {
@@ -207,6 +208,23 @@ fn data_path(cell: &Cell) -> Option<&str> {
         Data::File(file) => Some(&file.path),
         Data::Synthetic(_) | Data::Sample => None,
     }
+}
+
+/// Results stay: their figures are the same with and without a timeline.
+fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Kept]) -> Option<String> {
+    let lacks = |kept: &&Kept| {
+        let cell = dir.cell(&study.cells[kept.index].id);
+        kept.record.status == Status::Ok && !cell.timeline().exists()
+    };
+    let count = kept.iter().filter(lacks).count();
+    let has = if count == 1 {
+        "1 kept result has"
+    } else {
+        "kept results have"
+    };
+    let number = if count == 1 { String::new() } else { format!("{count} ") };
+    (study.record.timeline && count > 0)
+        .then(|| format!("{number}{has} no timeline; --fresh makes all again and records them"))
 }
 
 fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError> {

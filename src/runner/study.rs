@@ -156,6 +156,7 @@ fn train(
         base_dir: &study.directory,
         attempt: task.attempt,
         timeout: study.limits.timeout,
+        record: &study.record,
     };
     let ended = child::run(&launch, inbox, &mut |event| progress.event(task, event))
         .map_err(|source| failed("its process cannot be started", source))?;
@@ -173,7 +174,7 @@ fn prepare(dir: &CellDir, cell: &Cell) -> io::Result<()> {
     fs::create_dir_all(dir.path())?;
     remove_temporaries(dir.path())?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
-    for file in [dir.steps(), outcome::oom_file(dir)] {
+    for file in [dir.steps(), dir.timeline(), outcome::oom_file(dir)] {
         absent_is_fine(fs::remove_file(file))?;
     }
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;

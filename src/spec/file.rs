@@ -17,7 +17,7 @@ use super::published::{self, Published};
 use super::read_text;
 use super::selection::Selection;
 use super::source::Sources;
-use super::study::{Limits, PlannedCell, ReportSpec, Study};
+use super::study::{Limits, PlannedCell, RecordSpec, ReportSpec, Study};
 use super::tree::{Node, Value};
 use super::yaml::{self, Budget};
 use super::{de, sweep};
@@ -44,6 +44,8 @@ struct Header {
     repeats: usize,
     #[serde(default)]
     limits: Limits,
+    #[serde(default, skip_serializing_if = "RecordSpec::is_default")]
+    record: RecordSpec,
     report: ReportFile,
     axes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +95,7 @@ impl Study {
             file: self.file.clone(),
             repeats: self.repeats,
             limits: self.limits.clone(),
+            record: self.record.clone(),
             report: ReportFile {
                 template: self.report.template.clone(),
                 output: self.report.output.clone(),
@@ -224,6 +227,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
         cells,
         repeats: header.repeats,
         limits: header.limits,
+        record: header.record,
         report: ReportSpec {
             template: header.report.template,
             output: header.report.output,
@@ -329,6 +333,7 @@ sweep:
     allocator.env.MALLOC_ARENA_MAX: ['1', null]
 repeats: 2
 limits: {timeout: 1h 30m}
+record: {timeline: true, timeline_steps: 2}
 report:
   output: out/report.md
   baseline: {gradient_checkpointing: none, target_modules: all-linear, allocator.env.MALLOC_ARENA_MAX: null}

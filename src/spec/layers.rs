@@ -85,12 +85,15 @@ impl Layer {
 }
 
 /// Keys that a spec has beside those of a cell and its sweep.
-const SPEC_KEYS: [&str; 9] = [
+const SPEC_KEYS: [&str; 12] = [
     "name",
     "description",
     "repeats",
     "limits",
     "limits.timeout",
+    "record",
+    "record.timeline",
+    "record.timeline_steps",
     "report",
     "report.template",
     "report.output",

@@ -47,7 +47,7 @@ pub use published::{Metric, Published};
 pub use schema::schema;
 pub use selection::Selection;
 pub use source::Origin;
-pub use study::{Limits, PlannedCell, ReportSpec, Study, TEMPLATES, flow};
+pub use study::{Limits, PlannedCell, RecordSpec, ReportSpec, Study, TEMPLATES, flow};
 pub use unit::{Dimension, Unit};
 
 use source::Sources;

@@ -9,7 +9,7 @@ use super::cell::Cell;
 use super::claim::Claim;
 use super::keys::keys;
 use super::published::Published;
-use super::study::{Limits, TEMPLATES};
+use super::study::{Limits, RecordSpec, TEMPLATES};
 
 /// Draft 7, which editors' YAML plugins know best.
 static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| {
@@ -18,6 +18,7 @@ static DEFINITIONS: LazyLock<Value> = LazyLock::new(|| {
     generator.subschema_for::<Limits>();
     generator.subschema_for::<Published>();
     generator.subschema_for::<Claim>();
+    generator.subschema_for::<RecordSpec>();
     Value::Object(generator.take_definitions(true))
 });
 
@@ -61,6 +62,7 @@ pub fn schema() -> Value {
                 "default": 1
             },
             "limits": { "description": "What can end a cell.", "anyOf": [{ "$ref": "#/definitions/Limits" }, { "type": "null" }] },
+            "record": { "description": "What is kept of a run beside its figures.", "anyOf": [{ "$ref": "#/definitions/RecordSpec" }, { "type": "null" }] },
             "report": report(),
             "published": {
                 "description": "Figures of others, shown beside what is measured; no part of a cell.",

@@ -17,18 +17,19 @@ use super::layers::{self, Layer};
 use super::published;
 use super::selection::{Chooser, Selection};
 use super::source::{Place, Sources};
-use super::study::{Limits, ReportSpec, Study, TEMPLATES};
+use super::study::{Limits, RecordSpec, ReportSpec, Study, TEMPLATES};
 use super::sweep::{self, Sweep};
 use super::tree::{Entry, Map, Node, Value};
 use super::{claim, de};
 
-const SECTIONS: [&str; 9] = [
+const SECTIONS: [&str; 10] = [
     "name",
     "description",
     "defaults",
     "sweep",
     "repeats",
     "limits",
+    "record",
     "report",
     "published",
     "claims",
@@ -45,6 +46,8 @@ struct Settings {
     repeats: Option<usize>,
     #[serde(default)]
     limits: Limits,
+    #[serde(default)]
+    record: RecordSpec,
     #[serde(default)]
     report: ReportSection,
 }
@@ -87,11 +90,19 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
     if repeats == 0 {
         return Err(at_key(&merged, "repeats", "repeats: must be at least 1, got 0"));
     }
+    if settings.record.timeline_steps == 0 {
+        let message = "record.timeline_steps: must be at least 1, got 0";
+        return Err(at_key(&merged, "record.timeline_steps", message));
+    }
     let mut notes = fix::fix(&mut sweep, layers)?;
     let fixed = !notes.is_empty();
     let defaults = defaults.unwrap_or_else(|| Node::empty_map(merged.place));
     let expansion = expand::expand(&defaults, &sweep, repeats, fixed)?;
     notes.extend_from_slice(&expansion.notes);
+    if settings.record.timeline && expansion.cells.iter().any(|planned| planned.cell.device != "cpu") {
+        let message = "record.timeline: a timeline is recorded on the cpu only so far";
+        return Err(at_key(&merged, "record.timeline", message));
+    }
     let chooser = Chooser {
         defaults: &defaults,
         layers,
@@ -113,6 +124,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
         cells: expansion.cells,
         repeats,
         limits: settings.limits,
+        record: settings.record,
         report: ReportSpec {
             template,
             output: settings.report.output,

@@ -29,6 +29,7 @@ pub struct Study {
     /// How many seeds each cell is run with.
     pub repeats: usize,
     pub limits: Limits,
+    pub record: RecordSpec,
     pub report: ReportSpec,
     /// Figures of others, to be shown beside what is measured.
     pub published: Vec<Published>,
@@ -59,6 +60,34 @@ pub struct Limits {
     #[serde(with = "super::duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("pattern" = r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-z]+\s*)+$"))]
     pub timeout: Option<Duration>,
+}
+
+/// What is kept of a run beside its figures; changes neither them nor what a cell is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordSpec {
+    /// Every allocation and release of tensor memory, with its time, category, phase and module; for the report's curves,
+    /// peaks and tensors, and for `expctl export`. Needs the CPU. Default: false.
+    pub timeline: bool,
+    /// How many steps the timeline has, from the first; the loading before them is always part of it. Default: 3.
+    #[schemars(range(min = 1))]
+    pub timeline_steps: usize,
+}
+
+impl Default for RecordSpec {
+    /// The first step makes the optimizer's state; those after it are like any other.
+    fn default() -> Self {
+        Self {
+            timeline: false,
+            timeline_steps: 3,
+        }
+    }
+}
+
+impl RecordSpec {
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How the results are shown.

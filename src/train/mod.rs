@@ -16,7 +16,7 @@ pub use trainer::{StepOutcome, Trainer};
 
 use crate::{
     data::{self, Dataset, EffectiveBatch},
-    memory::{self, Category, Phase, probes},
+    memory::{self, Category, Phase, probes, timeline},
     model::{self, Config, Source},
     results::{
         record::{Event, Measured, Step, StepEvent},
@@ -117,11 +117,13 @@ fn train(
     let total = dataset.steps(cell);
     steps.begin(cell, total);
     for (index, batch) in dataset.batches(cell, config).enumerate() {
-        let start = Instant::now();
-        let outcome = trainer.step(&batch, index, total, &mut || meter.look())?;
+        let start = steps.start();
+        let outcome = trainer.step(&batch, index, total, &mut || {
+            meter.look();
+            timeline::write_out();
+        })?;
         steps.end(&batch, outcome, meter.end_step(), start)?;
-        trainer.release_gradients();
-        memory::set_phase(Phase::Idle);
+        steps.release(trainer);
     }
     Ok(())
 }
@@ -152,6 +154,12 @@ impl<'a> Steps<'a> {
         });
     }
 
+    /// The next step begins.
+    fn start(&self) -> Instant {
+        timeline::begin_step(self.done.len() + 1);
+        Instant::now()
+    }
+
     fn end(
         &mut self,
         batch: &EffectiveBatch,
@@ -159,6 +167,7 @@ impl<'a> Steps<'a> {
         marks: StepMarks,
         start: Instant,
     ) -> Result<(), TrainError> {
+        timeline::end_step(self.done.len() + 1);
         let step = Step {
             step: self.done.len() + 1,
             loss: outcome.loss,
@@ -186,5 +195,12 @@ impl<'a> Steps<'a> {
         });
         self.done.push(step);
         Ok(())
+    }
+
+    /// What the last step left is given back.
+    fn release(&self, trainer: &mut Trainer) {
+        trainer.release_gradients();
+        memory::set_phase(Phase::Idle);
+        timeline::step_released(self.done.len());
     }
 }

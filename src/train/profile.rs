@@ -1,12 +1,10 @@
 //! `measure: profile`: the components of one micro-batch's forward and backward pass, as profilers of a single step take
 //! them. A first optimizer step, on the same micro-batch, makes the optimizer's state; it is not part of the figures.
 
-use std::time::Instant;
-
 use super::{Meter, StepOutcome, Steps, TrainError, Trainer};
 use crate::{
     data::Dataset,
-    memory::{self, Category, Phase},
+    memory::{self, Category, Phase, timeline},
     model::Config,
     results::record::Profile,
     spec::cell::Cell,
@@ -29,17 +27,20 @@ pub(super) fn run(
     let Some(batch) = dataset.batches(cell, config).next() else {
         return Ok(None);
     };
-    let start = Instant::now();
-    let outcome = trainer.step(&batch, 0, 1, &mut || meter.look())?;
+    let start = steps.start();
+    let outcome = trainer.step(&batch, 0, 1, &mut || {
+        meter.look();
+        timeline::write_out();
+    })?;
     steps.end(&batch, outcome, meter.end_step(), start)?;
-    trainer.release_gradients();
-    memory::set_phase(Phase::Idle);
+    steps.release(trainer);
 
     meter.restart(trainer.device());
     let mut kept = 0;
-    let start = Instant::now();
+    let start = steps.start();
     let loss = trainer.forward_backward(&batch, 1, &mut || {
         meter.look();
+        timeline::write_out();
         // The last look within the forward pass is the one at its end.
         if memory::phase() == Phase::Forward {
             kept = memory::live().by_category[Category::Activation];
@@ -54,8 +55,7 @@ pub(super) fn run(
         learning_rate: 0.0,
     };
     steps.end(&batch, outcome, marks, start)?;
-    trainer.release_gradients();
-    memory::set_phase(Phase::Idle);
+    steps.release(trainer);
 
     let bytes = |category| live.by_category[category];
     let adapter_bytes = (cell.rank > 0).then(|| bytes(Category::Adapter));

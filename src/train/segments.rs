@@ -14,6 +14,12 @@ use crate::{
     spec::cell::Checkpointing,
 };
 
+/// The segments' names in a timeline.
+const EMBEDDING: &str = "model.embed_tokens";
+const BLOCKS: &str = "model.layers";
+/// The final norm and the loss with it.
+const HEAD: &str = "lm_head";
+
 /// What a block keeps until its backward pass.
 enum Kept {
     /// All that its layers saved.
@@ -34,9 +40,13 @@ pub fn forward_backward(
 ) -> Result<f64> {
     memory::set_phase(Phase::Forward);
     let ids = input(batch, model)?;
-    let mut x = embedding::forward(&model.embed_tokens, &ids, model.hidden)?;
+    let mut x = {
+        let _module = memory::module(EMBEDDING);
+        embedding::forward(&model.embed_tokens, &ids, model.hidden)?
+    };
     let mut kept = Vec::with_capacity(model.blocks.len());
     for (index, block) in model.blocks.iter().enumerate() {
+        let _module = memory::module(format_args!("{BLOCKS}.{index}"));
         let (y, saved) = block.forward(&x, &model.rope, pass)?;
         kept.push(if recomputes(checkpointing, index) {
             Kept::Input(x)
@@ -51,11 +61,15 @@ pub fn forward_backward(
     between();
     let targets = Targets::new(&batch.ids, &batch.lengths, batch.len);
     let (norm, head) = model.head_mut();
-    let (loss, mut dx) = loss::forward_backward(&x, norm, head, &targets, scale, between)?;
+    let (loss, mut dx) = {
+        let _module = memory::module(HEAD);
+        loss::forward_backward(&x, norm, head, &targets, scale, between)?
+    };
     drop(x);
     between();
 
-    for (block, kept) in model.blocks.iter_mut().zip(kept).rev() {
+    for (index, (block, kept)) in model.blocks.iter_mut().zip(kept).enumerate().rev() {
+        let _module = memory::module(format_args!("{BLOCKS}.{index}"));
         let saved = match kept {
             Kept::Saved(saved) => *saved,
             Kept::Input(x) => block.recompute(&x, &model.rope, pass)?,
@@ -63,6 +77,7 @@ pub fn forward_backward(
         dx = block.backward(saved, dx, &model.rope, pass)?;
         between();
     }
+    let _module = memory::module(EMBEDDING);
     embedding::backward(&mut model.embed_tokens, &ids, &dx)?;
     Ok(loss)
 }
@@ -94,8 +109,10 @@ fn hidden_states(model: &Llama, batch: &MicroBatch, pass: &Pass) -> Result<Tenso
 }
 
 fn input(batch: &MicroBatch, model: &Llama) -> Result<Tensor> {
-    let _scope = memory::scope(Category::Input);
-    Tensor::from_slice(&batch.ids, batch.ids.len(), &model.device)
+    let (_scope, _module) = (memory::scope(Category::Input), memory::part("input_ids"));
+    let ids = Tensor::from_slice(&batch.ids, batch.ids.len(), &model.device)?;
+    memory::describe(&ids);
+    Ok(ids)
 }
 
 fn recomputes(checkpointing: Checkpointing, block: usize) -> bool {
