@@ -12,6 +12,7 @@ use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, status_name};
 use super::datum::Datum;
 use super::record::Record;
 use super::store::{StoreError, StudyDir, write_if_changed};
+use super::timeline::TimelineError;
 use crate::spec::cell::{Cell, InstructionSet};
 
 /// Why a frame could not be made or written.
@@ -21,6 +22,8 @@ pub enum FrameError {
     Polars(#[from] PolarsError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Timeline(#[from] TimelineError),
 }
 
 /// What a row is made from. A cell without a record is a row of its configuration, all else null.
@@ -91,7 +94,7 @@ fn identity(name: &str, row: &Row<'_>) -> Datum {
     }
 }
 
-fn column(name: &str, kind: Kind, values: impl Iterator<Item = Datum>) -> PolarsResult<Column> {
+pub(super) fn column(name: &str, kind: Kind, values: impl Iterator<Item = Datum>) -> PolarsResult<Column> {
     let values: Vec<Datum> = values.collect();
     let series = match kind {
         Kind::Bool => Series::new(name.into(), typed(name, &values, Datum::as_bool)?),
@@ -126,7 +129,7 @@ pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Vec<PathBuf>, FrameErr
     Ok(written)
 }
 
-fn parquet(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
+pub(super) fn parquet(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
     let mut bytes = Vec::new();
     ParquetWriter::new(&mut bytes)
         .set_parallel(false)

@@ -6,3 +6,4 @@ pub mod datum;
 pub mod frame;
 pub mod record;
 pub mod store;
+pub mod timeline;

@@ -15,6 +15,7 @@ mod oracle;
 mod profile;
 mod runs;
 mod setup;
+mod timeline;
 
 #[global_allocator]
 static ALLOCATOR: LedgerAllocator = LedgerAllocator::new(System);

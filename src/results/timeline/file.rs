@@ -1,0 +1,158 @@
+//! A recording as it is on disk: [`crate::memory::timeline`] says how it is laid out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::TimelineError;
+use super::replay::State;
+use crate::memory::event::Event;
+use crate::memory::timeline::{END, EVENTS, MAGIC, NAMES};
+use crate::memory::{ByCategory, Category};
+use crate::results::store::StoreError;
+
+/// All events of a recording.
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    /// Names by their number; the first is that of none.
+    pub names: Vec<String>,
+    pub events: Vec<Event>,
+    /// After so many events, the live bytes that the ledger said there were.
+    checks: Vec<(usize, ByCategory)>,
+    /// Events that were lost: the recording ends with the first of them.
+    pub lost: u64,
+    /// Whether the recording was brought to its end, and not cut short by that of the process.
+    pub whole: bool,
+}
+
+/// Reads a recording and makes sure that its sums are the ledger's wherever the two were written side by side.
+///
+/// # Errors
+/// Where the file cannot be read, is none of ours, or its events and the ledger disagree.
+pub fn read(path: &Path) -> Result<Recording, TimelineError> {
+    let bytes = fs::read(path).map_err(|source| StoreError::Io {
+        action: "read",
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let Some(chunks) = bytes.strip_prefix(MAGIC) else {
+        return Err(TimelineError::Foreign(path.to_path_buf()));
+    };
+    let mut recording = Recording {
+        path: path.to_path_buf(),
+        names: vec![String::new()],
+        events: Vec::new(),
+        checks: Vec::new(),
+        lost: 0,
+        whole: false,
+    };
+    recording.take(chunks)?;
+    recording.check()?;
+    Ok(recording)
+}
+
+impl Recording {
+    /// A recording of these events, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(names: Vec<String>, events: Vec<Event>) -> Self {
+        let recording = Self {
+            path: PathBuf::new(),
+            names,
+            checks: vec![],
+            lost: 0,
+            whole: true,
+            events,
+        };
+        let mut state = State::new(&recording.names);
+        for event in &recording.events {
+            state.apply(event).unwrap();
+        }
+        recording
+    }
+
+    fn take(&mut self, mut rest: &[u8]) -> Result<(), TimelineError> {
+        // What a kill cut short is not read.
+        while let Some((&[kind, l0, l1, l2, l3], after)) = rest.split_first_chunk::<5>() {
+            let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+            let Some((body, after)) = after.split_at_checked(length) else {
+                break;
+            };
+            rest = after;
+            match kind {
+                NAMES => self.take_names(body)?,
+                EVENTS => self.take_events(body)?,
+                END => {
+                    self.lost = number(body).ok_or_else(|| self.damaged("its end has no count"))?;
+                    self.whole = true;
+                }
+                other => return Err(self.damaged(&format!("there is no chunk of kind {other}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_names(&mut self, body: &[u8]) -> Result<(), TimelineError> {
+        let text = std::str::from_utf8(body).map_err(|_| self.damaged("a name is not UTF-8"))?;
+        self.names.extend(text.lines().map(str::to_owned));
+        Ok(())
+    }
+
+    fn take_events(&mut self, body: &[u8]) -> Result<(), TimelineError> {
+        let sums = Category::ALL.len() * 8;
+        let Some((sums, events)) = body.split_at_checked(sums) else {
+            return Err(self.damaged("a chunk of events is too short"));
+        };
+        let (events, rest) = events.as_chunks::<{ Event::SIZE }>();
+        if !rest.is_empty() {
+            return Err(self.damaged("a chunk of events ends within one"));
+        }
+        for event in events {
+            let event = Event::decode(event).ok_or_else(|| self.damaged("it holds what is no event"))?;
+            if usize::from(event.module) >= self.names.len() {
+                return Err(self.damaged("an event is of a module without a name"));
+            }
+            self.events.push(event);
+        }
+        let mut live = ByCategory::default();
+        for (category, sum) in Category::ALL.into_iter().zip(sums.chunks_exact(8)) {
+            live[category] = number(sum).unwrap_or_default();
+        }
+        self.checks.push((self.events.len(), live));
+        Ok(())
+    }
+
+    /// Replays all events; where events were lost, up to there.
+    fn check(&self) -> Result<(), TimelineError> {
+        let mut state = State::new(&self.names);
+        let mut done = 0;
+        for (at, (end, live)) in self.checks.iter().enumerate() {
+            for event in &self.events[done..*end] {
+                state.apply(event).map_err(|what| self.damaged(&what))?;
+            }
+            done = *end;
+            let last = at + 1 == self.checks.len();
+            for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
+                if state.sums[category] != live[category] && !(last && self.lost > 0) {
+                    return Err(self.damaged(&format!(
+                        "after {end} events {} bytes of {} are live, and the ledger had {}",
+                        state.sums[category],
+                        category.name(),
+                        live[category]
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, what: &str) -> TimelineError {
+        TimelineError::Damaged {
+            path: self.path.clone(),
+            what: what.to_owned(),
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}

@@ -1,0 +1,96 @@
+//! Peaks of a curve that stand out, and not only the highest.
+
+/// The prominence of a peak over the height of the highest one from which on it is told of.
+pub const PROMINENT: f64 = 0.05;
+
+/// A local maximum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peak {
+    /// Where in the curve it is first reached.
+    pub at: usize,
+    pub height: u64,
+    /// How far one must come down from it to get to higher ground, or to the curve's ends: its topographic prominence.
+    pub prominence: u64,
+}
+
+/// The highest point of a curve, and the other local maxima whose prominence is at least [`PROMINENT`] of its height, in
+/// their order.
+pub fn prominent(curve: &[u64]) -> Vec<Peak> {
+    let Some(&highest) = curve.iter().max() else {
+        return Vec::new();
+    };
+    // The curve without repetitions: a plateau is one point.
+    let mut at: Vec<usize> = (0..curve.len()).collect();
+    at.dedup_by_key(|at| curve[*at]);
+    let heights: Vec<u64> = at.iter().map(|&at| curve[at]).collect();
+    // Of peaks of one height, the first is taken for the higher: a dip between them is all that makes the others peaks.
+    let left = lowest_since(heights.iter().copied(), |other, height| other >= height);
+    let mut right = lowest_since(heights.iter().rev().copied(), |other, height| other > height);
+    right.reverse();
+    let first_highest = heights.iter().position(|&height| height == highest);
+    let peak = |index: usize| Peak {
+        at: at[index],
+        height: heights[index],
+        prominence: heights[index] - left[index].max(right[index]),
+    };
+    let is_maximum = |index: &usize| {
+        let lower = |other: Option<&u64>| other.is_some_and(|&other| other < heights[*index]);
+        lower(index.checked_sub(1).and_then(|before| heights.get(before))) && lower(heights.get(index + 1))
+    };
+    let least = (highest as f64 * PROMINENT).max(1.0);
+    (0..heights.len())
+        .filter(|index| Some(*index) == first_highest || is_maximum(index) && peak(*index).prominence as f64 >= least)
+        .map(peak)
+        .collect()
+}
+
+/// For each point, the lowest one since the last that is higher by `is_higher`, or since the beginning; itself included.
+fn lowest_since(heights: impl Iterator<Item = u64>, is_higher: impl Fn(u64, u64) -> bool) -> Vec<u64> {
+    // Heights that fall, each with the lowest point since the one before it in the stack.
+    let mut stack: Vec<(u64, u64)> = Vec::new();
+    heights
+        .map(|height| {
+            let mut lowest = height;
+            while let Some((_, low)) = stack.pop_if(|(other, _)| !is_higher(*other, height)) {
+                lowest = lowest.min(low);
+            }
+            stack.push((height, lowest));
+            lowest
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heights(curve: &[u64]) -> Vec<(usize, u64, u64)> {
+        prominent(curve)
+            .iter()
+            .map(|peak| (peak.at, peak.height, peak.prominence))
+            .collect()
+    }
+
+    #[test]
+    fn prominence_is_the_way_down_to_higher_ground() {
+        // as scipy.signal.peak_prominences has it
+        assert_eq!(
+            heights(&[0, 50, 20, 100, 30, 80, 70, 75, 10]),
+            [(1, 50, 30), (3, 100, 90), (5, 80, 50), (7, 75, 5),]
+        );
+    }
+
+    #[test]
+    fn what_hardly_stands_out_is_left_out() {
+        assert_eq!(heights(&[0, 100, 96, 99, 0]), [(1, 100, 100)]);
+        assert_eq!(heights(&[0, 100, 95, 100, 0]), [(1, 100, 100), (3, 100, 5)]);
+    }
+
+    #[test]
+    fn a_plateau_is_one_peak_and_an_end_is_one_only_where_it_is_highest() {
+        assert_eq!(heights(&[10, 60, 60, 60, 10, 40, 10, 30]), [(1, 60, 50), (5, 40, 30)]);
+        assert_eq!(heights(&[90, 10, 50, 0]), [(0, 90, 0), (2, 50, 40)]);
+        assert_eq!(heights(&[7]), [(0, 7, 0)]);
+        assert_eq!(heights(&[]), []);
+    }
+}
