@@ -8,8 +8,10 @@ use anyhow::ensure;
 use polars_core::prelude::DataFrame;
 
 use crate::report::{self, About, Judged, Rendered, Template};
-use crate::results::frame;
+use crate::results::collect::Collected;
+use crate::results::record::Status;
 use crate::results::store::StudyDir;
+use crate::results::{frame, timeline};
 use crate::runner::counted;
 use crate::spec::{self, Study};
 
@@ -53,12 +55,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = args.output.unwrap_or_else(|| output(&study, &dir));
     refuse_overwriting(&study, &dir, &template, &output)?;
     report::check_study(&study)?;
-    let frame = studies::read(&dir, &study, args.all)?.frame()?;
-    let rendered = render(&study, &frame, &template, &output)?;
+    let Frames { cells, timeline } = frames(&dir, &study, args.all)?;
+    let rendered = render(&study, &cells, &timeline, &template, &output)?;
     if args.check {
         return check(&rendered, &output, current);
     }
-    let mut written = frame::write(&frame, &dir)?;
+    let mut written = frame::write(&cells, &dir)?;
+    written.extend(timeline::write(&timeline, &dir)?);
     written.extend(report::write(&rendered, &output)?);
     tell(&written, &output)?;
     Ok(ExitCode::SUCCESS)
@@ -102,7 +105,14 @@ pub fn make_ready(study: &Study, dir: &StudyDir) -> anyhow::Result<()> {
 /// A report takes the place of a report, and of nothing else.
 fn refuse_overwriting(study: &Study, dir: &StudyDir, template: &Template, output: &Path) -> anyhow::Result<()> {
     let spec = study.directory.join(&study.file);
-    let mut others = vec![spec, dir.study_yaml(), dir.cells_parquet(), dir.cells_csv(), dir.lock()];
+    let mut others = vec![
+        spec,
+        dir.study_yaml(),
+        dir.cells_parquet(),
+        dir.cells_csv(),
+        dir.timeline_parquet(),
+        dir.lock(),
+    ];
     if let Template::File(path) = template {
         others.push(path.clone());
     }
@@ -141,17 +151,44 @@ fn real(path: &Path) -> PathBuf {
 
 /// The frame and the report that a study's spec asks for; what a run ends with. Gives the claims with their verdicts.
 pub fn after_run(study: &Study, dir: &StudyDir) -> anyhow::Result<Vec<Judged>> {
-    let frame = studies::read(dir, study, false)?.frame()?;
-    frame::write(&frame, dir)?;
+    let Frames { cells, timeline } = frames(dir, study, false)?;
+    frame::write(&cells, dir)?;
+    timeline::write(&timeline, dir)?;
     let output = output(study, dir);
-    let rendered = render(study, &frame, &template(study), &output)?;
+    let rendered = render(study, &cells, &timeline, &template(study), &output)?;
     report::write(&rendered, &output)?;
     Ok(rendered.claims)
 }
 
-fn render(study: &Study, frame: &DataFrame, template: &Template, output: &Path) -> anyhow::Result<Rendered> {
+/// What a report is made of, read from the records and the timelines of the cells that ended well.
+struct Frames {
+    cells: DataFrame,
+    timeline: DataFrame,
+}
+
+fn frames(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<Frames> {
+    let collection = studies::read(dir, study, all)?;
+    let ok = |cell: &&Collected| cell.record.as_ref().is_some_and(|record| record.status == Status::Ok);
+    let ids = collection.cells.iter().filter(ok).map(|cell| cell.cell_id.as_str());
+    Ok(Frames {
+        timeline: timeline::build(dir, ids)?,
+        cells: collection.frame()?,
+    })
+}
+
+fn render(
+    study: &Study,
+    cells: &DataFrame,
+    timeline: &DataFrame,
+    template: &Template,
+    output: &Path,
+) -> anyhow::Result<Rendered> {
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(report::render(&About::new(study), frame, template, &stem)?)
+    let frames = report::Frames {
+        cells,
+        timeline: Some(timeline),
+    };
+    Ok(report::render(&About::new(study), frames, template, &stem)?)
 }
 
 /// The spec's template; a path is relative to the spec.

@@ -12,6 +12,7 @@ use super::format::ByteUnit;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::pairs::{self, Pair};
 use super::published::{self, Figure, Wanted};
+use super::timeline::{Timeline, timelines};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
@@ -100,12 +101,14 @@ pub struct Context<'a> {
     pub published: Vec<Figure>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<Judged>,
+    /// A recorded cell of each group that has one.
+    pub timelines: Vec<Timeline>,
 }
 
 impl<'a> Context<'a> {
     /// # Errors
     /// A claim whose expression is wrong.
-    pub fn new(study: &'a About, cells: &'a [Entry]) -> Result<Self, SpecError> {
+    pub fn new(study: &'a About, cells: &'a [Entry], timeline: &[Entry]) -> Result<Self, SpecError> {
         let axes = axes::axes(cells, &study.axes);
         let mut groups = groups(cells, &axes);
         compare_with_baseline(&mut groups, study.baseline.as_deref());
@@ -140,6 +143,7 @@ impl<'a> Context<'a> {
             started: started(cells),
             wall_seconds: cells.iter().filter_map(|cell| cell.number("wall_seconds")).sum(),
             repeated_attempts: cells.iter().filter(|cell| cell.number("attempt") > Some(1.0)).count(),
+            timelines: timelines(&groups, timeline),
             axes,
             groups,
         })

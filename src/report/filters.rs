@@ -91,7 +91,7 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
 }
 
 /// Adds the filters, and `chart(name)`: the file name of a chart, or none where there is nothing to draw.
-pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<&'static str, Option<String>>>) {
+pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Option<String>>>) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
     env.add_filter("seconds", |value: &Value| written(value, format::seconds));
     env.add_filter("number", |value: &Value, options: Kwargs| number(value, options));
@@ -109,7 +109,7 @@ pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<&'s
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
     env.add_function("chart", move |name: &str| {
         charts.get(name).cloned().map(Value::from).ok_or_else(|| {
-            let known: Vec<&str> = charts.keys().copied().collect();
+            let known: Vec<&str> = charts.keys().map(String::as_str).collect();
             Error::new(
                 ErrorKind::InvalidOperation,
                 format!("unknown chart `{name}`; the charts are {}", known.join(", ")),

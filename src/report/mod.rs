@@ -14,6 +14,7 @@ pub mod markdown;
 mod pairs;
 mod published;
 mod template;
+mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,6 +58,21 @@ pub enum ReportError {
     Store(#[from] StoreError),
 }
 
+/// What a report is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Frames<'a> {
+    /// A row a cell.
+    pub cells: &'a DataFrame,
+    /// The study's timelines, where some were recorded.
+    pub timeline: Option<&'a DataFrame>,
+}
+
+impl<'a> From<&'a DataFrame> for Frames<'a> {
+    fn from(cells: &'a DataFrame) -> Self {
+        Self { cells, timeline: None }
+    }
+}
+
 /// A report in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
@@ -97,19 +113,22 @@ pub fn check_study(study: &Study) -> Result<(), ReportError> {
     claims::rehearse(study)
 }
 
-/// Renders a frame; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
-pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str) -> Result<Rendered, ReportError> {
-    let cells = entries(frame)?;
-    let context = Context::new(about, &cells)?;
+/// Renders frames; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
+pub fn render<'a>(
+    about: &About,
+    frames: impl Into<Frames<'a>>,
+    template: &Template,
+    stem: &str,
+) -> Result<Rendered, ReportError> {
+    let frames = frames.into();
+    let cells = entries(frames.cells)?;
+    let timeline = frames.timeline.map(entries).transpose()?.unwrap_or_default();
+    let context = Context::new(about, &cells, &timeline)?;
     let charts = draw(&context)?;
-    let names: BTreeMap<&'static str, Option<String>> = charts
+    let file = |name: &str| format!("{stem}-{}.svg", name.replace(['_', ' '], "-"));
+    let names: BTreeMap<String, Option<String>> = charts
         .iter()
-        .map(|(name, svg)| {
-            (
-                *name,
-                svg.as_ref().map(|_| format!("{stem}-{}.svg", name.replace('_', "-"))),
-            )
-        })
+        .map(|(name, svg)| (name.clone(), svg.as_ref().map(|_| file(name))))
         .collect();
     let names = Arc::new(names);
 
@@ -122,8 +141,8 @@ pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str)
         .map_err(|error| ReportError::Template(template.explain(&error)))?;
     let markdown = markdown::tidy(&markdown);
 
-    let linked = |(name, svg): (&'static str, Option<String>)| {
-        let file = names.get(name).cloned().flatten()?;
+    let linked = |(name, svg): (String, Option<String>)| {
+        let file = names.get(&name).cloned().flatten()?;
         markdown.contains(&file).then_some((file, svg?))
     };
     let files = charts.into_iter().filter_map(linked).collect();
@@ -136,18 +155,25 @@ pub fn render(about: &About, frame: &DataFrame, template: &Template, stem: &str)
 }
 
 /// All charts by their name in templates; none where there is nothing to draw.
-fn draw(context: &Context<'_>) -> Result<BTreeMap<&'static str, Option<String>>, ChartError> {
+fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, ChartError> {
     let unit = context::memory_unit(&context.groups);
     let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
     let memory_loss = figures::memory_loss(&context.groups, &context.axes, unit, context.loss);
     let growth = figures::growth(&context.groups, &context.axes, unit);
     let categories = figures::categories(&context.groups, &context.axes, unit);
-    Ok(BTreeMap::from([
-        ("memory_speed", memory_speed.map(|chart| chart.draw()).transpose()?),
-        ("memory_loss", memory_loss.map(|chart| chart.draw()).transpose()?),
-        ("growth", growth.map(|chart| chart.draw()).transpose()?),
-        ("categories", categories.map(|chart| chart.draw()).transpose()?),
-    ]))
+    let mut charts = BTreeMap::from([
+        (
+            "memory_speed".into(),
+            memory_speed.map(|chart| chart.draw()).transpose()?,
+        ),
+        ("memory_loss".into(), memory_loss.map(|chart| chart.draw()).transpose()?),
+        ("growth".into(), growth.map(|chart| chart.draw()).transpose()?),
+        ("categories".into(), categories.map(|chart| chart.draw()).transpose()?),
+    ]);
+    for timeline in &context.timelines {
+        charts.insert(timeline.chart.clone(), Some(timeline.area(unit).draw()?));
+    }
+    Ok(charts)
 }
 
 /// How much of an id tells it from all others: at least six digits.

@@ -16,7 +16,7 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by these names.
-const BUILT_IN: [(&str, &str); 9] = built_in![
+const BUILT_IN: [(&str, &str); 11] = built_in![
     "comparison.md.j2",
     "method_comparison.md.j2",
     "profiler_vs_epoch.md.j2",
@@ -26,6 +26,8 @@ const BUILT_IN: [(&str, &str); 9] = built_in![
     "parts/setup.md.j2",
     "parts/unfinished.md.j2",
     "parts/provenance.md.j2",
+    "parts/timeline.md.j2",
+    "parts/tensors.md.j2",
 ];
 
 /// The templates that a report can have by name.

@@ -1,11 +1,13 @@
 //! Charts as SVG: deterministic text, readable on light and dark pages, without a font of their own.
 
+mod area;
 mod bars;
 mod growth;
 mod labels;
 mod scatter;
 mod theme;
 
+pub use area::StackedArea;
 pub use bars::{Bar, StackedBars};
 pub use growth::{Growth, Sample, Series};
 pub use scatter::{Point, Scatter};

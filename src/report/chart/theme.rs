@@ -3,6 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::memory::Category;
+
 pub const WIDTH: i32 = 860;
 
 pub const BACKGROUND: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
@@ -28,6 +30,50 @@ pub const SERIES: [RGBColor; 6] = [
     RGBColor(0x13, 0x96, 0xA5),
     RGBColor(0xDB, 0x4B, 0x4B),
 ];
+
+/// Colours as PyTorch's memory timeline has them (`torch/profiler/_memory_profiler.py`: darkgreen, goldenrod, mediumblue,
+/// red, black, mediumpurple), and what they become on a dark ground; adapters have no colour there.
+const CATEGORIES: [(Category, RGBColor, RGBColor); 7] = [
+    (
+        Category::Parameter,
+        RGBColor(0x00, 0x64, 0x00),
+        RGBColor(0x2E, 0x8B, 0x57),
+    ),
+    (
+        Category::Adapter,
+        RGBColor(0x00, 0x8B, 0x8B),
+        RGBColor(0x13, 0x96, 0xA5),
+    ),
+    (
+        Category::OptimizerState,
+        RGBColor(0xDA, 0xA5, 0x20),
+        RGBColor(0xC8, 0x8A, 0x12),
+    ),
+    (
+        Category::Gradient,
+        RGBColor(0x00, 0x00, 0xCD),
+        RGBColor(0x3D, 0x78, 0xE0),
+    ),
+    (
+        Category::Activation,
+        RGBColor(0xFF, 0x00, 0x00),
+        RGBColor(0xDB, 0x4B, 0x4B),
+    ),
+    (Category::Input, RGBColor(0x00, 0x00, 0x00), RGBColor(0x9D, 0xA5, 0xB0)),
+    (
+        Category::Temporary,
+        RGBColor(0x93, 0x70, 0xDB),
+        RGBColor(0x9A, 0x70, 0xDB),
+    ),
+];
+
+/// The colour of a category on a light ground; [`finish`] knows the other.
+pub fn category_color(category: Category) -> RGBColor {
+    CATEGORIES
+        .iter()
+        .find(|(known, ..)| *known == category)
+        .map_or(MUTED, |(_, light, _)| *light)
+}
 
 const FONT: FontFamily<'static> =
     FontFamily::Name("system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif");
@@ -79,7 +125,9 @@ pub fn finish(svg: &str, title: &str, height: i32) -> String {
     let (head, body) = svg.split_at(open);
     let head = head.replacen("<svg ", "<svg role=\"img\" ", 1);
     let mut dark = String::new();
-    for (light, dark_color) in DARK {
+    let categories = CATEGORIES.map(|(_, light, dark)| (light, dark));
+    let used = categories.into_iter().filter(|(light, _)| body.contains(&hex(*light)));
+    for (light, dark_color) in DARK.into_iter().chain(used) {
         let (from, to) = (hex(light), hex(dark_color));
         dark.push_str(&format!(
             "  [fill=\"{from}\"] {{ fill: {to}; }}\n  [stroke=\"{from}\"] {{ stroke: {to}; }}\n"
@@ -123,6 +171,12 @@ mod tests {
         for (light, dark) in [DARK[1], DARK[2]] {
             assert!(contrast(light, BACKGROUND) >= 4.5);
             assert!(contrast(dark, DARK[0].1) >= 4.5);
+        }
+        for (_, light, dark) in CATEGORIES {
+            let goldenrod = RGBColor(0xDA, 0xA5, 0x20);
+            let least = if light == goldenrod { 2.0 } else { 3.0 };
+            assert!(contrast(light, BACKGROUND) >= least, "{} on white", hex(light));
+            assert!(contrast(dark, DARK[0].1) >= 3.0, "{} on black", hex(dark));
         }
         for color in SERIES {
             for ground in [BACKGROUND, DARK[0].1] {
