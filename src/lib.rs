@@ -1,6 +1,7 @@
 pub mod adapter;
 pub mod cli;
 pub mod data;
+pub mod export;
 pub mod kernels;
 pub mod memory;
 pub mod model;

@@ -6,6 +6,7 @@
 mod cell;
 mod claims;
 mod completions;
+mod export;
 mod init;
 mod list;
 mod report;
@@ -45,6 +46,7 @@ enum Command {
     Validate(validate::Args),
     List(list::Args),
     Show(show::Args),
+    Export(export::Args),
     Schema(schema::Args),
     Init(init::Args),
     Completions(completions::Args),
@@ -64,6 +66,7 @@ impl Cli {
             Command::Validate(args) => validate::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
+            Command::Export(args) => export::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Init(args) => init::run(args),
             Command::Completions(args) => completions::run(args),

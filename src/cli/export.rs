@@ -1,0 +1,94 @@
+//! `expctl export CELL`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+
+use crate::export::{chrome, csv, pytorch};
+use crate::results::timeline;
+
+use super::{print, studies};
+
+/// Write a cell's timeline in another program's format
+///
+/// The timeline must have been recorded: `record: {timeline: true}` in the spec, or `--set record.timeline=true`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The beginning of the cell's id, or its folder
+    cell: String,
+    /// Where studies are looked for
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    results: PathBuf,
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The file to write; - is the standard output [default: timeline.pickle, timeline.json or timeline.csv in the cell's
+    /// folder]
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// PyTorch's memory snapshot, for pytorch.org/memory_viz
+    Pytorch,
+    /// A trace for ui.perfetto.dev and chrome://tracing
+    Chrome,
+    /// A line an event
+    Csv,
+}
+
+impl Format {
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Pytorch => "timeline.pickle",
+            Self::Chrome => "timeline.json",
+            Self::Csv => "timeline.csv",
+        }
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let dir = studies::cell(&args.cell, &args.results)?;
+    let path = dir.timeline();
+    ensure!(
+        path.exists(),
+        "cell {} has no timeline; `expctl run SPEC --fresh --set record.timeline=true` records those of a study",
+        dir.id()
+    );
+    let recording = timeline::read(&path)?;
+    if recording.lost > 0 {
+        eprintln!(
+            "warning: the recording ends where the first of {} events found no room",
+            recording.lost
+        );
+    } else if !recording.whole {
+        eprintln!("warning: the recording was cut short by the end of its process");
+    }
+    let write = |out: &mut dyn Write| match args.format {
+        Format::Pytorch => pytorch::write(&recording, out),
+        Format::Chrome => chrome::write(&recording, &format!("expctl cell {}", dir.id()), out),
+        Format::Csv => csv::write(&recording, out),
+    };
+    let output = args.output.unwrap_or_else(|| dir.path().join(args.format.file_name()));
+    if output.as_os_str() == "-" {
+        // A reader that went away, as `| head` does, is no error.
+        match write(&mut BufWriter::new(io::stdout().lock())) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => return Ok(ExitCode::SUCCESS),
+        }
+    }
+    ensure!(
+        output != path,
+        "the export cannot take the place of the recording itself, `{}`",
+        path.display()
+    );
+    let failed = || format!("cannot write `{}`", output.display());
+    let file = File::create(&output).with_context(failed)?;
+    write(&mut BufWriter::new(file)).with_context(failed)?;
+    print(&format!("wrote {}\n", output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
