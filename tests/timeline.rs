@@ -117,7 +117,7 @@ fn results_without_a_timeline_stay_until_they_are_made_again() {
     }
     assert!(!report.contains("not whole"), "{report}");
     for cell in &cells {
-        let chart = format!("report-timeline-{}.svg", id(cell));
+        let chart = format!("report-step-{}.svg", id(cell));
         assert!(report.contains(&chart), "{chart}\n{report}");
         let svg = fs::read_to_string(study.path(&chart)).unwrap();
         assert!(

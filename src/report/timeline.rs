@@ -174,7 +174,7 @@ fn of_cell(group: &Group, cell: &Entry, rows: &[Entry]) -> Timeline {
 
 /// The name that `chart` knows a cell's curve by.
 fn chart_name(cell_id: &str) -> String {
-    format!("timeline {cell_id}")
+    format!("step {cell_id}")
 }
 
 fn bytes(row: &Entry, column: &str) -> f64 {
