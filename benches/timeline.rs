@@ -1,17 +1,19 @@
 //! What recording a timeline costs: `cargo bench --bench timeline`.
 //!
 //! Steps of SmolLM2-135M's shape, int4, 4 x 512 tokens, are recorded and not recorded in turns, so that whatever else the
-//! machine does falls on both; the medians are compared. The target is 5 % of a step's time. A number after `--` is how
-//! many pairs of steps there are.
+//! machine does falls on both; the medians are compared. As a step's time varies more than a recording costs, the cost of an
+//! event is taken alone, too, and put together with the events of a step. The target is 5 % of a step's time. A number
+//! after `--` is how many pairs of steps there are.
 
 use std::fs::File;
+use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
 use candle_core::Device;
 use expctl::data::{self, EffectiveBatch};
 use expctl::memory::event::Event;
-use expctl::memory::{BackendAllocator, LedgerAllocator, Phase, set_phase, timeline};
+use expctl::memory::{self, BackendAllocator, Category, LedgerAllocator, Phase, set_phase, timeline};
 use expctl::model::{self, Source};
 use expctl::spec::cell::Cell;
 use expctl::train::Trainer;
@@ -65,11 +67,8 @@ fn run(pairs: usize) -> anyhow::Result<()> {
         if record { &mut with } else { &mut without }.push(times);
         timeline::finish()?;
     }
-    let events = path.metadata()?.len() as usize / Event::SIZE;
-    println!(
-        "about {events} events a step, {:.2} MB",
-        path.metadata()?.len() as f64 / 1e6
-    );
+    let bytes = path.metadata()?.len();
+    let events = bytes as f64 / Event::SIZE as f64;
     println!("median of {pairs} steps    not recorded  recorded  ratio");
     for (name, of) in [
         ("seconds", (|times| times.seconds) as fn(&Times) -> f64),
@@ -78,7 +77,37 @@ fn run(pairs: usize) -> anyhow::Result<()> {
         let (without, with) = (median(without.iter().map(of)), median(with.iter().map(of)));
         println!("{name:<20} {without:>15.3} {with:>9.3} {:>6.3}", with / without);
     }
+    let plain = nanos_of_an_event();
+    timeline::start(File::create(&path)?, usize::MAX)?;
+    let recorded = nanos_of_an_event();
+    timeline::finish()?;
+    let (cost, step) = (
+        (recorded - plain).max(0.0),
+        median(without.iter().map(|times| times.seconds)),
+    );
+    println!(
+        "\nan event costs {cost:.0} ns; a step has {events:.0} ({:.2} MB): {:.2} % of its time",
+        bytes as f64 / 1e6,
+        cost * events / step / 1e7
+    );
     Ok(())
+}
+
+/// Of allocating and freeing, each of which is an event, and of writing them out: the best of some rounds.
+fn nanos_of_an_event() -> f64 {
+    const PAIRS: usize = 20_000;
+    let _scope = memory::scope(Category::Temporary);
+    let round = |_| {
+        let start = Instant::now();
+        for pair in 0..PAIRS {
+            drop(black_box(Vec::<u8>::with_capacity(black_box(4096))));
+            if pair % 500 == 0 {
+                timeline::write_out();
+            }
+        }
+        start.elapsed().as_nanos() as f64 / (2 * PAIRS) as f64
+    };
+    (0..50).map(round).fold(f64::INFINITY, f64::min)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
