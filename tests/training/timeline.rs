@@ -210,3 +210,25 @@ fn a_recording_that_was_cut_short_is_read_up_to_there() {
     let error = timeline::read(&path).expect_err("no timeline").to_string();
     assert!(error.contains("is not a timeline"), "{error}");
 }
+
+#[test]
+fn events_that_find_no_room_are_counted_and_end_the_recording() {
+    const PAIRS: usize = 450_000;
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("timeline.bin");
+    recorder::start(File::create(&path).expect("a file"), usize::MAX).expect("a recording");
+    {
+        let _scope = memory::scope(Category::Temporary);
+        // Nobody writes them out meanwhile.
+        for _ in 0..PAIRS {
+            drop(std::hint::black_box(Vec::<u8>::with_capacity(64)));
+        }
+    }
+    recorder::finish().expect("a file that can be written");
+    let recording = read(&path);
+    assert!(recording.whole && recording.lost > 0, "{} lost", recording.lost);
+    let all = recording.events.len() + recording.lost as usize;
+    // What was live before has events, too: at most one a category.
+    assert!((2 * PAIRS..2 * PAIRS + 8).contains(&all), "{all} events");
+}
