@@ -18,6 +18,8 @@ use tempfile::TempDir;
 
 #[path = "report/claims.rs"]
 mod claims;
+#[path = "report/compare.rs"]
+mod compare;
 #[path = "report/published.rs"]
 mod published;
 

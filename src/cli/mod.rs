@@ -5,6 +5,7 @@
 
 mod cell;
 mod claims;
+mod compare;
 mod completions;
 mod export;
 mod init;
@@ -47,6 +48,7 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Export(export::Args),
+    Compare(compare::Args),
     Schema(schema::Args),
     Init(init::Args),
     Completions(completions::Args),
@@ -67,6 +69,7 @@ impl Cli {
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
             Command::Export(args) => export::run(args),
+            Command::Compare(args) => compare::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Init(args) => init::run(args),
             Command::Completions(args) => completions::run(args),

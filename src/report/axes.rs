@@ -108,7 +108,7 @@ fn column_of(axis: &str, keys: &[String]) -> Option<String> {
     }
 }
 
-fn varies(entries: &[Entry], key: &str) -> bool {
+pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     if key == "lora_alpha" && alpha_follows_rank(entries) {
         return false;
     }

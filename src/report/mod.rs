@@ -4,6 +4,7 @@
 mod axes;
 pub mod chart;
 mod claims;
+pub mod compare;
 mod context;
 mod entry;
 mod figures;

@@ -1,12 +1,15 @@
 //! The frame: a study as a table, a row a cell. It is made from the records alone, and reports read nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use polars_core::prelude::*;
-use polars_io::SerWriter;
+use polars_io::csv::read::{CsvReadOptions, CsvReader};
 use polars_io::csv::write::CsvWriter;
+use polars_io::parquet::read::ParquetReader;
 use polars_io::parquet::write::ParquetWriter;
+use polars_io::{SerReader, SerWriter};
 
 use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, status_name};
 use super::datum::Datum;
@@ -24,6 +27,8 @@ pub enum FrameError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Timeline(#[from] TimelineError),
+    #[error("cannot read the frame `{}`: {why}", path.display())]
+    File { path: PathBuf, why: String },
 }
 
 /// What a row is made from. A cell without a record is a row of its configuration, all else null.
@@ -137,6 +142,61 @@ pub(super) fn parquet(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a frame's file: Parquet, or CSV with the columns' own types.
+///
+/// # Errors
+/// It cannot be read, has no cells' ids, or holds a value that its column cannot have.
+pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
+    let wrong = |why: String| FrameError::File {
+        path: path.to_path_buf(),
+        why,
+    };
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let frame = match path.extension() {
+        Some(extension) if extension == "csv" => from_csv(file),
+        _ => ParquetReader::new(file).finish(),
+    };
+    let frame = frame.map_err(|error| wrong(error.to_string()))?;
+    if frame.column("cell_id").is_err() {
+        return Err(wrong("it has no column `cell_id`".into()));
+    }
+    Ok(frame)
+}
+
+/// Reads every field as text first: an id such as `1234567890e1` is no number, whatever its neighbours look like.
+fn from_csv(file: File) -> PolarsResult<DataFrame> {
+    let options = CsvReadOptions {
+        infer_schema_length: Some(0),
+        ..CsvReadOptions::default()
+    };
+    let texts = CsvReader::new(file).with_options(options).finish()?;
+    let outcomes = outcomes().into_iter().map(|outcome| (outcome.name, outcome.kind));
+    let keys = key_kinds().into_iter().filter_map(|(name, kind)| Some((name, kind?)));
+    let identity = IDENTITY.map(|(name, kind)| (name.to_string(), kind));
+    let kinds: BTreeMap<String, Kind> = outcomes.chain(keys).chain(identity).collect();
+    let typed = |texts: &Column| {
+        let name = texts.name().as_str();
+        let kind = kinds.get(name).copied().unwrap_or(Kind::Text);
+        let values = texts
+            .str()?
+            .iter()
+            .map(|text| text.map_or(Ok(Datum::Null), |text| parsed(name, kind, text)));
+        column(name, kind, values.collect::<PolarsResult<Vec<_>>>()?.into_iter())
+    };
+    let columns = texts.columns().iter().map(typed).collect::<PolarsResult<Vec<_>>>()?;
+    DataFrame::new(texts.height(), columns)
+}
+
+fn parsed(name: &str, kind: Kind, text: &str) -> PolarsResult<Datum> {
+    let value = match kind {
+        Kind::Text => Some(Datum::Text(text.to_string())),
+        Kind::Bool => text.parse().ok().map(Datum::Bool),
+        Kind::Int | Kind::Unsigned => text.parse().ok().map(Datum::Int),
+        Kind::Float => text.parse().ok().map(Datum::Float),
+    };
+    value.ok_or_else(|| polars_err!(SchemaMismatch: "column `{name}` cannot hold {text:?}"))
+}
+
 /// The frame as CSV: an empty field where there is no value.
 pub fn csv(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -146,14 +206,11 @@ pub fn csv(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use polars_io::SerReader;
-    use polars_io::parquet::read::ParquetReader;
-
     use super::super::record::sample;
     use super::*;
 
     #[test]
-    fn a_frame_survives_parquet() {
+    fn a_frame_survives_its_files() {
         let cells: Vec<Cell> = (0..3)
             .map(|seed| Cell {
                 seed,
@@ -186,6 +243,10 @@ mod tests {
         let level = frame.column("instruction_set").unwrap();
         assert_eq!(level.get(0).unwrap(), AnyValue::String("avx512"));
         assert!(level.get(1).unwrap().is_null(), "auto is nothing yet");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cells.csv");
+        std::fs::write(&path, csv(&frame).unwrap()).unwrap();
+        assert!(read(&path).unwrap().equals_missing(&frame), "and CSV");
         let config = frame.column("group_id").unwrap();
         assert_eq!(config.get(0).unwrap(), config.get(2).unwrap());
     }

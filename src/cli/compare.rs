@@ -1,0 +1,393 @@
+//! `expctl compare A B`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::report::compare::{Comparison, Difference, Gate, Pair, Passed, compare, differences, varying};
+use crate::report::{Entry, entries, format, markdown, setting};
+use crate::results::frame;
+use crate::results::store::StudyDir;
+use crate::runner::counted;
+use crate::spec::STUDY_FILE;
+
+use super::{Format, NOT_AS_ASKED, Table, print, studies};
+
+/// Compare two studies cell by cell: memory, speed and loss, with what B is over A
+///
+/// Cells are matched by their ids, and those without a partner of the same id by the keys that vary. What else differs
+/// (configuration, version, machine, data) is named, and so are cells that are in one study only. Exit code 1 where a
+/// --fail-if holds for a cell, and where a cell that A measured has no measurement in B any more.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What is compared with: a spec, a study's folder, or a cells.csv or cells.parquet
+    a: PathBuf,
+    /// What is compared: the same
+    b: PathBuf,
+    /// A condition on ratios of B to A, such as 'allocated_peak_bytes > 1.02'; repeatable
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+    /// How the comparison is printed
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    format: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Aligned columns, for people
+    Table,
+    /// One object
+    Json,
+    /// A row a pair; what is not about a pair goes to stderr
+    Csv,
+    /// A table to paste
+    Markdown,
+}
+
+/// What is compared where no condition asks for more.
+const COLUMNS: [&str; 4] = [
+    "allocated_peak_bytes",
+    "process_peak_bytes",
+    "tokens_per_second",
+    "loss_last",
+];
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let gates = args
+        .fail_if
+        .iter()
+        .map(|text| Gate::parse(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let comparison = compare(&a, &b);
+    ensure!(
+        !comparison.pairs.is_empty(),
+        "no cell of `{}` can be matched with one of `{}`, neither by its id nor by what varies",
+        args.a.display(),
+        args.b.display()
+    );
+    let mut passed = Vec::new();
+    for gate in &gates {
+        let Some(of_gate) = gate.passed(&comparison.pairs)? else {
+            bail!(
+                "`--fail-if '{}'` asks for what no matched cell of `{}` has",
+                gate.text(),
+                args.a.display()
+            );
+        };
+        passed.extend(of_gate);
+    }
+    let mut columns: Vec<&str> = COLUMNS.into();
+    for column in gates.iter().flat_map(Gate::columns) {
+        if !columns.contains(&column.as_str()) {
+            columns.push(column);
+        }
+    }
+    let told = Told {
+        args: &args,
+        differences: differences(&comparison.pairs),
+        axes: varying(&a, &b),
+        comparison: &comparison,
+        columns,
+        passed: &passed,
+    };
+    print(&told.render())?;
+    Ok(if passed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_AS_ASKED)
+    })
+}
+
+/// The rows of a study, from its records where it has them, else from a frame's file.
+fn read(path: &Path) -> anyhow::Result<Vec<Entry>> {
+    let is_frame = |path: &Path| {
+        path.extension()
+            .is_some_and(|extension| extension == "csv" || extension == "parquet")
+    };
+    let dir = StudyDir::new(path);
+    let frame = if path.is_dir() && !(path.join(STUDY_FILE).exists() && path.join("cells").is_dir()) {
+        let files = [dir.cells_parquet(), dir.cells_csv()];
+        let file = files.iter().find(|file| file.exists());
+        let file = file.with_context(|| {
+            format!(
+                "`{}` holds neither a study (`{STUDY_FILE}` and `cells`) nor a `cells.parquet` or `cells.csv`",
+                path.display()
+            )
+        })?;
+        frame::read(file)?
+    } else if is_frame(path) {
+        frame::read(path)?
+    } else {
+        let (dir, study) = studies::open(path, None)?;
+        studies::read(&dir, &study, false)?.frame()?
+    };
+    let rows = entries(&frame)?;
+    ensure!(!rows.is_empty(), "`{}` has no cells", path.display());
+    Ok(rows)
+}
+
+/// A comparison in words.
+struct Told<'t> {
+    args: &'t Args,
+    comparison: &'t Comparison<'t>,
+    differences: Vec<Difference>,
+    /// What varies in either study.
+    axes: Vec<String>,
+    columns: Vec<&'t str>,
+    passed: &'t [Passed],
+}
+
+impl Told<'_> {
+    fn render(&self) -> String {
+        match self.args.format {
+            Output::Table => format!(
+                "{}\n{}{}",
+                self.head(),
+                self.table(false).render(Format::Table),
+                self.notes("  ")
+            ),
+            Output::Json => format!("{:#}\n", self.json()),
+            Output::Csv => {
+                eprint!("{}{}", self.head(), self.notes("  "));
+                self.table(true).render(Format::Csv)
+            }
+            Output::Markdown => {
+                let head: String = self.head().lines().map(|line| format!("* {line}\n")).collect();
+                let table = markdown_table(&self.table(false));
+                markdown::tidy(&format!("{head}\n{table}\n{}", self.notes("* ")))
+            }
+        }
+    }
+
+    fn head(&self) -> String {
+        let Comparison {
+            pairs,
+            matched,
+            only_in_a,
+            only_in_b,
+        } = self.comparison;
+        let of = |only: &[&Entry]| counted(pairs.len() + only.len(), "cell");
+        let mut by = Vec::new();
+        if matched.by_id > 0 {
+            by.push(format!("{} by id", matched.by_id));
+        }
+        if matched.by_axes > 0 {
+            let axes = match matched.axes.as_slice() {
+                [] => "as the only one".to_owned(),
+                axes => format!("by {}", axes.join(", ")),
+            };
+            by.push(format!("{} {axes}", matched.by_axes));
+        }
+        format!(
+            "A: {} ({})\nB: {} ({})\nmatched: {}\n",
+            self.args.a.display(),
+            of(only_in_a),
+            self.args.b.display(),
+            of(only_in_b),
+            by.join(", ")
+        )
+    }
+
+    /// A row a pair: for people `A → B` with units, for programs plain numbers.
+    fn table(&self, plain: bool) -> Table {
+        let mut table = Table::new(["cell"].into_iter().chain(self.axes.iter().map(String::as_str)));
+        match plain {
+            true => table.columns.extend(["status_a", "status_b"].map(String::from)),
+            false => table.columns.push("status".into()),
+        }
+        for column in &self.columns {
+            match plain {
+                true => table
+                    .columns
+                    .extend(["a", "b", "ratio"].map(|side| format!("{column}_{side}"))),
+                false => table.columns.extend([name(column), "B/A".into()]),
+            }
+        }
+        for pair in &self.comparison.pairs {
+            let mut row = vec![json!(id(pair.a))];
+            row.extend(self.axes.iter().map(|axis| {
+                json!(change(
+                    &setting(axis, pair.a.get(axis)),
+                    &setting(axis, pair.b.get(axis))
+                ))
+            }));
+            match plain {
+                true => row.extend([json!(status(pair.a)), json!(status(pair.b))]),
+                false => row.push(json!(change(status(pair.a), status(pair.b)))),
+            }
+            for column in &self.columns {
+                let ratio = pair.ratio(column);
+                if plain {
+                    row.extend([json!(pair.a.get(column)), json!(pair.b.get(column)), json!(ratio)]);
+                } else {
+                    let [a, b] = [pair.a, pair.b].map(|cell| shown(column, cell.number(column)));
+                    row.extend([json!(change(&a, &b)), json!(self.marked(pair, column, ratio))]);
+                }
+            }
+            table.rows.push(row);
+        }
+        table
+    }
+
+    /// A ratio, with a mark where a condition holds.
+    fn marked(&self, pair: &Pair<'_>, column: &str, ratio: Option<f64>) -> String {
+        let id = id(pair.a);
+        let is_this = |passed: &&Passed| passed.cell == id && passed.ratios.contains_key(column);
+        let mark = if self.passed.iter().any(|passed| is_this(&passed)) {
+            " !"
+        } else {
+            ""
+        };
+        ratio.map_or_else(|| format::ABSENT.into(), times) + mark
+    }
+
+    /// What is not about one pair: differences, cells of one study only, conditions that hold.
+    fn notes(&self, bullet: &str) -> String {
+        let mut out = String::new();
+        if !self.differences.is_empty() {
+            let _ = writeln!(out, "\nalso different:\n");
+            for Difference {
+                of,
+                column,
+                a,
+                b,
+                cells,
+            } in &self.differences
+            {
+                let _ = writeln!(out, "{bullet}{of}: {column} {a} → {b} ({})", counted(*cells, "cell"));
+            }
+        }
+        for (name, only) in [("A", &self.comparison.only_in_a), ("B", &self.comparison.only_in_b)] {
+            if !only.is_empty() {
+                let _ = writeln!(out, "\nonly in {name}:\n");
+                for cell in only {
+                    let _ = writeln!(out, "{bullet}{} {} ({})", id(cell), self.values(cell), status(cell));
+                }
+            }
+        }
+        for condition in &self.args.fail_if {
+            let of_it: Vec<&Passed> = self
+                .passed
+                .iter()
+                .filter(|passed| passed.condition == *condition)
+                .collect();
+            // Backticks, so that Markdown shows it as it is.
+            let _ = match of_it.len() {
+                0 => writeln!(out, "\n`--fail-if '{condition}'` holds for no cell"),
+                n => writeln!(out, "\n`--fail-if '{condition}'` holds for {}:\n", counted(n, "cell")),
+            };
+            for passed in of_it {
+                let cell = self.comparison.pairs.iter().find(|pair| id(pair.a) == passed.cell);
+                let values = cell.map(|pair| self.values(pair.a)).unwrap_or_default();
+                let ratio = |(column, ratio): (&String, &Option<f64>)| match ratio {
+                    Some(ratio) => format!("{column} {}", times(*ratio)),
+                    None => format!("{column} is not there in B"),
+                };
+                let ratios: Vec<String> = passed.ratios.iter().map(ratio).collect();
+                let _ = writeln!(out, "{bullet}{} {values}: {}", passed.cell, ratios.join(", "));
+            }
+        }
+        out
+    }
+
+    fn values(&self, cell: &Entry) -> String {
+        let value = |axis: &String| format!("{axis}={}", setting(axis, cell.get(axis)));
+        self.axes.iter().map(value).collect::<Vec<_>>().join(" ")
+    }
+
+    fn json(&self) -> Value {
+        let side = |pair: &Pair<'_>| {
+            let figures = self.columns.iter().map(|column| {
+                let figure = json!({ "a": pair.a.get(column), "b": pair.b.get(column), "ratio": pair.ratio(column) });
+                ((*column).to_owned(), figure)
+            });
+            json!({
+                "a": id(pair.a),
+                "b": id(pair.b),
+                "status": { "a": status(pair.a), "b": status(pair.b) },
+                "axes": self.axes.iter().map(|axis| (axis.clone(), json!(pair.a.get(axis)))).collect::<serde_json::Map<_, _>>(),
+                "figures": figures.collect::<serde_json::Map<_, _>>(),
+            })
+        };
+        let ids = |cells: &[&Entry]| cells.iter().map(|cell| id(cell)).collect::<Vec<_>>();
+        json!({
+            "a": self.args.a,
+            "b": self.args.b,
+            "matched": self.comparison.matched,
+            "cells": self.comparison.pairs.iter().map(side).collect::<Vec<_>>(),
+            "differences": self.differences,
+            "only_in_a": ids(&self.comparison.only_in_a),
+            "only_in_b": ids(&self.comparison.only_in_b),
+            "passed": self.passed,
+        })
+    }
+}
+
+fn id(cell: &Entry) -> String {
+    cell.text("cell_id").unwrap_or_default().to_owned()
+}
+
+fn status(cell: &Entry) -> &str {
+    cell.text("status").unwrap_or("not run")
+}
+
+/// `A → B`, or the one text that both are.
+fn change(a: &str, b: &str) -> String {
+    if a == b { a.to_owned() } else { format!("{a} → {b}") }
+}
+
+fn times(ratio: f64) -> String {
+    format!("{}×", format::number(ratio.into(), 3))
+}
+
+/// A column as the head of a table for people has it.
+fn name(column: &str) -> String {
+    let name = match column {
+        "allocated_peak_bytes" => "peak allocated",
+        "process_peak_bytes" => "peak process",
+        "tokens_per_second" => "tokens/s",
+        "loss_last" => "loss",
+        column => column,
+    };
+    name.to_owned()
+}
+
+fn shown(column: &str, number: Option<f64>) -> String {
+    let Some(number) = number else {
+        return format::ABSENT.into();
+    };
+    if column.ends_with("_bytes") {
+        format::bytes(number.into())
+    } else if column.contains("seconds") {
+        format::seconds(number.into())
+    } else if column.ends_with("_per_second") {
+        format::rate(number.into())
+    } else if number.fract() == 0.0 {
+        format::number(number.into(), 0)
+    } else {
+        format::number(number.into(), 4)
+    }
+}
+
+fn markdown_table(table: &Table) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let text = |value: &Value| markdown::escape(value.as_str().unwrap_or_default());
+    let mut out = line(table.columns.iter().map(|column| markdown::escape(column)).collect());
+    out += &line(
+        table
+            .columns
+            .iter()
+            .map(|column| if column == "B/A" { "---:" } else { "---" }.to_owned())
+            .collect(),
+    );
+    table
+        .rows
+        .iter()
+        .for_each(|row| out += &line(row.iter().map(text).collect()));
+    out
+}
