@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use expctl::kernels::{
     Element, InstructionSet,
-    attention::{Gradients, Saved, Shape, backward, forward},
+    attention::{Gradients, Pattern, Saved, Shape, backward, forward},
 };
 use half::bf16;
 
@@ -33,7 +33,9 @@ fn main() {
         let (q, k, v, d_out) = (values(queries, 1), values(keys, 2), values(keys, 3), values(queries, 4));
         let (mut out, mut sums) = (values(queries, 0), vec![0.0; batch * heads * len]);
         let runs = if len > 4096 { 3 } else { RUNS };
-        let forward = median(runs, || forward::<bf16, bf16>(&q, &k, &v, shape, &mut out, &mut sums));
+        let forward = median(runs, || {
+            forward::<bf16, bf16>(&q, &k, &v, shape, Pattern::CAUSAL, &mut out, &mut sums)
+        });
         let (mut dq, mut dk, mut dv) = (values(queries, 0), values(keys, 0), values(keys, 0));
         let saved = Saved {
             q: &q,
@@ -48,7 +50,7 @@ fn main() {
                 k: &mut dk,
                 v: &mut dv,
             };
-            backward::<bf16, bf16>(&saved, &d_out, shape, gradients);
+            backward::<bf16, bf16>(&saved, &d_out, shape, Pattern::CAUSAL, gradients);
         });
         // A product of all that causality leaves of the scores: 2 · head_dim operations for each of len² / 2.
         let product = (batch * heads * len * len * HEAD_DIM) as f64;

@@ -125,7 +125,10 @@ fn directories_of_transformers_are_read() {
     for name in ["tiny_llama", "tiny_llama3"] {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
         let source = open(&dir).unwrap();
-        assert_eq!(source.config().rope_scaling.is_some(), name == "tiny_llama3");
+        let Config::Llama(config) = source.config() else {
+            panic!("a decoder")
+        };
+        assert_eq!(config.rope_scaling.is_some(), name == "tiny_llama3");
         let mut seen = 0;
         for file in fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()) {
             if file.extension().is_none_or(|extension| extension != "safetensors") {

@@ -23,6 +23,7 @@ fn file(path: &str) -> DataFile {
     DataFile {
         path: path.into(),
         column: None,
+        label_column: None,
         format: None,
     }
 }
@@ -178,10 +179,10 @@ fn text_needs_the_models_tokenizer() {
     )
     .unwrap();
     let own = load_in(dir.path(), &cell).unwrap();
-    let config = Config {
-        vocab_size: 300,
-        ..Config::preset("tiny").unwrap()
-    };
+    let mut config = Config::preset("tiny").unwrap();
+    if let Config::Llama(config) = &mut config {
+        config.vocab_size = 300;
+    }
     let foreign = load(&cell, &config, dir.path()).unwrap_err().to_string();
     assert!(
         foreign.contains("has id") && foreign.contains("300 embeddings"),

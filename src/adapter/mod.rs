@@ -1,5 +1,4 @@
-//! Low-rank adapters: how they begin, how their input is dropped, and PEFT's file format.
+//! Low-rank adapters: how they begin, and PEFT's file format.
 
-pub mod dropout;
 pub mod lora;
 pub mod peft;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
 use serde::{Deserialize, Serialize};
 
+use crate::spec::cell::Task;
+
 /// The settings' file.
 pub const CONFIG_FILE: &str = "adapter_config.json";
 /// The weights' file.
@@ -73,6 +75,9 @@ pub struct Config {
     pub lora_dropout: f64,
     /// Last components of the names of the modules that have an adapter.
     pub target_modules: BTreeSet<String>,
+    /// Modules that are trained and saved whole, beside the adapters: those whose names end so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules_to_save: Option<Vec<String>>,
     bias: String,
     fan_in_fan_out: bool,
     inference_mode: bool,
@@ -86,16 +91,21 @@ enum PeftType {
 }
 
 impl Config {
-    /// The configuration of a causal language model's LoRA.
-    pub fn new(base_model: impl Into<String>, rank: usize, alpha: f64, dropout: f64) -> Self {
+    /// The configuration of a model's LoRA. PEFT saves the head of a classifier with it.
+    pub fn new(task: Task, base_model: impl Into<String>, rank: usize, alpha: f64, dropout: f64) -> Self {
+        let (task_type, modules_to_save) = match task {
+            Task::CausalLm => ("CAUSAL_LM", None),
+            Task::SequenceClassification => ("SEQ_CLS", Some(["classifier", "score"].map(String::from).to_vec())),
+        };
         Self {
             peft_type: PeftType::Lora,
-            task_type: "CAUSAL_LM".into(),
+            task_type: task_type.into(),
             base_model_name_or_path: base_model.into(),
             r: rank,
             lora_alpha: alpha,
             lora_dropout: dropout,
             target_modules: BTreeSet::new(),
+            modules_to_save,
             bias: "none".into(),
             fan_in_fan_out: false,
             inference_mode: true,
@@ -103,13 +113,22 @@ impl Config {
     }
 }
 
-/// One factor of one module's adapter.
+impl Config {
+    /// Whether a tensor belongs to a module that is saved whole.
+    fn saves_whole(&self, name: &str) -> bool {
+        let module = name.rsplit_once('.').map_or("", |(module, _)| module);
+        let mut saved = self.modules_to_save.iter().flatten();
+        saved.any(|suffix| module.ends_with(suffix.as_str()))
+    }
+}
+
+/// One factor of one module's adapter, or a tensor of a module that is saved whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterTensor {
     /// The module's name in Hugging Face's model with the factor's, such as
     /// `model.layers.0.self_attn.q_proj.lora_A.weight`.
     pub name: String,
-    /// A: `[rank, input features]`; B: `[output features, rank]`.
+    /// A: `[rank, input features]`; B: `[output features, rank]`; of a saved module its own.
     pub shape: Vec<usize>,
     /// Row by row.
     pub values: Vec<f32>,
@@ -124,12 +143,12 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
     let weights = dir.join(WEIGHTS_FILE);
     let mut target_modules = BTreeSet::new();
     for tensor in tensors {
-        let module = tensor.check(config.r).map_err(|problem| AdapterError::Tensor {
+        let module = tensor.check(config).map_err(|problem| AdapterError::Tensor {
             path: weights.clone(),
             tensor: tensor.name.clone(),
             problem,
         })?;
-        target_modules.extend(module.rsplit('.').next().map(str::to_owned));
+        target_modules.extend(module.and_then(|module| module.rsplit('.').next()).map(str::to_owned));
     }
 
     fs::create_dir_all(dir).map_err(|source| AdapterError::Io {
@@ -193,7 +212,7 @@ pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
             problem,
         };
         let tensor = AdapterTensor::from_view(name, &view).map_err(problem)?;
-        tensor.check(config.r).map_err(problem)?;
+        tensor.check(&config).map_err(problem)?;
         tensors.push(tensor);
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
@@ -230,18 +249,30 @@ impl AdapterTensor {
         })
     }
 
-    /// The name of the module, if this is a factor of that rank; what is wrong otherwise.
-    fn check(&self, rank: usize) -> Result<&str, String> {
+    /// The name of the module, if this is a factor of the configuration's rank; none if it is of a module that is saved
+    /// whole; what is wrong otherwise.
+    fn check(&self, config: &Config) -> Result<Option<&str>, String> {
+        let rank = config.r;
+        let elements: usize = self.shape.iter().product();
         let (module, rank_at) = if let Some(module) = self.name.strip_suffix(SUFFIX_A) {
             (module, 0)
         } else if let Some(module) = self.name.strip_suffix(SUFFIX_B) {
             (module, 1)
+        } else if config.saves_whole(&self.name) {
+            return if elements == self.values.len() {
+                Ok(None)
+            } else {
+                Err(format!(
+                    "{} values do not fill the shape {:?}",
+                    self.values.len(),
+                    self.shape
+                ))
+            };
         } else {
             return Err("it is none of LoRA's factors A and B".into());
         };
-        let elements: usize = self.shape.iter().product();
         if self.shape.len() == 2 && self.shape[rank_at] == rank && elements == self.values.len() {
-            return Ok(module);
+            return Ok(Some(module));
         }
         Err(format!(
             "{} values of the shape {:?} do not fit the rank {rank}",
@@ -285,7 +316,7 @@ mod tests {
         };
         let a = tensor("lora_A", [2, 3], vec![1.0, -2.5, 3.0, 0.0, f32::MIN_POSITIVE, 6.0]);
         let b = tensor("lora_B", [4, 2], vec![0.5; 8]);
-        (Config::new("tiny", 2, 4.0, 0.1), vec![a, b])
+        (Config::new(Task::CausalLm, "tiny", 2, 4.0, 0.1), vec![a, b])
     }
 
     #[test]
@@ -305,6 +336,27 @@ mod tests {
             ..config
         };
         assert_eq!(read(&folder)?, (config, tensors));
+        Ok(())
+    }
+
+    #[test]
+    fn the_head_of_a_classifier_is_saved_whole() -> Result<(), AdapterError> {
+        let (_, mut tensors) = example();
+        let config = Config::new(Task::SequenceClassification, "bert", 2, 4.0, 0.1);
+        tensors.insert(
+            0,
+            AdapterTensor {
+                name: "classifier.bias".into(),
+                shape: vec![3],
+                values: vec![1.0, 2.0, 3.0],
+            },
+        );
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        write(dir.path(), &config, &tensors)?;
+        let (read_config, read_tensors) = read(dir.path())?;
+        assert_eq!(read_tensors, tensors);
+        assert_eq!(read_config.target_modules, BTreeSet::from(["q_proj".to_owned()]));
+        assert_eq!(read_config.task_type, "SEQ_CLS");
         Ok(())
     }
 

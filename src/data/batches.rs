@@ -11,19 +11,22 @@ use crate::spec::cell::{Cell, Padding};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveBatch {
     pub micro: Vec<MicroBatch>,
-    /// Tokens of all micro-batches that are predicted; the step's loss is the mean over these.
-    pub counted_tokens: usize,
+    /// What counts of all micro-batches: the tokens that are predicted, or the samples that have labels. The step's loss is
+    /// the mean over these.
+    pub counted: usize,
 }
 
 /// Samples that go through the model together, padded on the right to one length.
 ///
-/// The label of position `t` is the id at `t + 1`: sample `i` has `lengths[i] - 1` labels, and pads have none.
+/// Without labels, that of position `t` is the id at `t + 1`: sample `i` has `lengths[i] - 1` of them, and pads have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MicroBatch {
     /// `batch × len` token ids, sample after sample.
     pub ids: Vec<u32>,
     /// Tokens of each sample without its pads, at least 2.
     pub lengths: Vec<u32>,
+    /// The label of each sample; empty where the next token is predicted.
+    pub labels: Vec<u32>,
     /// The place of each sample in the effective batch, the same however it is cut into micro-batches; dropout masks
     /// are drawn from it.
     pub sample_ids: Vec<u32>,
@@ -34,8 +37,11 @@ pub struct MicroBatch {
 }
 
 impl MicroBatch {
-    /// Tokens that are predicted.
-    pub fn counted_tokens(&self) -> usize {
+    /// What counts: the tokens that are predicted, or the samples that have labels.
+    pub fn counted(&self) -> usize {
+        if !self.labels.is_empty() {
+            return self.labels.len();
+        }
         self.lengths.iter().map(|&length| length as usize - 1).sum()
     }
 }
@@ -51,7 +57,7 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn new(cell: &Cell, config: &Config) -> Self {
         // Some checkpoints name a pad that has no embedding; which id fills the gaps is of no consequence.
-        let known = config.pad_token_id.filter(|&id| (id as usize) < config.vocab_size);
+        let known = config.pad_token_id().filter(|&id| (id as usize) < config.vocab_size());
         Self {
             fixed: (cell.padding == Padding::MaxLength).then_some(cell.max_seq_length),
             pad: known.unwrap_or(0),
@@ -71,6 +77,10 @@ impl Shape {
         MicroBatch {
             ids,
             lengths: rows().map(|row| row.len() as u32).collect(),
+            labels: indices
+                .iter()
+                .filter_map(|&index| samples.label(index as usize))
+                .collect(),
             sample_ids: (first..).take(indices.len()).collect(),
             batch: indices.len(),
             len,
@@ -164,7 +174,7 @@ impl Iterator for Batches<'_> {
             })
             .collect();
         Some(EffectiveBatch {
-            counted_tokens: micro.iter().map(MicroBatch::counted_tokens).sum(),
+            counted: micro.iter().map(MicroBatch::counted).sum(),
             micro,
         })
     }
@@ -291,7 +301,7 @@ mod tests {
         let data = dataset(&whole, 10);
         for (whole, parts) in data.batches(&whole, &config()).zip(data.batches(&parts, &config())) {
             assert_eq!(first_ids(&whole), first_ids(&parts));
-            assert_eq!(whole.counted_tokens, parts.counted_tokens);
+            assert_eq!(whole.counted, parts.counted);
             let sample_ids = |batch: &EffectiveBatch| {
                 batch
                     .micro
@@ -309,10 +319,14 @@ mod tests {
         let mut samples = Samples::default();
         samples.push([5, 6, 7]);
         samples.push([8, 9]);
-        let config = Config {
-            pad_token_id: Some(3),
-            ..config()
+        let with_pad = |id| {
+            let mut config = config();
+            if let Config::Llama(config) = &mut config {
+                config.pad_token_id = Some(id);
+            }
+            config
         };
+        let config = with_pad(3);
         let longest = Shape::new(&cell(2, 1), &config).micro_batch(&samples, &[1, 0], 4);
         assert_eq!(longest.ids, [8, 9, 3, 5, 6, 7]);
         assert_eq!((longest.batch, longest.len), (2, 3));
@@ -320,19 +334,32 @@ mod tests {
             (longest.lengths.clone(), longest.sample_ids.clone()),
             (vec![2, 3], vec![4, 5])
         );
-        assert_eq!(longest.counted_tokens(), 3);
+        assert_eq!(longest.counted(), 3);
         let fixed = Cell {
             padding: Padding::MaxLength,
             max_seq_length: 4,
             ..Cell::default()
         };
         // A pad without an embedding is not used.
-        let config = Config {
-            pad_token_id: Some(512),
-            ..config
-        };
+        let config = with_pad(512);
         let fixed = Shape::new(&fixed, &config).micro_batch(&samples, &[0], 0);
         assert_eq!((fixed.ids, fixed.len), (vec![5, 6, 7, 0], 4));
+    }
+
+    #[test]
+    fn labels_follow_their_samples() {
+        let mut samples = Samples::default();
+        (0..6).for_each(|sample| samples.push_labelled([sample; 3], 10 + sample));
+        let cell = cell(2, 2);
+        let data = Dataset::new(&cell, samples, 0, "test").unwrap();
+        for batch in data.batches(&cell, &config()) {
+            assert_eq!(batch.counted, 4);
+            for micro in &batch.micro {
+                let ids = (0..micro.batch).map(|row| micro.ids[row * micro.len]);
+                assert_eq!(micro.labels, ids.map(|id| 10 + id).collect::<Vec<_>>());
+                assert_eq!(micro.counted(), 2);
+            }
+        }
     }
 
     #[test]

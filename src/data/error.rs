@@ -44,6 +44,25 @@ pub enum DataError {
     },
     #[error("{place}: column `{column}` is {got}, not text")]
     NotText { place: String, column: String, got: String },
+    #[error("{place}: column `{column}` {reason}")]
+    Label {
+        place: String,
+        column: String,
+        reason: String,
+    },
+    #[error(
+        "{origin}: there are {count} labels ({names}), and `num_labels` is {asked}; write `num_labels: {count}`",
+        count = names.split(", ").count()
+    )]
+    FewLabels {
+        origin: String,
+        names: String,
+        asked: usize,
+    },
+    #[error("{origin}: no labels; use synthetic data, or a JSONL or Parquet file with a `label_column`")]
+    Unlabelled { origin: String },
+    #[error("`num_labels: {labels}`: synthetic samples have tokens that tell their label, and there are {vocab_size}")]
+    LabelsOfTokens { labels: usize, vocab_size: usize },
     #[error("{path}: not a Parquet file that can be read: {reason}", path = path.display())]
     Parquet { path: PathBuf, reason: String },
     #[error("{path}: no tokenizer; the model's directory needs its tokenizer.json to read text", path = path.display())]

@@ -1,18 +1,16 @@
-//! JSON lines: an object a line, one of whose values is the text.
+//! JSON lines: an object a line, one of whose values is the text, and maybe one the label.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::DataError;
+use super::labels::{Each, LabelValue, RawLabel};
 use super::lines::Lines;
 
-/// Gives the text in `column` of each line to `each`; blank lines are passed over.
-pub(super) fn read(
-    path: &Path,
-    column: &str,
-    each: &mut dyn FnMut(&str) -> Result<(), DataError>,
-) -> Result<(), DataError> {
+/// Gives the text in `column` of each line to `each`, with the label in the column of labels where one is named; blank
+/// lines are passed over.
+pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let mut lines = Lines::open(path)?;
     loop {
         let number = lines.number() + 1;
@@ -23,23 +21,44 @@ pub(super) fn read(
         let object: Map<String, Value> =
             serde_json::from_str(line).map_err(|error| json_error(path, number, &error))?;
         let place = || format!("{}:{number}", path.display());
-        match object.get(column) {
-            Some(Value::String(text)) => each(text)?,
-            Some(other) => {
+        let value = |column: &str| {
+            object.get(column).ok_or_else(|| DataError::MissingColumn {
+                place: place(),
+                column: column.into(),
+                columns: object.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            })
+        };
+        let text = match value(column)? {
+            Value::String(text) => text,
+            other => {
                 return Err(DataError::NotText {
                     place: place(),
                     column: column.into(),
                     got: kind(other).into(),
                 });
             }
-            None => {
-                return Err(DataError::MissingColumn {
+        };
+        let Some(labels) = labels else {
+            each(text, None)?;
+            continue;
+        };
+        let value = match value(labels)? {
+            Value::String(name) => LabelValue::Name(name),
+            Value::Number(number) if number.is_i64() => LabelValue::Number(number.as_i64().unwrap_or(i64::MAX)),
+            other => {
+                return Err(DataError::Label {
                     place: place(),
-                    column: column.into(),
-                    columns: object.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+                    column: labels.into(),
+                    reason: format!("is {}, not an integer or a text", kind(other)),
                 });
             }
-        }
+        };
+        let label = RawLabel {
+            value,
+            place: &place,
+            column: labels,
+        };
+        each(text, Some(label))?;
     }
 }
 
@@ -76,7 +95,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let mut all = Vec::new();
-        let result = read(file.path(), "text", &mut |text| {
+        let result = read(file.path(), "text", None, &mut |text, _| {
             all.push(text.to_owned());
             Ok(())
         });
@@ -113,6 +132,41 @@ mod tests {
             ("{\"text\": null}", "x.jsonl:2: column `text` is null, not text"),
         ] {
             assert_eq!(texts(&format!("{good}{line}\n")).unwrap_err(), message);
+        }
+    }
+
+    #[test]
+    fn labels_are_integers_or_texts() {
+        let labels = |line: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), line).unwrap();
+            let mut all = Vec::new();
+            let result = read(file.path(), "text", Some("label"), &mut |_, label| {
+                all.push(format!("{:?}", label.unwrap().value));
+                Ok(())
+            });
+            let path = file.path().display().to_string();
+            result
+                .map(|()| all.concat())
+                .map_err(|error| error.to_string().replace(&path, "x.jsonl"))
+        };
+        assert_eq!(labels(r#"{"text": "a", "label": 1}"#).unwrap(), "Number(1)");
+        assert_eq!(labels(r#"{"text": "a", "label": "pos"}"#).unwrap(), r#"Name("pos")"#);
+        for (line, message) in [
+            (
+                r#"{"text": "a", "label": 0.5}"#,
+                "x.jsonl:1: column `label` is a number, not an integer or a text",
+            ),
+            (
+                r#"{"text": "a", "label": null}"#,
+                "x.jsonl:1: column `label` is null, not an integer or a text",
+            ),
+            (
+                r#"{"text": "a", "class": 1}"#,
+                "x.jsonl:1: no column `label`; there are: text, class",
+            ),
+        ] {
+            assert_eq!(labels(line).unwrap_err(), message);
         }
     }
 

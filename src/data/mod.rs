@@ -7,6 +7,7 @@ mod batches;
 mod dataset;
 mod error;
 mod jsonl;
+mod labels;
 mod lines;
 mod parquet;
 mod samples;

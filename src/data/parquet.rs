@@ -1,23 +1,21 @@
-//! A text column of a Parquet file.
+//! A text column of a Parquet file, and maybe one of labels.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use polars_core::prelude::{ArrowDataType, PolarsResult};
+use polars_core::prelude::{ArrowDataType, Column, DataType, PolarsResult};
 use polars_io::SerReader;
 use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
 
 use super::DataError;
+use super::labels::{Each, LabelValue, RawLabel};
 use super::lines::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
 
-/// Gives each text of `column` to `each`. Only this column is read, a row group at a time.
-pub(super) fn read(
-    path: &Path,
-    column: &str,
-    each: &mut dyn FnMut(&str) -> Result<(), DataError>,
-) -> Result<(), DataError> {
+/// Gives each text of `column` to `each`, with its label where a column of labels is named. Only these columns are read, a
+/// row group at a time.
+pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let read_error = |source| DataError::Read {
         path: path.into(),
         source,
@@ -34,22 +32,19 @@ pub(super) fn read(
                 got: format!("{other:?}"),
             });
         }
-        None => {
-            return Err(DataError::MissingColumn {
-                place: path.display().to_string(),
-                column: column.into(),
-                columns: schema
-                    .iter_names()
-                    .map(|name| name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            });
-        }
+        None => return Err(missing(path, column, schema.iter_names().map(|name| name.as_str()))),
     }
+    match labels {
+        Some(labels) if schema.get(labels).is_none() => {
+            return Err(missing(path, labels, schema.iter_names().map(|name| name.as_str())));
+        }
+        _ => {}
+    }
+    let columns: Vec<_> = std::iter::once(column).chain(labels).map(Into::into).collect();
     let mut row = 0;
     for group in &metadata.row_groups {
         let mut reader = ParquetReader::new(open()?)
-            .with_columns(Some(vec![column.into()]))
+            .with_columns(Some(columns.clone()))
             .read_parallel(ParallelStrategy::None);
         // A file of this group alone: a slice of rows would go through the groups before it each time.
         let mut only = (*metadata).clone();
@@ -58,7 +53,12 @@ pub(super) fn read(
         reader.set_metadata(Arc::new(only));
         let frame = checked(path, || reader.finish())?;
         let texts = checked(path, || frame.column(column)?.str())?;
-        for text in texts.iter() {
+        let of_labels = labels.map(|labels| {
+            let column = checked(path, || frame.column(labels))?;
+            LabelColumn::new(path, column)
+        });
+        let of_labels = of_labels.transpose()?;
+        for (index, text) in texts.iter().enumerate() {
             row += 1;
             match text {
                 Some(text) if text.len() > LONGEST_SAMPLE => {
@@ -68,7 +68,18 @@ pub(super) fn read(
                         limit: LONGEST_SAMPLE_MIB,
                     });
                 }
-                Some(text) => each(text)?,
+                Some(text) => match &of_labels {
+                    None => each(text, None)?,
+                    Some(of_labels) => {
+                        let place = || format!("{}: row {row}", path.display());
+                        let label = RawLabel {
+                            value: of_labels.get(index, &place)?,
+                            place: &place,
+                            column: &of_labels.name,
+                        };
+                        each(text, Some(label))?;
+                    }
+                },
                 None => {
                     return Err(DataError::NotText {
                         place: format!("{}: row {row}", path.display()),
@@ -80,6 +91,52 @@ pub(super) fn read(
         }
     }
     Ok(())
+}
+
+/// A row group's labels.
+struct LabelColumn {
+    name: String,
+    values: Column,
+}
+
+impl LabelColumn {
+    fn new(path: &Path, column: &Column) -> Result<Self, DataError> {
+        let name = column.name().to_string();
+        let dtype = column.dtype();
+        let known = if dtype.is_integer() {
+            &DataType::Int64
+        } else {
+            &DataType::String
+        };
+        if !dtype.is_integer() && dtype != known {
+            return Err(DataError::Label {
+                place: path.display().to_string(),
+                column: name,
+                reason: format!("is {dtype}, not integers or text"),
+            });
+        }
+        let values = checked(path, || column.cast(known))?;
+        Ok(Self { name, values })
+    }
+
+    fn get(&self, index: usize, place: &dyn Fn() -> String) -> Result<LabelValue<'_>, DataError> {
+        let number = self.values.i64().ok().and_then(|numbers| numbers.get(index));
+        let name = self.values.str().ok().and_then(|names| names.get(index));
+        let value = number.map(LabelValue::Number).or(name.map(LabelValue::Name));
+        value.ok_or_else(|| DataError::Label {
+            place: place(),
+            column: self.name.clone(),
+            reason: "is null, not an integer or a text".into(),
+        })
+    }
+}
+
+fn missing<'a>(path: &Path, column: &str, columns: impl Iterator<Item = &'a str>) -> DataError {
+    DataError::MissingColumn {
+        place: path.display().to_string(),
+        column: column.into(),
+        columns: columns.collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// Runs a step of polars' reader. It panics on some damaged files, and a damaged file is an error like any other.
@@ -114,7 +171,7 @@ mod tests {
 
     fn texts(file: &tempfile::NamedTempFile, column: &str) -> Result<Vec<String>, String> {
         let mut all = Vec::new();
-        let result = read(file.path(), column, &mut |text| {
+        let result = read(file.path(), column, None, &mut |text, _| {
             all.push(text.to_owned());
             Ok(())
         });
@@ -140,6 +197,38 @@ mod tests {
             texts(&file, "body").unwrap_err(),
             "x.parquet: no column `body`; there are: text, n"
         );
+    }
+
+    #[test]
+    fn labels_are_read_beside_their_texts() {
+        let file = write(vec![
+            Column::new("text".into(), ["a", "b", "c"]),
+            Column::new("n".into(), [2i32, 0, 1]),
+            Column::new("name".into(), [Some("x"), None, Some("z")]),
+            Column::new("real".into(), [0.5, 1.0, 2.0]),
+        ]);
+        let labels = |column: &str| {
+            let mut all = Vec::new();
+            let result = read(file.path(), "text", Some(column), &mut |text, label| {
+                all.push(format!("{text} {:?}", label.unwrap().value));
+                Ok(())
+            });
+            let path = file.path().display().to_string();
+            result
+                .map(|()| all)
+                .map_err(|error| error.to_string().replace(&path, "x.parquet"))
+        };
+        assert_eq!(labels("n").unwrap(), ["a Number(2)", "b Number(0)", "c Number(1)"]);
+        for (column, message) in [
+            (
+                "name",
+                "x.parquet: row 2: column `name` is null, not an integer or a text",
+            ),
+            ("real", "x.parquet: column `real` is f64, not integers or text"),
+            ("none", "x.parquet: no column `none`; there are: text, n, name, real"),
+        ] {
+            assert_eq!(labels(column).unwrap_err(), message);
+        }
     }
 
     #[test]

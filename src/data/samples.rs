@@ -8,6 +8,8 @@ pub struct Samples {
     ids: Vec<u32>,
     /// Where each sample ends in `ids`; it begins where the one before ends.
     ends: Vec<usize>,
+    /// One for each sample, or none at all.
+    labels: Vec<u32>,
 }
 
 impl Samples {
@@ -15,6 +17,24 @@ impl Samples {
     pub fn push(&mut self, ids: impl IntoIterator<Item = u32>) {
         self.ids.extend(ids);
         self.ends.push(self.ids.len());
+    }
+
+    /// Adds a sample with its label; then every sample is to have one.
+    pub fn push_labelled(&mut self, ids: impl IntoIterator<Item = u32>, label: u32) {
+        self.push(ids);
+        self.labels.push(label);
+    }
+
+    /// The label of sample `index`, where samples have labels.
+    pub fn label(&self, index: usize) -> Option<u32> {
+        self.labels.get(index).copied()
+    }
+
+    /// Gives every label the number that stands at its place.
+    pub(super) fn renumber_labels(&mut self, numbers: &[u32]) {
+        for label in &mut self.labels {
+            *label = numbers[*label as usize];
+        }
     }
 
     /// The ids of sample `index`.
@@ -41,9 +61,11 @@ impl Samples {
     pub(super) fn shrink(&mut self) {
         self.ids.shrink_to_fit();
         self.ends.shrink_to_fit();
+        self.labels.shrink_to_fit();
     }
 
-    /// SHA-256 in hexadecimal over every sample: its length, then its ids, each as four little-endian bytes.
+    /// SHA-256 in hexadecimal over every sample: its length, then its ids, then its label if it has one, each as four
+    /// little-endian bytes.
     pub fn sha256(&self) -> String {
         let mut hash = Sha256::new();
         for index in 0..self.len() {
@@ -52,6 +74,9 @@ impl Samples {
             hash.update((ids.len() as u32).to_le_bytes());
             for id in ids {
                 hash.update(id.to_le_bytes());
+            }
+            if let Some(label) = self.label(index) {
+                hash.update(label.to_le_bytes());
             }
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -76,6 +101,18 @@ mod tests {
             [samples.get(0), samples.get(1), samples.get(2)],
             [&[1, 2][..], &[], &[3]]
         );
+    }
+
+    #[test]
+    fn the_hash_knows_labels() {
+        let labelled = |label| {
+            let mut samples = Samples::default();
+            samples.push_labelled([1, 2], label);
+            samples.sha256()
+        };
+        assert_eq!(labelled(1), labelled(1));
+        assert_ne!(labelled(1), labelled(0));
+        assert_ne!(labelled(0), samples(&[&[1, 2]]).sha256());
     }
 
     #[test]

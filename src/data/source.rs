@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::labels::{Each, Labels, RawLabel};
 use super::tokenizer::{self, Encoder};
 use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
 use crate::model::{Config, Location, locate};
@@ -26,19 +27,31 @@ pub fn load(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Dataset, Da
     }
     match &cell.data {
         Data::Synthetic(spec) => {
-            let (samples, skipped) = synthetic::samples(spec, cell.seed, config.vocab_size, cell.max_seq_length);
+            let (vocab_size, labels) = (config.vocab_size(), config.num_labels());
+            if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
+                return Err(DataError::LabelsOfTokens { labels, vocab_size });
+            }
+            let (samples, skipped) = synthetic::samples(spec, cell.seed, vocab_size, labels, cell.max_seq_length);
             Dataset::new(cell, samples, skipped, "synthetic data")
         }
         Data::Sample => {
+            if config.num_labels().is_some() {
+                return Err(DataError::Unlabelled {
+                    origin: "sample text".into(),
+                });
+            }
             let mut texts = Texts::new(cell, config, base_dir)?;
-            SAMPLE.split("\n\n").try_for_each(|text| texts.add(text.trim_end()))?;
+            SAMPLE
+                .split("\n\n")
+                .try_for_each(|text| texts.add(text.trim_end(), None))?;
             texts.into_dataset(cell, "sample text")
         }
         Data::File(file) => {
             let mut texts = Texts::new(cell, config, base_dir)?;
             let path = base_dir.join(&file.path);
             check_file(&path)?;
-            read_file(file, &path, &mut |text| texts.add(text))?;
+            let labels = config.num_labels().map(|_| file.label_column());
+            read_file(file, &path, labels, &mut |text, label| texts.add(text, label))?;
             texts.into_dataset(cell, &path.display().to_string())
         }
     }
@@ -82,20 +95,19 @@ fn check_file(path: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
-fn read_file(
-    file: &DataFile,
-    path: &Path,
-    each: &mut dyn FnMut(&str) -> Result<(), DataError>,
-) -> Result<(), DataError> {
+fn read_file(file: &DataFile, path: &Path, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let column = file.column.as_deref();
     match (file.format(), column) {
-        (DataFormat::Text, None) => text::read(path, each),
+        (DataFormat::Text, _) if labels.is_some() => Err(DataError::Unlabelled {
+            origin: path.display().to_string(),
+        }),
+        (DataFormat::Text, None) => text::read(path, &mut |text| each(text, None)),
         (DataFormat::Text, Some(column)) => Err(DataError::ColumnOfText {
             path: path.into(),
             column: column.into(),
         }),
-        (DataFormat::Jsonl, column) => jsonl::read(path, column.unwrap_or(DEFAULT_COLUMN), each),
-        (DataFormat::Parquet, column) => parquet::read(path, column.unwrap_or(DEFAULT_COLUMN), each),
+        (DataFormat::Jsonl, column) => jsonl::read(path, column.unwrap_or(DEFAULT_COLUMN), labels, each),
+        (DataFormat::Parquet, column) => parquet::read(path, column.unwrap_or(DEFAULT_COLUMN), labels, each),
     }
 }
 
@@ -103,6 +115,7 @@ fn read_file(
 struct Texts {
     encoder: Encoder,
     samples: Samples,
+    labels: Labels,
     skipped: usize,
 }
 
@@ -110,23 +123,29 @@ impl Texts {
     fn new(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Self, DataError> {
         let location = locate(&cell.model, base_dir)?;
         Ok(Self {
-            encoder: Encoder::open(&location, config.vocab_size, cell.max_seq_length)?,
+            encoder: Encoder::open(&location, config.vocab_size(), cell.max_seq_length)?,
             samples: Samples::default(),
+            labels: Labels::new(config.num_labels().unwrap_or(0)),
             skipped: 0,
         })
     }
 
-    fn add(&mut self, text: &str) -> Result<(), DataError> {
+    fn add(&mut self, text: &str, label: Option<RawLabel>) -> Result<(), DataError> {
         let ids = self.encoder.encode(text)?;
-        if ids.len() < 2 {
-            self.skipped += 1;
-        } else {
-            self.samples.push(ids);
+        // What a label is called counts even where its sample is left out: else its number would depend on the length.
+        let label = label.map(|label| self.labels.number(label)).transpose()?;
+        match label {
+            _ if ids.len() < 2 => self.skipped += 1,
+            Some(label) => self.samples.push_labelled(ids, label),
+            None => self.samples.push(ids),
         }
         Ok(())
     }
 
     fn into_dataset(mut self, cell: &Cell, origin: &str) -> Result<Dataset, DataError> {
+        if let Some(numbers) = self.labels.in_order(origin)? {
+            self.samples.renumber_labels(&numbers);
+        }
         self.samples.shrink();
         Dataset::new(cell, self.samples, self.skipped, origin)
     }

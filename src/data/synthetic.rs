@@ -9,8 +9,17 @@ use crate::spec::cell::{Lengths, Synthetic};
 /// Makes the samples: ids are uniform over the vocabulary; lengths are `max_seq_length` (fixed), uniform between 2 and
 /// `max_seq_length`, or the list's in turn, cut to `max_seq_length` as any sample is.
 ///
+/// With labels, each sample's is uniform, and its ids are uniform over those that leave it as the remainder when they are
+/// divided by the number of labels: every token tells the label, so that it can be learned, from other samples too.
+///
 /// Also counts the samples that are left out because the list makes them shorter than two tokens.
-pub(super) fn samples(spec: &Synthetic, seed: u64, vocab_size: usize, max_seq_length: usize) -> (Samples, usize) {
+pub(super) fn samples(
+    spec: &Synthetic,
+    seed: u64,
+    vocab_size: usize,
+    labels: Option<usize>,
+    max_seq_length: usize,
+) -> (Samples, usize) {
     let mut random = random::stream(seed, "synthetic data");
     let mut samples = Samples::default();
     let mut skipped = 0;
@@ -25,6 +34,12 @@ pub(super) fn samples(spec: &Synthetic, seed: u64, vocab_size: usize, max_seq_le
         };
         if length < 2 {
             skipped += 1;
+        } else if let Some(labels) = labels {
+            let labels = labels as u32;
+            let label = random.random_range(0..labels);
+            let ids = (vocab_size - label).div_ceil(labels);
+            let id = |_| label + labels * random.random_range(0..ids);
+            samples.push_labelled((0..length).map(id), label);
         } else {
             samples.push((0..length).map(|_| random.random_range(0..vocab_size)));
         }
@@ -37,7 +52,7 @@ mod tests {
     use super::*;
 
     fn lengths(lengths: Lengths, samples: usize) -> (Vec<usize>, usize) {
-        let (samples, skipped) = super::samples(&Synthetic { lengths, samples }, 0, 100, 8);
+        let (samples, skipped) = super::samples(&Synthetic { lengths, samples }, 0, 100, None, 8);
         let lengths = (0..samples.len()).map(|index| samples.get(index).len()).collect();
         (lengths, skipped)
     }
@@ -56,8 +71,23 @@ mod tests {
     }
 
     #[test]
+    fn every_token_tells_the_label() {
+        let (samples, _) = super::samples(&Synthetic::default(), 5, 100, Some(3), 8);
+        let mut of_label = [0; 3];
+        let mut ids = std::collections::BTreeSet::<u32>::new();
+        for index in 0..samples.len() {
+            let label = samples.label(index).unwrap();
+            of_label[label as usize] += 1;
+            assert!(samples.get(index).iter().all(|id| id % 3 == label && *id < 100));
+            ids.extend(samples.get(index));
+        }
+        assert_eq!(ids.len(), 100);
+        assert!(of_label.iter().all(|count| (280..410).contains(count)), "{of_label:?}");
+    }
+
+    #[test]
     fn ids_are_seeded_and_below_the_vocabulary() {
-        let make = |seed| samples(&Synthetic::default(), seed, 100, 8).0;
+        let make = |seed| samples(&Synthetic::default(), seed, 100, None, 8).0;
         assert_eq!(make(1), make(1));
         assert_ne!(make(1), make(2));
         let samples = make(3);

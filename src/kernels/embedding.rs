@@ -1,6 +1,40 @@
-//! Sums of rows by their token.
+//! Rows of tables by their token: their sum, and sums of gradients.
 
 use super::{Element, for_rows};
+
+/// For each token, the sum of its row of `table`, the row of `positions` of its place in a sample of `len` tokens, and
+/// `shared`, which is empty or one row of `cols` elements; rounded once.
+pub fn sum_tables<E: Element, O: Element>(
+    (table, positions, shared): (&[E], &[E], &[E]),
+    ids: &[u32],
+    len: usize,
+    cols: usize,
+    out: &mut [O],
+) {
+    assert!(out.len() == ids.len() * cols && positions.len() >= len * cols);
+    assert!(shared.is_empty() || shared.len() == cols);
+    assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));
+    for_rows(
+        out,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            for (row, out) in (start / cols..).zip(part.chunks_exact_mut(cols)) {
+                let table = &table[ids[row] as usize * cols..][..cols];
+                let positions = &positions[row % len * cols..][..cols];
+                if shared.is_empty() {
+                    for ((out, a), b) in out.iter_mut().zip(table).zip(positions) {
+                        *out = O::narrow(a.widen() + b.widen());
+                    }
+                } else {
+                    for (((out, a), b), c) in out.iter_mut().zip(table).zip(positions).zip(shared) {
+                        *out = O::narrow(a.widen() + c.widen() + b.widen());
+                    }
+                }
+            }
+        },
+    );
+}
 
 /// Adds each of `rows` (of `cols` elements) to the table's row of its id: in float32 and in order, rounded once for each
 /// row of the table.

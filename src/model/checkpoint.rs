@@ -17,12 +17,13 @@ const INDEX: &str = "model.safetensors.index.json";
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     files: Vec<SafetensorsFile>,
-    /// Index into `files` of each of the model's tensors.
-    places: HashMap<String, usize>,
+    /// Of each of the model's tensors that is there: index into `files`, and its name in that file.
+    places: HashMap<String, (usize, String)>,
 }
 
 impl Checkpoint {
-    /// Opens the files and checks that every tensor of `config` is there, in its shape and in a format that can be read.
+    /// Opens the files and checks that every tensor of `config` is there, in its shape and in a format that can be read. Of
+    /// an encoder the head may be missing, unless the checkpoint is of a classifier.
     ///
     /// A tensor that `config` does not have is an error where it belongs to a layer (a layer too many, a bias). Others
     /// are left alone: the rotary buffers of old checkpoints, the head of a tied model, heads for other tasks.
@@ -38,32 +39,81 @@ impl Checkpoint {
         };
         let mut places = HashMap::new();
         for tensor in config.tensors() {
-            let Some(place) = found.remove(&tensor.name) else {
+            let known = stored_names(config, &tensor.name);
+            let Some((stored, place)) = known.into_iter().find_map(|name| found.remove_entry(&name)) else {
+                if may_be_new(config, &tensor.name) {
+                    continue;
+                }
                 return Err(ModelError::MissingTensor {
                     place: dir.into(),
                     hint: did_you_mean(&tensor.name, found.keys().map(String::as_str)),
                     name: tensor.name,
                 });
             };
-            check_tensor(&files[place], &tensor.name, tensor.shape)?;
-            places.insert(tensor.name, place);
+            check_tensor(&files[place], &stored, tensor.shape)?;
+            places.insert(tensor.name, (place, stored));
         }
-        match found
-            .iter()
-            .find(|(name, _)| name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq"))
-        {
+        match found.iter().find(|(name, _)| is_of_a_layer(config, name)) {
             Some((name, &place)) => Err(ModelError::UnexpectedTensor {
                 path: files[place].path().into(),
                 name: name.clone(),
-                layers: config.num_hidden_layers,
+                layers: config.num_hidden_layers(),
+                kind: match config {
+                    Config::Llama(_) => " without biases",
+                    Config::Encoder(_) => "",
+                },
             }),
             None => Ok(Self { files, places }),
         }
     }
 
+    /// Whether a tensor of the model is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.places.contains_key(name)
+    }
+
     /// Converts elements of `name`, a tensor of the model, to f32, from flat index `start` on.
     pub(super) fn read(&self, name: &str, start: usize, out: &mut [f32]) -> Result<(), ModelError> {
-        self.files[self.places[name]].read(name, start, out)
+        let (file, stored) = &self.places[name];
+        self.files[*file].read(stored, start, out)
+    }
+}
+
+/// What a checkpoint may call a tensor: a bare encoder leaves the family's prefix out, and those of TensorFlow's time call
+/// a norm's weight gamma and its bias beta.
+fn stored_names(config: &Config, name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    let Config::Encoder(encoder) = config else { return names };
+    let old = name
+        .strip_suffix("LayerNorm.weight")
+        .map(|module| format!("{module}LayerNorm.gamma"));
+    names.extend(
+        old.or(name
+            .strip_suffix("LayerNorm.bias")
+            .map(|module| format!("{module}LayerNorm.beta"))),
+    );
+    let bare = |name: &String| name.strip_prefix(encoder.family.prefix()).map(str::to_owned);
+    let bare: Vec<String> = names.iter().filter_map(bare).collect();
+    names.extend(bare);
+    names
+}
+
+/// Whether a tensor may be missing: what is new is random.
+fn may_be_new(config: &Config, name: &str) -> bool {
+    match config {
+        Config::Llama(_) => false,
+        Config::Encoder(encoder) => !encoder.has_head && encoder.is_of_head(name),
+    }
+}
+
+/// Whether a tensor belongs to a layer, by its name.
+fn is_of_a_layer(config: &Config, name: &str) -> bool {
+    match config {
+        Config::Llama(_) => name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq"),
+        Config::Encoder(encoder) => {
+            let name = name.strip_prefix(encoder.family.prefix()).unwrap_or(name);
+            name.starts_with("transformer.layer.") || name.starts_with("encoder.layer.")
+        }
     }
 }
 

@@ -1,57 +1,38 @@
-//! The shape of a Llama model, and the tensors that follow from it.
+//! A model's shape, and what all families have in common of it.
 
 use std::path::Path;
 
-use super::{ModelError, Preset, hf_config};
+use super::{EncoderConfig, LlamaConfig, ModelError, Preset, hf_config};
+use crate::spec::cell::Task;
 
-/// A decoder of the Llama family. Field names are those of Hugging Face's `config.json`.
+/// The shape of a model of a family that is computed here.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// Width of the hidden states.
-    pub hidden_size: usize,
-    /// Width of the MLP.
-    pub intermediate_size: usize,
-    /// Number of blocks.
-    pub num_hidden_layers: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads; each serves `num_attention_heads / num_key_value_heads` query heads.
-    pub num_key_value_heads: usize,
-    /// Width of one head; even.
-    pub head_dim: usize,
-    /// Rows of the embedding; every token id is below it.
-    pub vocab_size: usize,
-    /// Added to the mean square under RMSNorm's root.
-    pub rms_norm_eps: f64,
-    /// Base of the rotary embedding's frequencies.
-    pub rope_theta: f64,
-    /// How those frequencies are stretched to longer contexts, if they are.
-    pub rope_scaling: Option<Llama3Scaling>,
-    /// The head is the embedding's transpose, and no tensor of its own.
-    pub tie_word_embeddings: bool,
-    /// Positions that the model was trained on.
-    pub max_position_embeddings: usize,
-    /// The id that fills up a batch's shorter samples; it is never a label.
-    pub pad_token_id: Option<u32>,
+pub enum Config {
+    Llama(LlamaConfig),
+    Encoder(EncoderConfig),
 }
 
-/// Llama 3's scaling of rotary frequencies (transformers' `rope_type: llama3`): wavelengths above
-/// `original_max_position_embeddings / low_freq_factor` are stretched by `factor`, those below
-/// `original_max_position_embeddings / high_freq_factor` are kept, and those between are interpolated.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Llama3Scaling {
-    pub factor: f64,
-    pub low_freq_factor: f64,
-    pub high_freq_factor: f64,
-    pub original_max_position_embeddings: usize,
-}
-
-/// Name and shape of one weight. A matrix is `[rows, columns]`, a norm's weight `[columns]`.
+/// Name and shape of one weight. A matrix is `[rows, columns]`; a norm's weight or a bias `[columns]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
     /// Hugging Face's name, such as `model.layers.0.self_attn.q_proj.weight`.
     pub name: String,
     pub shape: Vec<usize>,
+    /// What it is where weights are random.
+    pub init: Init,
+}
+
+/// How a weight begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Init {
+    /// Normal, with the standard deviation that all of these models have.
+    Normal,
+    /// The same with zeros in one row: the padding token's embedding.
+    NormalBut {
+        zeros: usize,
+    },
+    Ones,
+    Zeros,
 }
 
 impl Tensor {
@@ -82,29 +63,10 @@ impl Config {
 
     /// Every weight of the model, in the order in which a forward pass meets them. A tied head is not among them.
     pub fn tensors(&self) -> Vec<Tensor> {
-        let (hidden, inter) = (self.hidden_size, self.intermediate_size);
-        let queries = self.num_attention_heads * self.head_dim;
-        let keys = self.num_key_value_heads * self.head_dim;
-        let mut tensors = vec![tensor("model.embed_tokens.weight", &[self.vocab_size, hidden])];
-        for layer in 0..self.num_hidden_layers {
-            let of_layer = |name: &str, shape: &[usize]| tensor(&format!("model.layers.{layer}.{name}.weight"), shape);
-            tensors.extend([
-                of_layer("input_layernorm", &[hidden]),
-                of_layer("self_attn.q_proj", &[queries, hidden]),
-                of_layer("self_attn.k_proj", &[keys, hidden]),
-                of_layer("self_attn.v_proj", &[keys, hidden]),
-                of_layer("self_attn.o_proj", &[hidden, queries]),
-                of_layer("post_attention_layernorm", &[hidden]),
-                of_layer("mlp.gate_proj", &[inter, hidden]),
-                of_layer("mlp.up_proj", &[inter, hidden]),
-                of_layer("mlp.down_proj", &[hidden, inter]),
-            ]);
+        match self {
+            Self::Llama(config) => config.tensors(),
+            Self::Encoder(config) => config.tensors(),
         }
-        tensors.push(tensor("model.norm.weight", &[hidden]));
-        if !self.tie_word_embeddings {
-            tensors.push(tensor("lm_head.weight", &[self.vocab_size, hidden]));
-        }
-        tensors
     }
 
     /// Number of weights; a tied head counts once.
@@ -114,12 +76,69 @@ impl Config {
             .map(|tensor| tensor.shape.iter().map(|&n| n as u64).product::<u64>())
             .sum()
     }
-}
 
-fn tensor(name: &str, shape: &[usize]) -> Tensor {
-    Tensor {
-        name: name.into(),
-        shape: shape.into(),
+    /// What the model can be trained for.
+    pub fn task(&self) -> Task {
+        match self {
+            Self::Llama(_) => Task::CausalLm,
+            Self::Encoder(_) => Task::SequenceClassification,
+        }
+    }
+
+    /// Labels that samples have; none where the next token is predicted.
+    pub fn num_labels(&self) -> Option<usize> {
+        match self {
+            Self::Llama(_) => None,
+            Self::Encoder(config) => Some(config.num_labels),
+        }
+    }
+
+    /// Number of blocks.
+    pub fn num_hidden_layers(&self) -> usize {
+        match self {
+            Self::Llama(config) => config.num_hidden_layers,
+            Self::Encoder(config) => config.num_hidden_layers,
+        }
+    }
+
+    /// Width of the hidden states.
+    pub fn hidden_size(&self) -> usize {
+        match self {
+            Self::Llama(config) => config.hidden_size,
+            Self::Encoder(config) => config.hidden_size,
+        }
+    }
+
+    /// Rows of the embedding; every token id is below it.
+    pub fn vocab_size(&self) -> usize {
+        match self {
+            Self::Llama(config) => config.vocab_size,
+            Self::Encoder(config) => config.vocab_size,
+        }
+    }
+
+    /// The most tokens that a sample can have.
+    pub fn max_position_embeddings(&self) -> usize {
+        match self {
+            Self::Llama(config) => config.max_position_embeddings,
+            Self::Encoder(config) => config.max_position_embeddings,
+        }
+    }
+
+    /// The id that fills up a batch's shorter samples; it is never a label.
+    pub fn pad_token_id(&self) -> Option<u32> {
+        match self {
+            Self::Llama(config) => config.pad_token_id,
+            Self::Encoder(config) => config.pad_token_id,
+        }
+    }
+
+    /// The last parts of the names of the linear layers that can have an adapter.
+    pub fn modules(&self) -> &'static [&'static str] {
+        match self {
+            Self::Llama(_) => &crate::spec::cell::MODULES,
+            Self::Encoder(config) => config.family.modules(),
+        }
     }
 }
 
@@ -127,7 +146,8 @@ fn tensor(name: &str, shape: &[usize]) -> Tensor {
 mod tests {
     use super::*;
 
-    /// The counts that the models' cards and transformers' `num_parameters()` give.
+    /// The counts that the models' cards and transformers' `num_parameters()` give; of the encoders with a head of two
+    /// labels.
     #[test]
     fn presets_have_the_true_parameter_counts() {
         for (name, count) in [
@@ -137,28 +157,11 @@ mod tests {
             ("tinyllama-1.1b", 1_100_048_384),
             ("llama-3.2-1b", 1_235_814_400),
             ("llama-3.2-3b", 3_212_749_824),
+            ("distilbert-base", 66_955_010),
+            ("bert-base", 109_483_778),
         ] {
             let config = Config::preset(name).expect(name);
             assert_eq!(config.parameter_count(), count, "{name}");
         }
-    }
-
-    #[test]
-    fn a_tied_head_is_no_tensor() {
-        let mut config = Config::preset("tiny").unwrap();
-        let has_head = |config: &Config| config.tensors().iter().any(|tensor| tensor.name == "lm_head.weight");
-        assert!(!has_head(&config));
-        config.tie_word_embeddings = false;
-        assert!(has_head(&config));
-    }
-
-    #[test]
-    fn grouped_queries_give_narrow_keys() {
-        let tensors = Config::preset("tiny").unwrap().tensors();
-        let shape = |name: &str| tensors.iter().find(|tensor| tensor.name == name).unwrap().shape.clone();
-        assert_eq!(shape("model.layers.1.self_attn.q_proj.weight"), [64, 64]);
-        assert_eq!(shape("model.layers.1.self_attn.k_proj.weight"), [32, 64]);
-        assert_eq!(shape("model.layers.1.mlp.down_proj.weight"), [64, 160]);
-        assert_eq!(shape("model.norm.weight"), [64]);
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::spec::cell::Task;
+
 /// A model that cannot be used, with the file and the tensor that are wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -40,10 +42,25 @@ pub enum ModelError {
     #[error("{place}: tensor `{name}` is missing{hint}", place = place.display())]
     MissingTensor { place: PathBuf, name: String, hint: String },
     #[error(
-        "{path}: tensor `{name}` is no weight of this model: config.json describes {layers} layers without biases",
+        "{path}: tensor `{name}` is no weight of this model: config.json describes {layers} layers{kind}",
         path = path.display()
     )]
-    UnexpectedTensor { path: PathBuf, name: String, layers: usize },
+    UnexpectedTensor {
+        path: PathBuf,
+        name: String,
+        layers: usize,
+        kind: &'static str,
+    },
+    #[error(
+        "`task: {asked}`: the model is for {can}; write `task: {can}`",
+        asked = asked.name(),
+        can = can.name()
+    )]
+    Task { asked: Task, can: Task },
+    #[error("`num_labels: {asked}`: the checkpoint's classifier has {has} labels; write `num_labels: {has}`")]
+    Labels { asked: usize, has: usize },
+    #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
+    Module { name: String, known: String },
     #[error("{path}: tensor `{name}` has shape {got:?}, config.json makes it {expected:?}", path = path.display())]
     Shape {
         path: PathBuf,

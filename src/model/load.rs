@@ -7,14 +7,11 @@
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
 
-use super::{Config, Llama, ModelError, Source};
+use super::{Config, Model, ModelError, Source};
 use crate::{
-    adapter::{dropout::Dropout, lora as lora_init},
+    adapter::lora as lora_init,
     memory::{self, Category},
-    nn::{
-        attention::Attention, block::Block, host, linear::Linear, lora::Lora, mlp::Mlp, norm::RmsNorm, param::Param,
-        rope::Rope, weight::Weight,
-    },
+    nn::{dropout::Dropout, host, linear::Linear, lora::Lora, param::Param, weight::Weight},
     quant::{self, QuantError, Quantized, device::OnDevice},
     spec::cell::{Cell, Dtype, TargetModules},
 };
@@ -37,7 +34,7 @@ pub enum LoadError {
 ///
 /// # Errors
 /// Where the source cannot be read, or the device refuses a tensor.
-pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Llama, LoadError> {
+pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Model, LoadError> {
     let _scope = memory::scope(Category::Temporary);
     let mut loader = Loader {
         cell,
@@ -45,30 +42,10 @@ pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Llama, Load
         device,
         buffer: Vec::new(),
     };
-    let config = source.config().clone();
-    let embed_tokens = loader.dense("model.embed_tokens.weight")?;
-    let blocks = (0..config.num_hidden_layers)
-        .map(|index| loader.block(&config, index))
-        .collect::<Result<Vec<_>, _>>()?;
-    let norm = loader.norm(&config, "model.norm.weight")?;
-    let lm_head = if config.tie_word_embeddings {
-        None
-    } else {
-        Some(loader.dense("lm_head.weight")?)
-    };
-    let rope = {
-        let _module = memory::module("model.rotary_emb");
-        Rope::new(&config, cell.max_seq_length, device)?
-    };
-    Ok(Llama {
-        embed_tokens,
-        blocks,
-        norm,
-        lm_head,
-        rope,
-        hidden: dense_dtype(cell.dtype),
-        device: device.clone(),
-    })
+    match source.config() {
+        Config::Llama(config) => loader.llama(config).map(Model::Llama),
+        Config::Encoder(config) => loader.encoder(config).map(Box::new).map(Model::Encoder),
+    }
 }
 
 /// The format of hidden states and of what is not quantised.
@@ -80,7 +57,8 @@ pub fn dense_dtype(dtype: Dtype) -> DType {
     }
 }
 
-struct Loader<'a> {
+/// What builds the models' layers; the families add theirs.
+pub(super) struct Loader<'a> {
     cell: &'a Cell,
     source: &'a Source,
     device: &'a Device,
@@ -88,38 +66,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn block(&mut self, config: &Config, index: usize) -> Result<Block, LoadError> {
-        memory::timeline::write_out();
-        let prefix = format!("model.layers.{index}");
-        Ok(Block {
-            input_layernorm: self.norm(config, &format!("{prefix}.input_layernorm.weight"))?,
-            self_attn: Attention {
-                q_proj: self.linear(&format!("{prefix}.self_attn.q_proj"))?,
-                k_proj: self.linear(&format!("{prefix}.self_attn.k_proj"))?,
-                v_proj: self.linear(&format!("{prefix}.self_attn.v_proj"))?,
-                o_proj: self.linear(&format!("{prefix}.self_attn.o_proj"))?,
-                heads: config.num_attention_heads,
-                kv_heads: config.num_key_value_heads,
-                head_dim: config.head_dim,
-            },
-            post_attention_layernorm: self.norm(config, &format!("{prefix}.post_attention_layernorm.weight"))?,
-            mlp: Mlp {
-                gate_proj: self.linear(&format!("{prefix}.mlp.gate_proj"))?,
-                up_proj: self.linear(&format!("{prefix}.mlp.up_proj"))?,
-                down_proj: self.linear(&format!("{prefix}.mlp.down_proj"))?,
-            },
-        })
-    }
-
-    fn norm(&mut self, config: &Config, name: &str) -> Result<RmsNorm, LoadError> {
-        Ok(RmsNorm {
-            weight: self.dense(name)?,
-            eps: config.rms_norm_eps,
-        })
-    }
-
     /// The linear layer `module` (without `.weight`), with its adapter where the cell asks for one.
-    fn linear(&mut self, module: &str) -> Result<Linear, LoadError> {
+    pub(super) fn linear(&mut self, module: &str) -> Result<Linear, LoadError> {
         let name = format!("{module}.weight");
         let weight = match self.cell.dtype {
             Dtype::Int4 | Dtype::Int8 => {
@@ -135,6 +83,14 @@ impl Loader<'_> {
         Ok(Linear {
             weight,
             adapter: self.adapter(module)?,
+        })
+    }
+
+    /// The linear layer `module`, dense and trained whatever the rank.
+    pub(super) fn trained_linear(&mut self, module: &str) -> Result<Linear, LoadError> {
+        Ok(Linear {
+            weight: Weight::Dense(self.trained(&format!("{module}.weight"))?),
+            adapter: None,
         })
     }
 
@@ -163,7 +119,35 @@ impl Loader<'_> {
         }))
     }
 
-    fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
+    /// A dense tensor, which is trained where there are no adapters.
+    pub(super) fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
+        self.param(name, self.cell.rank == 0)
+    }
+
+    /// A dense tensor that is trained whatever the rank.
+    pub(super) fn trained(&mut self, name: &str) -> Result<Param, LoadError> {
+        self.param(name, true)
+    }
+
+    /// The format of hidden states.
+    pub(super) fn hidden(&self) -> DType {
+        dense_dtype(self.cell.dtype)
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.device
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.cell.seed
+    }
+
+    /// The most tokens that a sample has.
+    pub(super) fn positions(&self) -> usize {
+        self.cell.max_seq_length
+    }
+
+    fn param(&mut self, name: &str, trainable: bool) -> Result<Param, LoadError> {
         let _module = memory::module_of(name);
         let shape = self.source.shape(name)?;
         let value = match dense_dtype(self.cell.dtype) {
@@ -171,7 +155,7 @@ impl Loader<'_> {
             DType::BF16 => Tensor::from_vec(self.collect(name, bf16::from_f32)?, shape, self.device)?,
             _ => Tensor::from_vec(self.collect(name, |value| value)?, shape, self.device)?,
         };
-        Ok(Param::base(name, value, self.cell.rank == 0))
+        Ok(Param::base(name, value, trainable))
     }
 
     fn collect<T>(&mut self, name: &str, convert: impl Fn(f32) -> T) -> Result<Vec<T>, LoadError> {

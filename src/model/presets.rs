@@ -1,6 +1,6 @@
 //! True shapes of well-known models, from the `config.json` that each is published with.
 
-use super::config::{Config, Llama3Scaling};
+use super::{Config, EncoderConfig, Family, Llama3Scaling, LlamaConfig};
 
 /// A well-known model's shape; its weights are random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,17 +11,21 @@ pub enum Preset {
     Tinyllama1_1b,
     Llama3_2_1b,
     Llama3_2_3b,
+    DistilbertBase,
+    BertBase,
 }
 
 impl Preset {
-    /// Every preset, smallest first.
-    pub const ALL: [Self; 6] = [
+    /// Every preset: decoders, then encoders, the smallest of each first.
+    pub const ALL: [Self; 8] = [
         Self::Tiny,
         Self::Smollm2_135m,
         Self::Smollm2_360m,
         Self::Tinyllama1_1b,
         Self::Llama3_2_1b,
         Self::Llama3_2_3b,
+        Self::DistilbertBase,
+        Self::BertBase,
     ];
 
     /// The name that a spec's `model` gives.
@@ -33,6 +37,8 @@ impl Preset {
             Self::Tinyllama1_1b => "tinyllama-1.1b",
             Self::Llama3_2_1b => "llama-3.2-1b",
             Self::Llama3_2_3b => "llama-3.2-3b",
+            Self::DistilbertBase => "distilbert-base",
+            Self::BertBase => "bert-base",
         }
     }
 
@@ -43,20 +49,22 @@ impl Preset {
 
     /// The model's shape.
     pub fn config(self) -> Config {
-        match self {
+        Config::Llama(match self {
             Self::Tiny => tiny(),
             Self::Smollm2_135m => smollm2(576, 1536, 30, 9, 3),
             Self::Smollm2_360m => smollm2(960, 2560, 32, 15, 5),
             Self::Tinyllama1_1b => tinyllama(),
             Self::Llama3_2_1b => llama_3_2(2048, 16, 32, 64),
             Self::Llama3_2_3b => llama_3_2(3072, 28, 24, 128),
-        }
+            Self::DistilbertBase => return Config::Encoder(distilbert()),
+            Self::BertBase => return Config::Encoder(bert()),
+        })
     }
 }
 
 /// Nobody's model: small enough for tests and a first run of a few seconds, with every feature of the large ones.
-fn tiny() -> Config {
-    Config {
+fn tiny() -> LlamaConfig {
+    LlamaConfig {
         hidden_size: 64,
         intermediate_size: 160,
         num_hidden_layers: 2,
@@ -73,8 +81,8 @@ fn tiny() -> Config {
     }
 }
 
-fn tinyllama() -> Config {
-    Config {
+fn tinyllama() -> LlamaConfig {
+    LlamaConfig {
         hidden_size: 2048,
         intermediate_size: 5632,
         num_hidden_layers: 22,
@@ -91,8 +99,8 @@ fn tinyllama() -> Config {
     }
 }
 
-fn smollm2(hidden: usize, intermediate: usize, layers: usize, heads: usize, kv_heads: usize) -> Config {
-    Config {
+fn smollm2(hidden: usize, intermediate: usize, layers: usize, heads: usize, kv_heads: usize) -> LlamaConfig {
+    LlamaConfig {
         hidden_size: hidden,
         intermediate_size: intermediate,
         num_hidden_layers: layers,
@@ -109,8 +117,8 @@ fn smollm2(hidden: usize, intermediate: usize, layers: usize, heads: usize, kv_h
     }
 }
 
-fn llama_3_2(hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Config {
-    Config {
+fn llama_3_2(hidden: usize, layers: usize, heads: usize, head_dim: usize) -> LlamaConfig {
+    LlamaConfig {
         hidden_size: hidden,
         intermediate_size: 8192,
         num_hidden_layers: layers,
@@ -129,6 +137,38 @@ fn llama_3_2(hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Con
         tie_word_embeddings: true,
         max_position_embeddings: 131_072,
         pad_token_id: None,
+    }
+}
+
+/// distilbert-base-uncased.
+fn distilbert() -> EncoderConfig {
+    EncoderConfig {
+        family: Family::DistilBert,
+        num_hidden_layers: 6,
+        type_vocab_size: 0,
+        classifier_dropout: 0.2,
+        ..bert()
+    }
+}
+
+/// bert-base-uncased.
+fn bert() -> EncoderConfig {
+    EncoderConfig {
+        family: Family::Bert,
+        hidden_size: 768,
+        intermediate_size: 3072,
+        num_hidden_layers: 12,
+        num_attention_heads: 12,
+        vocab_size: 30_522,
+        max_position_embeddings: 512,
+        type_vocab_size: 2,
+        layer_norm_eps: 1e-12,
+        pad_token_id: Some(0),
+        num_labels: 2,
+        has_head: false,
+        hidden_dropout: 0.1,
+        attention_dropout: 0.1,
+        classifier_dropout: 0.1,
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::checkpoint::Checkpoint;
 use super::error::did_you_mean;
-use super::{Config, Location, ModelError, Tensor, locate, random_weights};
-use crate::spec::cell::{Cell, Weights};
+use super::{Config, Init, Location, ModelError, Tensor, locate, random_weights};
+use crate::spec::cell::{Cell, TargetModules, Weights};
 
 /// The weights of one model, read a range of rows at a time.
 ///
@@ -16,13 +16,10 @@ use crate::spec::cell::{Cell, Weights};
 pub struct Source {
     config: Config,
     tensors: HashMap<String, Tensor>,
-    origin: Origin,
-}
-
-#[derive(Debug)]
-enum Origin {
-    Random { seed: u64 },
-    Checkpoint(Checkpoint),
+    /// Of what is random.
+    seed: u64,
+    /// None where all weights are random.
+    checkpoint: Option<Checkpoint>,
 }
 
 impl Source {
@@ -36,10 +33,10 @@ impl Source {
     /// Where the model is unknown, is not computed here, or its files are missing, damaged or of another shape.
     pub fn open(cell: &Cell, base_dir: &Path) -> Result<Self, ModelError> {
         let location = locate(&cell.model, base_dir)?;
-        let config = location.config()?;
-        let origin = match (&location, cell.weights()) {
-            (_, Weights::Random) => Origin::Random { seed: cell.seed },
-            (Location::Directory(dir), Weights::Pretrained) => Origin::Checkpoint(Checkpoint::open(dir, &config)?),
+        let config = for_task(location.config()?, cell)?;
+        let checkpoint = match (&location, cell.weights()) {
+            (_, Weights::Random) => None,
+            (Location::Directory(dir), Weights::Pretrained) => Some(Checkpoint::open(dir, &config)?),
             (Location::Preset(preset), Weights::Pretrained) => {
                 return Err(ModelError::PretrainedPreset(preset.name()));
             }
@@ -52,7 +49,8 @@ impl Source {
         Ok(Self {
             config,
             tensors,
-            origin,
+            seed: cell.seed,
+            checkpoint,
         })
     }
 
@@ -61,7 +59,7 @@ impl Source {
         &self.config
     }
 
-    /// Shape of a weight: `[rows, columns]`, or `[columns]` of a norm.
+    /// Shape of a weight: `[rows, columns]`, or `[columns]` of a norm or a bias.
     ///
     /// # Errors
     /// Where the model has no weight of that name; a tied head is none.
@@ -86,10 +84,18 @@ impl Source {
             "rows {rows:?} of {tensor:?}"
         );
         assert_eq!(out.len(), rows.len() * columns, "rows {rows:?} of {tensor:?}");
-        match &self.origin {
-            Origin::Random { .. } if tensor.shape.len() == 1 => out.fill(1.0),
-            Origin::Random { seed } => random_weights::normal(*seed, name, rows.start * columns, out),
-            Origin::Checkpoint(checkpoint) => checkpoint.read(name, rows.start * columns, out)?,
+        if let Some(checkpoint) = self.checkpoint.as_ref().filter(|checkpoint| checkpoint.has(name)) {
+            return checkpoint.read(name, rows.start * columns, out);
+        }
+        match tensor.init {
+            Init::Ones => out.fill(1.0),
+            Init::Zeros => out.fill(0.0),
+            Init::Normal | Init::NormalBut { .. } => random_weights::normal(self.seed, name, rows.start * columns, out),
+        }
+        if let Init::NormalBut { zeros } = tensor.init
+            && rows.contains(&zeros)
+        {
+            out[(zeros - rows.start) * columns..][..columns].fill(0.0);
         }
         Ok(())
     }
@@ -99,5 +105,34 @@ impl Source {
             name: name.into(),
             hint: did_you_mean(name, self.tensors.keys().map(String::as_str)),
         })
+    }
+}
+
+/// The shape with what the cell says of its head, where the model is one for the cell's task and has its modules.
+fn for_task(mut config: Config, cell: &Cell) -> Result<Config, ModelError> {
+    if config.task() != cell.task {
+        return Err(ModelError::Task {
+            asked: cell.task,
+            can: config.task(),
+        });
+    }
+    if let Config::Encoder(encoder) = &mut config {
+        if encoder.has_head && encoder.num_labels != cell.num_labels && cell.weights() == Weights::Pretrained {
+            return Err(ModelError::Labels {
+                asked: cell.num_labels,
+                has: encoder.num_labels,
+            });
+        }
+        encoder.num_labels = cell.num_labels;
+    }
+    let TargetModules::Names(names) = &cell.target_modules else {
+        return Ok(config);
+    };
+    match names.iter().find(|name| !config.modules().contains(&name.as_str())) {
+        Some(name) if cell.rank > 0 => Err(ModelError::Module {
+            name: name.clone(),
+            known: config.modules().join(", "),
+        }),
+        _ => Ok(config),
     }
 }

@@ -9,7 +9,10 @@ use super::{
     rope::Rope,
     sdpa,
 };
-use crate::memory::{self, Category};
+use crate::{
+    kernels::attention::Pattern,
+    memory::{self, Category},
+};
 
 #[derive(Debug)]
 pub struct Attention {
@@ -40,7 +43,7 @@ impl Attention {
         let q = kept("q_proj", rope.forward(self.heads_of(&q, self.heads, pass)?)?);
         let k = kept("k_proj", rope.forward(self.heads_of(&k, self.kv_heads, pass)?)?);
         let v = kept("v_proj", self.heads_of(&v, self.kv_heads, pass)?);
-        let (out, sums) = sdpa::forward(&q, &k, &v)?;
+        let (out, sums) = sdpa::forward(&q, &k, &v, Pattern::CAUSAL)?;
         let (out, sums) = (kept("sdpa", out), kept("sdpa", sums));
         let y = self.o_proj.forward_onto(&self.tokens_of(&out)?, residual, pass)?;
         Ok((y, Saved { q, k, v, out, sums }))
@@ -54,7 +57,7 @@ impl Attention {
         let (d_out, ranks) = linear::input_gradient([&self.o_proj], [dy], pass, dy.dtype())?;
         linear::accumulate([&mut self.o_proj], &out_tokens, [dy], ranks, pass)?;
         let d_out = self.heads_of(&d_out, self.heads, pass)?;
-        let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out)?;
+        let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, Pattern::CAUSAL)?;
         drop((q, k, v, out, out_tokens, sums, d_out));
         let (dq, dk) = (
             self.tokens_of(&rope.backward(dq)?)?,

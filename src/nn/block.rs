@@ -20,7 +20,7 @@ const POST_NORM: &str = "post_attention_layernorm";
 const MLP: &str = "mlp";
 
 /// Computes for a part, which a timeline then knows by its name.
-fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
+pub(super) fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
     let _module = memory::module(part);
     compute()
 }
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::Config,
-        nn::testing::{elements, linear, pass, uniform},
+        model::LlamaConfig,
+        nn::testing::{elements, linear, pass, tiny, uniform},
     };
 
     fn block(trainable: bool, rank: usize) -> (Block, Rope) {
@@ -142,10 +142,7 @@ mod tests {
                 down_proj: linear("d", hidden, inter),
             },
         };
-        let config = Config {
-            head_dim,
-            ..Config::preset("tiny").unwrap()
-        };
+        let config = LlamaConfig { head_dim, ..tiny() };
         (block, Rope::new(&config, 16, &Device::Cpu).unwrap())
     }
 

@@ -19,7 +19,7 @@ pub struct RankGradients(pub(super) Option<Tensor>);
 /// pass is given `x` again.
 pub fn forward<const N: usize>(linears: [&Linear; N], x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
     let ys = if host::has_kernels(x.device()) {
-        linear_cpu::forward(&linears, x, None, pass)?
+        linear_cpu::forward(&linears, &[], x, None, pass)?
     } else {
         let plain = |linear: &&Linear| linear.forward_plain(x, pass)?.to_dtype(x.dtype());
         linears.iter().map(plain).collect::<Result<Vec<_>>>()?
@@ -71,7 +71,7 @@ impl Linear {
     /// The output added to `residual`, of the output's shape and the dtype of `x`.
     pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
         if host::has_kernels(x.device()) {
-            return Ok(linear_cpu::forward(&[self], x, Some(residual), pass)?.remove(0));
+            return Ok(linear_cpu::forward(&[self], &[], x, Some(residual), pass)?.remove(0));
         }
         residual + self.forward_plain(x, pass)?.to_dtype(x.dtype())?
     }

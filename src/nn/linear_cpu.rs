@@ -9,6 +9,7 @@ use super::{
     linear::{Linear, RankGradients},
     lora::Lora,
     operand::{Masked, Masks, Stack, Stored},
+    param::Param,
     weight::Weight,
 };
 use crate::kernels::{
@@ -17,21 +18,32 @@ use crate::kernels::{
         Operand, Segment, Source, Store, Term,
         block::Multiply,
         product,
-        store::{AddScaled, Output, Replace, Residual, Transposed},
+        store::{AddScaled, Biased, Output, Replace, Residual, Transposed},
     },
 };
 
-/// The outputs, in the dtype of `x`; `residual`, of the only layer's output's shape, is added to it.
-pub(super) fn forward(linears: &[&Linear], x: &Tensor, residual: Option<&Tensor>, pass: &Pass) -> Result<Vec<Tensor>> {
+/// The outputs, in the dtype of `x`; `residual`, of the only layer's output's shape, is added to it, and so are the biases,
+/// one a layer or none at all.
+pub(super) fn forward(
+    linears: &[&Linear],
+    biases: &[&Param],
+    x: &Tensor,
+    residual: Option<&Tensor>,
+    pass: &Pass,
+) -> Result<Vec<Tensor>> {
     if linears.iter().any(|linear| linear.rank() != linears[0].rank()) {
-        let alone = |linear: &&Linear| Ok(forward(&[linear], x, None, pass)?.remove(0));
-        return linears.iter().map(alone).collect();
+        let alone = |(at, linear): (usize, &&Linear)| {
+            let biases = biases.get(at..=at).unwrap_or_default();
+            Ok(forward(&[linear], biases, x, None, pass)?.remove(0))
+        };
+        return linears.iter().enumerate().map(alone).collect();
     }
-    for_format!(x.dtype(), E => for_number!(x.dtype(), P => forward_as::<E, P>(linears, x, residual, pass)))
+    for_format!(x.dtype(), E => for_number!(x.dtype(), P => forward_as::<E, P>(linears, biases, x, residual, pass)))
 }
 
 fn forward_as<E: Format, P: Multiply>(
     linears: &[&Linear],
+    biases: &[&Param],
     x: &Tensor,
     residual: Option<&Tensor>,
     pass: &Pass,
@@ -49,6 +61,8 @@ where
         .map(|linear| Stored::weight(&linear.weight))
         .collect::<Result<Vec<_>>>()?;
     let b = adapters(linears, |adapter| Stored::tensor(&adapter.b.value))?;
+    let biases = biases.iter().map(|bias| bias.f32()).collect::<Result<Vec<_>>>()?;
+    let biases = biases.iter().map(host::values::<f32>).collect::<Result<Vec<_>>>()?;
     let outputs = linears
         .iter()
         .map(|linear| Ok(linear.weight.shape()?.0))
@@ -63,11 +77,14 @@ where
             .iter_mut()
             .zip(&outputs)
             .map(|(values, outputs)| Output::new(values, *outputs));
+        let residual = residual.as_deref();
         let stores: Vec<Box<dyn Store + '_>> = outs
-            .map(|out| -> Box<dyn Store> {
-                match &residual {
-                    Some(residual) => Box::new(Residual { out, residual }),
-                    None => Box::new(Replace { out, scale: 1.0 }),
+            .enumerate()
+            .map(|(at, out)| -> Box<dyn Store> {
+                match (residual, biases.get(at)) {
+                    (Some(residual), None) => Box::new(Residual { out, residual }),
+                    (None, None) => Box::new(Replace { out, scale: 1.0 }),
+                    (residual, Some(bias)) => Box::new(Biased { out, bias, residual }),
                 }
             })
             .collect();
@@ -106,7 +123,7 @@ pub(super) fn input_gradient(
     pass: &Pass,
     dtype: DType,
 ) -> Result<(Tensor, RankGradients)> {
-    let masked = pass.dropout.is_some() && linears.iter().any(|linear| linear.adapter.is_some());
+    let masked = is_masked(linears, pass);
     if masked && dtype != DType::F32 {
         let (dx, dh) = input_gradient(linears, dys, pass, DType::F32)?;
         return Ok((host::narrow(&dx, dtype)?, dh));
@@ -242,7 +259,7 @@ where
     let (h, dh) = (ranks.windows(&h)?, ranks.windows(dh)?);
 
     // With dropout, each layer has its own input; without, the rows of all A's gradients are one product.
-    let groups: Vec<_> = if pass.dropout.is_some() {
+    let groups: Vec<_> = if is_masked(&shared, pass) {
         (0..shared.len()).map(|at| at..at + 1).collect()
     } else {
         std::iter::once(0..shared.len()).collect()
@@ -320,7 +337,7 @@ where
     let x = Stored::tensor(x)?;
     ranks.tensor(tokens, |values: &mut [E]| {
         let same_scale = |linear: &&Linear| linear.adapter.as_ref().map(|adapter| adapter.scale);
-        let together = pass.dropout.is_none()
+        let together = !is_masked(linears, pass)
             && linears
                 .iter()
                 .all(|linear| same_scale(linear) == same_scale(&linears[0]));
@@ -413,8 +430,14 @@ fn stacked<'a>(
     with_adapter.map(|(rank, adapter)| Ok((rank, of(adapter)?))).collect()
 }
 
+/// Whether some adapter's input is not its layer's own.
+fn is_masked(linears: &[&Linear], pass: &Pass) -> bool {
+    let mut adapters = linears.iter().filter_map(|linear| linear.adapter.as_ref());
+    adapters.any(|adapter| adapter.dropout_of(pass).is_some())
+}
+
 fn masks(adapter: &Lora, pass: &Pass, features: usize) -> Option<Masks> {
-    pass.dropout.as_ref().map(|at| Masks {
+    adapter.dropout_of(pass).map(|at| Masks {
         samples: at
             .samples
             .iter()

@@ -3,8 +3,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use super::{Pass, param::Param};
-use crate::adapter::dropout::Dropout;
+use super::{DropoutPass, Pass, dropout::Dropout, param::Param};
 
 #[derive(Debug)]
 pub struct Lora {
@@ -54,9 +53,16 @@ impl Lora {
         self.a.value.dims()[0]
     }
 
+    /// Where the masks of its input come from, where it has any.
+    pub(super) fn dropout_of<'a>(&self, pass: &'a Pass) -> Option<&'a DropoutPass> {
+        pass.dropout.as_ref().filter(|_| self.dropout.is_active())
+    }
+
     /// The mask of this step's samples, drawn anew whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
     fn mask(&self, x: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
-        let Some(at) = &pass.dropout else { return Ok(None) };
+        let Some(at) = self.dropout_of(pass) else {
+            return Ok(None);
+        };
         let mut factors = vec![0f32; x.elem_count()];
         let sample_elements = factors.len() / pass.batch;
         for (sample, part) in at.samples.iter().zip(factors.chunks_mut(sample_elements)) {

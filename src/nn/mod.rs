@@ -6,10 +6,17 @@
 //! taken in bfloat16 where the CPU multiplies it, else, as on other devices, in float32. Frozen weights never get
 //! gradients.
 
+pub mod affine;
 pub mod attention;
 pub mod block;
+pub mod classifier;
+pub mod dropout;
 pub mod embedding;
+pub mod encoder_block;
+pub mod encoder_embedding;
+pub mod feed_forward;
 pub(crate) mod host;
+pub mod layer_norm;
 pub mod linear;
 mod linear_cpu;
 pub mod lora;
@@ -20,6 +27,7 @@ mod operand;
 pub mod param;
 pub mod rope;
 mod sdpa;
+pub mod self_attention;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod weight;
@@ -31,6 +39,9 @@ pub struct Pass {
     pub batch: usize,
     /// Tokens of each sample, padding included.
     pub len: usize,
+    /// Tokens of each sample without its padding, which stands right of them; empty for models in which causality hides
+    /// it.
+    pub lengths: Vec<u32>,
     /// Where dropout masks come from; `None` in evaluation and where there is no dropout.
     pub dropout: Option<DropoutPass>,
 }

@@ -7,9 +7,9 @@ use half::bf16;
 
 use super::{host, weight::Weight};
 use crate::{
-    adapter::dropout::Mask,
     kernels::{
         Element,
+        dropout::Mask,
         gemm::{Source, operand::Number},
     },
     quant::Quantized,

@@ -6,7 +6,7 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::host::{self, for_format, values};
 use crate::{
     kernels::rope::{self, Heads},
-    model::{Config, Llama3Scaling},
+    model::{Llama3Scaling, LlamaConfig},
 };
 
 /// The angles' cosines and sines, `[positions, head_dim / 2]`, float32.
@@ -17,7 +17,7 @@ pub struct Rope {
 }
 
 impl Rope {
-    pub fn new(config: &Config, positions: usize, device: &Device) -> Result<Self> {
+    pub fn new(config: &LlamaConfig, positions: usize, device: &Device) -> Result<Self> {
         let frequencies = inverse_frequencies(config);
         let angles: Vec<f32> = (0..positions)
             .flat_map(|p| frequencies.iter().map(move |f| p as f32 * f))
@@ -67,7 +67,7 @@ impl Rope {
 }
 
 /// `theta^(-2i / head_dim)`, scaled by wavelength where the configuration says so.
-fn inverse_frequencies(config: &Config) -> Vec<f32> {
+fn inverse_frequencies(config: &LlamaConfig) -> Vec<f32> {
     let head_dim = config.head_dim;
     (0..head_dim / 2)
         .map(|i| {
@@ -97,18 +97,10 @@ fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, uniform};
+    use crate::nn::testing::{assert_close, tiny, uniform};
 
     fn rope(len: usize) -> Rope {
-        Rope::new(
-            &Config {
-                head_dim: 6,
-                ..Config::preset("tiny").unwrap()
-            },
-            len,
-            &Device::Cpu,
-        )
-        .unwrap()
+        Rope::new(&LlamaConfig { head_dim: 6, ..tiny() }, len, &Device::Cpu).unwrap()
     }
 
     #[test]

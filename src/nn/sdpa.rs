@@ -1,14 +1,14 @@
-//! Causal scaled-dot-product attention with grouped key-value heads: the CPU's kernel, and the same in plain candle ops.
+//! Scaled-dot-product attention with grouped key-value heads: the CPU's kernel, and the same in plain candle ops.
 //!
-//! The score matrix is never held: queries are taken in chunks, keys after a chunk's last query are skipped, and the
-//! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135).
-//! Padding needs no mask of its own: it stands right of every counted token, which causality hides.
+//! The score matrix is never held: queries are taken in chunks, keys that no query of a chunk sees are skipped, and the
+//! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135). Where it
+//! is causal, padding needs no mask of its own: it stands right of every counted token, which causality hides.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 
 use super::host::{self, for_format, for_number, values};
 use crate::kernels::{
-    attention::{self, Gradients, Saved, Shape},
+    attention::{self, Gradients, Keys, Pattern, Saved, Shape},
     buffer::written,
 };
 
@@ -17,9 +17,9 @@ const QUERIES: usize = 128;
 
 /// `q [batch, len, heads, head_dim]`, `k` and `v` `[batch, len, kv_heads, head_dim]` to the output (shape and dtype of
 /// `q`) and the rows' log-sum-exps (float32, `batch · heads · len` of them, for [`backward`] alone to read).
-pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
     if !host::has_kernels(q.device()) {
-        let (out, sums) = forward_plain(q, k, v)?;
+        let (out, sums) = forward_plain(q, k, v, pattern)?;
         return Ok((out.to_dtype(q.dtype())?, sums));
     }
     let shape = shape_of(q, k)?;
@@ -27,7 +27,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
     let out = for_format!(q.dtype(), E => {
         let (q_values, k, v) = (values::<E>(q)?, values::<E>(k)?, values::<E>(v)?);
         host::tensor(q.shape(), |out: &mut [E]| {
-            for_number!(q.dtype(), P => attention::forward::<P, E>(&q_values, &k, &v, shape, out, &mut sums));
+            for_number!(q.dtype(), P => attention::forward::<P, E>(&q_values, &k, &v, shape, pattern, out, &mut sums));
         })
     })?;
     Ok((out, host::new(sums, (shape.batch, shape.heads, shape.len))?))
@@ -41,10 +41,11 @@ pub fn backward(
     out: &Tensor,
     sums: &Tensor,
     d_out: &Tensor,
+    pattern: Pattern,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     if !host::has_kernels(q.device()) {
         let d_out = d_out.to_dtype(DType::F32)?;
-        let (dq, dk, dv) = backward_plain(q, k, v, out, sums, &d_out)?;
+        let (dq, dk, dv) = backward_plain(q, k, v, out, sums, &d_out, pattern)?;
         let dtype = q.dtype();
         return Ok((dq.to_dtype(dtype)?, dk.to_dtype(dtype)?, dv.to_dtype(dtype)?));
     }
@@ -57,7 +58,7 @@ pub fn backward(
         let (mut dk, mut dv) = (Vec::new(), Vec::new());
         let dq = written(q.elem_count(), |q| dk = written(k.elem_count(), |k| dv = written(v.elem_count(), |v| {
             let gradients = Gradients { q, k, v };
-            for_number!(dtype, P => attention::backward::<P, E>(&saved, &d_out, shape, gradients));
+            for_number!(dtype, P => attention::backward::<P, E>(&saved, &d_out, shape, pattern, gradients));
         })));
         Ok((
             host::new(dq, q.shape())?,
@@ -79,22 +80,25 @@ fn shape_of(q: &Tensor, k: &Tensor) -> Result<Shape> {
 }
 
 /// The output in float32, and the log-sum-exps by sample and in the order of the chunks.
-fn forward_plain(q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+fn forward_plain(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
     let (batch, len, heads, head_dim) = q.dims4()?;
     let mut outputs = Vec::with_capacity(batch);
     let mut sums = Vec::with_capacity(batch);
     for sample in 0..batch {
-        let view = Grouped::new(q, k, v, sample)?;
+        let view = Grouped::new(q, k, v, sample, pattern)?;
         let mut chunks = Vec::new();
         let mut chunk_sums = Vec::new();
         for (start, count) in chunks_of(len) {
             let scores = view.scores(start, count)?;
+            let keys = scores.dim(2)?;
             let max = scores.max_keepdim(D::Minus1)?;
             let exps = scores.broadcast_sub(&max)?.exp()?;
             let total = exps.sum_keepdim(D::Minus1)?;
-            let out = exps
-                .matmul(&view.v.narrow(1, 0, start + count)?)?
-                .broadcast_div(&total)?;
+            let weights = match view.factors(start, count)? {
+                None => exps,
+                Some(factors) => (exps * factors)?,
+            };
+            let out = weights.matmul(&view.v.narrow(1, 0, keys)?)?.broadcast_div(&total)?;
             chunks.push(view.ungroup(&out, count)?);
             chunk_sums.push((max + total.log()?)?.squeeze(2)?);
         }
@@ -113,12 +117,13 @@ fn backward_plain(
     out: &Tensor,
     sums: &Tensor,
     d_out: &Tensor,
+    pattern: Pattern,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (batch, len, _, head_dim) = q.dims4()?;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let (mut dqs, mut dks, mut dvs) = (Vec::new(), Vec::new(), Vec::new());
     for sample in 0..batch {
-        let view = Grouped::new(q, k, v, sample)?;
+        let view = Grouped::new(q, k, v, sample, pattern)?;
         let d_out = Grouped::heads_first(d_out, sample)?;
         let out = Grouped::heads_first(out, sample)?;
         let sums = sums.get(sample)?;
@@ -127,7 +132,7 @@ fn backward_plain(
         let mut chunks = Vec::new();
         let mut at = 0;
         for (start, count) in chunks_of(len) {
-            let keys = start + count;
+            let keys = view.seen(start, count);
             let rows = view.group * count;
             let probabilities = view
                 .scores(start, count)?
@@ -136,8 +141,13 @@ fn backward_plain(
             at += rows;
             let d_out = view.group_rows(&d_out, start, count)?;
             let out = view.group_rows(&out, start, count)?;
-            dv = (dv + probabilities.t()?.matmul(&d_out)?.pad_with_zeros(1, 0, len - keys)?)?;
-            let dp = d_out.matmul(&view.v.narrow(1, 0, keys)?.t()?)?;
+            let mut dp = d_out.matmul(&view.v.narrow(1, 0, keys)?.t()?)?;
+            let mut weights = probabilities.clone();
+            if let Some(factors) = view.factors(start, count)? {
+                dp = (dp * &factors)?;
+                weights = (weights * factors)?;
+            }
+            dv = (dv + weights.t()?.matmul(&d_out)?.pad_with_zeros(1, 0, len - keys)?)?;
             let along = (&d_out * out)?.sum_keepdim(D::Minus1)?;
             let ds = (probabilities * dp.broadcast_sub(&along)?)?;
             chunks.push(view.ungroup(&(ds.matmul(&view.k.narrow(1, 0, keys)?)? * scale)?, count)?);
@@ -162,7 +172,9 @@ fn chunks_of(len: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// One sample with heads first, in float32: q `[heads, len, head_dim]`, k and v `[kv_heads, len, head_dim]`.
-struct Grouped {
+struct Grouped<'a> {
+    pattern: Pattern<'a>,
+    sample: usize,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -170,10 +182,12 @@ struct Grouped {
     group: usize,
 }
 
-impl Grouped {
-    fn new(q: &Tensor, k: &Tensor, v: &Tensor, sample: usize) -> Result<Self> {
+impl<'a> Grouped<'a> {
+    fn new(q: &Tensor, k: &Tensor, v: &Tensor, sample: usize, pattern: Pattern<'a>) -> Result<Self> {
         let group = q.dim(2)? / k.dim(2)?;
         Ok(Self {
+            pattern,
+            sample,
             q: Self::heads_first(q, sample)?,
             k: Self::heads_first(k, sample)?,
             v: Self::heads_first(v, sample)?,
@@ -199,16 +213,41 @@ impl Grouped {
         x.reshape((kv_heads * self.group, count, head_dim))
     }
 
-    /// Scaled, masked scores `[kv_heads, group · count, start + count]`.
+    /// How many keys the queries `start .. start + count` see among them.
+    fn seen(&self, start: usize, count: usize) -> usize {
+        match self.pattern.keys {
+            Keys::Causal => start + count,
+            Keys::First(lengths) => lengths[self.sample] as usize,
+        }
+    }
+
+    /// Scaled, masked scores `[kv_heads, group · count, keys]`.
     fn scores(&self, start: usize, count: usize) -> Result<Tensor> {
-        let keys = start + count;
+        let keys = self.seen(start, count);
         let (kv_heads, _, head_dim) = self.k.dims3()?;
         let q = (self.group_rows(&self.q, start, count)? * (1.0 / (head_dim as f64).sqrt()))?;
         let scores = q.matmul(&self.k.narrow(1, 0, keys)?.t()?)?;
+        if matches!(self.pattern.keys, Keys::First(_)) {
+            return Ok(scores);
+        }
         scores
             .reshape((kv_heads, self.group, count, keys))?
             .broadcast_add(&causal_mask(start, count, self.k.device())?)?
             .reshape((kv_heads, self.group * count, keys))
+    }
+
+    /// What dropout multiplies the weights of these queries by, `[kv_heads, group · count, keys]`.
+    fn factors(&self, start: usize, count: usize) -> Result<Option<Tensor>> {
+        let Some(masks) = self.pattern.dropout else {
+            return Ok(None);
+        };
+        let (mask, keys, kv_heads) = (masks[self.sample], self.seen(start, count), self.k.dim(0)?);
+        let weights = (0..kv_heads * self.group).flat_map(|head| {
+            (start..start + count).flat_map(move |query| (0..keys).map(move |key| Pattern::index(head, query, key)))
+        });
+        let factors: Vec<f32> = weights.map(|index| mask.factor(index)).collect();
+        let shape = (kv_heads, self.group * count, keys);
+        Tensor::from_vec(factors, shape, self.k.device()).map(Some)
     }
 }
 
@@ -224,11 +263,14 @@ fn causal_mask(start: usize, count: usize, device: &Device) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, autograd, uniform};
+    use crate::{
+        kernels::dropout::Mask,
+        nn::testing::{assert_close, autograd, uniform},
+    };
 
     /// Attention with the whole score matrix, by ops that candle can differentiate.
-    fn oracle(q: &Tensor, k: &Tensor, v: &Tensor) -> Tensor {
-        let (_, len, heads, head_dim) = q.dims4().unwrap();
+    fn oracle(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Tensor {
+        let (batch, len, heads, head_dim) = q.dims4().unwrap();
         let group = heads / k.dim(2).unwrap();
         let heads_first = |x: &Tensor, repeat: usize| {
             let x = x.transpose(1, 2).unwrap().contiguous().unwrap();
@@ -245,15 +287,30 @@ mod tests {
         };
         let (q, k, v) = (heads_first(q, 1), heads_first(k, group), heads_first(v, group));
         let scores = (q.matmul(&k.t().unwrap()).unwrap() / (head_dim as f64).sqrt()).unwrap();
-        let scores = scores
-            .broadcast_add(&causal_mask(0, len, &Device::Cpu).unwrap())
-            .unwrap();
+        let mut mask = Vec::new();
+        let mut factors = Vec::new();
+        for sample in 0..batch {
+            for (head, query) in (0..heads).flat_map(|head| (0..len).map(move |query| (head, query))) {
+                for key in 0..len {
+                    let seen = match pattern.keys {
+                        Keys::Causal => key <= query,
+                        Keys::First(lengths) => key < lengths[sample] as usize,
+                    };
+                    mask.push(if seen { 0.0 } else { f32::NEG_INFINITY });
+                    let of_sample = |masks: &[Mask]| masks[sample].factor(Pattern::index(head, query, key));
+                    factors.push(pattern.dropout.map_or(1.0, of_sample));
+                }
+            }
+        }
+        let whole = |values| Tensor::from_vec(values, (batch, heads, len, len), &Device::Cpu).unwrap();
+        let scores = (scores + whole(mask)).unwrap();
         let exps = scores
             .broadcast_sub(&scores.max_keepdim(D::Minus1).unwrap().detach())
             .unwrap()
             .exp()
             .unwrap();
         let p = exps.broadcast_div(&exps.sum_keepdim(D::Minus1).unwrap()).unwrap();
+        let p = (p * whole(factors)).unwrap();
         p.matmul(&v).unwrap().transpose(1, 2).unwrap().contiguous().unwrap()
     }
 
@@ -270,21 +327,39 @@ mod tests {
             let k = uniform("k", &[batch, len, kv_heads, dim]);
             let v = uniform("v", &[batch, len, kv_heads, dim]);
             let dy = uniform("dy", &[batch, len, heads, dim]);
-            let want = oracle(&q, &k, &v);
-            let gradients = autograd(&[&q, &k, &v], &dy, |inputs| oracle(&inputs[0], &inputs[1], &inputs[2]));
-
-            let (out, sums) = forward(&q, &k, &v).unwrap();
-            assert_close(&out, &want, 1e-5, "kernel");
-            let (dq, dk, dv) = backward(&q, &k, &v, &out, &sums, &dy).unwrap();
-            let (out, sums) = forward_plain(&q, &k, &v).unwrap();
-            assert_close(&out, &want, 1e-5, "plain");
-            let plain = backward_plain(&q, &k, &v, &out, &sums, &dy).unwrap();
-            for (got, what) in [((&dq, &dk, &dv), "kernel"), ((&plain.0, &plain.1, &plain.2), "plain")] {
-                if len > 1 {
-                    assert_close(got.0, &gradients[0], 2e-5, &format!("{what} dq"));
-                    assert_close(got.1, &gradients[1], 2e-5, &format!("{what} dk"));
+            let lengths: Vec<u32> = (0..batch).map(|sample| (len - sample * len / 3) as u32).collect();
+            let masks: Vec<Mask> = (0..batch).map(|sample| Mask::new(sample as u64 + 9, 0.3)).collect();
+            let (first, dropout) = (Keys::First(&lengths), Some(masks.as_slice()));
+            for pattern in [
+                Pattern::CAUSAL,
+                Pattern {
+                    dropout,
+                    ..Pattern::CAUSAL
+                },
+                Pattern {
+                    keys: first,
+                    dropout: None,
+                },
+                Pattern { keys: first, dropout },
+            ] {
+                let want = oracle(&q, &k, &v, pattern);
+                let gradients = autograd(&[&q, &k, &v], &dy, |inputs| {
+                    oracle(&inputs[0], &inputs[1], &inputs[2], pattern)
+                });
+                let (out, sums) = forward(&q, &k, &v, pattern).unwrap();
+                assert_close(&out, &want, 1e-5, "kernel");
+                let (dq, dk, dv) = backward(&q, &k, &v, &out, &sums, &dy, pattern).unwrap();
+                let (out, sums) = forward_plain(&q, &k, &v, pattern).unwrap();
+                assert_close(&out, &want, 1e-5, "plain");
+                let plain = backward_plain(&q, &k, &v, &out, &sums, &dy, pattern).unwrap();
+                for (got, what) in [((&dq, &dk, &dv), "kernel"), ((&plain.0, &plain.1, &plain.2), "plain")] {
+                    let what = format!("{what}, {len}, {pattern:?}");
+                    if len > 1 {
+                        assert_close(got.0, &gradients[0], 3e-5, &format!("dq by {what}"));
+                        assert_close(got.1, &gradients[1], 3e-5, &format!("dk by {what}"));
+                    }
+                    assert_close(got.2, &gradients[2], 3e-5, &format!("dv by {what}"));
                 }
-                assert_close(got.2, &gradients[2], 2e-5, &format!("{what} dv"));
             }
         }
     }
@@ -292,9 +367,9 @@ mod tests {
     #[test]
     fn later_tokens_do_not_reach_earlier_ones() {
         let x = uniform("x", &[1, 20, 2, 4]);
-        let (whole, _) = forward(&x, &x, &x).unwrap();
+        let (whole, _) = forward(&x, &x, &x, Pattern::CAUSAL).unwrap();
         let cut = x.narrow(1, 0, 7).unwrap().contiguous().unwrap();
-        let (part, _) = forward(&cut, &cut, &cut).unwrap();
+        let (part, _) = forward(&cut, &cut, &cut, Pattern::CAUSAL).unwrap();
         assert_close(&part, &whole.narrow(1, 0, 7).unwrap(), 1e-6, "prefix");
     }
 }

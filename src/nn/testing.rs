@@ -5,8 +5,14 @@ use std::cell::Cell;
 use candle_core::{DType, Device, Tensor, Var};
 use rand::Rng;
 
-use super::{Pass, linear::Linear, lora::Lora, param::Param, weight::Weight};
-use crate::{adapter::dropout::Dropout, random};
+use super::{
+    Pass, affine::Affine, dropout::Dropout, layer_norm::LayerNorm, linear::Linear, lora::Lora, param::Param,
+    weight::Weight,
+};
+use crate::{
+    model::{Config, LlamaConfig, Preset},
+    random,
+};
 
 thread_local! {
     static PLAIN_ONLY: Cell<bool> = const { Cell::new(false) };
@@ -75,6 +81,7 @@ pub fn pass(batch: usize, len: usize) -> Pass {
     Pass {
         batch,
         len,
+        lengths: vec![len as u32; batch],
         dropout: None,
     }
 }
@@ -90,5 +97,34 @@ pub fn linear(name: &str, outputs: usize, inputs: usize, rank: usize, trainable:
             scale: 0.5,
             dropout: Dropout::new(7, name, 0.25),
         }),
+    }
+}
+
+/// The same with a bias.
+pub fn affine(name: &str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Affine {
+    let bias = format!("{name} bias");
+    Affine {
+        linear: linear(name, outputs, inputs, rank, trainable),
+        bias: Param::base(bias.clone(), uniform(&bias, &[outputs]), trainable),
+    }
+}
+
+pub fn layer_norm(name: &str, features: usize, trainable: bool) -> LayerNorm {
+    let param = |part: &str| {
+        let name = format!("{name} {part}");
+        Param::base(name.clone(), uniform(&name, &[features]), trainable)
+    };
+    LayerNorm {
+        weight: param("weight"),
+        bias: param("bias"),
+        eps: 1e-5,
+    }
+}
+
+/// The shape of the preset of that name.
+pub fn tiny() -> LlamaConfig {
+    match Preset::Tiny.config() {
+        Config::Llama(config) => config,
+        Config::Encoder(_) => panic!("a decoder"),
     }
 }

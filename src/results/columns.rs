@@ -65,6 +65,7 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("loss_first", Float, |m| m.loss_first),
         measured("loss_last", Float, |m| m.loss_last),
         measured("loss_eval", Float, |m| m.loss_eval),
+        measured("accuracy_eval", Float, |m| m.accuracy_eval),
         measured("steps", Int, |m| m.steps),
         measured("tokens", Int, |m| m.tokens),
         measured("step_seconds_median", Float, |m| m.step_seconds_median),

@@ -26,7 +26,7 @@ pub enum Status {
 pub struct Step {
     /// From 1.
     pub step: usize,
-    /// Mean loss over the counted tokens of the effective batch.
+    /// Mean loss over what counts of the effective batch: predicted tokens, or labels.
     #[serde(deserialize_with = "nan_where_null")]
     pub loss: f64,
     /// Global L2 norm of the gradients before clipping.
@@ -87,6 +87,9 @@ pub struct Measured {
     pub loss_last: f64,
     /// On the held-out data, after the last step.
     pub loss_eval: Option<f64>,
+    /// Part of the held-out samples whose label is the likeliest, after the last step; only where there are labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_eval: Option<f64>,
     /// Median over all steps but the first (over all where there is only one).
     pub step_seconds_median: f64,
     /// Median over the same steps of a step's tokens (padding included) over its time.
@@ -270,6 +273,7 @@ pub(crate) mod sample {
                 loss_first: 5.5,
                 loss_last: 5.25,
                 loss_eval: Some(5.375),
+                accuracy_eval: None,
                 step_seconds_median: 0.5,
                 tokens_per_second: 1024.0,
                 train_seconds: 1.5,

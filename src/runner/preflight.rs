@@ -9,7 +9,7 @@ use crate::kernels::InstructionSet;
 use crate::memory::Backend;
 use crate::model::{ModelError, Source};
 use crate::spec::Study;
-use crate::spec::cell::{Cell, Data};
+use crate::spec::cell::{Cell, Data, TargetModules, Task, Weights};
 use crate::train::{self, TrainError};
 
 use super::provenance::instruction_set;
@@ -58,12 +58,12 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
             value: value.to_string(),
             reason: Box::new(reason),
         };
-        let most = match positions.entry((cell.model.as_str(), cell.weights())) {
+        let most = match positions.entry(opened(cell)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
                 let source = Source::open(cell, &study.directory);
                 let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
-                *new.insert(source.config().max_position_embeddings)
+                *new.insert(source.config().max_position_embeddings())
             }
         };
         if cell.max_seq_length > most {
@@ -84,6 +84,15 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         }
     }
     Ok(())
+}
+
+/// What decides whether a cell's model can be opened.
+fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<&[String]>) {
+    let modules = match &cell.target_modules {
+        TargetModules::Names(names) if cell.rank > 0 => Some(names.as_slice()),
+        _ => None,
+    };
+    (cell.model.as_str(), cell.weights(), cell.task, cell.num_labels, modules)
 }
 
 /// Why kernels of this level cannot run on a CPU whose best is `best`.

@@ -167,6 +167,7 @@ pub fn summarise(steps: &[Step], memory: MemoryMarks, load_seconds: f64) -> Meas
         loss_first: steps.first().map_or(f64::NAN, |step| step.loss),
         loss_last: steps.last().map_or(f64::NAN, |step| step.loss),
         loss_eval: None,
+        accuracy_eval: None,
         step_seconds_median: median(kept.iter().map(|step| step.seconds)),
         tokens_per_second: median(kept.iter().map(|step| step.tokens as f64 / step.seconds)),
         train_seconds: steps.iter().map(|step| step.seconds).sum(),

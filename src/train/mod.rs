@@ -12,7 +12,7 @@ use std::{path::Path, time::Instant};
 
 pub use device::check as check_device;
 pub use error::TrainError;
-pub use trainer::{StepOutcome, Trainer};
+pub use trainer::{Evaluation, StepOutcome, Trainer};
 
 use crate::{
     data::{self, Dataset, EffectiveBatch},
@@ -53,7 +53,7 @@ pub fn run(
     let (source, dataset) = {
         let _scope = memory::scope(Category::Host);
         let source = Source::open(cell, base_dir)?;
-        let positions = source.config().max_position_embeddings;
+        let positions = source.config().max_position_embeddings();
         if cell.max_seq_length > positions {
             return Err(TrainError::Positions {
                 asked: cell.max_seq_length,
@@ -83,7 +83,7 @@ pub fn run(
     let memory = meter.finish();
     trainer.release_optimizer();
 
-    let loss_eval = if !dataset.eval().is_empty() {
+    let evaluation = if !dataset.eval().is_empty() {
         on_event(&Event::Evaluating);
         Some(trainer.evaluate(dataset.eval_batches(cell, &config))?)
     } else {
@@ -93,7 +93,8 @@ pub fn run(
     on_event(&Event::Done);
 
     let measured = Measured {
-        loss_eval,
+        loss_eval: evaluation.map(|evaluation| evaluation.loss),
+        accuracy_eval: evaluation.and_then(|evaluation| evaluation.accuracy),
         parameter_count: config.parameter_count(),
         trainable_count,
         adapter_file_bytes,

@@ -1,4 +1,4 @@
-//! The trained adapter, in PEFT's format.
+//! The trained adapter, with the head that was trained beside it, in PEFT's format.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ pub fn adapter(cell: &Cell, trainer: &mut Trainer, dir: &Path) -> Result<Option<
     let _scope = memory::scope(Category::Host);
     let mut tensors = Vec::new();
     for param in trainer.trainable() {
-        let values = param.value.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?;
+        let values = param.f32()?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?;
         tensors.push(AdapterTensor {
             name: param.name.clone(),
             shape: param.value.dims().to_vec(),
             values,
         });
     }
-    let config = peft::Config::new(&cell.model, cell.rank, cell.lora_alpha(), cell.lora_dropout);
+    let config = peft::Config::new(cell.task, &cell.model, cell.rank, cell.lora_alpha(), cell.lora_dropout);
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }

@@ -6,7 +6,7 @@ use super::{TrainError, segments};
 use crate::{
     data::{EffectiveBatch, MicroBatch},
     memory::{self, Category, Phase},
-    model::Llama,
+    model::Model,
     nn::{DropoutPass, Pass, param::Param},
     optim::{self, Optimizer, clip::clip_gradients, schedule},
     spec::cell::Cell,
@@ -15,22 +15,30 @@ use crate::{
 /// A model with its optimizer.
 pub struct Trainer {
     cell: Cell,
-    model: Llama,
+    model: Model,
     optimizer: Box<dyn Optimizer>,
 }
 
 /// What a step computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepOutcome {
-    /// Mean over the counted tokens of the effective batch.
+    /// Mean over what counts of the effective batch: predicted tokens, or labels.
     pub loss: f64,
     /// Before clipping.
     pub gradient_norm: f64,
     pub learning_rate: f64,
 }
 
+/// What a model makes of held-out samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluation {
+    pub loss: f64,
+    /// Part of the samples whose label is the likeliest; only where there are labels.
+    pub accuracy: Option<f64>,
+}
+
 impl Trainer {
-    pub fn new(cell: &Cell, model: Llama) -> Self {
+    pub fn new(cell: &Cell, model: Model) -> Self {
         Self {
             cell: cell.clone(),
             model,
@@ -65,7 +73,7 @@ impl Trainer {
         let learning_rate = self.cell.learning_rate * factor;
         self.optimizer.step(&mut params, learning_rate)?;
         // A GPU computes while the CPU goes on; a step's time is that of its last kernel.
-        self.model.device.synchronize()?;
+        self.model.device().synchronize()?;
         between();
         Ok(StepOutcome {
             loss,
@@ -82,7 +90,7 @@ impl Trainer {
         between: &mut dyn FnMut(),
     ) -> Result<f64, TrainError> {
         let _scope = memory::scope(Category::Temporary);
-        let scale = 1.0 / batch.counted_tokens as f64;
+        let scale = 1.0 / batch.counted as f64;
         let mut sum = 0.0;
         for micro in &batch.micro {
             let pass = self.pass(micro, Some(step));
@@ -104,18 +112,25 @@ impl Trainer {
         Ok(clip_gradients(&mut self.model.trainable(), 0.0)?)
     }
 
-    /// The mean loss over the counted tokens of all batches.
-    pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<f64, TrainError> {
+    /// The mean loss over what counts of all batches, and how many of the labels are the likeliest.
+    pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
         let _scope = memory::scope(Category::Temporary);
-        let (mut sum, mut tokens) = (0.0, 0);
+        let (mut sum, mut counted, mut correct) = (0.0, 0, None);
         for micro in batches {
-            sum += segments::evaluate(&self.model, &micro, &self.pass(&micro, None))?;
-            tokens += micro.counted_tokens();
+            let evaluated = segments::evaluate(&self.model, &micro, &self.pass(&micro, None))?;
+            sum += evaluated.loss_sum;
+            counted += micro.counted();
+            if let Some(found) = evaluated.correct {
+                *correct.get_or_insert(0) += found;
+            }
         }
-        Ok(sum / tokens as f64)
+        Ok(Evaluation {
+            loss: sum / counted as f64,
+            accuracy: correct.map(|correct| correct as f64 / counted as f64),
+        })
     }
 
-    /// The logits of every token of a micro-batch, `[tokens, vocabulary]`, float32.
+    /// The logits of a micro-batch, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder.
     pub fn logits(&self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
         let _scope = memory::scope(Category::Temporary);
         Ok(segments::logits(&self.model, micro, &self.pass(micro, None))?)
@@ -145,21 +160,27 @@ impl Trainer {
     }
 
     pub fn device(&self) -> &Device {
-        &self.model.device
+        self.model.device()
     }
 
-    pub fn model_mut(&mut self) -> &mut Llama {
+    pub fn model_mut(&mut self) -> &mut Model {
         &mut self.model
     }
 
     fn pass(&self, micro: &MicroBatch, step: Option<usize>) -> Pass {
-        let dropout = step.filter(|_| self.cell.lora_dropout > 0.0).map(|step| DropoutPass {
+        let (lengths, has_dropout) = match &self.model {
+            Model::Llama(_) => (Vec::new(), false),
+            Model::Encoder(model) => (micro.lengths.clone(), model.has_dropout),
+        };
+        let drops = has_dropout || self.cell.lora_dropout > 0.0;
+        let dropout = step.filter(|_| drops).map(|step| DropoutPass {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
         });
         Pass {
             batch: micro.batch,
             len: micro.len,
+            lengths,
             dropout,
         }
     }
@@ -192,7 +213,7 @@ mod tests {
             trainer.release_gradients();
             numbers.extend([outcome.loss, outcome.gradient_norm]);
         }
-        numbers.push(trainer.evaluate(dataset.eval_batches(cell, config)).unwrap());
+        numbers.push(trainer.evaluate(dataset.eval_batches(cell, config)).unwrap().loss);
         numbers
     }
 

@@ -1,7 +1,8 @@
-//! The fixtures that tests/fixtures/make_golden.py wrote.
+//! The fixtures that tests/fixtures/make_golden.py and make_golden_encoders.py wrote.
 
 use std::path::PathBuf;
 
+use candle_core::Tensor;
 use half::bf16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -14,7 +15,12 @@ pub fn fixture(name: &str) -> PathBuf {
 
 /// golden.json.
 pub fn golden() -> serde_json::Value {
-    let text = std::fs::read_to_string(fixture("golden.json")).expect("golden.json");
+    json("golden.json")
+}
+
+/// A JSON file of the fixtures.
+pub fn json(name: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(fixture(name)).expect(name);
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -81,4 +87,33 @@ pub fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], wha
 /// A float's bits, so that equal means equal bit for bit.
 pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A float32 tensor's values.
+pub fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor
+        .flatten_all()
+        .and_then(|tensor| tensor.to_vec1())
+        .expect("float32 values")
+}
+
+/// Fails where a value is further off than `tolerance` of the largest.
+pub fn assert_close(ours: &[f32], theirs: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    let largest = theirs.iter().fold(0.0f32, |max, value| max.max(value.abs()));
+    assert!(largest > 0.0, "{what}: nothing but zeros to compare with");
+    for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert!(
+            (ours - theirs).abs() <= tolerance * largest,
+            "{what}, element {at}: ours {ours}, theirs {theirs}"
+        );
+    }
+}
+
+/// Fails where a number is further off than `tolerance` of the wanted one.
+pub fn assert_relative(ours: f64, theirs: f64, tolerance: f64, what: &str) {
+    assert!(
+        (ours - theirs).abs() <= tolerance * theirs.abs(),
+        "{what}: ours {ours}, theirs {theirs}"
+    );
 }

@@ -12,7 +12,7 @@ use expctl::train::Trainer;
 use serde::Deserialize;
 use tokenizers::Tokenizer;
 
-use crate::fixtures::{Tensors, fixture, golden};
+use crate::fixtures::{Tensors, assert_close, assert_relative, fixture, golden, values};
 
 const MODELS: [&str; 2] = ["tiny_llama", "tiny_llama3"];
 
@@ -55,6 +55,7 @@ impl Golden {
                 MicroBatch {
                     ids: ids.concat(),
                     lengths: lengths.clone(),
+                    labels: Vec::new(),
                     sample_ids,
                     batch: ids.len(),
                     len: ids[0].len(),
@@ -62,7 +63,7 @@ impl Golden {
             })
             .collect();
         EffectiveBatch {
-            counted_tokens: micro.iter().map(MicroBatch::counted_tokens).sum(),
+            counted: micro.iter().map(MicroBatch::counted).sum(),
             micro,
         }
     }
@@ -113,33 +114,6 @@ fn load(cell: &Cell, base_dir: &Path, adapter: Option<&Path>) -> Trainer {
         }
     }
     trainer
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor
-        .flatten_all()
-        .and_then(|tensor| tensor.to_vec1())
-        .expect("float32 values")
-}
-
-/// Fails where a value is further off than `tolerance` of the largest.
-fn assert_close(ours: &[f32], theirs: &[f32], tolerance: f32, what: &str) {
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    let largest = theirs.iter().fold(0.0f32, |max, value| max.max(value.abs()));
-    assert!(largest > 0.0, "{what}: nothing but zeros to compare with");
-    for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-        assert!(
-            (ours - theirs).abs() <= tolerance * largest,
-            "{what}, element {at}: ours {ours}, theirs {theirs}"
-        );
-    }
-}
-
-fn assert_relative(ours: f64, theirs: f64, tolerance: f64, what: &str) {
-    assert!(
-        (ours - theirs).abs() <= tolerance * theirs.abs(),
-        "{what}: ours {ours}, theirs {theirs}"
-    );
 }
 
 #[test]
@@ -375,6 +349,7 @@ fn writes_logits_for_check_adapter() {
     let batch = MicroBatch {
         ids,
         lengths: vec![len as u32],
+        labels: Vec::new(),
         sample_ids: vec![0],
         batch: 1,
         len,

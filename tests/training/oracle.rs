@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama;
 use expctl::data::MicroBatch;
-use expctl::model::Config;
+use expctl::model::{Config, LlamaConfig};
 use expctl::spec::cell::{Cell, Weights};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -80,6 +80,7 @@ fn ours(dir: &Path) -> Vec<f32> {
     let batch = MicroBatch {
         ids: ids(),
         lengths: vec![LEN as u32; BATCH],
+        labels: Vec::new(),
         sample_ids: vec![0, 1],
         batch: BATCH,
         len: LEN,
@@ -89,7 +90,7 @@ fn ours(dir: &Path) -> Vec<f32> {
 }
 
 /// Logits of every token by candle-transformers, which gives those of the last one: one forward pass for each length.
-fn theirs(config: &Config, weights: HashMap<String, Tensor>) -> Vec<f32> {
+fn theirs(config: &LlamaConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
     let scaling = config.rope_scaling.map(|scaling| llama::Llama3RopeConfig {
         factor: scaling.factor as f32,
         low_freq_factor: scaling.low_freq_factor as f32,
@@ -143,6 +144,9 @@ fn compared(more: &Value) -> Vec<f32> {
     let weights = weights(&config);
     candle_core::safetensors::save(&weights, model.join("model.safetensors")).expect("the weights");
 
+    let Config::Llama(config) = config else {
+        panic!("a decoder: {config:?}")
+    };
     let (ours, theirs) = (ours(dir.path()), theirs(&config, weights));
     let distance = distance(&ours, &theirs);
     assert!(distance < 1e-4, "{more}: {distance:e}");

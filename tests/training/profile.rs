@@ -69,7 +69,10 @@ fn activations_grow_with_the_batch_and_shrink_with_checkpointing() {
     assert_eq!(kept(8, Checkpointing::None), 2 * kept(4, Checkpointing::None));
     // Each block's input and the last output: three hidden states of 4 × 24 tokens.
     let config = Config::preset("tiny").expect("a preset");
-    assert_eq!(kept(4, Checkpointing::Full), 3 * 4 * 24 * config.hidden_size as u64 * 4);
+    assert_eq!(
+        kept(4, Checkpointing::Full),
+        3 * 4 * 24 * config.hidden_size() as u64 * 4
+    );
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::{
 
 use half::bf16;
 
-use super::weights::{Parts, Round, Slopes};
+use super::{
+    pattern::Hidden,
+    weights::{Parts, Round, Slopes},
+};
 use crate::kernels::gemm::{
     block::{BLOCK, Block},
     pack::EDGE,
@@ -67,8 +70,12 @@ pub unsafe fn differentiate(
                 let d_first = _mm512_mul_ps(first, _mm512_sub_ps(d_first, along_first));
                 let d_second = _mm512_mul_ps(second, _mm512_sub_ps(d_second, along_second));
                 let (mut row, mut d) = (narrow(first, second), narrow(d_first, d_second));
-                if slopes.on_diagonal {
-                    let seen = u32::MAX << key;
+                if slopes.hidden != Hidden::Nothing {
+                    let seen = match slopes.hidden {
+                        Hidden::Later => u32::MAX << key,
+                        Hidden::From(place) if key >= place => 0,
+                        _ => u32::MAX,
+                    };
                     (row, d) = (_mm512_maskz_mov_epi16(seen, row), _mm512_maskz_mov_epi16(seen, d));
                 }
                 _mm512_storeu_si512(weights.as_mut_ptr().add(key * EDGE).cast(), row);

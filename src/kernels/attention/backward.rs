@@ -5,7 +5,7 @@ use std::{cell::RefCell, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    Destination, Number, Shape,
+    Destination, Number, Pattern, Shape,
     head::Head,
     round::{Both, KEYS, QUERIES, Round, Scratch},
     weights::{Parts, totals},
@@ -45,8 +45,8 @@ pub struct Gradients<'a, E> {
 /// Writes the gradients, given that of the output.
 ///
 /// # Panics
-/// Where a slice is not of the shape's size.
-pub fn backward<P, E>(saved: &Saved<E>, d_out: &[E], shape: Shape, gradients: Gradients<E>)
+/// Where a slice is not of the shape's size, or the pattern is not for as many samples.
+pub fn backward<P, E>(saved: &Saved<E>, d_out: &[E], shape: Shape, pattern: Pattern, gradients: Gradients<E>)
 where
     P: Number + FromFormat<E>,
     E: Element,
@@ -54,6 +54,7 @@ where
     assert!(saved.q.len() == shape.queries() && saved.out.len() == saved.q.len() && d_out.len() == saved.q.len());
     assert!(saved.k.len() == shape.keys() && saved.v.len() == saved.k.len());
     assert_eq!(saved.sums.len(), shape.batch * shape.heads * shape.len);
+    assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
     assert!(gradients.q.len() == saved.q.len());
     assert!(gradients.k.len() == saved.k.len() && gradients.v.len() == saved.k.len());
     if saved.q.is_empty() {
@@ -71,6 +72,7 @@ where
             saved,
             d_out,
             shape,
+            pattern,
             sample: index / shape.kv_heads,
             kv_head: index % shape.kv_heads,
             outputs: &outputs,
@@ -98,6 +100,7 @@ struct Item<'a, E> {
     saved: &'a Saved<'a, E>,
     d_out: &'a [E],
     shape: Shape,
+    pattern: Pattern<'a>,
     sample: usize,
     kv_head: usize,
     outputs: &'a Outputs<'a, E>,
@@ -122,11 +125,15 @@ impl<E: Element> Item<'_, E> {
             let round = Round {
                 session,
                 shape,
+                pattern: self.pattern,
+                sample: self.sample,
+                head,
                 queries,
                 careful,
             };
-            for start in (0..round.queries.end).step_by(KEYS) {
-                let keys = start..round.queries.end.min(start + KEYS);
+            let end = self.pattern.end(self.sample, round.queries.end - EDGE);
+            for start in (0..end).step_by(KEYS) {
+                let keys = start..end.min(start + KEYS);
                 round.take_keys::<P>(keys.clone(), scratch, || ahead.ask());
                 round.finish_keys::<P>(keys, scratch);
             }
@@ -134,7 +141,9 @@ impl<E: Element> Item<'_, E> {
         }
         let level = session.level();
         let k_finite = self.write_keys(level, &self.outputs.k, shape.scale(), &scratch.dk);
-        let v_finite = self.write_keys(level, &self.outputs.v, 1.0, &scratch.dv);
+        let keep = self.pattern.dropped(self.sample, self.kv_head);
+        let keep = keep.map_or(1.0, |dropped| dropped.keep());
+        let v_finite = self.write_keys(level, &self.outputs.v, keep, &scratch.dv);
         finite && k_finite && v_finite
     }
 
@@ -171,8 +180,9 @@ impl<E: Element> Item<'_, E> {
     fn pack_keys<P: Number + FromFormat<E>>(&self, level: InstructionSet, scratch: &mut Scratch, row: &mut Vec<P>) {
         let shape = self.shape;
         let blocks = shape.padded() / EDGE;
-        let k = Head::new(self.saved.k, shape, shape.kv_heads, self.sample, self.kv_head);
-        let v = Head::new(self.saved.v, shape, shape.kv_heads, self.sample, self.kv_head);
+        let positions = self.pattern.key_positions(self.sample, shape.len);
+        let of_keys = |values| Head::new(values, shape, shape.kv_heads, self.sample, self.kv_head).first(positions);
+        let (k, v) = (of_keys(self.saved.k), of_keys(self.saved.v));
         let len = P::packed_len(shape.head_dim);
         let k_rows = scratch.k_rows.of::<P>(blocks * len);
         let v_rows = scratch.v_rows.of::<P>(blocks * len);

@@ -5,9 +5,10 @@ use std::{cell::RefCell, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    Destination, Masked, Number, Shape,
+    Destination, Masked, Number, Pattern, Shape,
     head::Head,
     is_finite, multiply_masked,
+    pattern::Hidden,
     weights::{Parts, Round, larger, largest, raise, totals},
 };
 use crate::{
@@ -35,8 +36,8 @@ const ITEMS: usize = 4;
 /// Writes the output (shape of `q`) and the log-sum-exps `[batch, heads, len]`.
 ///
 /// # Panics
-/// Where a slice is not of the shape's size.
-pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, out: &mut [E], sums: &mut [f32])
+/// Where a slice is not of the shape's size, or the pattern is not for as many samples.
+pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, pattern: Pattern, out: &mut [E], sums: &mut [f32])
 where
     P: Number + FromFormat<E>,
     E: Element,
@@ -44,6 +45,7 @@ where
     assert!(q.len() == shape.queries() && out.len() == q.len());
     assert!(k.len() == shape.keys() && v.len() == k.len());
     assert_eq!(sums.len(), shape.batch * shape.heads * shape.len);
+    assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
     if q.is_empty() {
         return;
     }
@@ -54,13 +56,18 @@ where
     items.par_iter().with_max_len(1).for_each(|item| {
         let _scope = memory::scope(Category::Host);
         SCRATCH.with_borrow_mut(|scratch| {
+            let of_keys = |values| {
+                let head = Head::new(values, shape, shape.kv_heads, item.sample, item.kv_head);
+                head.first(pattern.key_positions(item.sample, shape.len))
+            };
             let mut worker = Worker::<P, E> {
                 q,
-                k: Head::new(k, shape, shape.kv_heads, item.sample, item.kv_head),
-                v: Head::new(v, shape, shape.kv_heads, item.sample, item.kv_head),
+                k: of_keys(k),
+                v: of_keys(v),
                 out: &out,
                 sums: &sums,
                 shape,
+                pattern,
                 item,
                 session: Session::new(level),
                 scratch,
@@ -140,6 +147,7 @@ struct Worker<'a, P, E> {
     out: &'a Output<'a, E>,
     sums: &'a Output<'a, f32>,
     shape: Shape,
+    pattern: Pattern<'a>,
     item: &'a Item,
     session: Session,
     scratch: &'a mut Scratch,
@@ -160,7 +168,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         self.scratch.sums.resize(sums, Block::ZERO);
         self.scratch.scores.resize(KEYS / EDGE, Block::ZERO);
 
-        let end = self.item.queries.end.next_multiple_of(EDGE);
+        let last = self.item.queries.start + (blocks - 1) * EDGE;
+        let end = self.pattern.end(self.item.sample, last);
         let mut finite = true;
         for start in (0..end).step_by(KEYS) {
             let keys = start..end.min(start + KEYS);
@@ -170,7 +179,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 .flat_map(|head| (0..blocks).map(move |block| (head, block)));
             for (index, (head, block)) in queries.enumerate() {
                 let first = self.item.queries.start + block * EDGE;
-                if first + EDGE > start {
+                if self.pattern.end(self.item.sample, first) > start {
                     finite &= self.attend(keys.clone(), index, head, first);
                 }
             }
@@ -191,23 +200,36 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     /// sums, and writes their output when they have seen all. Whether that is finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
-        let seen = (keys.end.min(first + EDGE) - keys.start) / EDGE;
-        let last = keys.contains(&first);
+        let sample = self.item.sample;
+        let end = self.pattern.end(sample, first);
+        let seen = (keys.end.min(end) - keys.start) / EDGE;
+        let last = keys.end >= end;
+        let hidden = if last {
+            self.pattern.hidden(sample, first, end - EDGE)
+        } else {
+            Hidden::Nothing
+        };
+        let dropped = self.pattern.dropped(sample, head);
         let destination = Destination {
             out: self.out,
-            sample: self.item.sample,
+            sample,
             head,
             shape: self.shape,
         };
         if last {
             destination.prefetch(first..first + EDGE);
         }
-        let maxima = self.score(head, first, seen, last);
+        let maxima = self.score(head, first, seen, hidden);
         let running = &mut self.scratch.running[index];
         let (mut round, factors) = begin(level, running, &maxima, self.shape.scale());
         let weights = self.scratch.weights.of::<P>(KEYS * EDGE);
         for (scores, weights) in self.scratch.scores[..seen].iter().zip(weights.as_chunks_mut().0) {
             P::weigh(level, scores, &mut round, weights);
+        }
+        if let Some(dropped) = dropped {
+            for (at, weights) in weights.as_chunks_mut().0[..seen].iter_mut().enumerate() {
+                dropped.drop_weights(level, first, keys.start + at * EDGE, weights);
+            }
         }
         for ((sum, total), factor) in running.sum.iter_mut().zip(totals(level, &round.sums)).zip(&factors) {
             *sum = *sum * factor + total;
@@ -220,7 +242,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 multiply_rows(level, sum, &factors);
             }
             let on_diagonal = &values[(seen - 1) * BLOCK..][..BLOCK];
-            let masked = (self.careful && last && !is_finite(on_diagonal)).then_some(Masked {
+            let masked = (self.careful && hidden == Hidden::Later && !is_finite(on_diagonal)).then_some(Masked {
                 block: seen - 1,
                 counts: |row, place, _| place <= row,
             });
@@ -239,17 +261,19 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         }
         // SAFETY: items have no head and queries in common, and these have seen all keys once.
         unsafe {
-            let row = self.item.sample * self.shape.heads + head;
+            let row = sample * self.shape.heads + head;
             let log_sums = self.sums.row(row, first..self.shape.len.min(first + EDGE));
             for ((to, max), sum) in log_sums.iter_mut().zip(running.max).zip(running.sum) {
                 *to = max + sum.ln();
             }
-            destination.write(level, first, sums, &running.sum.map(|sum| 1.0 / sum))
+            let keep = dropped.map_or(1.0, |dropped| dropped.keep());
+            destination.write(level, first, sums, &running.sum.map(|sum| keep / sum))
         }
     }
 
-    /// Scores a head's queries from `first` on with the first `seen` blocks of keys. Returns their maxima.
-    fn score(&mut self, head: usize, first: usize, seen: usize, on_diagonal: bool) -> [f32; EDGE] {
+    /// Scores a head's queries from `first` on with the first `seen` blocks of keys, of the last of which some are hidden.
+    /// Returns their maxima.
+    fn score(&mut self, head: usize, first: usize, seen: usize, hidden: Hidden) -> [f32; EDGE] {
         let level = self.session.level();
         let Shape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
@@ -268,8 +292,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
         for (at, (scores, keys)) in self.scratch.scores[..seen].iter_mut().zip(keys).enumerate() {
             P::multiply(&self.session, queries, keys, head_dim, (EDGE, EDGE), scores, false);
-            if on_diagonal && at + 1 == seen {
-                hide_later_keys(scores);
+            if at + 1 == seen {
+                hide(scores, hidden);
             }
             raise(level, &mut maxima, scores);
         }
@@ -277,9 +301,14 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     }
 }
 
-fn hide_later_keys(scores: &mut Block) {
+fn hide(scores: &mut Block, hidden: Hidden) {
     for row in 0..EDGE {
-        scores.row_mut(row)[row + 1..].fill(f32::NEG_INFINITY);
+        let first = match hidden {
+            Hidden::Nothing => return,
+            Hidden::Later => row + 1,
+            Hidden::From(place) => place,
+        };
+        scores.row_mut(row)[first..].fill(f32::NEG_INFINITY);
     }
 }
 

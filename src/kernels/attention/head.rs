@@ -30,6 +30,11 @@ impl<'a, E> Head<'a, E> {
         }
     }
 
+    /// The first positions alone, with zeros below.
+    pub fn first(self, len: usize) -> Self {
+        Self { len, ..self }
+    }
+
     /// A position's dimensions; nothing past the end.
     fn at(&self, position: usize) -> &'a [E] {
         if position < self.len {

@@ -1,9 +1,12 @@
-//! Causal grouped-query attention over `[batch, len, heads, head_dim]`, in blocks of 32 queries by 32 keys: the score matrix
-//! is never held, blocks that causality hides are not computed, grouped heads share their keys and values, and the backward
-//! pass computes the probabilities again from the rows' log-sum-exps (Dao et al. 2022, arXiv:2205.14135).
+//! Grouped-query attention over `[batch, len, heads, head_dim]`, causal or to a sample's first keys, in blocks of 32 queries
+//! by 32 keys: the score matrix is never held, blocks that are hidden are not computed, grouped heads share their keys and
+//! values, and the backward pass computes the probabilities again from the rows' log-sum-exps (Dao et al. 2022,
+//! arXiv:2205.14135).
 //!
 //! Sums are float32, products of either [`Number`]. Operands are packed from, and results written to, the interleaved
 //! layout: nothing of a tensor's size is held.
+//!
+//! Weights can be dropped: the masks are functions, drawn block by block in both passes.
 //!
 //! In the blocks on the diagonal, later keys have the weight zero. That would not keep what is not finite in them from
 //! earlier queries, as 0 · NaN is NaN; so whatever gives something that is not finite is computed again, with care.
@@ -14,6 +17,7 @@ mod backward;
 mod forward;
 mod head;
 mod number;
+mod pattern;
 mod round;
 #[cfg(test)]
 mod tests;
@@ -24,6 +28,7 @@ use std::ops::Range;
 pub use backward::{Gradients, Saved, backward};
 pub use forward::forward;
 pub use number::Number;
+pub use pattern::{Keys, Pattern};
 
 use super::{
     Element, InstructionSet,

@@ -5,7 +5,11 @@
 
 use std::ops::Range;
 
-use super::{Masked, Number, Shape, is_finite, multiply_masked, weights::Slopes};
+use super::{
+    Masked, Number, Pattern, Shape, is_finite, multiply_masked,
+    pattern::{self, Hidden},
+    weights::Slopes,
+};
 use crate::kernels::gemm::{
     block::{BLOCK, Block, Session},
     pack::EDGE,
@@ -54,6 +58,9 @@ pub struct Both {
 pub struct Round<'a> {
     pub session: &'a Session,
     pub shape: Shape,
+    pub pattern: Pattern<'a>,
+    pub sample: usize,
+    pub head: usize,
     pub queries: Range<usize>,
     /// Whether to look for what is not finite.
     pub careful: bool,
@@ -82,25 +89,36 @@ impl Round<'_> {
         let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * EDGE));
         let (log_sums, along) = (scratch.log_sums.as_chunks().0, scratch.along.as_chunks().0);
         let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
+        let dropped = self.pattern.dropped(self.sample, self.head);
+        let (level, mut factors) = (self.session.level(), Block::ZERO);
 
         for (at, key) in keys.step_by(EDGE).enumerate() {
-            let (block_of_keys, first) = (key / EDGE, key.saturating_sub(self.queries.start) / EDGE);
-            let on_diagonal = self.queries.contains(&key);
+            let first_query = self.pattern.first_query(key);
+            let (block_of_keys, first) = (key / EDGE, first_query.saturating_sub(self.queries.start) / EDGE);
+            let hidden = self.pattern.hidden(self.sample, self.queries.start + first * EDGE, key);
             for block in first..blocks {
                 self.multiply(&k_rows[block_of_keys * len..], &q[block * len..], &mut products);
                 self.multiply(&v_rows[block_of_keys * len..], &d_out[block * len..], &mut d_weights);
+                let query = self.queries.start + block * EDGE;
+                if let Some(dropped) = dropped {
+                    dropped.factors(level, query, key, &mut factors);
+                    pattern::multiply(level, &mut d_weights, &factors);
+                }
                 let slopes = Slopes {
                     scale: shape.scale(),
                     log_sums: &log_sums[block],
                     along: &along[block],
-                    on_diagonal: on_diagonal && block == first,
+                    hidden: self.pattern.hidden(self.sample, query, key),
                 };
                 let out = [
                     &mut weights[block - first],
                     &mut d_scores[block - first],
                     &mut d_scores_right[block * (KEYS / EDGE) + at],
                 ];
-                P::differentiate(self.session.level(), &products, &d_weights, &slopes, out);
+                P::differentiate(level, &products, &d_weights, &slopes, out);
+                if dropped.is_some() {
+                    pattern::zero(level, &mut weights[block - first], &factors);
+                }
                 between();
             }
             for (left, right, sums) in [
@@ -110,10 +128,11 @@ impl Round<'_> {
                 let sums = &mut sums[block_of_keys * panels..][..panels];
                 for (panel, sum) in sums.iter_mut().enumerate() {
                     let right = &right.queries.get::<P>()[(panel * blocks + first) * BLOCK..];
-                    let masked = (self.careful && on_diagonal && !is_finite(&right[..BLOCK])).then_some(Masked {
-                        block: 0,
-                        counts: |key, query, _| query >= key,
-                    });
+                    let masked =
+                        (self.careful && hidden == Hidden::Later && !is_finite(&right[..BLOCK])).then_some(Masked {
+                            block: 0,
+                            counts: |key, query, _| query >= key,
+                        });
                     let factors = (left.as_flattened(), right, blocks - first);
                     let size = (EDGE, shape.panel(panel).len());
                     multiply_masked(self.session, factors, masked, size, sum, true);
@@ -130,7 +149,8 @@ impl Round<'_> {
         let len = (shape.panels() * blocks).max(scratch.dq.len());
         scratch.dq.resize(len, Block::ZERO);
         for (block, query) in self.queries.clone().step_by(EDGE).enumerate() {
-            let seen = keys.end.min(query + EDGE).saturating_sub(keys.start) / EDGE;
+            let end = self.pattern.end(self.sample, query);
+            let seen = keys.end.min(end).saturating_sub(keys.start) / EDGE;
             if seen == 0 {
                 continue;
             }
@@ -138,7 +158,8 @@ impl Round<'_> {
             for panel in 0..shape.panels() {
                 let left = &k_columns[(panel * shape.padded() + keys.start) * EDGE..];
                 let last = &left[(seen - 1) * BLOCK..][..BLOCK];
-                let masked = (self.careful && keys.contains(&query) && !is_finite(last)).then_some(Masked {
+                let hidden = self.pattern.hidden(self.sample, query, keys.start + (seen - 1) * EDGE);
+                let masked = (self.careful && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
                     block: seen - 1,
                     counts: |_, key, query| key <= query,
                 });

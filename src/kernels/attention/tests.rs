@@ -4,12 +4,16 @@ use half::{bf16, f16};
 
 use super::*;
 use crate::kernels::{
+    dropout::Mask,
     gemm::{block::Multiply, operand::FromFormat},
     instruction_set::forced::at_each_level,
 };
 
 struct Case<E> {
     shape: Shape,
+    /// Keys of each sample; causal without.
+    lengths: Option<Vec<u32>>,
+    dropout: Option<Vec<Mask>>,
     q: Vec<E>,
     k: Vec<E>,
     v: Vec<E>,
@@ -51,10 +55,37 @@ impl<E: Element> Case<E> {
         let q: Vec<E> = values(shape.queries(), 1);
         Self {
             shape,
+            lengths: None,
+            dropout: None,
             q: q.iter().map(|q| E::narrow(q.widen() * 4.0)).collect(),
             k: values(shape.keys(), 2),
             v: values(shape.keys(), 3),
             d_out: values(shape.queries(), 4),
+        }
+    }
+
+    /// Every query sees the first keys of its sample: as many as there are, and fewer.
+    fn bidirectional(self) -> Self {
+        let Shape { batch, len, .. } = self.shape;
+        let lengths = (0..batch).map(|sample| (len - sample * len / 3) as u32);
+        Self {
+            lengths: Some(lengths.collect()),
+            ..self
+        }
+    }
+
+    fn dropping(self, probability: f64) -> Self {
+        let masks = (0..self.shape.batch).map(|sample| Mask::new(sample as u64 * 77 + 5, probability));
+        Self {
+            dropout: Some(masks.collect()),
+            ..self
+        }
+    }
+
+    fn pattern(&self) -> Pattern<'_> {
+        Pattern {
+            keys: self.lengths.as_deref().map_or(Keys::Causal, Keys::First),
+            dropout: self.dropout.as_deref(),
         }
     }
 
@@ -63,7 +94,15 @@ impl<E: Element> Case<E> {
         let Shape { batch, len, heads, .. } = self.shape;
         let mut out = vec![E::narrow(f32::NAN); self.q.len()];
         let mut sums = vec![f32::NAN; batch * heads * len];
-        forward::<P, E>(&self.q, &self.k, &self.v, self.shape, &mut out, &mut sums);
+        forward::<P, E>(
+            &self.q,
+            &self.k,
+            &self.v,
+            self.shape,
+            self.pattern(),
+            &mut out,
+            &mut sums,
+        );
         let (mut dq, mut dk, mut dv) = (
             vec![E::narrow(f32::NAN); self.q.len()],
             vec![E::narrow(f32::NAN); self.k.len()],
@@ -81,7 +120,7 @@ impl<E: Element> Case<E> {
             k: &mut dk,
             v: &mut dv,
         };
-        backward::<P, E>(&saved, &self.d_out, self.shape, gradients);
+        backward::<P, E>(&saved, &self.d_out, self.shape, self.pattern(), gradients);
         let wide = |values: &[E]| values.iter().map(|value| value.widen()).collect();
         Outcome {
             out: wide(&out),
@@ -116,7 +155,15 @@ impl<E: Element> Case<E> {
             let key_at = |key: usize| ((sample * len + key) * kv_heads + head / (heads / kv_heads)) * head_dim;
             let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
             let row = |values: &'_ [f64], at: usize| -> Vec<f64> { values[at..][..head_dim].to_vec() };
-            let scores: Vec<f64> = (0..=query)
+            let seen = self
+                .lengths
+                .as_ref()
+                .map_or(query + 1, |lengths| lengths[sample] as usize);
+            let factor = |key: usize| match &self.dropout {
+                None => 1.0,
+                Some(masks) => f64::from(masks[sample].factor(Pattern::index(head, query, key))),
+            };
+            let scores: Vec<f64> = (0..seen)
                 .map(|key| scale * dot(&row(&q, at), &row(&k, key_at(key))))
                 .collect();
             let max = scores.iter().fold(f64::NEG_INFINITY, |max, score| max.max(*score));
@@ -125,17 +172,17 @@ impl<E: Element> Case<E> {
             let weights: Vec<f64> = scores.iter().map(|score| (score - *log_sum).exp()).collect();
             for (key, weight) in weights.iter().enumerate() {
                 for i in 0..head_dim {
-                    outcome.out[at + i] += weight * v[key_at(key) + i];
+                    outcome.out[at + i] += factor(key) * weight * v[key_at(key) + i];
                 }
             }
             let along = dot(&row(&d_out, at), &outcome.out[at..][..head_dim]);
             for (key, weight) in weights.iter().enumerate() {
-                let key = key_at(key);
-                let d_score = weight * (dot(&row(&d_out, at), &row(&v, key)) - along) * scale;
+                let (factor, key) = (factor(key), key_at(key));
+                let d_score = weight * (factor * dot(&row(&d_out, at), &row(&v, key)) - along) * scale;
                 for i in 0..head_dim {
                     outcome.dq[at + i] += d_score * k[key + i];
                     outcome.dk[key + i] += d_score * q[at + i];
-                    outcome.dv[key + i] += weight * d_out[at + i];
+                    outcome.dv[key + i] += factor * weight * d_out[at + i];
                 }
             }
         }
@@ -193,23 +240,52 @@ fn all_lengths_and_groups_agree_with_double_precision() {
     });
 }
 
+/// To the first keys of each sample, with and without dropout; and causal with dropout.
+#[test]
+fn other_patterns_agree_with_double_precision() {
+    at_each_level(|level| {
+        for (batch, len, heads, head_dim) in SHAPES {
+            let new = || Case::<f32>::new(batch, len, heads, head_dim);
+            let what = format!("{level:?} f32");
+            new().bidirectional().check::<f32>(1e-5, &what);
+            new().bidirectional().dropping(0.3).check::<f32>(2e-5, &what);
+            new().dropping(0.3).check::<f32>(2e-5, &what);
+            let in_bf16 = || Case::<bf16>::new(batch, len, heads, head_dim).bidirectional();
+            in_bf16().check::<f32>(0.005, &format!("{level:?} bf16 by f32"));
+            if bf16::is_native(level) || len < 100 {
+                in_bf16().check::<bf16>(0.02, &format!("{level:?} bf16"));
+                in_bf16()
+                    .dropping(0.1)
+                    .check::<bf16>(0.03, &format!("{level:?} bf16, dropping"));
+            }
+        }
+        let case = Case::<f16>::new(2, 130, (6, 2), 16).bidirectional().dropping(0.1);
+        case.check::<f32>(2e-3, &format!("{level:?} f16"));
+    });
+}
+
 /// More keys and queries than a round takes.
 #[test]
 fn rounds_go_together() {
     Case::<bf16>::new(1, 1100, (2, 1), 16).check::<bf16>(0.02, "bf16");
     Case::<f32>::new(1, 1100, (2, 1), 16).check::<f32>(1e-5, "f32");
+    let case = Case::<f32>::new(2, 1100, (2, 1), 16).bidirectional().dropping(0.1);
+    case.check::<f32>(2e-5, "bidirectional f32");
 }
 
 #[test]
 fn a_result_does_not_depend_on_the_number_of_threads() {
-    let case = Case::<bf16>::new(1, 700, (4, 2), 16);
-    let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| case.computed::<bf16>())
-    };
-    let (one, many) = (run(1), run(5));
-    assert!(one.out == many.out && one.sums == many.sums);
-    assert!(one.dq == many.dq && one.dk == many.dk && one.dv == many.dv);
+    let causal = Case::<bf16>::new(1, 700, (4, 2), 16);
+    let dropping = Case::<bf16>::new(1, 700, (4, 2), 16).bidirectional().dropping(0.1);
+    for case in [causal, dropping] {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| case.computed::<bf16>())
+        };
+        let (one, many) = (run(1), run(5));
+        assert!(one.out == many.out && one.sums == many.sums);
+        assert!(one.dq == many.dq && one.dk == many.dk && one.dv == many.dv);
+    }
 }
 
 /// What is no number at a position reaches neither the outputs of earlier positions nor the gradients that do not depend
@@ -268,6 +344,34 @@ fn later_positions_do_not_reach_earlier_ones() {
     });
 }
 
+/// What is no number in the padding reaches nothing but the padding's own outputs, and padding has no gradients.
+#[test]
+fn padding_does_not_reach_what_counts() {
+    fn check<E: Number + FromFormat<E>>() {
+        let (len, heads, dim) = (70, 2, 6);
+        let padded = |poison: f32| {
+            let mut case = Case::<E>::new(1, len, (heads, 1), dim).dropping(0.2);
+            case.lengths = Some(vec![41]);
+            case.k[41 * dim..].fill(E::narrow(poison));
+            case.v[41 * dim..].fill(E::narrow(poison));
+            case.computed::<E>()
+        };
+        let (clean, poisoned) = (padded(0.5), padded(f32::NAN));
+        assert!(clean.out == poisoned.out && clean.dq == poisoned.dq);
+        assert!(clean.dk == poisoned.dk && clean.dv == poisoned.dv);
+        assert!(
+            clean.dk[41 * dim..]
+                .iter()
+                .chain(&clean.dv[41 * dim..])
+                .all(|value| *value == 0.0)
+        );
+    }
+    at_each_level(|_| {
+        check::<f32>();
+        check::<bf16>();
+    });
+}
+
 /// A key of which the score is minus infinity has no weight, even where it comes first.
 #[test]
 fn a_score_of_minus_infinity_is_no_weight() {
@@ -277,7 +381,15 @@ fn a_score_of_minus_infinity_is_no_weight() {
         case.k[..2 * 520].fill(f32::NEG_INFINITY);
         let mut out = vec![0.0; case.q.len()];
         let mut sums = vec![0.0; 600];
-        forward::<f32, f32>(&case.q, &case.k, &case.v, case.shape, &mut out, &mut sums);
+        forward::<f32, f32>(
+            &case.q,
+            &case.k,
+            &case.v,
+            case.shape,
+            Pattern::CAUSAL,
+            &mut out,
+            &mut sums,
+        );
         assert!(out[..2 * 520].iter().all(|value| value.is_nan()));
         assert_eq!(out[2 * 520..2 * 521], case.v[2 * 520..2 * 521]);
         assert!(out[2 * 521..].iter().chain(&sums[520..]).all(|value| value.is_finite()));

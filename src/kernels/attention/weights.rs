@@ -1,8 +1,8 @@
 //! From scores to weights and back, a block at a time, for any format and instruction set.
 
-use super::Number;
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
+use super::{Number, pattern::Hidden};
 use crate::kernels::{
     InstructionSet,
     gemm::{
@@ -117,8 +117,8 @@ pub struct Slopes<'a> {
     pub log_sums: &'a [f32; EDGE],
     /// Of each query, the product of its output and the output's gradient.
     pub along: &'a [f32; EDGE],
-    /// Whether the keys are those of the queries' own positions, so that the later ones are hidden.
-    pub on_diagonal: bool,
+    /// Keys that the queries do not see.
+    pub hidden: Hidden,
 }
 
 /// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - log_sum)`, as a left block
@@ -139,7 +139,12 @@ pub fn differentiate<P: Number>(
             } = *slopes;
             let rows = weights.as_chunks_mut::<EDGE>().0.iter_mut();
             for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<EDGE>().0).enumerate() {
-                let hidden = if slopes.on_diagonal { key } else { 0 };
+                // A key that comes later is hidden from the queries before it, one past the end from all.
+                let hidden = match slopes.hidden {
+                    Hidden::Later => key,
+                    Hidden::From(place) if key >= place => EDGE,
+                    _ => 0,
+                };
                 let (scores, d_weights) = (scores.row(key), d_weights.row(key));
                 let (mut of_key, mut d_of_key) = ([0f32; EDGE], [0f32; EDGE]);
                 for ((weight, score), log_sum) in of_key.iter_mut().zip(scores).zip(log_sums) {

@@ -200,6 +200,55 @@ impl<E: Element> Store for Residual<'_, E> {
     }
 }
 
+/// `out = product + bias`, and a residual where there is one, rounded once.
+pub struct Biased<'a, E> {
+    pub out: Output<'a, E>,
+    /// An element a column.
+    pub bias: &'a [f32],
+    /// Rows of as many elements as the output's.
+    pub residual: Option<&'a [E]>,
+}
+
+impl<E: Element> Store for Biased<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let mut bias = [0f32; EDGE];
+        copy(&self.bias[cols.clone()], &mut bias);
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let values = &mut values[..rows.len() * EDGE];
+                for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
+                    let mut sums = *block.row(at);
+                    for (sum, bias) in sums.iter_mut().zip(&bias) {
+                        *sum += bias;
+                    }
+                    if let Some(residual) = self.residual {
+                        let residual = &residual[row * self.out.stride..][cols.clone()];
+                        for (sum, residual) in sums.iter_mut().zip(residual) {
+                            *sum += residual.widen();
+                        }
+                    }
+                    for (value, sum) in values.iter_mut().zip(&sums) {
+                        *value = E::narrow(*sum);
+                    }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols, values) };
+            },
+        );
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        if let Some(residual) = self.residual {
+            for row in rows.clone() {
+                prefetch(&residual[row * self.out.stride..][cols.clone()]);
+            }
+        }
+        self.out.prefetch(rows, cols);
+    }
+}
+
 /// The transposed product, in float32.
 pub struct Transposed<'a> {
     pub out: Output<'a, f32>,

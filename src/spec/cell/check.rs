@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::{
-    Attention, Backend, Cell, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, InstructionSet, Lengths,
-    LrScheduler, MODULES, Measure, Optimizer, PRESETS, QuantType, Stack, Synthetic, TargetModules, Upcast, Weights,
+    Attention, Backend, Cell, Checkpointing, DEFAULT_LABELS, Data, DataFile, DataFormat, Device, Dtype,
+    ENCODER_MODULES, ENCODER_PRESETS, InstructionSet, Lengths, LrScheduler, MODULES, Measure, Optimizer, PRESETS,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 use crate::spec::error::{nearest, quoted};
 use crate::spec::keys::did_you_mean;
@@ -76,6 +77,7 @@ impl Cell {
     /// The first value that is out of its range, contradicts another, or that this version's trainer cannot do.
     pub fn validate(&self) -> Checked {
         self.check_model()?;
+        self.check_task()?;
         self.check_stack()?;
         self.check_adapter()?;
         self.check_sizes()?;
@@ -111,6 +113,38 @@ impl Cell {
             );
         }
         Ok(())
+    }
+
+    /// That the model, where it is a preset, and the data are for the task. What a directory's model is for is seen when it
+    /// is opened.
+    fn check_task(&self) -> Checked {
+        let (task, model) = (self.task, self.model.as_str());
+        let classifies = task == Task::SequenceClassification;
+        if self.is_encoder_preset() && !classifies {
+            return Err(
+                Invalid::new("task", format!("`{model}` is an encoder and does not predict tokens"))
+                    .with("model")
+                    .help("write `task: sequence_classification`"),
+            );
+        }
+        if self.is_preset() && !self.is_encoder_preset() && classifies {
+            return Err(Invalid::new(
+                "task",
+                format!("`{model}` is a decoder; `{}` is for encoders", task.name()),
+            )
+            .with("model")
+            .help(format!(
+                "leave the key out, or use {}",
+                ENCODER_PRESETS.map(|name| format!("`{name}`")).join(" or ")
+            )));
+        }
+        if !classifies && self.num_labels != DEFAULT_LABELS {
+            return Err(Invalid::new("num_labels", "a causal language model has no labels")
+                .with("task")
+                .help("leave the key out, or write `task: sequence_classification`"));
+        }
+        at_least("num_labels", self.num_labels, 2)?;
+        at_most("num_labels", self.num_labels, 1 << 16)
     }
 
     /// The keys that describe a software stack: what the candle trainer does of them.
@@ -188,11 +222,15 @@ impl Cell {
         if names.is_empty() {
             return Err(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
         }
+        let modules = match self.task {
+            Task::CausalLm => &MODULES[..],
+            Task::SequenceClassification => &ENCODER_MODULES,
+        };
         for (index, name) in names.iter().enumerate() {
             let invalid = |message| Invalid::new(format!("target_modules[{index}]"), message);
-            if !MODULES.contains(&name.as_str()) {
-                let near = nearest(name, MODULES).map(did_you_mean);
-                let help = near.unwrap_or_else(|| format!("the modules are {}", MODULES.join(", ")));
+            if !modules.contains(&name.as_str()) {
+                let near = nearest(name, modules.iter().copied()).map(did_you_mean);
+                let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
                 return Err(invalid(format!("{} is no linear layer of a block", quoted(name))).help(help));
             }
             if names[..index].contains(name) {
@@ -383,9 +421,36 @@ impl Cell {
                 check_synthetic(synthetic)?;
                 self.check_samples(synthetic.samples)
             }
-            Data::File(file) => check_file(file),
+            Data::File(file) => {
+                check_file(file)?;
+                self.check_labels(file)
+            }
+            Data::Sample if self.task == Task::SequenceClassification => {
+                Err(Invalid::new("data", "the sample text has no labels")
+                    .with("task")
+                    .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"))
+            }
             Data::Sample => Ok(()),
         }
+    }
+
+    fn check_labels(&self, file: &DataFile) -> Checked {
+        if self.task == Task::CausalLm {
+            return match file.label_column {
+                None => Ok(()),
+                Some(_) => Err(
+                    Invalid::new("data.label_column", "a causal language model is trained without labels")
+                        .with("task")
+                        .help("leave the key out, or write `task: sequence_classification`"),
+                ),
+            };
+        }
+        if file.format() == DataFormat::Text {
+            return Err(Invalid::new("data.path", "a text file has no labels")
+                .with("task")
+                .help("give a JSONL or Parquet file with a column of labels"));
+        }
+        Ok(())
     }
 
     fn check_samples(&self, samples: usize) -> Checked {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::spec::error::{nearest, quoted};
 use crate::spec::keys::did_you_mean;
 
-/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, or `{path, column, format}`.
+/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, or `{path, column, label_column, format}`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// Seeded random token ids.
@@ -54,6 +54,9 @@ pub enum Lengths {
     List(Vec<usize>),
 }
 
+/// The column of labels where the spec names none.
+pub(super) const DEFAULT_LABEL_COLUMN: &str = "label";
+
 /// A file of text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +66,9 @@ pub struct DataFile {
     /// JSONL's field or Parquet's column that holds the text; default: text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
+    /// The field or column that holds the label, an integer from 0 or a text; default, where labels are needed: label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
     /// text (one sample a paragraph), jsonl or parquet; default: by the file's extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<DataFormat>,
@@ -77,6 +83,11 @@ pub enum DataFormat {
 }
 
 impl DataFile {
+    /// The field or column that holds the labels, where they are needed.
+    pub fn label_column(&self) -> &str {
+        self.label_column.as_deref().unwrap_or(DEFAULT_LABEL_COLUMN)
+    }
+
     /// The file's format: the one given, or the one that its extension names; text where that says nothing.
     pub fn format(&self) -> DataFormat {
         let format = self.format.or_else(|| self.format_by_extension());
@@ -156,6 +167,7 @@ enum DataKey {
     Synthetic,
     Path,
     Column,
+    LabelColumn,
     Format,
 }
 
@@ -165,6 +177,7 @@ struct DataKeys {
     synthetic: Option<Synthetic>,
     path: Option<String>,
     column: Option<String>,
+    label_column: Option<String>,
     format: Option<DataFormat>,
 }
 
@@ -176,6 +189,7 @@ impl DataKeys {
                 DataKey::Synthetic => keys.synthetic = Some(map.next_value()?),
                 DataKey::Path => keys.path = Some(map.next_value()?),
                 DataKey::Column => keys.column = map.next_value()?,
+                DataKey::LabelColumn => keys.label_column = map.next_value()?,
                 DataKey::Format => keys.format = map.next_value()?,
             }
         }
@@ -187,14 +201,22 @@ impl DataKeys {
             synthetic,
             path,
             column,
+            label_column,
             format,
         } = self;
         match (synthetic, path) {
-            (Some(synthetic), None) if column.is_none() && format.is_none() => Ok(Data::Synthetic(synthetic)),
+            (Some(synthetic), None) if column.is_none() && label_column.is_none() && format.is_none() => {
+                Ok(Data::Synthetic(synthetic))
+            }
             (Some(_), _) => Err(E::custom(
-                "`synthetic` and a file's keys (path, column, format) exclude each other",
+                "`synthetic` and a file's keys (path, column, label_column, format) exclude each other",
             )),
-            (None, Some(path)) => Ok(Data::File(DataFile { path, column, format })),
+            (None, Some(path)) => Ok(Data::File(DataFile {
+                path,
+                column,
+                label_column,
+                format,
+            })),
             (None, None) => Err(E::missing_field("path")),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::data::DEFAULT_LABEL_COLUMN;
 use super::{
     Backend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data, TargetModules,
 };
@@ -76,6 +77,7 @@ impl Cell {
         if let Data::File(file) = &mut cell.data {
             let by_extension = file.format_by_extension();
             file.format = file.format.filter(|&format| Some(format) != by_extension);
+            file.label_column = file.label_column.take().filter(|column| column != DEFAULT_LABEL_COLUMN);
         }
         cell
     }
@@ -132,6 +134,7 @@ mod tests {
         let file = DataFile {
             path: "a.jsonl".into(),
             column: Some("text".into()),
+            label_column: None,
             format: None,
         };
         for (cell, id) in [
@@ -174,6 +177,7 @@ mod tests {
             Data::File(DataFile {
                 path: "a.parquet".into(),
                 column: None,
+                label_column: None,
                 format,
             })
         };

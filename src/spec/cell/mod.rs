@@ -14,17 +14,25 @@ mod modules;
 
 pub use check::Invalid;
 pub use data::{Data, DataFile, DataFormat, Lengths, Synthetic};
-pub use modules::{Checkpointing, MODULES, TargetModules};
+pub use modules::{Checkpointing, ENCODER_MODULES, MODULES, TargetModules};
 
 /// The models with known shapes; any other model is a directory.
-pub const PRESETS: [&str; 6] = [
+pub const PRESETS: [&str; 8] = [
     "tiny",
     "smollm2-135m",
     "smollm2-360m",
     "tinyllama-1.1b",
     "llama-3.2-1b",
     "llama-3.2-3b",
+    "distilbert-base",
+    "bert-base",
 ];
+
+/// Those of them that are encoders.
+const ENCODER_PRESETS: [&str; 2] = ["distilbert-base", "bert-base"];
+
+/// `num_labels` where it is not given, as in transformers.
+const DEFAULT_LABELS: usize = 2;
 
 /// Optimizer steps where neither `max_steps` nor `num_train_epochs` is given.
 const DEFAULT_STEPS: usize = 10;
@@ -40,12 +48,18 @@ const DEFAULT_GALORE_SCALE: f64 = 0.25;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cell {
-    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b) or a directory in
-    /// Hugging Face's layout.
+    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b, distilbert-base, bert-base)
+    /// or a directory in Hugging Face's layout.
     #[schemars(extend("anyOf" = [{ "enum": PRESETS }, { "type": "string" }]))]
     pub model: String,
     /// Where the weights come from; default: random for a preset, pretrained for a directory.
     pub weights: Option<Weights>,
+    /// What is trained: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
+    /// encoder, DistilBERT or BERT, predicts a sample's label).
+    pub task: Task,
+    /// Labels of sequence_classification.
+    #[schemars(range(min = 2))]
+    pub num_labels: usize,
     /// Number format of the base weights. int4 is NF4; int8 is row-wise absmax; both keep hidden states in bfloat16.
     pub dtype: Dtype,
     /// Who allocates: our trainer (candle), or a prediction of PyTorch's stack (torch, for plans).
@@ -58,7 +72,8 @@ pub struct Cell {
     /// Dropout on the adapter's input.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lora_dropout: f64,
-    /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj].
+    /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj]; of an
+    /// encoder, whose new head is trained beside them, such as [q_lin, v_lin] (DistilBERT) or [query, value] (BERT).
     pub target_modules: TargetModules,
     /// Number format of the adapters.
     pub adapter_dtype: Dtype,
@@ -134,7 +149,7 @@ pub struct Cell {
     /// Everything random follows from it: weights, adapter, order of the data, dropout.
     pub seed: u64,
 
-    /// What is trained on: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, format}.
+    /// What is trained on: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, label_column, format}.
     pub data: Data,
     /// Part of the data that is held out; its loss after training is loss_eval.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -167,6 +182,8 @@ impl Default for Cell {
         Self {
             model: "smollm2-135m".into(),
             weights: None,
+            task: Task::CausalLm,
+            num_labels: DEFAULT_LABELS,
             dtype: Dtype::Int4,
             stack: Stack::Candle,
             rank: 16,
@@ -220,6 +237,11 @@ impl Cell {
     /// Whether the model is one of [`PRESETS`].
     pub fn is_preset(&self) -> bool {
         PRESETS.contains(&self.model.as_str())
+    }
+
+    /// Whether the model is a preset of an encoder.
+    fn is_encoder_preset(&self) -> bool {
+        ENCODER_PRESETS.contains(&self.model.as_str())
     }
 
     /// Where the weights come from.
@@ -328,6 +350,23 @@ pub enum Device {
 pub enum Weights {
     Random,
     Pretrained,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    CausalLm,
+    SequenceClassification,
+}
+
+impl Task {
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CausalLm => "causal_lm",
+            Self::SequenceClassification => "sequence_classification",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -19,7 +19,12 @@ pub const MODULES: [&str; 7] = [
     "down_proj",
 ];
 
-/// Which linear layers get an adapter: `all-linear` or a list of [`MODULES`].
+/// The same of the encoders: DistilBERT's, then BERT's, where `dense` is also the pooler's.
+pub const ENCODER_MODULES: [&str; 10] = [
+    "q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2", "query", "key", "value", "dense",
+];
+
+/// Which linear layers get an adapter: `all-linear` or a list of [`MODULES`] or [`ENCODER_MODULES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
@@ -28,10 +33,10 @@ pub enum TargetModules {
 }
 
 impl TargetModules {
-    /// Whether the linear layer of this name gets an adapter.
+    /// Whether the linear layer of this name gets an adapter; a head is none.
     pub fn contains(&self, module: &str) -> bool {
         match self {
-            Self::AllLinear => MODULES.contains(&module),
+            Self::AllLinear => MODULES.contains(&module) || ENCODER_MODULES.contains(&module),
             Self::Names(names) => names.iter().any(|name| name == module),
         }
     }
@@ -61,7 +66,7 @@ impl<'de> Deserialize<'de> for TargetModules {
                 if word == "all-linear" {
                     return Ok(TargetModules::AllLinear);
                 }
-                if MODULES.contains(&word) {
+                if MODULES.contains(&word) || ENCODER_MODULES.contains(&word) {
                     return Err(E::custom(format!(
                         "expected {}, got one name; write `[{word}]`",
                         &self as &dyn de::Expected
@@ -89,10 +94,16 @@ impl JsonSchema for TargetModules {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let modules = [&MODULES[..], &ENCODER_MODULES].concat();
         json_schema!({
             "oneOf": [
                 { "const": "all-linear" },
-                { "type": "array", "items": { "enum": MODULES }, "minItems": 1, "uniqueItems": true }
+                {
+                    "type": "array",
+                    "items": { "enum": modules },
+                    "minItems": 1,
+                    "uniqueItems": true
+                }
             ]
         })
     }

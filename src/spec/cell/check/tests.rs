@@ -102,6 +102,7 @@ fn words_and_lists_are_refused_by_their_key() {
     let file = DataFile {
         path: "a.md".into(),
         column: Some("text".into()),
+        label_column: None,
         format: None,
     };
     assert_eq!(
@@ -229,6 +230,7 @@ fn a_file_says_what_it_is() {
         let file = DataFile {
             path: path.into(),
             column: None,
+            label_column: None,
             format,
         };
         refused(|cell| cell.data = Data::File(file))

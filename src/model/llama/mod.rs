@@ -1,8 +1,14 @@
 //! The Llama family as a chain of segments: embedding, blocks, final norm with head.
 
+mod config;
+pub(super) mod hf_config;
+mod load;
+
 use candle_core::{DType, Device};
 
 use crate::nn::{block::Block, norm::RmsNorm, param::Param, rope::Rope};
+
+pub use config::{Llama3Scaling, LlamaConfig};
 
 /// A decoder with everything it was configured to train.
 #[derive(Debug)]

@@ -1,0 +1,178 @@
+//! The labels of a file's samples, as numbers.
+
+use std::collections::BTreeMap;
+
+use super::DataError;
+
+/// A label as it stands in the file, and where.
+pub(super) struct RawLabel<'a> {
+    pub value: LabelValue<'a>,
+    /// Such as `data.jsonl:7`.
+    pub place: &'a dyn Fn() -> String,
+    pub column: &'a str,
+}
+
+/// What a file's reader calls for each text, with its label where labels are read.
+pub(super) type Each<'a> = dyn FnMut(&str, Option<RawLabel>) -> Result<(), DataError> + 'a;
+
+/// An integer, which is the label's number, or its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LabelValue<'a> {
+    Number(i64),
+    Name(&'a str),
+}
+
+/// Numbers of labels: those of the file, or for names their places in alphabetical order, which are known at the end.
+pub(super) struct Labels {
+    count: usize,
+    /// Each name's number so far, in the order in which they came.
+    names: BTreeMap<String, u32>,
+    numbered: bool,
+}
+
+impl Labels {
+    pub(super) fn new(count: usize) -> Self {
+        Self {
+            count,
+            names: BTreeMap::new(),
+            numbered: false,
+        }
+    }
+
+    /// The label's number, for names until [`Labels::in_order`] says another.
+    pub(super) fn number(&mut self, label: RawLabel) -> Result<u32, DataError> {
+        let fail = |reason: String| DataError::Label {
+            place: (label.place)(),
+            column: label.column.into(),
+            reason,
+        };
+        match label.value {
+            LabelValue::Number(_) if !self.names.is_empty() => {
+                Err(fail("is a number, and those before it are names".into()))
+            }
+            LabelValue::Name(_) if self.numbered => Err(fail("is a name, and those before it are numbers".into())),
+            LabelValue::Number(number) => {
+                self.numbered = true;
+                match u32::try_from(number) {
+                    Ok(known) if (known as usize) < self.count => Ok(known),
+                    _ => {
+                        let (count, last) = (self.count, self.count - 1);
+                        Err(fail(format!(
+                            "is {number}; with `num_labels: {count}` it is from 0 to {last}"
+                        )))
+                    }
+                }
+            }
+            LabelValue::Name(name) => {
+                if let Some(number) = self.names.get(name) {
+                    return Ok(*number);
+                }
+                if self.names.len() == self.count {
+                    let known = self
+                        .names
+                        .keys()
+                        .map(|name| format!("`{name}`"))
+                        .collect::<Vec<_>>()
+                        .join(", ");
+                    let count = self.count;
+                    return Err(fail(format!(
+                        "is `{name}`; with `num_labels: {count}` there is no other label than {known}"
+                    )));
+                }
+                let number = self.names.len() as u32;
+                self.names.insert(name.into(), number);
+                Ok(number)
+            }
+        }
+    }
+
+    /// What each number so far is to become, where labels are names: places in alphabetical order.
+    pub(super) fn in_order(&self, origin: &str) -> Result<Option<Vec<u32>>, DataError> {
+        if self.names.is_empty() {
+            return Ok(None);
+        }
+        if self.names.len() < self.count {
+            return Err(DataError::FewLabels {
+                origin: origin.into(),
+                asked: self.count,
+                names: self.names.keys().cloned().collect::<Vec<_>>().join(", "),
+            });
+        }
+        let mut numbers = vec![0; self.names.len()];
+        for (place, number) in self.names.values().enumerate() {
+            numbers[*number as usize] = place as u32;
+        }
+        Ok(Some(numbers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize, values: &[LabelValue]) -> Result<Vec<u32>, String> {
+        let mut labels = Labels::new(count);
+        let mut numbers = Vec::new();
+        for (line, value) in values.iter().enumerate() {
+            let place = || format!("x:{}", line + 1);
+            let label = RawLabel {
+                value: *value,
+                place: &place,
+                column: "label",
+            };
+            numbers.push(labels.number(label).map_err(|error| error.to_string())?);
+        }
+        let order = labels.in_order("x").map_err(|error| error.to_string())?;
+        Ok(match order {
+            None => numbers,
+            Some(order) => numbers.into_iter().map(|number| order[number as usize]).collect(),
+        })
+    }
+
+    #[test]
+    fn numbers_are_kept_and_names_are_in_alphabetical_order() {
+        use LabelValue::{Name, Number};
+        assert_eq!(numbers(3, &[Number(2), Number(0), Number(2)]).unwrap(), [2, 0, 2]);
+        let names = [Name("pos"), Name("neg"), Name("pos"), Name("neutral")];
+        assert_eq!(numbers(3, &names).unwrap(), [2, 0, 2, 1]);
+    }
+
+    #[test]
+    fn labels_that_do_not_fit_are_errors_with_their_place() {
+        use LabelValue::{Name, Number};
+        for (count, values, message) in [
+            (
+                2,
+                &[Number(1), Number(2)][..],
+                "x:2: column `label` is 2; with `num_labels: 2` it is from 0 to 1",
+            ),
+            (
+                2,
+                &[Number(-1)],
+                "x:1: column `label` is -1; with `num_labels: 2` it is from 0 to 1",
+            ),
+            (
+                2,
+                &[Name("a"), Name("b"), Name("c")],
+                "x:3: column `label` is `c`; with `num_labels: 2` there is no other label than `a`, `b`",
+            ),
+            (
+                2,
+                &[Name("a"), Number(1)],
+                "x:2: column `label` is a number, and those before it are names",
+            ),
+            (
+                2,
+                &[Number(1), Name("a")],
+                "x:2: column `label` is a name, and those before it are numbers",
+            ),
+            (
+                3,
+                &[Name("b"), Name("a")],
+                "x: there are 2 labels (a, b), and `num_labels` is 3; write `num_labels: 2`",
+            ),
+        ] {
+            assert_eq!(numbers(count, values).unwrap_err(), message);
+        }
+    }
+}

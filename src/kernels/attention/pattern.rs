@@ -1,0 +1,177 @@
+//! Which keys a query sees, and which of its weights are dropped.
+
+use super::Number;
+use crate::kernels::{
+    InstructionSet,
+    dropout::Mask,
+    gemm::{
+        block::{BLOCK, Block},
+        pack::EDGE,
+    },
+};
+
+/// The keys that a query sees.
+#[derive(Debug, Clone, Copy)]
+pub enum Keys<'a> {
+    /// Those up to its own position.
+    Causal,
+    /// The first ones of its sample, as many as stand here for it; at least one.
+    First(&'a [u32]),
+}
+
+/// What attention leaves out.
+#[derive(Debug, Clone, Copy)]
+pub struct Pattern<'a> {
+    pub keys: Keys<'a>,
+    /// A mask a sample, over [`Pattern::index`].
+    pub dropout: Option<&'a [Mask]>,
+}
+
+impl Pattern<'_> {
+    /// Every weight up to the query's own position.
+    pub const CAUSAL: Self = Self {
+        keys: Keys::Causal,
+        dropout: None,
+    };
+
+    /// The place of a weight in its sample's mask: the same however long the sample is padded. Every one of the three is
+    /// less than 2^24, heads less than 2^16.
+    #[inline(always)]
+    pub fn index(head: usize, query: usize, key: usize) -> u64 {
+        (head as u64) << 48 | (query as u64) << 24 | key as u64
+    }
+
+    /// Whether this fits tensors of some samples of `len` positions.
+    pub(super) fn fits(&self, batch: usize, len: usize) -> bool {
+        let lengths = match self.keys {
+            Keys::Causal => true,
+            Keys::First(lengths) => {
+                lengths.len() == batch && lengths.iter().all(|&length| (1..=len).contains(&(length as usize)))
+            }
+        };
+        lengths && self.dropout.is_none_or(|masks| masks.len() == batch)
+    }
+
+    /// Positions of a sample that are keys to anybody, where it has `len`.
+    pub(super) fn key_positions(&self, sample: usize, len: usize) -> usize {
+        match self.keys {
+            Keys::Causal => len,
+            Keys::First(lengths) => lengths[sample] as usize,
+        }
+    }
+
+    /// Where the blocks of keys end that the block of queries from `first` on sees any of.
+    pub(super) fn end(&self, sample: usize, first: usize) -> usize {
+        match self.keys {
+            Keys::Causal => first + EDGE,
+            Keys::First(lengths) => (lengths[sample] as usize).next_multiple_of(EDGE),
+        }
+    }
+
+    /// The first query that sees the block of keys from `first` on.
+    pub(super) fn first_query(&self, first: usize) -> usize {
+        match self.keys {
+            Keys::Causal => first,
+            Keys::First(_) => 0,
+        }
+    }
+
+    /// What is hidden in the block of queries from `query` and keys from `key` on.
+    pub(super) fn hidden(&self, sample: usize, query: usize, key: usize) -> Hidden {
+        match self.keys {
+            Keys::Causal if query == key => Hidden::Later,
+            Keys::Causal => Hidden::Nothing,
+            Keys::First(lengths) => match (lengths[sample] as usize).saturating_sub(key) {
+                EDGE.. => Hidden::Nothing,
+                seen => Hidden::From(seen),
+            },
+        }
+    }
+
+    /// The mask of a head's weights.
+    pub(super) fn dropped(&self, sample: usize, head: usize) -> Option<Dropped> {
+        let mask = self.dropout?[sample];
+        Some(Dropped { mask, head })
+    }
+}
+
+/// The keys of a block that its queries do not see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    Nothing,
+    /// Those after the query's own place in the block.
+    Later,
+    /// Those from this place on.
+    From(usize),
+}
+
+/// Which weights of a head are dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropped {
+    mask: Mask,
+    head: usize,
+}
+
+impl Dropped {
+    /// What the weights that stay are multiplied by, which is left to the sums of their products.
+    pub fn keep(&self) -> f32 {
+        self.mask.keep()
+    }
+
+    /// Makes the dropped weights of a left block zero: 32 queries (rows) from `query` on, 32 keys from `key` on.
+    pub fn drop_weights<P: Number>(&self, level: InstructionSet, query: usize, key: usize, weights: &mut [P; BLOCK]) {
+        let Self { mask, head } = *self;
+        level.run(
+            #[inline(always)]
+            || {
+                for (row, weights) in weights.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
+                    let first = Pattern::index(head, query + row, key);
+                    for (at, weight) in weights.iter_mut().enumerate() {
+                        let kept = mask.factor(first + at as u64) != 0.0;
+                        *weight = std::hint::select_unpredictable(kept, *weight, P::ZERO);
+                    }
+                }
+            },
+        );
+    }
+
+    /// The factors of 32 keys (rows) by 32 queries.
+    pub fn factors(&self, level: InstructionSet, query: usize, key: usize, factors: &mut Block) {
+        let Self { mask, head } = *self;
+        level.run(
+            #[inline(always)]
+            || {
+                for row in 0..EDGE {
+                    let first = Pattern::index(head, query, key + row);
+                    for (at, factor) in factors.row_mut(row).iter_mut().enumerate() {
+                        *factor = mask.factor(first + ((at as u64) << 24));
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Multiplies a block by the factors of dropout.
+pub fn multiply(level: InstructionSet, block: &mut Block, factors: &Block) {
+    level.run(
+        #[inline(always)]
+        || {
+            for (value, factor) in block.0.iter_mut().zip(&factors.0) {
+                *value *= factor;
+            }
+        },
+    );
+}
+
+/// Makes the weights zero whose factors are.
+pub fn zero<P: Number>(level: InstructionSet, weights: &mut [P; BLOCK], factors: &Block) {
+    level.run(
+        #[inline(always)]
+        || {
+            for (weight, factor) in weights.iter_mut().zip(&factors.0) {
+                *weight = std::hint::select_unpredictable(*factor != 0.0, *weight, P::ZERO);
+            }
+        },
+    );
+}

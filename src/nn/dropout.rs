@@ -1,0 +1,193 @@
+//! Dropout as a function: element `i` of a sample is kept or not by a hash of (seed, module, step, sample, i). Nothing is
+//! stored between the passes, and neither the order of computation, the number of threads, recomputation, padding nor how
+//! samples are put into micro-batches changes a mask.
+
+use candle_core::{DType, Result, Tensor};
+use rand_chacha::rand_core::RngCore;
+
+use super::{
+    Pass,
+    host::{self, for_format, values},
+};
+use crate::{
+    kernels::dropout::{self, Mask, mix},
+    random,
+};
+
+/// The dropout of one module.
+#[derive(Debug, Clone)]
+pub struct Dropout {
+    module: u64,
+    probability: f64,
+}
+
+impl Dropout {
+    /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by 1 / (1 - probability).
+    pub fn new(seed: u64, module: &str, probability: f64) -> Self {
+        let module = random::stream(seed, &format!("{module}.dropout")).next_u64();
+        Self { module, probability }
+    }
+
+    /// Whether it ever drops anything.
+    pub fn is_active(&self) -> bool {
+        self.probability > 0.0
+    }
+
+    /// The mask of a sample: its index within the effective batch of the step.
+    pub fn mask(&self, step: u64, sample: u64) -> Mask {
+        let key = mix(mix(self.module ^ mix(step)) ^ mix(!sample));
+        Mask::new(key, self.probability)
+    }
+
+    /// The masks of the pass's samples; none where nothing is dropped.
+    pub fn masks(&self, pass: &Pass) -> Option<Vec<Mask>> {
+        let at = pass.dropout.as_ref().filter(|_| self.is_active())?;
+        Some(at.samples.iter().map(|&sample| self.mask(at.step, sample)).collect())
+    }
+
+    /// `x` with its dropped elements, in the memory of `x`, which must be nobody else's. The samples follow one another.
+    pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
+        match self.masks(pass) {
+            None => Ok(x),
+            Some(masks) => drop_elements(&x, &masks, x.dtype()),
+        }
+    }
+
+    /// `residual` and `x` with its dropped elements, in the memory of `x`, which must be nobody else's.
+    pub fn forward_onto(&self, x: Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let Some(masks) = self.masks(pass) else {
+            return x + residual;
+        };
+        if !host::has_kernels(x.device()) {
+            let sum = (x.to_dtype(DType::F32)? * factors(&x, &masks)?)? + residual.to_dtype(DType::F32)?;
+            return sum?.to_dtype(x.dtype());
+        }
+        for_format!(x.dtype(), E => {
+            let residual = values::<E>(residual)?;
+            host::change(&x, |x: &mut [E]| dropout::add_in_place(x, &residual, &masks))
+        })?;
+        Ok(x)
+    }
+
+    /// The gradient of the input, in `dtype`, from that of the output, in float32.
+    pub fn backward(&self, dy: &Tensor, dtype: DType, pass: &Pass) -> Result<Tensor> {
+        match self.masks(pass) {
+            None => host::narrow(dy, dtype),
+            Some(masks) => drop_elements(dy, &masks, dtype),
+        }
+    }
+}
+
+fn drop_elements(x: &Tensor, masks: &[Mask], dtype: DType) -> Result<Tensor> {
+    if !host::has_kernels(x.device()) {
+        return (x.to_dtype(DType::F32)? * factors(x, masks)?)?.to_dtype(dtype);
+    }
+    for_format!(x.dtype(), X => {
+        let x_values = values::<X>(x)?;
+        for_format!(dtype, E => host::tensor(x.shape(), |out: &mut [E]| dropout::apply(&x_values, masks, out)))
+    })
+}
+
+/// What each element of `x` is multiplied by.
+fn factors(x: &Tensor, masks: &[Mask]) -> Result<Tensor> {
+    let mut factors = vec![0f32; x.elem_count()];
+    let sample = factors.len() / masks.len();
+    for (mask, part) in masks.iter().zip(factors.chunks_mut(sample)) {
+        mask.fill(0, part);
+    }
+    Tensor::from_vec(factors, x.shape(), x.device())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{
+        DropoutPass,
+        testing::{assert_close, elements, pass, uniform, with_plain_ops},
+    };
+
+    fn factors(mask: Mask) -> Vec<f32> {
+        let mut factors = vec![0.0; 100_000];
+        mask.fill(0, &mut factors);
+        factors
+    }
+
+    #[test]
+    fn drops_its_part_and_keeps_the_mean() {
+        let factors = factors(Dropout::new(3, "q_proj", 0.1).mask(5, 2));
+        let dropped = factors.iter().filter(|&&factor| factor == 0.0).count();
+        assert!((9_700..10_300).contains(&dropped), "{dropped}");
+        assert!(factors.iter().all(|&factor| factor == 0.0 || factor == 1.0 / 0.9));
+    }
+
+    #[test]
+    fn masks_of_other_steps_samples_modules_and_seeds_are_independent() {
+        let mask = |seed, module, step, sample| factors(Dropout::new(seed, module, 0.5).mask(step, sample));
+        let first = mask(0, "q_proj", 1, 2);
+        assert_eq!(first, mask(0, "q_proj", 1, 2));
+        for other in [
+            mask(1, "q_proj", 1, 2),
+            mask(0, "k_proj", 1, 2),
+            mask(0, "q_proj", 2, 1),
+            mask(0, "q_proj", 1, 3),
+        ] {
+            let equal = first.iter().zip(&other).filter(|(a, b)| a == b).count();
+            assert!((49_000..51_000).contains(&equal), "{equal}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_mask_is_the_mask_of_the_part() {
+        let mask = Dropout::new(0, "q_proj", 0.5).mask(0, 0);
+        let mut part = [0.0; 100];
+        mask.fill(1_000, &mut part);
+        assert_eq!(part, factors(mask)[1_000..1_100]);
+    }
+
+    #[test]
+    fn nothing_is_dropped_at_zero() {
+        assert!(
+            factors(Dropout::new(0, "q_proj", 0.0).mask(0, 0))
+                .iter()
+                .all(|&factor| factor == 1.0)
+        );
+    }
+
+    #[test]
+    fn both_passes_and_plain_ops_drop_the_same() {
+        let dropout = Dropout::new(0, "dense", 0.4);
+        let pass = Pass {
+            dropout: Some(DropoutPass {
+                step: 2,
+                samples: vec![3, 0],
+            }),
+            ..pass(2, 5)
+        };
+        let (x, residual) = (uniform("x", &[10, 7]), uniform("residual", &[10, 7]));
+        for dtype in [DType::F32, DType::BF16] {
+            let (x, residual) = (x.to_dtype(dtype).unwrap(), residual.to_dtype(dtype).unwrap());
+            let run = || {
+                let y = dropout.forward(x.copy().unwrap(), &pass).unwrap();
+                let onto = dropout.forward_onto(x.copy().unwrap(), &residual, &pass).unwrap();
+                let dx = dropout
+                    .backward(&x.to_dtype(DType::F32).unwrap(), dtype, &pass)
+                    .unwrap();
+                (y, onto, dx)
+            };
+            let (kernels, plain) = (run(), with_plain_ops(run));
+            assert_close(&kernels.0, &plain.0, 0.0, "forward");
+            assert_close(&kernels.1, &plain.1, 1e-6, "onto a residual");
+            assert_close(&kernels.2, &plain.2, 0.0, "backward");
+            assert_close(&kernels.0, &kernels.2, 0.0, "the transpose is the same");
+            let dropped = elements(&kernels.0).iter().filter(|y| **y == 0.0).count();
+            assert!((15..42).contains(&dropped), "{dropped} of 70");
+        }
+        let evaluated = Pass { dropout: None, ..pass };
+        assert_close(
+            &dropout.forward(x.copy().unwrap(), &evaluated).unwrap(),
+            &x,
+            0.0,
+            "evaluated",
+        );
+    }
+}

@@ -1,0 +1,257 @@
+//! An encoder block: attention and feed-forward layer, each with a residual connection that is normed together with its
+//! output (Vaswani et al. 2017, arXiv:1706.03762; Devlin et al. 2018, arXiv:1810.04805).
+
+use candle_core::{DType, Result, Tensor};
+
+use super::{
+    Pass,
+    block::within,
+    feed_forward::{self, FeedForward},
+    host::{self, values},
+    layer_norm::LayerNorm,
+    param::Param,
+    self_attention::{self, SelfAttention},
+};
+use crate::{
+    kernels::convert,
+    memory::{self, Category},
+};
+
+/// The layers' names in a timeline.
+const ATTENTION: &str = "attention";
+const ATTENTION_NORM: &str = "attention_norm";
+const FEED_FORWARD: &str = "feed_forward";
+const OUTPUT_NORM: &str = "output_norm";
+
+#[derive(Debug)]
+pub struct EncoderBlock {
+    pub attention: SelfAttention,
+    pub attention_norm: LayerNorm,
+    pub feed_forward: FeedForward,
+    pub output_norm: LayerNorm,
+}
+
+/// The block's input and what both norms are given, `[tokens, hidden]` in the hidden dtype, and what the layers saved. The
+/// first norm's output is computed again: that is cheaper than keeping it.
+#[derive(Debug)]
+pub struct Saved {
+    x: Tensor,
+    middle: Tensor,
+    last: Tensor,
+    attention: self_attention::Saved,
+    feed_forward: feed_forward::Saved,
+}
+
+impl EncoderBlock {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
+        let saved = self.recompute(x, pass)?;
+        let y = within(OUTPUT_NORM, || self.output_norm.forward(&saved.last))?;
+        Ok((y, saved))
+    }
+
+    /// What the forward pass saves, without the block's output, which nobody needs a second time.
+    pub fn recompute(&self, x: &Tensor, pass: &Pass) -> Result<Saved> {
+        memory::label(x, Category::Activation);
+        let (middle, attention) = within(ATTENTION, || self.attention.forward(x, pass))?;
+        memory::label(&middle, Category::Activation);
+        let normed = within(ATTENTION_NORM, || self.attention_norm.forward(&middle))?;
+        let (last, feed_forward) = within(FEED_FORWARD, || self.feed_forward.forward(&normed, pass))?;
+        memory::label(&last, Category::Activation);
+        Ok(Saved {
+            x: x.clone(),
+            middle,
+            last,
+            attention,
+            feed_forward,
+        })
+    }
+
+    /// The gradient of the block's input from that of its output, both float32. Layers are given it in the hidden dtype,
+    /// which their products are computed from.
+    pub fn backward(&mut self, saved: Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
+        let Saved {
+            x,
+            middle,
+            last,
+            attention,
+            feed_forward,
+        } = saved;
+        let dy = within(OUTPUT_NORM, || self.output_norm.backward(&last, dy))?;
+        drop(last);
+        let normed = within(ATTENTION_NORM, || self.attention_norm.forward(&middle))?;
+        let d_normed = within(FEED_FORWARD, || {
+            self.feed_forward.backward(&normed, feed_forward, &dy, pass)
+        })?;
+        drop(normed);
+        let dy = within(ATTENTION_NORM, || {
+            self.attention_norm.backward(&middle, add(d_normed, dy)?)
+        })?;
+        drop(middle);
+        let dx = within(ATTENTION, || self.attention.backward(&x, attention, &dy, pass))?;
+        add(dx, dy)
+    }
+
+    pub fn trainable(&mut self) -> Vec<&mut Param> {
+        let mut params = self.attention.trainable();
+        params.extend(self.attention_norm.trainable());
+        params.extend(self.feed_forward.trainable());
+        params.extend(self.output_norm.trainable());
+        params
+    }
+}
+
+/// The sum of two float32 tensors, in the memory of the first, which must be nobody else's.
+fn add(sum: Tensor, other: Tensor) -> Result<Tensor> {
+    if sum.dtype() != DType::F32 || !host::has_kernels(sum.device()) {
+        return sum + other;
+    }
+    let other = values::<f32>(&other)?;
+    host::change(&sum, |sum: &mut [f32]| convert::accumulate(sum, &other))?;
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{
+        DropoutPass,
+        dropout::Dropout,
+        testing::{affine, assert_close, elements, layer_norm, pass, uniform, with_plain_ops},
+    };
+
+    const HEADS: usize = 2;
+    const HIDDEN: usize = 8;
+
+    fn block(trainable: bool, rank: usize, dropout: f64) -> EncoderBlock {
+        let dense = |name: &str, outputs, inputs| affine(name, outputs, inputs, rank, trainable);
+        let dropout = |name: &str| Dropout::new(3, name, dropout);
+        EncoderBlock {
+            attention: SelfAttention {
+                query: dense("q", HIDDEN, HIDDEN),
+                key: dense("k", HIDDEN, HIDDEN),
+                value: dense("v", HIDDEN, HIDDEN),
+                output: dense("o", HIDDEN, HIDDEN),
+                heads: HEADS,
+                weight_dropout: dropout("weights"),
+                dropout: dropout("attention"),
+            },
+            attention_norm: layer_norm("n1", HIDDEN, trainable),
+            feed_forward: FeedForward {
+                intermediate: dense("i", 12, HIDDEN),
+                output: dense("f", HIDDEN, 12),
+                dropout: dropout("feed-forward"),
+            },
+            output_norm: layer_norm("n2", HIDDEN, trainable),
+        }
+    }
+
+    /// Two samples of five and three tokens.
+    fn padded(dropout: bool) -> Pass {
+        Pass {
+            lengths: vec![5, 3],
+            dropout: dropout.then(|| DropoutPass {
+                step: 1,
+                samples: vec![0, 1],
+            }),
+            ..pass(2, 5)
+        }
+    }
+
+    /// `sum(block(x) · weights)`, in double precision.
+    fn objective(block: &EncoderBlock, x: &Tensor, weights: &Tensor, pass: &Pass) -> f64 {
+        let (y, _) = block.forward(x, pass).unwrap();
+        elements(&y)
+            .iter()
+            .zip(elements(weights))
+            .map(|(y, w)| f64::from(*y) * f64::from(w))
+            .sum()
+    }
+
+    /// Moves one element of a tensor by `by`.
+    fn moved(tensor: &Tensor, index: usize, by: f32) -> Tensor {
+        let mut values = elements(tensor);
+        values[index] += by;
+        Tensor::from_vec(values, tensor.shape(), tensor.device()).unwrap()
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        const STEP: f32 = 3e-3;
+        let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
+        for (trainable, rank, dropout) in [(false, 2, 0.0), (true, 0, 0.0), (true, 0, 0.2)] {
+            let mut block = block(trainable, rank, dropout);
+            let pass = padded(dropout > 0.0);
+            let (_, saved) = block.forward(&x, &pass).unwrap();
+            let dx = block.backward(saved, dy.copy().unwrap(), &pass).unwrap();
+            let check = |got: f32, high: f64, low: f64, what: &str| {
+                let want = (high - low) / f64::from(2.0 * STEP);
+                assert!(
+                    (f64::from(got) - want).abs() < 0.02 * want.abs().max(1.0),
+                    "{what}: {got} against {want}"
+                );
+            };
+            for index in (0..80).step_by(7) {
+                let high = objective(&block, &moved(&x, index, STEP), &dy, &pass);
+                let low = objective(&block, &moved(&x, index, -STEP), &dy, &pass);
+                check(elements(&dx)[index], high, low, &format!("x[{index}]"));
+            }
+            for at in 0..block.trainable().len() {
+                let (name, value, gradient) = {
+                    let param = &block.trainable()[at];
+                    (
+                        param.name.clone(),
+                        param.value.clone(),
+                        param.gradient().unwrap().clone(),
+                    )
+                };
+                for index in [0, value.elem_count() / 2, value.elem_count() - 1] {
+                    block.trainable()[at].set(moved(&value, index, STEP));
+                    let high = objective(&block, &x, &dy, &pass);
+                    block.trainable()[at].set(moved(&value, index, -STEP));
+                    let low = objective(&block, &x, &dy, &pass);
+                    block.trainable()[at].set(value.clone());
+                    check(elements(&gradient)[index], high, low, &format!("{name}[{index}]"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_and_plain_ops_agree() {
+        let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
+        let run = || {
+            let mut block = block(true, 2, 0.2);
+            let pass = padded(true);
+            let (y, saved) = block.forward(&x, &pass).unwrap();
+            let dx = block.backward(saved, dy.copy().unwrap(), &pass).unwrap();
+            let gradients: Vec<Tensor> = block
+                .trainable()
+                .iter()
+                .map(|param| param.gradient().unwrap().clone())
+                .collect();
+            (y, dx, gradients)
+        };
+        let (kernels, plain) = (run(), with_plain_ops(run));
+        assert_close(&kernels.0, &plain.0, 1e-5, "y");
+        assert_close(&kernels.1, &plain.1, 1e-5, "dx");
+        // A key's bias moves all scores of a query alike: its gradient is nothing but rounding.
+        for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
+            for (kernel, plain) in elements(kernel).into_iter().zip(elements(plain)) {
+                assert!(
+                    (kernel - plain).abs() < 2e-5 * plain.abs().max(1.0),
+                    "{kernel} against {plain}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn padding_does_not_reach_what_counts() {
+        let block = block(true, 0, 0.0);
+        let x = uniform("x", &[10, HIDDEN]);
+        // The last two tokens of the second sample are padding.
+        let other = Tensor::cat(&[x.narrow(0, 0, 8).unwrap(), uniform("other", &[2, HIDDEN])], 0).unwrap();
+        let y = |x: &Tensor| block.forward(x, &padded(false)).unwrap().0.narrow(0, 0, 8).unwrap();
+        assert_close(&y(&x), &y(&other), 0.0, "the tokens that count");
+    }
+}

@@ -1,0 +1,229 @@
+//! An encoder's input: the sum of learned embeddings of token, position and token type, normed.
+
+use candle_core::{DType, Result, Tensor};
+
+use super::{
+    Pass,
+    dropout::Dropout,
+    host::{self, for_format, values},
+    layer_norm::LayerNorm,
+    param::Param,
+};
+use crate::kernels::embedding;
+
+#[derive(Debug)]
+pub struct EncoderEmbedding {
+    pub words: Param,
+    /// A row a position.
+    pub positions: Param,
+    /// Of which every token has the first: there is one text a sample.
+    pub token_types: Option<Param>,
+    pub norm: LayerNorm,
+    pub dropout: Dropout,
+    /// The token whose row is never trained (PyTorch's `padding_idx`).
+    pub padding: Option<u32>,
+}
+
+impl EncoderEmbedding {
+    /// `[n]` ids to `[n, hidden]` in the hidden dtype. Keeps nothing: the backward pass takes the sum again.
+    pub fn forward(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        self.dropout
+            .forward(self.norm.forward(&self.sum(ids, hidden, pass)?)?, pass)
+    }
+
+    /// Adds the gradients of what is trained, given that of the output, float32 and nobody else's.
+    pub fn backward(&mut self, ids: &Tensor, dy: Tensor, hidden: DType, pass: &Pass) -> Result<()> {
+        if !self.words.trainable {
+            return Ok(());
+        }
+        let dy = self.dropout.backward(&dy, DType::F32, pass)?;
+        let dx = self.norm.backward(&self.sum(ids, hidden, pass)?, dy)?;
+        let tokens = pass.batch * pass.len;
+        let positions: Vec<u32> = (0..pass.batch).flat_map(|_| 0..pass.len as u32).collect();
+        add_rows(&mut self.positions, &positions, &dx)?;
+        if let Some(types) = &mut self.token_types {
+            add_rows(types, &vec![0; tokens], &dx)?;
+        }
+        let ids = ids.to_vec1::<u32>()?;
+        let dx = self.without_padding(&ids, dx)?;
+        add_rows(&mut self.words, &ids, &dx)
+    }
+
+    pub fn trainable(&mut self) -> Vec<&mut Param> {
+        let tables = [
+            Some(&mut self.words),
+            Some(&mut self.positions),
+            self.token_types.as_mut(),
+        ];
+        let mut params: Vec<&mut Param> = tables.into_iter().flatten().filter(|table| table.trainable).collect();
+        params.extend(self.norm.trainable());
+        params
+    }
+
+    /// What is normed, in the hidden dtype.
+    fn sum(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        let cols = self.words.value.dim(1)?;
+        if !host::has_kernels(ids.device()) {
+            return self.sum_plain(ids, hidden, pass);
+        }
+        let ids = ids.to_vec1::<u32>()?;
+        for_format!(hidden, E => {
+            let (words, positions) = (values::<E>(&self.words.value)?, values::<E>(&self.positions.value)?);
+            let types = self.token_types.as_ref().map(|types| values::<E>(&types.value)).transpose()?;
+            let shared = types.as_ref().map_or(&[][..], |types| &types[..cols]);
+            host::tensor((ids.len(), cols), |out: &mut [E]| {
+                embedding::sum_tables((&words, &positions, shared), &ids, pass.len, cols, out);
+            })
+        })
+    }
+
+    fn sum_plain(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        let cols = self.words.value.dim(1)?;
+        let mut sum = self.words.value.index_select(ids, 0)?.to_dtype(DType::F32)?;
+        if let Some(types) = &self.token_types {
+            sum = sum.broadcast_add(&types.value.get(0)?.to_dtype(DType::F32)?)?;
+        }
+        let positions = self.positions.value.narrow(0, 0, pass.len)?.to_dtype(DType::F32)?;
+        let sum = sum.reshape((pass.batch, pass.len, cols))?.broadcast_add(&positions)?;
+        sum.reshape((pass.batch * pass.len, cols))?.to_dtype(hidden)
+    }
+
+    /// The gradient with zeros in the rows of the padding token.
+    fn without_padding(&self, ids: &[u32], dx: Tensor) -> Result<Tensor> {
+        let Some(padding) = self.padding.filter(|padding| ids.contains(padding)) else {
+            return Ok(dx);
+        };
+        if !host::has_kernels(dx.device()) {
+            let counts: Vec<f32> = ids.iter().map(|&id| f32::from(u8::from(id != padding))).collect();
+            return dx.broadcast_mul(&Tensor::from_vec(counts, (ids.len(), 1), dx.device())?);
+        }
+        let cols = dx.dim(1)?;
+        host::change(&dx, |dx: &mut [f32]| {
+            for (row, _) in dx.chunks_exact_mut(cols).zip(ids).filter(|(_, id)| **id == padding) {
+                row.fill(0.0);
+            }
+        })?;
+        Ok(dx)
+    }
+}
+
+/// Adds each row of the gradient to the table's row of its index.
+fn add_rows(table: &mut Param, indices: &[u32], dx: &Tensor) -> Result<()> {
+    if host::has_kernels(dx.device()) {
+        return table.accumulate_rows(indices, &values::<f32>(dx)?);
+    }
+    let zeros = Tensor::zeros(table.value.shape(), DType::F32, dx.device())?;
+    let indices = Tensor::from_slice(indices, indices.len(), dx.device())?;
+    table.accumulate(zeros.index_add(&indices, dx, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::nn::{
+        DropoutPass,
+        testing::{assert_close, autograd, elements, layer_norm, pass, uniform, with_plain_ops},
+    };
+
+    fn embedding(types: bool, dropout: f64) -> EncoderEmbedding {
+        let table = |name: &str, rows| Param::base(name, uniform(name, &[rows, 6]), true);
+        EncoderEmbedding {
+            words: table("words", 9),
+            positions: table("positions", 7),
+            token_types: types.then(|| table("types", 2)),
+            norm: layer_norm("norm", 6, true),
+            dropout: Dropout::new(0, "embeddings", dropout),
+            padding: None,
+        }
+    }
+
+    fn ids() -> Tensor {
+        Tensor::new(&[3u32, 8, 3, 0, 4, 1], &Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_and_autograd_agree() {
+        for types in [true, false] {
+            let mut layer = embedding(types, 0.0);
+            let (ids, dy) = (ids(), uniform("dy", &[6, 6]));
+            let pass = pass(2, 3);
+            let tables: Vec<Tensor> = layer.trainable().iter().map(|param| param.value.clone()).collect();
+            let inputs: Vec<&Tensor> = tables.iter().collect();
+            let oracle = |inputs: &[Tensor]| {
+                let (tables, norm) = inputs.split_at(inputs.len() - 2);
+                let positions = Tensor::new(&[0u32, 1, 2, 0, 1, 2], &Device::Cpu).unwrap();
+                let mut sum = (tables[0].index_select(&ids, 0).unwrap()
+                    + tables[1].index_select(&positions, 0).unwrap())
+                .unwrap();
+                if let Some(types) = tables.get(2) {
+                    let first = Tensor::zeros(6, DType::U32, &Device::Cpu).unwrap();
+                    sum = (sum + types.index_select(&first, 0).unwrap()).unwrap();
+                }
+                let centred = sum.broadcast_sub(&sum.mean_keepdim(1).unwrap()).unwrap();
+                let variance = centred.sqr().unwrap().mean_keepdim(1).unwrap();
+                let normed = centred
+                    .broadcast_div(&(variance + layer.norm.eps).unwrap().sqrt().unwrap())
+                    .unwrap();
+                let scaled = normed.broadcast_mul(&norm[0]).unwrap();
+                scaled.broadcast_add(&norm[1]).unwrap()
+            };
+            let want = oracle(&tables);
+            let gradients = autograd(&inputs, &dy, |inputs| oracle(inputs));
+            let mut layer = embedding(types, 0.0);
+            let mut check = || {
+                let y = layer.forward(&ids, DType::F32, &pass).unwrap();
+                assert_close(&y, &want, 1e-5, "forward");
+                layer.backward(&ids, dy.copy().unwrap(), DType::F32, &pass).unwrap();
+                for (param, want) in layer.trainable().into_iter().zip(&gradients) {
+                    assert_close(param.gradient().unwrap(), want, 2e-5, &param.name);
+                    param.release_gradient();
+                }
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_drop_the_same() {
+        let pass = Pass {
+            dropout: Some(DropoutPass {
+                step: 0,
+                samples: vec![0, 1],
+            }),
+            ..pass(2, 3)
+        };
+        let run = || {
+            let mut layer = embedding(true, 0.3);
+            let y = layer.forward(&ids(), DType::F32, &pass).unwrap();
+            layer
+                .backward(&ids(), uniform("dy", &[6, 6]), DType::F32, &pass)
+                .unwrap();
+            (y, layer.words.gradient().unwrap().clone())
+        };
+        let (kernel, plain) = (run(), with_plain_ops(run));
+        assert_close(&kernel.0, &plain.0, 1e-5, "forward");
+        assert_close(&kernel.1, &plain.1, 1e-5, "gradient");
+        assert!(elements(&kernel.0).contains(&0.0));
+    }
+
+    #[test]
+    fn the_padding_token_is_not_trained() {
+        let run = || {
+            let mut layer = EncoderEmbedding {
+                padding: Some(3),
+                ..embedding(false, 0.0)
+            };
+            layer
+                .backward(&ids(), uniform("dy", &[6, 6]), DType::F32, &pass(2, 3))
+                .unwrap();
+            elements(layer.words.gradient().unwrap())
+        };
+        for gradient in [run(), with_plain_ops(run)] {
+            assert!(gradient[3 * 6..4 * 6].iter().all(|value| *value == 0.0));
+            assert!(gradient[8 * 6..].iter().all(|value| *value != 0.0));
+        }
+    }
+}
