@@ -7,6 +7,7 @@ use expctl::memory::LedgerAllocator;
 
 mod accumulation;
 mod checkpointing;
+mod encoders;
 mod gradients;
 mod keys;
 mod ledger;

@@ -168,6 +168,18 @@ mod tests {
             cell(|cell| cell.data = Data::Synthetic(Synthetic::default())),
             Cell::default(),
         );
+        let labels = |label_column: Option<&str>| {
+            Data::File(DataFile {
+                path: "a.jsonl".into(),
+                column: None,
+                label_column: label_column.map(str::to_owned),
+                format: None,
+            })
+        };
+        same(
+            cell(|cell| cell.data = labels(Some("label"))),
+            cell(|cell| cell.data = labels(None)),
+        );
         let names = |names: [&str; 2]| TargetModules::Names(names.map(str::to_owned).to_vec());
         same(
             cell(|cell| cell.target_modules = names(["q_proj", "v_proj"])),

@@ -121,6 +121,74 @@ fn words_and_lists_are_refused_by_their_key() {
 }
 
 #[test]
+fn model_task_and_data_belong_together() {
+    let told = |change: fn(&mut Cell)| {
+        let mut cell = Cell {
+            model: "distilbert-base".into(),
+            task: Task::SequenceClassification,
+            ..Cell::default()
+        };
+        change(&mut cell);
+        cell.validate()
+            .map_or_else(|invalid| invalid.to_string(), |()| String::new())
+    };
+    let file = |path: &str, label_column: Option<&str>| {
+        Data::File(DataFile {
+            path: path.into(),
+            column: None,
+            label_column: label_column.map(str::to_owned),
+            format: None,
+        })
+    };
+    assert_eq!(told(|_| ()), "");
+    assert_eq!(told(|cell| cell.num_labels = 20), "");
+    let mut labelled = Cell {
+        model: "bert-base".into(),
+        task: Task::SequenceClassification,
+        data: file("a.jsonl", Some("mood")),
+        ..Cell::default()
+    };
+    labelled.target_modules = TargetModules::Names(vec!["query".into(), "dense".into()]);
+    assert_eq!(labelled.validate(), Ok(()));
+    assert_eq!(
+        told(|cell| cell.task = Task::CausalLm),
+        "task: `distilbert-base` is an encoder and does not predict tokens; write `task: sequence_classification`"
+    );
+    assert_eq!(
+        told(|cell| cell.model = "tiny".into()),
+        "task: `tiny` is a decoder; `sequence_classification` is for encoders; leave the key out, or use `distilbert-base` or \
+         `bert-base`"
+    );
+    assert_eq!(
+        told(|cell| cell.num_labels = 1),
+        "num_labels: must be at least 2, got 1"
+    );
+    assert_eq!(
+        told(|cell| {
+            (cell.model, cell.task) = ("tiny".into(), Task::CausalLm);
+            cell.num_labels = 3;
+        }),
+        "num_labels: a causal language model has no labels; leave the key out, or write `task: sequence_classification`"
+    );
+    assert!(told(|cell| cell.data = Data::Sample).starts_with("data: the sample text has no labels; use `synthetic`"));
+    assert_eq!(
+        told(|cell| cell.target_modules = TargetModules::Names(vec!["q_proj".into()])),
+        "target_modules[0]: `q_proj` is no linear layer of a block; the modules are q_lin, k_lin, v_lin, out_lin, lin1, lin2, \
+         query, key, value, dense"
+    );
+    let text = Cell {
+        data: file("a.txt", None),
+        ..labelled.clone()
+    };
+    assert_eq!(text.validate().unwrap_err().key, "data.path");
+    let decoder = Cell {
+        data: file("a.jsonl", Some("mood")),
+        ..Cell::default()
+    };
+    assert_eq!(decoder.validate().unwrap_err().key, "data.label_column");
+}
+
+#[test]
 fn keys_that_would_do_nothing_are_refused() {
     let full = |change: fn(&mut Cell)| {
         refused(|cell| {
