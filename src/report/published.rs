@@ -133,7 +133,7 @@ fn metric(column: &str, unit: Unit) -> Option<&'static str> {
         Some("process") => Metric::Process,
         _ => Metric::Allocated,
     };
-    (unit.dimension() == Dimension::Memory && !column.contains("file")).then_some(metric.name())
+    (unit.dimension() == Dimension::Memory && !column.contains("_file_")).then_some(metric.name())
 }
 
 /// Makes sure that the figures' columns are measured ones and fit their units.
@@ -203,6 +203,20 @@ fn dimension(column: &str) -> Dimension {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_file_is_no_memory() {
+        assert_eq!(metric("adapter_file_bytes", Unit::MiB), None);
+        for column in measured_columns().iter().filter(|column| column.ends_with("_bytes")) {
+            assert_eq!(
+                metric(column, Unit::MiB).is_some(),
+                column != "adapter_file_bytes",
+                "{column}"
+            );
+        }
+        assert_eq!(metric("profile_total_bytes", Unit::MiB), Some("allocated"));
+        assert_eq!(metric("process_peak_bytes", Unit::MiB), Some("process"));
+    }
 
     #[test]
     fn every_measured_column_has_its_dimension() {
