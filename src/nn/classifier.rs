@@ -134,8 +134,8 @@ impl Activation {
 /// `[tokens, hidden]` to the first token of each sample.
 fn first_tokens(x: &Tensor, pass: &Pass) -> Result<Tensor> {
     let x = x.reshape((pass.batch, pass.len, x.dim(1)?))?;
-    // A copy also where there is one token a sample: what is kept of it is not kept of all.
-    x.narrow(1, 0, 1)?.squeeze(1)?.copy()?.contiguous()
+    // Memory of their own: what is kept of them is not kept of all, also where a view of them has no gaps.
+    x.narrow(1, 0, 1)?.squeeze(1)?.force_contiguous()
 }
 
 /// The sum of `logsumexp(row) - row[label]`, and the rows' log-sum-exps `[rows, 1]`.

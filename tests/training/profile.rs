@@ -2,7 +2,7 @@
 
 use expctl::model::Config;
 use expctl::results::record::Profile;
-use expctl::spec::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic};
+use expctl::spec::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic, Task};
 
 use crate::ledger::Bytes;
 use crate::setup::{Run, cell, turn};
@@ -54,6 +54,29 @@ fn components_are_what_arithmetic_says() {
             "the first does, on the same data"
         );
         assert!(run.steps[1].gradient_norm > 0.0);
+    }
+}
+
+/// Biases and norms too: of each weight there is one gradient, and nothing beside it.
+#[test]
+fn an_encoders_gradients_are_as_large_as_its_weights() {
+    let _turn = turn();
+    for model in ["tests/fixtures/tiny_distilbert", "tests/fixtures/tiny_bert"] {
+        let cell = profiled(|cell| {
+            (cell.model, cell.task) = (model.into(), Task::SequenceClassification);
+            (cell.num_labels, cell.rank, cell.max_seq_length) = (3, 0, 16);
+        });
+        let measured = Run::of(&cell).expect("a run").measured;
+        let got = measured.profile.expect("a profile");
+        assert_eq!(got.parameter_bytes, 4 * measured.parameter_count, "{model}");
+        assert_eq!(got.gradient_bytes, 4 * measured.trainable_count, "{model}");
+        assert_eq!(got.optimizer_state_bytes, 2 * got.gradient_bytes, "{model}");
+        // What is kept of a sample does not depend on how many there are.
+        let of_one = profile(&Cell {
+            batch_size: 1,
+            ..cell.clone()
+        });
+        assert_eq!(got.activation_bytes, 4 * of_one.activation_bytes, "{model}");
     }
 }
 
