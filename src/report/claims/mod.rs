@@ -175,10 +175,7 @@ impl Judging<'_> {
         if value.kind() == ValueKind::Bool {
             return Ok(Some(value.is_true()));
         }
-        let message = format!(
-            "the expression gives {}, not true or false",
-            spec::quoted(&value.to_string())
-        );
+        let message = format!("the expression gives a {}, not true or false", value.kind());
         Err(self.wrong("holds", message))
     }
 
