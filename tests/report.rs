@@ -420,6 +420,20 @@ fn charts_say_what_their_points_are() {
 }
 
 #[test]
+fn rank_0_is_no_place_on_the_axis_of_ranks() {
+    let grid = "dtype: [bfloat16, float32], rank: [0, 4, 16, 64]";
+    let place = Place::new(&SPEC.replace("dtype: [bfloat16, int4], rank: [4, 16, 64, 256]", grid));
+    let template = place.path("own.md.j2");
+    fs::write(&template, r#"{{ chart("growth") }} {{ chart("memory_speed") }}"#).unwrap();
+    let rendered = place.render(&Template::File(template)).unwrap();
+    assert!(
+        rendered.files.keys().eq(["rank_sweep-memory-speed.svg"]),
+        "{:?}",
+        rendered.files.keys()
+    );
+}
+
+#[test]
 fn the_frame_holds_what_the_records_say() {
     let place = Place::new(SPEC);
     place.expctl(&["report", "experiments/rank_sweep.yaml"]).success();

@@ -186,7 +186,9 @@ fn quantity(group: &Group, axis: &str) -> Option<f64> {
     if axis == MODEL {
         return Some(group.mean("parameter_count")? / 1e6);
     }
-    group.cells.first()?.number(axis)
+    let value = group.cells.first()?.number(axis)?;
+    // Rank 0 is no small rank: it trains every weight.
+    (axis != "rank" || value > 0.0).then_some(value)
 }
 
 /// Colours as PyTorch's memory timeline has them, lightened until each can be told from a light and a dark ground.
