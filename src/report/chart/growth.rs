@@ -1,11 +1,14 @@
 //! Lines over a quantity that a study varies: how memory and speed grow with it.
 
+use std::ops::Range;
+
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::super::format;
 use super::ChartError;
+use super::labels::{Anchor, Line, Placed, Rect, place};
 use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, letters, shortened, text_width};
 
 /// What is told of one value of the quantity.
@@ -125,15 +128,12 @@ impl Growth {
             let spot = |sample: &Sample| area.map_coordinate(&(sample.x, sample.y[panel]));
             let spots: Vec<(i32, i32)> = series.samples.iter().map(spot).collect();
             screen.draw(&PathElement::new(spots.clone(), color(at).stroke_width(2)))?;
-            for (spot, sample) in spots.into_iter().zip(&series.samples) {
+            for &spot in &spots {
                 screen.draw(&Circle::new(spot, RADIUS, color(at).filled()))?;
-                // Once is enough: the points of other series and panels stand above and below.
-                if let Some(label) = sample.label.as_ref().filter(|_| panel == 0 && at == 0) {
-                    let left = spot.0 + text_width(label, LETTERS) / 2 > area.get_pixel_range().0.end;
-                    let (dx, side) = if left { (-8, HPos::Right) } else { (0, HPos::Center) };
-                    let at = (spot.0 + dx, spot.1 - 14);
-                    screen.draw(&Text::new(label.as_str(), at, letters(LETTERS, &TEXT, side)))?;
-                }
+            }
+            // Once is enough: the points of other series and panels stand above and below.
+            if panel == 0 && at == 0 {
+                label(&screen, series, &spots, area.get_pixel_range())?;
             }
         }
         Ok(())
@@ -156,6 +156,53 @@ impl Growth {
         };
         self.series.iter().map(place).collect()
     }
+}
+
+/// Writes what stands at a series' points, beside them and clear of their line.
+fn label<DB: DrawingBackend>(
+    screen: &DrawingArea<DB, Shift>,
+    series: &Series,
+    spots: &[(i32, i32)],
+    (x, y): (Range<i32>, Range<i32>),
+) -> Result<(), ChartError>
+where
+    DB::ErrorType: 'static,
+{
+    let labelled = || {
+        series
+            .samples
+            .iter()
+            .zip(spots)
+            .filter_map(|(sample, &spot)| Some((sample.label.as_ref()?, spot)))
+    };
+    let points: Vec<(i32, i32)> = labelled().map(|(_, spot)| spot).collect();
+    let sizes: Vec<(i32, i32)> = labelled()
+        .map(|(text, _)| (text_width(text, LETTERS), LETTERS as i32 + 3))
+        .collect();
+    let bounds = Rect {
+        left: x.start + 2,
+        top: y.start + 2,
+        right: x.end - 2,
+        bottom: y.end - 4,
+    };
+    let lines: Vec<Line> = spots.windows(2).map(|ends| (ends[0], ends[1])).collect();
+    let placed = place(&points, RADIUS, &sizes, bounds, &lines);
+    for ((text, _), placed) in labelled().zip(placed) {
+        let Some(Placed { rect, anchor, leader }) = placed else {
+            continue;
+        };
+        if let Some((from, to)) = leader {
+            screen.draw(&PathElement::new(vec![from, to], MUTED))?;
+        }
+        let (x, side) = match anchor {
+            Anchor::Start => (rect.left, HPos::Left),
+            Anchor::Middle => ((rect.left + rect.right) / 2, HPos::Center),
+            Anchor::End => (rect.right, HPos::Right),
+        };
+        let at = (x, (rect.top + rect.bottom) / 2);
+        screen.draw(&Text::new(text.as_str(), at, letters(LETTERS, &TEXT, side)))?;
+    }
+    Ok(())
 }
 
 fn color(series: usize) -> RGBColor {
