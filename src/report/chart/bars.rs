@@ -5,7 +5,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::super::format;
 use super::ChartError;
-use super::theme::{GRID, MUTED, TEXT, WIDTH, bold, finish, letters, shortened, text_width};
+use super::theme::{GRID, MUTED, TEXT, WIDTH, bold, finish, legend_places, letters, shortened, text_width};
 
 /// One bar; the parts are in the order of the chart's legend.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,8 @@ const MARGIN: i32 = 20;
 impl StackedBars {
     /// The chart as SVG.
     pub fn draw(&self) -> Result<String, ChartError> {
-        let legend = self.legend_places();
+        let width = |(name, _): &(String, RGBColor)| 18 + text_width(name, LETTERS);
+        let legend = legend_places(self.legend.iter().map(width), MARGIN, 20);
         let legend_rows = legend.last().map_or(0, |(_, row)| row + 1);
         let top = 62 + legend_rows * 22 + 6;
         let height = top + self.bars.len() as i32 * ROW + 62;
@@ -118,20 +119,5 @@ impl StackedBars {
         drop(chart);
         drop(root);
         Ok(finish(&svg, &self.title, height))
-    }
-
-    /// Left edge and row of each entry of the legend.
-    fn legend_places(&self) -> Vec<(i32, i32)> {
-        let (mut x, mut row) = (MARGIN, 0);
-        let place = |(name, _): &(String, RGBColor)| {
-            let width = 18 + text_width(name, LETTERS);
-            if x + width > WIDTH - MARGIN && x > MARGIN {
-                (x, row) = (MARGIN, row + 1);
-            }
-            let at = (x, row);
-            x += width + 20;
-            at
-        };
-        self.legend.iter().map(place).collect()
     }
 }

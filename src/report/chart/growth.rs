@@ -8,8 +8,8 @@ use plotters::style::text_anchor::HPos;
 
 use super::super::format;
 use super::ChartError;
-use super::labels::{Anchor, Line, Placed, Rect, place};
-use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, letters, shortened, text_width};
+use super::labels::{self, Rect};
+use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, legend_places, letters, shortened, text_width};
 
 /// What is told of one value of the quantity.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,17 +144,8 @@ impl Growth {
         if self.series.len() < 2 {
             return Vec::new();
         }
-        let (mut x, mut row) = (MARGIN, 0);
-        let place = |series: &Series| {
-            let width = 17 + text_width(&series.name, LETTERS).min(WIDTH / 2);
-            if x + width > WIDTH - MARGIN && x > MARGIN {
-                (x, row) = (MARGIN, row + 1);
-            }
-            let at = (x, row);
-            x += width + 22;
-            at
-        };
-        self.series.iter().map(place).collect()
+        let width = |series: &Series| 17 + text_width(&series.name, LETTERS).min(WIDTH / 2);
+        legend_places(self.series.iter().map(width), MARGIN, 22)
     }
 }
 
@@ -163,7 +154,7 @@ fn label<DB: DrawingBackend>(
     screen: &DrawingArea<DB, Shift>,
     series: &Series,
     spots: &[(i32, i32)],
-    (x, y): (Range<i32>, Range<i32>),
+    area: (Range<i32>, Range<i32>),
 ) -> Result<(), ChartError>
 where
     DB::ErrorType: 'static,
@@ -176,31 +167,16 @@ where
             .filter_map(|(sample, &spot)| Some((sample.label.as_ref()?, spot)))
     };
     let points: Vec<(i32, i32)> = labelled().map(|(_, spot)| spot).collect();
-    let sizes: Vec<(i32, i32)> = labelled()
-        .map(|(text, _)| (text_width(text, LETTERS), LETTERS as i32 + 3))
-        .collect();
-    let bounds = Rect {
-        left: x.start + 2,
-        top: y.start + 2,
-        right: x.end - 2,
-        bottom: y.end - 4,
-    };
-    let lines: Vec<Line> = spots.windows(2).map(|ends| (ends[0], ends[1])).collect();
-    let placed = place(&points, RADIUS, &sizes, bounds, &lines);
+    let sizes: Vec<(i32, i32)> = labelled().map(|(text, _)| labels::size(text, LETTERS)).collect();
+    let lines: Vec<labels::Line> = spots.windows(2).map(|ends| (ends[0], ends[1])).collect();
+    let placed = labels::place(&points, RADIUS, &sizes, Rect::inside(area), &lines);
     for ((text, _), placed) in labelled().zip(placed) {
-        let Some(Placed { rect, anchor, leader }) = placed else {
-            continue;
-        };
-        if let Some((from, to)) = leader {
+        let Some(placed) = placed else { continue };
+        if let Some((from, to)) = placed.leader {
             screen.draw(&PathElement::new(vec![from, to], MUTED))?;
         }
-        let (x, side) = match anchor {
-            Anchor::Start => (rect.left, HPos::Left),
-            Anchor::Middle => ((rect.left + rect.right) / 2, HPos::Center),
-            Anchor::End => (rect.right, HPos::Right),
-        };
-        let at = (x, (rect.top + rect.bottom) / 2);
-        screen.draw(&Text::new(text.as_str(), at, letters(LETTERS, &TEXT, side)))?;
+        let (at, horizontal) = placed.text();
+        screen.draw(&Text::new(text.as_str(), at, letters(LETTERS, &TEXT, horizontal)))?;
     }
     Ok(())
 }

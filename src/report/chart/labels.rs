@@ -1,5 +1,11 @@
 //! Where the labels of points go: beside their point, over no other point, label or leader.
 
+use std::ops::Range;
+
+use plotters::style::text_anchor::HPos;
+
+use super::theme::text_width;
+
 /// A box in pixels, y down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
@@ -10,6 +16,16 @@ pub struct Rect {
 }
 
 impl Rect {
+    /// What labels may cover of a plotting area, given by its pixels.
+    pub fn inside((x, y): (Range<i32>, Range<i32>)) -> Self {
+        Self {
+            left: x.start + 2,
+            top: y.start + 2,
+            right: x.end - 2,
+            bottom: y.end - 4,
+        }
+    }
+
     fn around((x, y): (i32, i32), radius: i32) -> Self {
         Self {
             left: x - radius,
@@ -46,6 +62,24 @@ pub struct Placed {
     pub rect: Rect,
     pub anchor: Anchor,
     pub leader: Option<Line>,
+}
+
+impl Placed {
+    /// Where the text is written, and which part of it stands there.
+    pub fn text(&self) -> ((i32, i32), HPos) {
+        let rect = self.rect;
+        let (x, horizontal) = match self.anchor {
+            Anchor::Start => (rect.left, HPos::Left),
+            Anchor::Middle => ((rect.left + rect.right) / 2, HPos::Center),
+            Anchor::End => (rect.right, HPos::Right),
+        };
+        ((x, (rect.top + rect.bottom) / 2), horizontal)
+    }
+}
+
+/// The size of a label in letters of that height.
+pub fn size(text: &str, letters: f64) -> (i32, i32) {
+    (text_width(text, letters), letters as i32 + 3)
 }
 
 /// Which part of the text is at the point's side of the box; widths are estimates, and the gap should be right.

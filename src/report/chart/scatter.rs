@@ -6,7 +6,7 @@ use plotters::style::text_anchor::HPos;
 
 use super::super::format;
 use super::ChartError;
-use super::labels::{self, Anchor, Placed, Rect};
+use super::labels::{self, Placed, Rect};
 use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, letters, shortened, text_width};
 
 /// One cell or group of repeats.
@@ -84,17 +84,8 @@ impl Scatter {
             SERIES[found.unwrap_or(0) % SERIES.len()]
         };
         let texts: Vec<String> = self.points.iter().map(|p| shortened(&p.label, LABEL, WIDEST)).collect();
-        let sizes: Vec<(i32, i32)> = texts
-            .iter()
-            .map(|text| (text_width(text, LABEL), LABEL as i32 + 3))
-            .collect();
-        let (x, y) = area.get_pixel_range();
-        let bounds = Rect {
-            left: x.start + 2,
-            top: y.start + 2,
-            right: x.end - 2,
-            bottom: y.end - 4,
-        };
+        let sizes: Vec<(i32, i32)> = texts.iter().map(|text| labels::size(text, LABEL)).collect();
+        let bounds = Rect::inside(area.get_pixel_range());
         let line: Vec<(i32, i32)> = self.line.iter().map(|at| area.map_coordinate(at)).collect();
         let lines: Vec<labels::Line> = line.windows(2).map(|ends| (ends[0], ends[1])).collect();
         if !lines.is_empty() {
@@ -111,14 +102,8 @@ impl Scatter {
             root.draw(&Circle::new(spot, RADIUS, color(point).filled()))?;
         }
         for (text, label) in texts.iter().zip(&placed) {
-            if let Some(Placed { rect, anchor, .. }) = label {
-                let (x, horizontal) = match anchor {
-                    Anchor::Start => (rect.left, HPos::Left),
-                    Anchor::Middle => ((rect.left + rect.right) / 2, HPos::Center),
-                    Anchor::End => (rect.right, HPos::Right),
-                };
-                let style = letters(LABEL, &TEXT, horizontal);
-                root.draw(&Text::new(text.as_str(), (x, (rect.top + rect.bottom) / 2), style))?;
+            if let Some((at, horizontal)) = label.as_ref().map(Placed::text) {
+                root.draw(&Text::new(text.as_str(), at, letters(LABEL, &TEXT, horizontal)))?;
             }
         }
         let left_out = placed.iter().filter(|label| label.is_none()).count();

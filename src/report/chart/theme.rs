@@ -107,6 +107,20 @@ pub fn text_width(text: &str, size: f64) -> i32 {
     (ems * size).ceil() as i32
 }
 
+/// Left edge and row of each entry of a legend, given their widths and the gap between two; a row ends at the margin.
+pub fn legend_places(widths: impl Iterator<Item = i32>, margin: i32, gap: i32) -> Vec<(i32, i32)> {
+    let (mut x, mut row) = (margin, 0);
+    let place = |width: i32| {
+        if x + width > WIDTH - margin && x > margin {
+            (x, row) = (margin, row + 1);
+        }
+        let at = (x, row);
+        x += width + gap;
+        at
+    };
+    widths.map(place).collect()
+}
+
 /// The text, or as much of its beginning as is at most this wide.
 pub fn shortened(text: &str, size: f64, width: i32) -> String {
     if text_width(text, size) <= width {
