@@ -7,6 +7,7 @@ pub mod memory;
 pub mod model;
 pub mod nn;
 pub mod optim;
+pub mod plan;
 pub mod quant;
 pub mod random;
 pub mod report;
