@@ -10,6 +10,7 @@ mod completions;
 mod export;
 mod init;
 mod list;
+mod plan;
 mod report;
 mod run;
 mod schema;
@@ -43,6 +44,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Plan(plan::Args),
     Report(report::Args),
     Validate(validate::Args),
     List(list::Args),
@@ -64,6 +66,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(args) => run::run(args),
+            Command::Plan(args) => plan::run(args),
             Command::Report(args) => report::run(args),
             Command::Validate(args) => validate::run(args),
             Command::List(args) => list::run(args),

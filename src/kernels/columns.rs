@@ -23,14 +23,23 @@ pub fn sums<E: Element>(x: &[E], cols: usize) -> Vec<f32> {
     )
 }
 
+/// The parts that so many rows are cut into.
+pub fn parts(rows: usize) -> usize {
+    rows.div_ceil(rows_of_part(rows))
+}
+
+fn rows_of_part(rows: usize) -> usize {
+    rows.div_ceil(PARTS).max(ROWS)
+}
+
 /// What `add(row, sums)` adds up over all rows, in `width` sums. `add` is to be `#[inline(always)]`.
 pub fn sum_rows(rows: usize, width: usize, add: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
-    let part = rows.div_ceil(PARTS).max(ROWS);
+    let part = rows_of_part(rows);
     let mut sums = vec![0f32; width];
     if rows == 0 || width == 0 {
         return sums;
     }
-    let mut parts = vec![0f32; rows.div_ceil(part) * width];
+    let mut parts = vec![0f32; parts(rows) * width];
     let level = InstructionSet::current();
     parts.par_chunks_mut(width).enumerate().for_each(|(at, sums)| {
         level.run(

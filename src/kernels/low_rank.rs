@@ -38,12 +38,17 @@ fn times_part<E: Element>(arithmetic: Arithmetic, matrix: &[E], columns: usize, 
     }
 }
 
+/// Bytes that [`transposed_times`] holds beside its output.
+pub fn blocks_bytes(columns: usize, count: usize) -> usize {
+    columns.div_ceil(BLOCK) * 2 * count * BLOCK * size_of::<f32>()
+}
+
 /// `left [rows, count]ᵀ · matrix [rows, columns]`, `[count, columns]`.
 pub fn transposed_times<E: Element>(matrix: &[E], columns: usize, left: &[f32], count: usize) -> Vec<f32> {
     assert!(matrix.len().is_multiple_of(columns) && left.len() * columns == matrix.len() * count);
     // A block of columns at a time: sums that are put aside, and the sum of the rows since then.
     let part = count * BLOCK;
-    let mut blocks = vec![0f32; columns.div_ceil(BLOCK) * 2 * part];
+    let mut blocks = vec![0f32; blocks_bytes(columns, count) / size_of::<f32>()];
     let level = InstructionSet::current();
     blocks.par_chunks_mut(2 * part).enumerate().for_each(|(index, block)| {
         let start = index * BLOCK;

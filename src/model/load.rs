@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Elements that are read at a time (4 MiB in float32).
-const CHUNK_ELEMENTS: usize = 1 << 20;
+pub(crate) const CHUNK_ELEMENTS: usize = 1 << 20;
 
 /// What can go wrong while a model is built.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ impl Loader<'_> {
     }
 
     fn adapter(&self, module: &str) -> Result<Option<Lora>, LoadError> {
-        if self.cell.rank == 0 || !is_target(&self.cell.target_modules, module) {
+        if self.cell.rank == 0 || !adapts(&self.cell.target_modules, module) {
             return Ok(None);
         }
         let _module = memory::module_of(module);
@@ -217,7 +217,8 @@ impl Loader<'_> {
     }
 }
 
-fn is_target(targets: &TargetModules, module: &str) -> bool {
+/// Whether the linear layer `module` gets an adapter.
+pub(crate) fn adapts(targets: &TargetModules, module: &str) -> bool {
     match targets {
         TargetModules::AllLinear => true,
         TargetModules::Names(names) => names.iter().any(|name| module.rsplit('.').next() == Some(name)),

@@ -26,10 +26,11 @@ pub use config::{Config, Init, Tensor};
 pub use encoder::{Encoder, EncoderConfig, Family};
 pub use error::ModelError;
 pub use llama::{Llama, Llama3Scaling, LlamaConfig};
-pub use load::{LoadError, load};
+pub(crate) use load::{CHUNK_ELEMENTS, adapts};
+pub use load::{LoadError, dense_dtype, load};
 pub use location::{Location, locate};
 pub use presets::Preset;
-pub use source::Source;
+pub use source::{Source, config};
 
 /// A model with everything it was configured to train.
 #[derive(Debug)]

@@ -22,6 +22,14 @@ pub struct Source {
     checkpoint: Option<Checkpoint>,
 }
 
+/// The shape of the model that `cell` names, without its weights; a directory is relative to `base_dir`.
+///
+/// # Errors
+/// Where the model is unknown, or is not computed here.
+pub fn config(cell: &Cell, base_dir: &Path) -> Result<Config, ModelError> {
+    for_task(locate(&cell.model, base_dir)?.config()?, cell)
+}
+
 impl Source {
     /// Opens the model that `cell` names; a directory is relative to `base_dir`. Everything that can be wrong with a
     /// checkpoint's files is found here, before anything is loaded.

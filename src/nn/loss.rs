@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Logits, or gradients of logits, that are held at a time are at most about this many (16 MiB in a 16-bit format).
-const CHUNK_ELEMENTS: usize = if cfg!(test) { 2048 } else { 8 << 20 };
+pub(crate) const CHUNK_ELEMENTS: usize = if cfg!(test) { 2048 } else { 8 << 20 };
 /// Columns of the gradients that are held are a multiple of this.
 const SLOT: usize = if cfg!(test) { 32 } else { 512 };
 /// Rows whose losses are computed at a time.
-const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
+pub(crate) const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
 /// Rows of the head that plain ops hold in float32 at a time, in elements (16 MiB).
 const PANEL_ELEMENTS: usize = if cfg!(test) { 2048 } else { 4 << 20 };
 
@@ -202,7 +202,7 @@ fn in_one_pass(
     for_number!(normed.dtype(), P => {
         let (x, weight) = (host::matrix(normed)?, host::matrix(&head.value)?);
         let bases = next_logits::<P>(&x, &weight, hidden, chunk.next);
-        let at_a_time = columns_at_a_time(CHUNK_ELEMENTS * 2 / size_of::<P>(), rows, vocabulary);
+        let at_a_time = columns_at_a_time(exponentials(size_of::<P>()), rows, vocabulary);
         for start in (0..vocabulary).step_by(at_a_time) {
             let cols = at_a_time.min(vocabulary - start);
             let weight = host::matrix(&head.value)?.skip_rows(start);
@@ -234,8 +234,13 @@ fn in_one_pass(
     Ok(Some((totals.iter().map(|total| total.ln()).sum(), d_normed)))
 }
 
+/// Exponentials of logits that are held at a time, of so many bytes each.
+pub(crate) fn exponentials(bytes: usize) -> usize {
+    CHUNK_ELEMENTS * 2 / bytes
+}
+
 /// How many columns of logits, or of what becomes of them, are held at a time, given how many elements at most.
-fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
+pub(crate) fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
     (most / rows / SLOT * SLOT).clamp(SLOT, vocabulary.next_multiple_of(SLOT))
 }
 

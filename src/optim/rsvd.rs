@@ -14,9 +14,9 @@ use super::{
 use crate::kernels::eigen;
 
 /// Directions that are looked at beyond the rank; 5 or 10 are enough, says section 4.2 of the paper.
-const OVERSAMPLING: usize = 5;
+pub(crate) const OVERSAMPLING: usize = 5;
 /// Passes over the gradient and back that sharpen the directions.
-const POWER_ITERATIONS: usize = 1;
+pub(crate) const POWER_ITERATIONS: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Rsvd;

@@ -10,7 +10,7 @@ pub struct Account {
     pub peak: Peak,
     /// The highest point in each phase.
     pub in_phase: ByPhase,
-    /// Live when the last optimizer step ended, before its gradients are released: where its phase does.
+    /// Live when the last optimizer step ended, before its gradients are released.
     pub after_step: u64,
     /// Live at the end of the trace.
     pub at_end: u64,
@@ -29,8 +29,8 @@ pub struct Peak {
 
 impl Account {
     /// Replays `trace`. Sizes count in multiples of `granularity`: 1 for what was asked for, 512 for PyTorch's allocator on
-    /// a GPU.
-    pub fn of(trace: &Trace, granularity: u64) -> Self {
+    /// a GPU. Steps before `from_step`, which counts from 1, are not looked at, but for what they leave.
+    pub fn of(trace: &Trace, granularity: u64, from_step: u32) -> Self {
         let mut account = Self::default();
         let mut blocks = vec![(0u64, Category::Host); trace.blocks()];
         let mut live = ByCategory::default();
@@ -40,6 +40,7 @@ impl Account {
             ..Peak::default()
         };
         let mut phase = Phase::Idle;
+        let mut is_measured = from_step <= 1;
         for event in trace.events() {
             match *event {
                 Event::Alloc { block, bytes, category } => {
@@ -50,8 +51,10 @@ impl Account {
                     }
                     live[category] += bytes;
                     total += bytes;
-                    account.in_phase[phase] = account.in_phase[phase].max(total);
-                    if total > account.peak.bytes && phase != Phase::Load {
+                    if is_measured || phase == Phase::Load {
+                        account.in_phase[phase] = account.in_phase[phase].max(total);
+                    }
+                    if is_measured && total > account.peak.bytes && phase != Phase::Load {
                         account.peak = Peak {
                             bytes: total,
                             by_category: live,
@@ -69,25 +72,26 @@ impl Account {
                 Event::Label { block, category } => {
                     let (bytes, label) = &mut blocks[block.index()];
                     let (bytes, before) = (*bytes, std::mem::replace(label, category));
-                    if before.is_tensor() {
-                        live[before] -= bytes;
-                        total -= bytes;
-                    }
-                    if category.is_tensor() {
-                        live[category] += bytes;
-                        total += bytes;
+                    live[before] -= bytes;
+                    live[category] += bytes;
+                    // What made the peak is labelled right after.
+                    if total == account.peak.bytes && is_measured {
+                        account.peak.by_category = live;
                     }
                 }
                 Event::Phase(next) => {
-                    if phase == Phase::Optimizer {
-                        account.after_step = total;
-                    }
                     phase = next;
                     now.phase = Some(next);
-                    account.in_phase[phase] = account.in_phase[phase].max(total);
+                    if is_measured {
+                        account.in_phase[phase] = account.in_phase[phase].max(total);
+                    }
                 }
                 Event::Module(module) => now.module = Some(module),
-                Event::Step(step) => now.step = step,
+                Event::Step(step) => {
+                    now.step = step;
+                    is_measured = step >= from_step;
+                }
+                Event::StepEnd => account.after_step = total,
                 Event::EmptyCache => {}
             }
         }

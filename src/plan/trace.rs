@@ -41,6 +41,8 @@ pub enum Event {
     Module(Module),
     /// The optimizer step with this number begins, from 1.
     Step(u32),
+    /// The optimizer step is done; its gradients are there yet.
+    StepEnd,
     /// The allocator gives back what it keeps (`torch.cuda.empty_cache`).
     EmptyCache,
 }
@@ -102,6 +104,10 @@ impl Trace {
 
     pub fn step(&mut self, number: u32) {
         self.events.push(Event::Step(number));
+    }
+
+    pub fn step_end(&mut self) {
+        self.events.push(Event::StepEnd);
     }
 
     pub fn empty_cache(&mut self) {

@@ -4,6 +4,7 @@ pub mod collect;
 pub mod columns;
 pub mod datum;
 pub mod frame;
+pub mod prediction;
 pub mod record;
 pub mod store;
 pub mod timeline;

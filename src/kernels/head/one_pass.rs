@@ -119,6 +119,11 @@ impl<E: Element> Store for Exponentials<'_, E> {
     }
 }
 
+/// Bytes that [`Exponentials`] holds beside what it writes.
+pub fn exponentials_bytes(rows: usize, cols: usize) -> usize {
+    rows * cols.div_ceil(SLOT) * size_of::<UnsafeCell<f64>>()
+}
+
 /// The sum of a block's row, in pairs.
 #[inline(always)]
 fn sum(values: &[f32; EDGE]) -> f32 {

@@ -81,6 +81,11 @@ impl<'a> LogSumExps<'a> {
     }
 }
 
+/// Bytes that [`LogSumExps`] holds.
+pub fn log_sum_exps_bytes(rows: usize, vocabulary: usize) -> usize {
+    rows * vocabulary.div_ceil(SLOT) * size_of::<UnsafeCell<Option<Sums>>>() + rows * size_of::<f32>()
+}
+
 impl Store for LogSumExps<'_> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         InstructionSet::current().run(

@@ -1,0 +1,75 @@
+//! The sizes of a training's micro-batches, without their tokens.
+
+use std::path::Path;
+
+use crate::{
+    data::{self, DataError, EffectiveBatch},
+    model::Config,
+    spec::cell::{Cell, Data, Lengths, Task},
+};
+
+/// Steps of uneven data that are planned, beside the first: the largest.
+const LARGEST: usize = 3;
+
+/// A micro-batch's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Micro {
+    /// Samples.
+    pub batch: usize,
+    /// Tokens of each with its padding.
+    pub len: usize,
+    /// Tokens that are predicted, or samples that have labels.
+    pub counted: usize,
+}
+
+impl Micro {
+    /// One whose samples all have `len` tokens.
+    pub fn full(cell: &Cell) -> Self {
+        let (batch, len) = (cell.batch_size, cell.max_seq_length);
+        Self {
+            batch,
+            len,
+            counted: match cell.task {
+                Task::CausalLm => batch * (len - 1),
+                Task::SequenceClassification => batch,
+            },
+        }
+    }
+}
+
+/// The optimizer steps that decide what training takes, each with its micro-batches: the first two where all steps are
+/// equal, else the first and the largest. Reads the data where their lengths are not in the cell.
+///
+/// # Errors
+/// Where the data cannot be read or does not fill a step.
+pub fn steps(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Vec<Vec<Micro>>, DataError> {
+    let is_even = matches!(&cell.data, Data::Synthetic(data)
+        if data.lengths == Lengths::Fixed && held_in(cell, data.samples) >= cell.effective_batch_size());
+    if is_even {
+        let step = vec![Micro::full(cell); cell.gradient_accumulation_steps];
+        // The first step makes the optimizer's state.
+        let count = cell.max_steps().unwrap_or(2).min(2);
+        return Ok(vec![step; count]);
+    }
+    let dataset = data::load(cell, config, base_dir)?;
+    let sizes = |batch: EffectiveBatch| {
+        let micro = batch.micro.iter().map(|micro| Micro {
+            batch: micro.batch,
+            len: micro.len,
+            counted: micro.counted(),
+        });
+        micro.collect::<Vec<_>>()
+    };
+    let mut steps = dataset.batches(cell, config).map(sizes);
+    let first = steps.next();
+    let mut others: Vec<Vec<Micro>> = steps.collect();
+    let largest = |step: &Vec<Micro>| step.iter().map(|micro| (micro.batch * micro.len, micro.counted)).max();
+    others.sort_by_key(|step| std::cmp::Reverse(largest(step)));
+    others.truncate(LARGEST);
+    Ok(first.into_iter().chain(others).collect())
+}
+
+/// Samples that are trained on.
+fn held_in(cell: &Cell, samples: usize) -> usize {
+    samples - cell.held_out(samples).min(samples)
+}
