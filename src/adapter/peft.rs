@@ -2,7 +2,7 @@
 //! `PeftModel.from_pretrained` loads.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -187,6 +187,25 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
     Ok(fs::metadata(&weights)
         .map_err(|source| AdapterError::Io { path: weights, source })?
         .len())
+}
+
+/// Bytes of the weights' file that [`write`] makes of tensors with these names (as in [`AdapterTensor`]) and shapes.
+///
+/// The format is safetensors': eight bytes, a header in JSON that is filled up to a multiple of eight, and the values.
+pub fn file_bytes(tensors: impl IntoIterator<Item = (String, Vec<usize>)>) -> u64 {
+    // In the file they are sorted by name, which is where the digits of their offsets come from.
+    let tensors: BTreeMap<String, Vec<usize>> = tensors.into_iter().collect();
+    let mut header = r#"{"__metadata__":{"format":"pt"}}"#.len();
+    let mut end = 0;
+    for (name, shape) in &tensors {
+        let start = end;
+        end += shape.iter().product::<usize>() * size_of::<f32>();
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+        let sizes = sizes.join(",");
+        header +=
+            format!(r#","{PREFIX}{name}":{{"dtype":"F32","shape":[{sizes}],"data_offsets":[{start},{end}]}}"#).len();
+    }
+    (size_of::<u64>() + header.next_multiple_of(8) + end) as u64
 }
 
 /// Reads an adapter: its configuration, and its tensors in the order of their names.

@@ -4,6 +4,7 @@
 //! spec, or the place that results go to. An error is always the last of these, so commands return the first two as `Ok`.
 
 mod cell;
+mod cells;
 mod claims;
 mod compare;
 mod completions;

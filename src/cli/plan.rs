@@ -1,15 +1,29 @@
 //! `expctl plan SPEC`.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::json;
+use rayon::prelude::*;
+use serde_json::{Value, json};
 
-use super::print;
-use crate::plan;
-use crate::spec::{self, Overrides};
+use super::cells::{cell_row, cell_table};
+use super::{Format, NOT_AS_ASKED, print};
+use crate::plan::advice::{Advice, advise};
+use crate::plan::{PlanError, Planner};
+use crate::report::format;
+use crate::results::columns::predictions;
+use crate::results::prediction::{Prediction, Verdict};
+use crate::runner::counted;
+use crate::spec::units::ByteSize;
+use crate::spec::{self, Overrides, Study};
 
 /// Say what each cell of a spec will take, without running it
+///
+/// Every figure is predicted: the peak of live tensor bytes, when it is reached, what stays between the steps, and the
+/// process. With a budget, of --budget or of the cells' own device_memory, each cell fits or is oversize, and what is
+/// oversize is told the cheapest changes that make it fit, each with its own prediction. Exit code 1 where a cell is
+/// oversize.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The spec, a YAML file
@@ -17,15 +31,133 @@ pub struct Args {
     /// Set a key for all cells, over the spec and the environment; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// What each cell must fit into, such as 6GiB; in place of device_memory
+    #[arg(long, value_name = "SIZE")]
+    budget: Option<ByteSize>,
+    /// How the plan is printed; json and csv have every predicted_ column, json the advice too
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// A cell's prediction, and what would make it fit where it does not.
+struct Planned {
+    prediction: Prediction,
+    advice: Vec<Advice>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
-    let mut all = Vec::new();
-    for planned in &study.cells {
-        let prediction = plan::predict(&planned.cell, &study.directory)?;
-        all.push(json!({"cell_id": planned.id, "prediction": prediction}));
+    let planner = Planner::new(&study.directory, args.budget.map(|size| size.0));
+    let plan = |planned: &spec::PlannedCell| -> Result<Planned, PlanError> {
+        let prediction = planner.predict(&planned.cell)?;
+        let advice = match prediction.verdict {
+            Some(Verdict::Oversize) => advise(&planner, &planned.cell)?,
+            _ => Vec::new(),
+        };
+        Ok(Planned { prediction, advice })
+    };
+    let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+    print(&match args.format {
+        Format::Table => for_people(&study, &plans),
+        format => for_programs(&study, &plans, format),
+    })?;
+    let fits = plans
+        .iter()
+        .all(|planned| planned.prediction.verdict != Some(Verdict::Oversize));
+    Ok(if fits {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_AS_ASKED)
+    })
+}
+
+fn for_programs(study: &Study, plans: &[Planned], format: Format) -> String {
+    let columns = predictions();
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    let mut table = cell_table(study, &names);
+    for (index, Planned { prediction, .. }) in plans.iter().enumerate() {
+        let values = columns.iter().map(|column| json!((column.value)(prediction)));
+        table.rows.push(cell_row(study, index, format, values));
     }
-    print(&format!("{:#}\n", json!(all)))?;
-    Ok(ExitCode::SUCCESS)
+    if format == Format::Json {
+        table.columns.push("advice".into());
+        for (row, planned) in table.rows.iter_mut().zip(plans) {
+            row.push(planned.advice.iter().map(advice_for_programs).collect());
+        }
+    }
+    table.render(format)
+}
+
+fn advice_for_programs(advice: &Advice) -> Value {
+    let columns = predictions().into_iter();
+    let predicted = columns.map(|column| (column.name, json!((column.value)(&advice.prediction))));
+    let mut object: serde_json::Map<String, Value> = predicted.collect();
+    object.insert("changes".into(), json!(advice.changes));
+    object.insert("cost".into(), json!(advice.cost));
+    object.into()
+}
+
+fn for_people(study: &Study, plans: &[Planned]) -> String {
+    let has_budget = plans.iter().any(|planned| planned.prediction.verdict.is_some());
+    let mut columns = vec!["peak allocated", "reached in", "at rest", "process", "trainable"];
+    columns.extend(has_budget.then_some("verdict"));
+    let mut table = cell_table(study, &columns);
+    for (index, planned) in plans.iter().enumerate() {
+        let prediction = &planned.prediction;
+        let module = prediction.binding_module.as_deref().unwrap_or_default();
+        let mut values = vec![
+            json!(size(Some(prediction.allocated_peak_bytes))),
+            json!(format!("{} {module}", prediction.binding_phase).trim_end()),
+            json!(size(Some(prediction.allocated_mean_bytes))),
+            json!(size(prediction.process_peak_bytes)),
+            json!(format::number((prediction.trainable_count as f64).into(), 0)),
+        ];
+        values.extend(has_budget.then(|| json!(verdict(prediction))));
+        table.rows.push(cell_row(study, index, Format::Table, values));
+    }
+    let mut text = table.render(Format::Table);
+    let oversize: Vec<usize> = (0..plans.len())
+        .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
+        .collect();
+    for &index in &oversize {
+        text += &advice_for_people(&study.cells[index].id, &plans[index]);
+    }
+    let cells = counted(plans.len(), "cell");
+    let _ = match (has_budget, oversize.len()) {
+        (false, _) => writeln!(text, "\n{cells}; all figures are predicted"),
+        (true, 0) => writeln!(text, "\n{cells}, all of which fit; all figures are predicted"),
+        (true, over) => writeln!(text, "\n{cells}, {over} oversize; all figures are predicted"),
+    };
+    text
+}
+
+fn advice_for_people(id: &str, planned: &Planned) -> String {
+    if planned.advice.is_empty() {
+        return format!("\n{id}: no change of batch, checkpointing, format, rank or length makes it fit\n");
+    }
+    let mut text = format!("\n{id} would fit with\n");
+    for advice in &planned.advice {
+        let changes = advice.changes.join(", ");
+        let peak = size(Some(advice.prediction.allocated_peak_bytes));
+        let _ = writeln!(text, "  {changes}: {peak} ({})", advice.cost);
+    }
+    text
+}
+
+fn verdict(prediction: &Prediction) -> String {
+    match (prediction.verdict, prediction.budget_bytes) {
+        (Some(Verdict::Fits), Some(budget)) => {
+            let share = prediction.allocated_peak_bytes as f64 / budget as f64;
+            format!("fits ({:.0} %)", 100.0 * share)
+        }
+        (Some(Verdict::Oversize), Some(budget)) => {
+            let over = prediction.allocated_peak_bytes.saturating_sub(budget);
+            format!("oversize by {}", size(Some(over)))
+        }
+        _ => format::ABSENT.into(),
+    }
+}
+
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| format::ABSENT.into(), |bytes| format::bytes((bytes as f64).into()))
 }

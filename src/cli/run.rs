@@ -13,11 +13,11 @@ use crate::results::record::Record;
 use crate::results::store::StudyDir;
 use crate::runner::{
     self, Bars, Finished, Json, Options, Plain, Progress, Silent, Summary, counted, log_tail, preflight, schedule,
-    shown,
 };
 use crate::spec::{self, Overrides, Study};
 
-use super::{Format, NOT_AS_ASKED, Table, claims, print, report};
+use super::cells::{cell_row, cell_table};
+use super::{Format, NOT_AS_ASKED, claims, print, report};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
@@ -40,6 +40,10 @@ pub struct Args {
     /// Stop at the first cell that fails
     #[arg(long)]
     fail_fast: bool,
+    /// Leave out cells that are predicted not to fit into their device_memory or, without one, into this machine; they
+    /// are rows that say so
+    #[arg(long)]
+    skip_oversize: bool,
     /// Exit code 1 where a claim has not the verdict that the spec expects: supported, unless it says refuted
     #[arg(long, conflicts_with = "dry_run")]
     check: bool,
@@ -84,6 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         results: args.results.unwrap_or_else(|| Path::new("results").join(&study.name)),
         fresh: args.fresh,
         fail_fast: args.fail_fast,
+        skip_oversize: args.skip_oversize,
     };
     check_study(&study)?;
     preflight(&study)?;
@@ -165,34 +170,6 @@ fn dry_run(study: &Study, options: &Options, format: Format) -> anyhow::Result<E
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A table of cells: what varies, and then `columns`.
-fn cell_table(study: &Study, columns: &[&str]) -> Table {
-    let axes = study.axes.iter().map(String::as_str);
-    let seed = study.shows_seeds().then_some("seed");
-    let what_varies = std::iter::once("cell_id").chain(axes).chain(seed);
-    Table::new(what_varies.chain(columns.iter().copied()))
-}
-
-fn cell_row(study: &Study, index: usize, format: Format, values: impl IntoIterator<Item = Value>) -> Vec<Value> {
-    let planned = &study.cells[index];
-    let axis = |axis: &String| {
-        let value = planned.axes.get(axis).cloned().unwrap_or_default();
-        let (text, plain) = (shown(axis, &value), value.to_string());
-        // A number stays one, to be aligned as such.
-        if format == Format::Table && text != plain {
-            text.into()
-        } else {
-            value
-        }
-    };
-    let id = Value::from(planned.id.as_str());
-    std::iter::once(id)
-        .chain(study.axes.iter().map(axis))
-        .chain(study.shows_seeds().then(|| planned.cell.seed.into()))
-        .chain(values)
-        .collect()
 }
 
 /// What the run did: a line a cell, the last words of those that failed, and a count.

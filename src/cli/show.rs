@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use crate::report::format::{self, Quantity};
 use crate::report::{Entry, entries, setting};
 use crate::results::collect::read_cell;
-use crate::results::columns::{keys, outcomes};
+use crate::results::columns::{keys, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
+use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Step};
-use crate::results::store::{CellDir, read_record, read_steps};
+use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::spec::cell::Cell;
 
 use super::{Format, Table, print, studies};
@@ -34,11 +35,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let dir = studies::cell(&args.cell, &args.results)?;
     let cell = read_cell(&dir)?;
     let record = read_record(&dir)?;
+    let prediction = read_prediction(&dir)?;
     let steps = read_steps(&dir.steps())?;
     let text = match args.format {
-        Format::Table => for_people(&dir, &cell, record.as_ref(), &steps)?,
+        Format::Table => for_people(&dir, &cell, (record.as_ref(), prediction.as_ref()), &steps)?,
         Format::Json => {
-            let all = json!({ "cell_id": dir.id(), "cell": cell, "record": record, "steps": steps });
+            let all = json!({
+                "cell_id": dir.id(),
+                "cell": cell,
+                "prediction": prediction,
+                "record": record,
+                "steps": steps,
+            });
             format!("{all:#}\n")
         }
         Format::Csv => step_table(&steps).render(Format::Csv),
@@ -47,12 +55,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn for_people(dir: &CellDir, cell: &Cell, record: Option<&Record>, steps: &[Step]) -> anyhow::Result<String> {
+fn for_people(
+    dir: &CellDir,
+    cell: &Cell,
+    (record, prediction): (Option<&Record>, Option<&Prediction>),
+    steps: &[Step],
+) -> anyhow::Result<String> {
     let id = dir.id();
     let frame = frame::build(&[Row {
         cell_id: &id,
         cell,
         record,
+        prediction,
     }])?;
     let rows = entries(&frame)?;
     let status = rows.first().and_then(|row| row.text("status")).unwrap_or("not run");
@@ -61,6 +75,10 @@ fn for_people(dir: &CellDir, cell: &Cell, record: Option<&Record>, steps: &[Step
         dir.path().display()
     );
     text.push_str(&lines(&configuration(cell)));
+    if let Some(row) = rows.first().filter(|_| prediction.is_some()) {
+        text.push_str("\nPrediction\n");
+        text.push_str(&lines(&predicted(row)));
+    }
     if let Some(row) = rows.first().filter(|_| record.is_some()) {
         text.push_str("\nOutcome\n");
         text.push_str(&lines(&outcome(row)));
@@ -95,30 +113,38 @@ fn configuration(cell: &Cell) -> Vec<(String, String)> {
     keys(cell).into_iter().map(line).collect()
 }
 
+/// What was predicted, each with the unit of its name.
+fn predicted(row: &Entry) -> Vec<(String, String)> {
+    let names = predictions().into_iter().map(|column| column.name);
+    names.filter_map(|name| line(row, name)).collect()
+}
+
 /// What was measured, each with the unit of its name.
 fn outcome(row: &Entry) -> Vec<(String, String)> {
-    let line = |name: String| {
-        let value = row.get(&name);
-        let number = value.as_number().map(Quantity::from);
-        let text = match (number, value) {
-            (_, Datum::Null) => return None,
-            (Some(n), _) if name.ends_with("_bytes") => {
-                format!("{} ({} B)", format::bytes(n), format::number(n, 0))
-            }
-            (Some(n), _) if name.contains("_seconds") => format::seconds(n),
-            (Some(n), _) if name == "tokens_per_second" => format::rate(n),
-            (Some(n), Datum::Int(_)) => format::number(n, 0),
-            (Some(n), _) => format::number(n, 4),
-            (None, value) => setting(&name, value),
-        };
-        Some((name, text))
-    };
     let names = ["attempt", "device", "threads", "instruction_set"].map(str::to_string);
     names
         .into_iter()
         .chain(outcomes().into_iter().map(|outcome| outcome.name))
-        .filter_map(line)
+        .filter_map(|name| line(row, name))
         .collect()
+}
+
+/// A column with its value; none where it is null.
+fn line(row: &Entry, name: String) -> Option<(String, String)> {
+    let value = row.get(&name);
+    let number = value.as_number().map(Quantity::from);
+    let text = match (number, value) {
+        (_, Datum::Null) => return None,
+        (Some(n), _) if name.ends_with("_bytes") => {
+            format!("{} ({} B)", format::bytes(n), format::number(n, 0))
+        }
+        (Some(n), _) if name.contains("_seconds") => format::seconds(n),
+        (Some(n), _) if name == "tokens_per_second" => format::rate(n),
+        (Some(n), Datum::Int(_)) => format::number(n, 0),
+        (Some(n), _) => format::number(n, 4),
+        (None, value) => setting(&name, value),
+    };
+    Some((name, text))
 }
 
 /// Every field of `steps.jsonl` under its name.

@@ -70,6 +70,14 @@ impl Trace {
         Self::default()
     }
 
+    /// With room for so many events.
+    pub fn with_capacity(events: usize) -> Self {
+        Self {
+            events: Vec::with_capacity(events),
+            blocks: 0,
+        }
+    }
+
     pub fn events(&self) -> &[Event] {
         &self.events
     }

@@ -3,11 +3,8 @@
 use serde::Serialize;
 
 use super::group::{Group, Stat};
-use crate::results::columns::{Kind, outcomes};
+use crate::results::columns::{Kind, PREDICTED, outcomes};
 use crate::spec::{self, Dimension, Metric, Published, SpecError, Study, Unit};
-
-/// What a prediction's column begins with; the rest is the name of what it predicts.
-const PREDICTED: &str = "predicted_";
 
 /// A published figure and the group that it belongs to; from `study.yaml`.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +180,7 @@ pub const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, suc
 pub fn measured_columns() -> Vec<String> {
     outcomes()
         .into_iter()
-        .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float) && !outcome.name.starts_with(PREDICTED))
+        .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float))
         .map(|outcome| outcome.name)
         .collect()
 }

@@ -6,8 +6,9 @@ use std::fs;
 use polars_core::prelude::DataFrame;
 
 use super::frame::{self, FrameError, Row};
+use super::prediction::Prediction;
 use super::record::Record;
-use super::store::{CellDir, StoreError, StudyDir, read_record};
+use super::store::{CellDir, StoreError, StudyDir, read_prediction, read_record};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
 
@@ -17,6 +18,8 @@ pub struct Collected {
     pub cell_id: String,
     pub cell: Cell,
     pub record: Option<Record>,
+    /// What was predicted before it ran.
+    pub prediction: Option<Prediction>,
 }
 
 /// The rows of a study, and what is in its folder but not among them.
@@ -43,11 +46,12 @@ pub enum Unreadable {
 pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, StoreError> {
     let mut collection = Collection::default();
     for planned in &study.cells {
-        let record = collection.read(&dir.cell(&planned.id));
+        let (record, prediction) = collection.read(&dir.cell(&planned.id));
         collection.cells.push(Collected {
             cell_id: planned.id.clone(),
             cell: planned.cell.clone(),
             record,
+            prediction,
         });
     }
     let known: BTreeSet<&str> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
@@ -61,11 +65,12 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
         }
         match read_cell(&folder) {
             Ok(cell) => {
-                let record = collection.read(&folder);
+                let (record, prediction) = collection.read(&folder);
                 collection.cells.push(Collected {
                     cell_id: folder.id(),
                     cell,
                     record,
+                    prediction,
                 });
             }
             Err(error) => collection.unreadable.push(error),
@@ -86,11 +91,13 @@ pub fn read_cell(folder: &CellDir) -> Result<Cell, Unreadable> {
 }
 
 impl Collection {
-    fn read(&mut self, folder: &CellDir) -> Option<Record> {
-        read_record(folder).unwrap_or_else(|error| {
+    fn read(&mut self, folder: &CellDir) -> (Option<Record>, Option<Prediction>) {
+        let record = read_record(folder).unwrap_or_else(|error| {
             self.unreadable.push(error.into());
             None
-        })
+        });
+        // One of another version is made again by the next run; it is no result.
+        (record, read_prediction(folder).unwrap_or_default())
     }
 
     /// The frame of these cells.
@@ -102,6 +109,7 @@ impl Collection {
                 cell_id: &collected.cell_id,
                 cell: &collected.cell,
                 record: collected.record.as_ref(),
+                prediction: collected.prediction.as_ref(),
             })
             .collect();
         frame::build(&rows)

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use super::datum::Datum;
+use super::prediction::{Prediction, Verdict};
 use super::record::{Measured, Oom, Profile, Record, Status};
 use crate::memory::{Category, Phase};
 use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights};
@@ -126,6 +127,56 @@ pub fn outcomes() -> Vec<Outcome> {
     columns
 }
 
+/// What a prediction's column begins with; the rest is the name of what it predicts.
+pub const PREDICTED: &str = "predicted_";
+
+/// A column of the plan, with the value that a prediction gives it.
+pub struct Predicted {
+    /// With its prefix.
+    pub name: String,
+    pub kind: Kind,
+    pub value: Box<dyn Fn(&Prediction) -> Datum>,
+}
+
+/// The columns that predictions fill, in the frame's order; they follow the outcome.
+pub fn predictions() -> Vec<Predicted> {
+    use Kind::{Int, Text};
+    fn predicted<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Prediction) -> T + 'static) -> Predicted {
+        Predicted {
+            name: format!("{PREDICTED}{name}"),
+            kind,
+            value: Box::new(move |prediction| value(prediction).into()),
+        }
+    }
+    let mut columns = vec![
+        predicted("verdict", Text, |p| p.verdict.map(Verdict::name)),
+        predicted("budget_bytes", Int, |p| p.budget_bytes),
+        predicted("binding_phase", Text, |p| p.binding_phase.clone()),
+        predicted("binding_module", Text, |p| p.binding_module.clone()),
+        predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
+        predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),
+        predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
+    ];
+    for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
+        let category = category.name();
+        columns.push(predicted(&category_column(category), Int, move |p| {
+            p.allocated_peak_by_category.get(category).copied()
+        }));
+    }
+    for phase in Phase::ALL.map(Phase::name) {
+        columns.push(predicted(&phase_column(phase), Int, move |p| {
+            p.allocated_peak_in_phase.get(phase).copied()
+        }));
+    }
+    columns.extend([
+        predicted("allocated_mean_bytes", Int, |p| p.allocated_mean_bytes),
+        predicted("parameter_count", Int, |p| p.parameter_count),
+        predicted("trainable_count", Int, |p| p.trainable_count),
+        predicted("adapter_file_bytes", Int, |p| p.adapter_file_bytes),
+    ]);
+    columns
+}
+
 /// Live bytes of a category at the instant of the peak.
 pub fn category_column(category: &str) -> String {
     format!("allocated_peak_{category}_bytes")
@@ -150,6 +201,7 @@ pub fn status_name(status: Status) -> &'static str {
         Status::Timeout => "timeout",
         Status::Killed => "killed",
         Status::Lost => "lost",
+        Status::Oversize => "oversize",
     }
 }
 

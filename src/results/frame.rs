@@ -11,8 +11,9 @@ use polars_io::parquet::read::ParquetReader;
 use polars_io::parquet::write::ParquetWriter;
 use polars_io::{SerReader, SerWriter};
 
-use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, status_name};
+use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, predictions, status_name};
 use super::datum::Datum;
+use super::prediction::Prediction;
 use super::record::Record;
 use super::store::{StoreError, StudyDir, write_if_changed};
 use super::timeline::TimelineError;
@@ -37,10 +38,11 @@ pub struct Row<'a> {
     pub cell_id: &'a str,
     pub cell: &'a Cell,
     pub record: Option<&'a Record>,
+    pub prediction: Option<&'a Prediction>,
 }
 
-/// The frame of these rows, in their order. Besides the columns of [`IDENTITY`], the cell's keys and [`outcomes`] there
-/// are none; `device`, `threads` and `instruction_set` are those that the cell ran on, once it ran.
+/// The frame of these rows, in their order. Besides the columns of [`IDENTITY`], the cell's keys, [`outcomes`] and
+/// [`predictions`] there are none; `device`, `threads` and `instruction_set` are those that the cell ran on, once it ran.
 pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
     let configurations: Vec<BTreeMap<String, Datum>> =
         rows.iter().map(|row| keys(row.cell).into_iter().collect()).collect();
@@ -74,6 +76,12 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
     for outcome in outcomes() {
         let values = rows.iter().map(|row| row.record.map_or(Datum::Null, &outcome.value));
         columns.push(column(&outcome.name, outcome.kind, values)?);
+    }
+    for predicted in predictions() {
+        let values = rows
+            .iter()
+            .map(|row| row.prediction.map_or(Datum::Null, &predicted.value));
+        columns.push(column(&predicted.name, predicted.kind, values)?);
     }
     Ok(DataFrame::new(rows.len(), columns)?)
 }
@@ -171,9 +179,10 @@ fn from_csv(file: File) -> PolarsResult<DataFrame> {
     };
     let texts = CsvReader::new(file).with_options(options).finish()?;
     let outcomes = outcomes().into_iter().map(|outcome| (outcome.name, outcome.kind));
+    let predictions = predictions().into_iter().map(|column| (column.name, column.kind));
     let keys = key_kinds().into_iter().filter_map(|(name, kind)| Some((name, kind?)));
     let identity = IDENTITY.map(|(name, kind)| (name.to_string(), kind));
-    let kinds: BTreeMap<String, Kind> = outcomes.chain(keys).chain(identity).collect();
+    let kinds: BTreeMap<String, Kind> = outcomes.chain(predictions).chain(keys).chain(identity).collect();
     let typed = |texts: &Column| {
         let name = texts.name().as_str();
         let kind = kinds.get(name).copied().unwrap_or(Kind::Text);
@@ -227,6 +236,7 @@ mod tests {
                 cell_id,
                 cell,
                 record: (i == 0).then_some(&record),
+                prediction: None,
             })
             .collect();
         let frame = build(&rows).unwrap();
@@ -260,6 +270,7 @@ mod tests {
             cell_id: &id,
             cell: &cell,
             record,
+            prediction: None,
         };
         let (with, without) = (build(&[row(Some(&record))]).unwrap(), build(&[row(None)]).unwrap());
         assert_eq!(with.schema(), without.schema());

@@ -18,6 +18,8 @@ pub enum Status {
     Killed,
     /// The process ended well and left no record.
     Lost,
+    /// Not tried: it is predicted not to fit, and the run was told to leave such cells out.
+    Oversize,
 }
 
 /// One optimizer step; a line of `steps.jsonl`. Bytes are read at the end of the step, before gradients are released.

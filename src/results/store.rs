@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::prediction::Prediction;
 use super::record::{Record, Step};
 use crate::spec::STUDY_FILE;
 
@@ -138,6 +139,11 @@ impl CellDir {
         self.0.join("record.json")
     }
 
+    /// What was predicted before the cell ran.
+    pub fn prediction(&self) -> PathBuf {
+        self.0.join("prediction.json")
+    }
+
     /// The ledger's events, where they were recorded.
     pub fn timeline(&self) -> PathBuf {
         self.0.join("timeline.bin")
@@ -189,6 +195,26 @@ pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
         });
     }
     Ok(Some(record))
+}
+
+/// Writes what is predicted of a cell.
+pub fn write_prediction(dir: &CellDir, prediction: &Prediction) -> Result<(), StoreError> {
+    let path = dir.prediction();
+    let mut json = serde_json::to_vec_pretty(prediction).map_err(|source| invalid("prediction", &path, source))?;
+    json.push(b'\n');
+    write_if_changed(&path, &json).map(drop)
+}
+
+/// What was predicted of a cell before it ran; none where nothing was.
+pub fn read_prediction(dir: &CellDir) -> Result<Option<Prediction>, StoreError> {
+    let path = dir.prediction();
+    match fs::read(&path) {
+        Ok(json) => serde_json::from_slice(&json)
+            .map(Some)
+            .map_err(|source| invalid("prediction", &path, source)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("read", &path)(error)),
+    }
 }
 
 fn invalid(what: &'static str, path: &Path, source: serde_json::Error) -> StoreError {

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Status};
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::spec::cell::{Cell, Data};
@@ -41,7 +42,7 @@ pub struct Overview {
 }
 
 /// A cell that is to be trained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Task {
     pub cell_id: String,
     /// What distinguishes it in the study, such as `rank=16 dtype=int4`.
@@ -53,6 +54,9 @@ pub struct Task {
     /// Its place in the study's cells.
     #[serde(skip)]
     pub index: usize,
+    /// What it will take; none where that could not be predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
 }
 
 impl Task {
@@ -119,6 +123,11 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     })
 }
 
+/// Whether a cell that ended so is what nobody asked for.
+pub(super) fn is_failure(status: Status) -> bool {
+    !is_result(status) && status != Status::Oversize
+}
+
 /// Whether a cell that ended so is done with; the others are tried again by the next run.
 pub(super) fn is_result(status: Status) -> bool {
     matches!(status, Status::Ok | Status::Oom)
@@ -133,6 +142,7 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
         of: 0,
         attempt,
         index,
+        prediction: None,
     }
 }
 

@@ -6,10 +6,15 @@ use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::results::record::Record;
-use crate::results::store::{CellDir, StudyDir, remove_temporaries, write_if_changed};
+use crate::memory::probes;
+use crate::plan::Planner;
+use crate::report::format;
+use crate::results::prediction::{Prediction, Verdict};
+use crate::results::record::{Record, Status};
+use crate::results::store::{CellDir, StudyDir, remove_temporaries, write_if_changed, write_prediction, write_record};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
 
@@ -20,7 +25,7 @@ use super::lock::FolderLock;
 use super::outcome::{self, Attempt};
 use super::progress::Progress;
 use super::provenance::provenance;
-use super::schedule::{Kept, Schedule, Task, is_result, previous_record, schedule};
+use super::schedule::{Kept, Schedule, Task, is_failure, previous_record, schedule};
 
 /// How a study is run; nothing of it changes what a cell is.
 #[derive(Debug, Clone)]
@@ -31,6 +36,8 @@ pub struct Options {
     pub fresh: bool,
     /// Stop at the first cell that is neither ok nor oom.
     pub fail_fast: bool,
+    /// Leave out cells that are predicted not to fit into their budget or, where they have none, into the machine.
+    pub skip_oversize: bool,
 }
 
 /// What a run did.
@@ -60,7 +67,7 @@ impl Summary {
     pub fn failed(&self) -> impl Iterator<Item = &Finished> {
         self.finished
             .iter()
-            .filter(|finished| !is_result(finished.record.status))
+            .filter(|finished| is_failure(finished.record.status))
     }
 }
 
@@ -82,10 +89,11 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
 
     let Schedule {
         overview,
-        tasks,
+        mut tasks,
         kept,
         notes,
     } = schedule(study, options)?;
+    predict(study, &mut tasks);
     progress.started(&overview);
     for note in notes {
         progress.note(&note);
@@ -93,14 +101,17 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
     let mut inbox = Inbox::open()?;
     let mut finished: Vec<Finished> = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let stop = options.fail_fast && finished.last().is_some_and(|last| !is_result(last.record.status));
+        let stop = options.fail_fast && finished.last().is_some_and(|last| is_failure(last.record.status));
         if stop || inbox.interrupted().is_some() {
             break;
         }
         progress.cell_started(&task);
         let planned = &study.cells[task.index];
         let cell_dir = dir.cell(&planned.id);
-        let record = train(&task, &planned.cell, &cell_dir, study, &mut inbox, progress)?;
+        let record = match oversize(&task, &planned.cell).filter(|_| options.skip_oversize) {
+            Some(reason) => Some(leave_out(&task, &planned.cell, &cell_dir, reason)?),
+            None => train(&task, &planned.cell, &cell_dir, study, &mut inbox, progress)?,
+        };
         if let Some(record) = record {
             progress.cell_finished(&task, &record);
             finished.push(Finished { task, record });
@@ -114,6 +125,56 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
     };
     progress.finished(&summary);
     Ok(summary)
+}
+
+/// Says of each cell what it will take. What cannot be said is found out by training it.
+fn predict(study: &Study, tasks: &mut [Task]) {
+    let planner = Planner::new(&study.directory, None);
+    tasks.par_iter_mut().for_each(|task| {
+        task.prediction = planner.predict(&study.cells[task.index].cell).ok();
+    });
+}
+
+/// Why a cell will not fit, if it will not: into its budget or, without one, into the machine.
+fn oversize(task: &Task, cell: &Cell) -> Option<String> {
+    let prediction = task.prediction.as_ref()?;
+    let size = |bytes: u64| format::bytes((bytes as f64).into());
+    if let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) {
+        let (peak, budget) = (size(prediction.allocated_peak_bytes), size(budget));
+        return Some(format!(
+            "predicted peak {peak}, past the budget of {budget} (device_memory)"
+        ));
+    }
+    let (process, machine) = (prediction.process_peak_bytes?, probes::system_total_bytes()?);
+    let past = cell.device_memory.is_none() && process > machine;
+    past.then(|| {
+        let (process, machine) = (size(process), size(machine));
+        format!("predicted process {process}, and this machine has {machine}")
+    })
+}
+
+/// Enters a cell as not tried.
+fn leave_out(task: &Task, cell: &Cell, dir: &CellDir, reason: String) -> Result<Record, RunError> {
+    prepare(dir, cell, task.prediction.as_ref()).map_err(|source| RunError::Cell {
+        cell_id: task.cell_id.clone(),
+        what: "its folder cannot be made ready",
+        source,
+    })?;
+    let record = Record {
+        cell_id: task.cell_id.clone(),
+        status: Status::Oversize,
+        reason: Some(reason),
+        attempt: task.attempt,
+        started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        wall_seconds: 0.0,
+        measured: None,
+        oom: None,
+        timeout_seconds: None,
+        provenance: provenance(cell, |name| given(cell, name)),
+    };
+    write_record(dir, &record)?;
+    let _ = fs::remove_file(previous_record(dir));
+    Ok(record)
 }
 
 /// Two studies in one folder would lose the first one's `study.yaml`. One that cannot be read is lost already.
@@ -142,7 +203,7 @@ fn train(
         what,
         source,
     };
-    prepare(dir, cell).map_err(|source| failed("its folder cannot be made ready", source))?;
+    prepare(dir, cell, task.prediction.as_ref()).map_err(|source| failed("its folder cannot be made ready", source))?;
     let attempt = Attempt {
         dir,
         number: task.attempt,
@@ -168,9 +229,9 @@ fn train(
     Ok(record)
 }
 
-/// Makes a cell's folder ready for an attempt: its configuration, and nothing of the attempt before. The record goes
+/// Makes a cell's folder ready for an attempt: its configuration, what is predicted, and nothing of the attempt before. The record goes
 /// first, so that no figure of one attempt ever stands beside another's.
-fn prepare(dir: &CellDir, cell: &Cell) -> io::Result<()> {
+fn prepare(dir: &CellDir, cell: &Cell, prediction: Option<&Prediction>) -> io::Result<()> {
     fs::create_dir_all(dir.path())?;
     remove_temporaries(dir.path())?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
@@ -179,7 +240,10 @@ fn prepare(dir: &CellDir, cell: &Cell) -> io::Result<()> {
     }
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
     write_if_changed(&dir.cell_yaml(), cell.to_yaml().as_bytes()).map_err(io::Error::other)?;
-    Ok(())
+    match prediction {
+        Some(prediction) => write_prediction(dir, prediction).map_err(io::Error::other),
+        None => absent_is_fine(fs::remove_file(dir.prediction())),
+    }
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

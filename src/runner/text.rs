@@ -7,7 +7,7 @@ use crate::results::columns::status_name;
 use crate::results::datum::Datum;
 use crate::results::record::{Record, Status, StepEvent};
 
-use super::Overview;
+use super::{Overview, Task};
 
 /// `1 cell`, `2 cells`.
 pub fn counted(count: usize, what: &str) -> String {
@@ -30,6 +30,17 @@ pub(super) fn overview(study: &Overview) -> String {
     format!("{}: {cells}, {} to run{kept}", study.name, study.to_run)
 }
 
+/// `, predicted peak 412.3 MiB`, or nothing.
+pub(super) fn predicted(task: &Task) -> String {
+    let peak = task
+        .prediction
+        .as_ref()
+        .map(|prediction| prediction.allocated_peak_bytes);
+    peak.map_or_else(String::new, |peak| {
+        format!(", predicted peak {}", format::bytes((peak as f64).into()))
+    })
+}
+
 /// `loss 5.431, 1,024 tokens/s, 412.3 MiB`.
 pub(super) fn step(step: &StepEvent) -> String {
     let rate = format::rate((step.tokens as f64 / step.seconds).into());
@@ -43,11 +54,11 @@ pub(super) fn step(step: &StepEvent) -> String {
 pub(super) fn outcome(record: &Record) -> String {
     let seconds = format::seconds(record.wall_seconds.into());
     let Some(measured) = record.measured.as_ref().filter(|_| record.status == Status::Ok) else {
-        return format!(
-            "{} after {seconds}: {}",
-            status_name(record.status),
-            record.reason.as_deref().unwrap_or("no reason given")
-        );
+        let reason = record.reason.as_deref().unwrap_or("no reason given");
+        return match record.status {
+            Status::Oversize => format!("left out: {reason}"),
+            status => format!("{} after {seconds}: {reason}", status_name(status)),
+        };
     };
     let step = format::seconds(measured.step_seconds_median.into());
     let peak = measured

@@ -12,12 +12,19 @@ use crate::{
 const HANDLE: u64 = 264;
 
 /// Where the events go.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
     trace: RefCell<Trace>,
 }
 
 impl Memory {
+    /// Room for about so many events is made at once.
+    pub fn new(events: usize) -> Self {
+        Self {
+            trace: RefCell::new(Trace::with_capacity(events)),
+        }
+    }
+
     pub fn into_trace(self) -> Trace {
         self.trace.into_inner()
     }

@@ -15,6 +15,7 @@ mod segments;
 
 use super::{batches::Micro, trace::Trace};
 use crate::{
+    adapter::peft,
     memory::Phase,
     model::Config,
     spec::cell::{Cell, Measure},
@@ -23,6 +24,9 @@ use held::Memory;
 use load::Loader;
 use optimizer::Optimizer;
 use segments::{Chain, Pass};
+
+/// Events of a block in a micro-batch, more or less.
+const EVENTS: usize = 250;
 
 /// What a cell's training allocates.
 #[derive(Debug)]
@@ -35,7 +39,8 @@ pub struct Planned {
 
 /// A cell's load and these optimizer steps, each with its micro-batches.
 pub fn plan(cell: &Cell, config: &Config, steps: &[Vec<Micro>]) -> Planned {
-    let memory = Memory::default();
+    let micro_batches: usize = steps.iter().map(Vec::len).sum();
+    let memory = Memory::new(EVENTS * config.num_hidden_layers() * (micro_batches + 2));
     memory.phase(Phase::Load);
     let loader = Loader::new(cell, &memory);
     let trainable_count = match config {
@@ -57,6 +62,41 @@ pub fn plan(cell: &Cell, config: &Config, steps: &[Vec<Micro>]) -> Planned {
     }
 }
 
+/// Bytes of the adapter that the cell's training writes; none with rank 0.
+pub fn adapter_file_bytes(cell: &Cell, config: &Config) -> Option<u64> {
+    if cell.rank == 0 {
+        return None;
+    }
+    let tensors = config.tensors();
+    let files = tensors.iter().flat_map(|tensor| {
+        let module = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+        let last = module.rsplit('.').next().unwrap_or(module);
+        let is_head = ["classifier.", "pre_classifier."]
+            .iter()
+            .any(|head| tensor.name.starts_with(head));
+        if is_head {
+            vec![(tensor.name.clone(), tensor.shape.clone())]
+        } else if tensor.name.ends_with(".weight") && cell.target_modules.contains(last) {
+            vec![
+                (format!("{module}.lora_A.weight"), vec![cell.rank, tensor.shape[1]]),
+                (format!("{module}.lora_B.weight"), vec![tensor.shape[0], cell.rank]),
+            ]
+        } else {
+            Vec::new()
+        }
+    });
+    Some(peft::file_bytes(files))
+}
+
+/// What the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands
+/// into. Read off runs of many sizes (`docs/accuracy.md`).
+const PROCESS: u64 = 25 << 20;
+
+/// Resident bytes of the trainer's process, more or less: how well its allocator uses its pages is not followed.
+pub fn process_bytes(allocated: u64) -> u64 {
+    allocated + PROCESS
+}
+
 /// Trains, and counts what is trained.
 fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps: &[Vec<Micro>]) -> u64 {
     memory.phase(Phase::Idle);
@@ -76,7 +116,11 @@ fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps:
         memory.step(index as u32 + 1);
         forward_backward(&mut model, micro);
         optimizer.step(memory, model.params_mut());
-        release_gradients(&mut model, memory);
+        memory.step_end();
+        release_gradients(&mut model);
+        if index + 1 < steps.len() {
+            memory.phase(Phase::Idle);
+        }
     }
     // A profile looks at the passes of the same micro-batches once more, after an optimizer step.
     if cell.measure == Measure::Profile
@@ -84,16 +128,14 @@ fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps:
     {
         memory.step(2);
         forward_backward(&mut model, micro);
-        release_gradients(&mut model, memory);
+        memory.step_end();
     }
     let params = model.params_mut().into_iter().filter(|param| param.trainable);
     params.map(|param| param.elements()).sum()
 }
 
-fn release_gradients<'m, C: Chain<'m>>(model: &mut C, memory: &Memory) {
-    memory.step_end();
+fn release_gradients<'m, C: Chain<'m>>(model: &mut C) {
     for param in model.params_mut() {
         param.gradient = None;
     }
-    memory.phase(Phase::Idle);
 }

@@ -46,6 +46,7 @@ fn without_records(study: &Study) -> Result<DataFrame, ReportError> {
             cell_id: &planned.id,
             cell: &planned.cell,
             record: None,
+            prediction: None,
         })
         .collect();
     Ok(frame::build(&rows)?)

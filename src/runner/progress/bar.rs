@@ -6,7 +6,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::results::record::{Event, Record, Status};
 
-use super::super::text::{outcome, overview, step};
+use super::super::text::{outcome, overview, predicted, step};
 use super::{Overview, Progress, Summary, Task};
 
 const TICK: Duration = Duration::from_millis(200);
@@ -50,7 +50,7 @@ impl Progress for Bars {
         self.cell.reset();
         self.cell.set_style(style(WAITING));
         self.cell.set_prefix(task.name());
-        self.cell.set_message("starting");
+        self.cell.set_message(format!("starting{}", predicted(task)));
         self.cell.enable_steady_tick(TICK);
     }
 

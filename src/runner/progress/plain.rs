@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::results::record::{Event, Record};
 
-use super::super::text::{outcome, overview, step};
+use super::super::text::{outcome, overview, predicted, step};
 use super::{Overview, Progress, Summary, Task};
 
 /// Steps are told at most this often.
@@ -30,7 +30,13 @@ impl Progress for Plain {
 
     fn cell_started(&mut self, task: &Task) {
         self.last_step = Some(Instant::now());
-        self.line(&format!("[{}/{}] {}", task.position, task.of, task.name()));
+        self.line(&format!(
+            "[{}/{}] {}{}",
+            task.position,
+            task.of,
+            task.name(),
+            predicted(task)
+        ));
     }
 
     fn event(&mut self, _: &Task, event: &Event) {

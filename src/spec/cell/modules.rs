@@ -25,7 +25,7 @@ pub const ENCODER_MODULES: [&str; 10] = [
 ];
 
 /// Which linear layers get an adapter: `all-linear` or a list of [`MODULES`] or [`ENCODER_MODULES`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
     AllLinear,
