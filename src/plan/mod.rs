@@ -6,6 +6,7 @@
 pub mod account;
 pub mod advice;
 pub mod batches;
+pub mod caching_allocator;
 pub mod candle;
 pub mod trace;
 

@@ -1,0 +1,28 @@
+//! The GPU as the allocator sees it: an amount of memory.
+
+/// A GPU's memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    /// All of it, as CUDA reports it (`cudaDeviceProp::totalGlobalMem`).
+    pub total: u64,
+    /// What the allocator cannot have of it: the CUDA context, libraries, other processes.
+    pub taken: u64,
+}
+
+impl Device {
+    /// More than any GPU has.
+    pub const UNLIMITED: Self = Self {
+        total: 1 << 44,
+        taken: 0,
+    };
+
+    /// A GPU with `total` bytes and nothing else on it.
+    pub fn new(total: u64) -> Self {
+        Self { total, taken: 0 }
+    }
+
+    /// Whether it has `bytes` more where the allocator holds `reserved`.
+    pub(super) fn has(self, bytes: u64, reserved: u64) -> bool {
+        self.taken.saturating_add(reserved).saturating_add(bytes) <= self.total
+    }
+}

@@ -1,0 +1,145 @@
+//! The free blocks of a pool, and which of them is taken.
+
+use std::collections::BTreeSet;
+
+use super::blocks::{Block, BlockId, Blocks, State};
+use super::settings::Settings;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PoolKind {
+    /// Blocks up to 1 MiB.
+    Small,
+    Large,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pool {
+    /// Free blocks by size, then address.
+    free: BTreeSet<(u64, u64, BlockId)>,
+    /// Addresses of growing segments without memory, in order.
+    unmapped: BTreeSet<(u64, BlockId)>,
+    /// How often it was searched.
+    pub searches: u64,
+}
+
+impl Pool {
+    pub fn insert(&mut self, id: BlockId, block: &mut Block) {
+        match block.state {
+            State::Unmapped => drop(self.unmapped.insert((block.address, id))),
+            _ => {
+                block.free_since = self.searches;
+                self.free.insert((block.size, block.address, id));
+            }
+        }
+    }
+
+    pub fn remove(&mut self, id: BlockId, block: &Block) {
+        match block.state {
+            State::Unmapped => self.unmapped.remove(&(block.address, id)),
+            _ => self.free.remove(&(block.size, block.address, id)),
+        };
+    }
+
+    /// Free blocks, the smallest first.
+    pub fn free(&self) -> impl DoubleEndedIterator<Item = BlockId> + '_ {
+        self.free.iter().map(|&(_, _, id)| id)
+    }
+
+    pub fn unmapped(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.unmapped.iter().map(|&(_, id)| id)
+    }
+
+    /// Free blocks of at least `size` bytes, the smallest first.
+    pub fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+        self.free.range((size, 0, BlockId::FIRST)..).map(|&(_, _, id)| id)
+    }
+
+    /// Free blocks of less than `size` bytes, the largest first.
+    pub fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+        self.free.range(..(size, 0, BlockId::FIRST)).rev().map(|&(_, _, id)| id)
+    }
+
+    pub fn largest(&self) -> u64 {
+        self.free.last().map_or(0, |&(size, _, _)| size)
+    }
+
+    /// The block for `size` bytes: the smallest that is large enough, of equal ones that with the lowest address. Only that
+    /// one is looked at: where it may not be taken, nothing is found. It stays in the pool.
+    pub fn best_fit(&self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
+        let mut candidates = self.at_least(size);
+        let mut best = candidates.next()?;
+        // The end of a growing segment is as large as it can become, so that holes inside come first.
+        let reach = |id| {
+            let block: &Block = &blocks[id];
+            let next = block.next.map(|next| &blocks[next]);
+            block.size
+                + next
+                    .filter(|next| next.state == State::Unmapped)
+                    .map_or(0, |next| next.size)
+        };
+        if blocks[best].expandable {
+            for next in candidates {
+                if reach(next) >= reach(best) {
+                    break;
+                }
+                best = next;
+            }
+        }
+        let found = blocks[best].size;
+        let allowed = match settings.max_split_size {
+            Some(oversize) if size < oversize => found < oversize,
+            Some(_) => found < size.saturating_add(settings.max_non_split_rounding),
+            None => true,
+        };
+        allowed.then_some(best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A pool with one whole segment of each size, in MiB, at rising addresses.
+    fn pool(sizes: &[u64]) -> (Pool, Blocks) {
+        let (mut pool, mut blocks) = (Pool::default(), Blocks::default());
+        for (&size, address) in sizes.iter().zip((0..).step_by(1 << 40)) {
+            let id = blocks.add(Block::segment(address, size * MIB, PoolKind::Large));
+            pool.insert(id, &mut blocks[id]);
+        }
+        (pool, blocks)
+    }
+
+    /// Address of the segment, counted from 0, that is taken for `size` MiB.
+    fn taken(sizes: &[u64], size: u64, settings: &str) -> Option<u64> {
+        let (pool, blocks) = pool(sizes);
+        let settings = settings.parse().unwrap();
+        pool.best_fit(size * MIB, &blocks, &settings)
+            .map(|id| blocks[id].address >> 40)
+    }
+
+    #[test]
+    fn the_smallest_that_fits_is_taken_and_the_lowest_of_equal_ones() {
+        assert_eq!(taken(&[30, 12, 12, 11], 12, ""), Some(1));
+        assert_eq!(taken(&[30, 12, 12, 11], 13, ""), Some(0));
+        assert_eq!(taken(&[30, 12, 12, 11], 31, ""), None);
+    }
+
+    #[test]
+    fn small_requests_do_not_get_oversize_blocks() {
+        assert_eq!(taken(&[64, 100], 20, "max_split_size_mb:64"), None);
+        assert_eq!(taken(&[63, 100], 20, "max_split_size_mb:64"), Some(0));
+    }
+
+    #[test]
+    fn oversize_requests_get_blocks_that_are_not_much_too_large() {
+        assert_eq!(taken(&[84], 64, "max_split_size_mb:64"), None);
+        assert_eq!(taken(&[83], 64, "max_split_size_mb:64"), Some(0));
+        assert_eq!(
+            taken(&[84], 64, "max_split_size_mb:64,max_non_split_rounding_mb:21"),
+            Some(0)
+        );
+        assert_eq!(taken(&[84], 64, ""), Some(0));
+    }
+}

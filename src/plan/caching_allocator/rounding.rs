@@ -1,0 +1,153 @@
+//! Sizes: of a block for what is asked, and of the segment that is asked of CUDA for a block.
+
+use super::settings::Settings;
+
+const MIB: u64 = 1 << 20;
+
+/// Every block is a multiple of this (`kMinBlockSize`).
+pub const SMALLEST_BLOCK: u64 = 512;
+/// The largest block of the small pool (`kSmallSize`).
+pub const LARGEST_SMALL: u64 = MIB;
+/// A segment of the small pool (`kSmallBuffer`).
+pub(super) const SMALL_SEGMENT: u64 = 2 * MIB;
+/// From here on a block has a segment for itself (`kMinLargeAlloc`).
+pub(super) const SMALLEST_OWN_SEGMENT: u64 = 10 * MIB;
+/// Segments of their own are a multiple of this (`kRoundLarge`).
+const SEGMENT_STEP: u64 = 2 * MIB;
+/// What is more than this is refused without looking.
+pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
+
+/// Into how many steps each power of two is divided (`roundup_power2_divisions`), by powers from 1 MiB to 32 GiB; smaller
+/// sizes go by the first, larger ones by the last. 0 and 1 stand for no such rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Divisions(pub [u64; Divisions::INTERVALS]);
+
+impl Divisions {
+    pub const INTERVALS: usize = 16;
+
+    /// The interval that begins at `mib` MiB, a power of two.
+    pub(super) fn interval(mib: u64) -> usize {
+        (mib.ilog2() as usize).min(Self::INTERVALS - 1)
+    }
+
+    fn of(&self, bytes: u64) -> u64 {
+        self.0[Self::interval((bytes / MIB).max(1))]
+    }
+}
+
+/// The size of the block that holds `bytes`, up to [`LARGEST_REQUEST`].
+pub fn block_size(bytes: u64, divisions: &Divisions) -> u64 {
+    if bytes < SMALLEST_BLOCK {
+        return SMALLEST_BLOCK;
+    }
+    match divisions.of(bytes) {
+        divisions if divisions > 1 && bytes > SMALLEST_BLOCK * divisions => round_within_power(bytes, divisions),
+        _ => bytes.next_multiple_of(SMALLEST_BLOCK),
+    }
+}
+
+/// `bytes` rounded up to the next of the `divisions` equal steps between its power of two and the next.
+fn round_within_power(bytes: u64, divisions: u64) -> u64 {
+    let power = 1 << bytes.ilog2();
+    match power >> divisions.ilog2() {
+        0 if bytes == power => bytes,
+        0 => power * 2,
+        step => bytes.next_multiple_of(step),
+    }
+}
+
+/// What is asked of CUDA for a block of `size` bytes where segments do not grow.
+pub(super) fn segment_size(size: u64, settings: &Settings) -> u64 {
+    if size <= LARGEST_SMALL {
+        SMALL_SEGMENT
+    } else if size < SMALLEST_OWN_SEGMENT {
+        settings.large_segment_size
+    } else {
+        size.next_multiple_of(SEGMENT_STEP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_multiples_of_512() {
+        let plain = Divisions::default();
+        let sizes = [
+            (0, 512),
+            (1, 512),
+            (511, 512),
+            (512, 512),
+            (513, 1024),
+            (MIB + 1, MIB + 512),
+        ];
+        for (bytes, block) in sizes {
+            assert_eq!(block_size(bytes, &plain), block, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_power_of_two_is_divided() {
+        assert_eq!(round_within_power(1200, 4), 1280);
+        assert_eq!(round_within_power(1024, 4), 1024);
+        assert_eq!(round_within_power(1793, 4), 2048);
+        assert_eq!(round_within_power(3, 4), 4);
+        assert_eq!(round_within_power(2, 4), 2);
+    }
+
+    #[test]
+    fn divisions_count_above_512_bytes_each() {
+        let four = Divisions([4; 16]);
+        assert_eq!(
+            block_size(1200, &four),
+            1536,
+            "up to 4 x 512 bytes it is multiples of 512"
+        );
+        assert_eq!(block_size(2048, &four), 2048);
+        assert_eq!(block_size(2049, &four), 2560);
+        assert_eq!(block_size(5 * MIB + 1, &four), 6 * MIB);
+        assert_eq!(block_size(1200, &Divisions([1; 16])), 1536);
+    }
+
+    #[test]
+    fn each_power_has_its_divisions() {
+        let mut divisions = Divisions([8; 16]);
+        divisions.0[1] = 2;
+        divisions.0[15] = 0;
+        assert_eq!(block_size(3 * MIB + 1, &divisions), 4 * MIB, "2 MiB to 4 MiB");
+        assert_eq!(block_size(5 * MIB + 1, &divisions), 5 * MIB + MIB / 2);
+        assert_eq!(
+            block_size(MIB / 2 + 1, &divisions),
+            MIB / 2 + MIB / 16,
+            "below 1 MiB as from 1 MiB on"
+        );
+        assert_eq!(
+            block_size((80 << 30) + 1, &divisions),
+            (80 << 30) + 512,
+            "above 64 GiB as from 32 GiB on"
+        );
+    }
+
+    #[test]
+    fn segments_depend_on_the_block() {
+        let settings = Settings::default();
+        let sizes = [
+            (512, 2 * MIB),
+            (MIB, 2 * MIB),
+            (MIB + 512, 20 * MIB),
+            (10 * MIB - 512, 20 * MIB),
+            (10 * MIB, 10 * MIB),
+            (10 * MIB + 512, 12 * MIB),
+        ];
+        for (size, segment) in sizes {
+            assert_eq!(segment_size(size, &settings), segment, "{size}");
+        }
+        let settings = Settings {
+            large_segment_size: 40 * MIB,
+            ..settings
+        };
+        assert_eq!(segment_size(2 * MIB, &settings), 40 * MIB);
+        assert_eq!(segment_size(MIB, &settings), 2 * MIB);
+    }
+}

@@ -1,0 +1,87 @@
+//! What the allocator counts, as `torch.cuda.memory_stats` does.
+
+use super::pool::PoolKind;
+
+/// An amount now, and its highest since the start or [`Stats::reset_peaks`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub current: u64,
+    pub peak: u64,
+}
+
+impl Amount {
+    pub(super) fn add(&mut self, amount: u64) {
+        self.current += amount;
+        self.peak = self.peak.max(self.current);
+    }
+
+    pub(super) fn subtract(&mut self, amount: u64) {
+        self.current -= amount;
+    }
+}
+
+/// Amounts of a pool, or of both. Peaks are each at an instant of their own. With one stream a block is free at once, so that
+/// what PyTorch calls active is what is allocated.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Blocks in use.
+    pub allocations: Amount,
+    /// Their bytes, with what is lost to rounding and to blocks that are not split.
+    pub allocated: Amount,
+    /// Their bytes as asked for.
+    pub requested: Amount,
+    /// Segments that were asked of CUDA; those that grow do not count.
+    pub segments: Amount,
+    /// Bytes held of the device.
+    pub reserved: Amount,
+    /// Free blocks of segments that are partly in use, those that grow excepted.
+    pub inactive_splits: Amount,
+    /// Their bytes.
+    pub inactive_split: Amount,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub all: PoolStats,
+    /// Blocks up to 1 MiB.
+    pub small: PoolStats,
+    pub large: PoolStats,
+    /// Blocks in use of `max_split_size` and above.
+    pub oversize_allocations: Amount,
+    /// Segments of `max_split_size` and above.
+    pub oversize_segments: Amount,
+    /// How often everything cached was given back to try again.
+    pub retries: u64,
+    /// How often that was in vain too.
+    pub out_of_memory: u64,
+}
+
+impl Stats {
+    /// Peaks begin anew at what there is (`torch.cuda.reset_peak_memory_stats`).
+    pub fn reset_peaks(&mut self) {
+        for pool in [&mut self.all, &mut self.small, &mut self.large] {
+            let amounts = [
+                &mut pool.allocations,
+                &mut pool.allocated,
+                &mut pool.requested,
+                &mut pool.segments,
+                &mut pool.reserved,
+                &mut pool.inactive_splits,
+                &mut pool.inactive_split,
+            ];
+            amounts.into_iter().for_each(|amount| amount.peak = amount.current);
+        }
+        self.oversize_allocations.peak = self.oversize_allocations.current;
+        self.oversize_segments.peak = self.oversize_segments.current;
+    }
+
+    /// Changes the amounts of a pool, and with them those of both.
+    #[inline]
+    pub(super) fn change(&mut self, pool: PoolKind, change: impl Fn(&mut PoolStats)) {
+        change(&mut self.all);
+        change(match pool {
+            PoolKind::Small => &mut self.small,
+            PoolKind::Large => &mut self.large,
+        });
+    }
+}
