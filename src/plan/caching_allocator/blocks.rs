@@ -35,11 +35,6 @@ pub(super) enum State {
     Unmapped,
 }
 
-impl BlockId {
-    /// Not above any other.
-    pub const FIRST: Self = Self(0);
-}
-
 impl Block {
     /// All of a segment, free.
     pub fn segment(address: u64, size: u64, pool: PoolKind) -> Self {

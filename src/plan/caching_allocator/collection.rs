@@ -25,7 +25,8 @@ impl CachingAllocator {
         let searches = self.pools[PoolKind::Large as usize].searches;
         let age = |id: BlockId| searches - self.blocks[id].free_since;
         let mut whole: Vec<(BlockId, u64)> = self.pools[PoolKind::Large as usize]
-            .free()
+            .free
+            .iter()
             .filter(|&id| !self.blocks[id].is_split() && !self.blocks[id].expandable)
             .map(|id| (id, age(id)))
             .collect();

@@ -12,6 +12,7 @@ mod blocks;
 mod collection;
 mod device;
 mod expandable;
+mod free;
 mod pool;
 mod replay;
 pub mod rounding;
@@ -85,7 +86,7 @@ impl CachingAllocator {
 
     /// The largest block that is free without asking the device, in bytes.
     pub fn largest_free_block(&self) -> u64 {
-        self.pools.iter().map(Pool::largest).max().unwrap_or(0)
+        self.pools.iter().map(|pool| pool.free.largest()).max().unwrap_or(0)
     }
 
     /// Takes memory for `bytes` bytes.

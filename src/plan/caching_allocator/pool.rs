@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::blocks::{Block, BlockId, Blocks, State};
+use super::free::FreeBlocks;
 use super::settings::Settings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +15,7 @@ pub(super) enum PoolKind {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pool {
-    /// Free blocks by size, then address.
-    free: BTreeSet<(u64, u64, BlockId)>,
+    pub free: FreeBlocks,
     /// Addresses of growing segments without memory, in order.
     unmapped: BTreeSet<(u64, BlockId)>,
     /// How often it was searched.
@@ -28,45 +28,26 @@ impl Pool {
             State::Unmapped => drop(self.unmapped.insert((block.address, id))),
             _ => {
                 block.free_since = self.searches;
-                self.free.insert((block.size, block.address, id));
+                self.free.insert(block.size, block.address, id);
             }
         }
     }
 
     pub fn remove(&mut self, id: BlockId, block: &Block) {
         match block.state {
-            State::Unmapped => self.unmapped.remove(&(block.address, id)),
-            _ => self.free.remove(&(block.size, block.address, id)),
-        };
-    }
-
-    /// Free blocks, the smallest first.
-    pub fn free(&self) -> impl DoubleEndedIterator<Item = BlockId> + '_ {
-        self.free.iter().map(|&(_, _, id)| id)
+            State::Unmapped => drop(self.unmapped.remove(&(block.address, id))),
+            _ => self.free.remove(block.size, block.address, id),
+        }
     }
 
     pub fn unmapped(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.unmapped.iter().map(|&(_, id)| id)
     }
 
-    /// Free blocks of at least `size` bytes, the smallest first.
-    pub fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
-        self.free.range((size, 0, BlockId::FIRST)..).map(|&(_, _, id)| id)
-    }
-
-    /// Free blocks of less than `size` bytes, the largest first.
-    pub fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
-        self.free.range(..(size, 0, BlockId::FIRST)).rev().map(|&(_, _, id)| id)
-    }
-
-    pub fn largest(&self) -> u64 {
-        self.free.last().map_or(0, |&(size, _, _)| size)
-    }
-
     /// The block for `size` bytes: the smallest that is large enough, of equal ones that with the lowest address. Only that
     /// one is looked at: where it may not be taken, nothing is found. It stays in the pool.
     pub fn best_fit(&self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
-        let mut candidates = self.at_least(size);
+        let mut candidates = self.free.at_least(size);
         let mut best = candidates.next()?;
         // The end of a growing segment is as large as it can become, so that holes inside come first.
         let reach = |id| {
@@ -88,7 +69,7 @@ impl Pool {
         let found = blocks[best].size;
         let allowed = match settings.max_split_size {
             Some(oversize) if size < oversize => found < oversize,
-            Some(_) => found < size.saturating_add(settings.max_non_split_rounding),
+            Some(_) => found < size.saturating_add(settings.max_non_split_rounding()),
             None => true,
         };
         allowed.then_some(best)
@@ -139,6 +120,11 @@ mod tests {
         assert_eq!(
             taken(&[84], 64, "max_split_size_mb:64,max_non_split_rounding_mb:21"),
             Some(0)
+        );
+        assert_eq!(
+            taken(&[84], 64, "max_split_size_mb:64,large_segment_size_mb:21"),
+            Some(0),
+            "a segment's size where nothing is said"
         );
         assert_eq!(taken(&[84], 64, ""), Some(0));
     }

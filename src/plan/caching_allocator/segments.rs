@@ -62,7 +62,7 @@ impl CachingAllocator {
             return false;
         };
         let enough = size.max(oversize);
-        let fitting = self.pools[pool as usize].at_least(enough).next();
+        let fitting = self.pools[pool as usize].free.at_least(enough).next();
         if let Some(id) = fitting.filter(|&id| !self.blocks[id].expandable) {
             self.release(id);
             return true;
@@ -70,7 +70,7 @@ impl CachingAllocator {
         let pool = &self.pools[pool as usize];
         let mut released = 0;
         let mut to_release = Vec::new();
-        for id in pool.below(enough) {
+        for id in pool.free.below(enough) {
             let block = &self.blocks[id];
             if released >= enough || block.size < oversize {
                 break;
@@ -87,7 +87,7 @@ impl CachingAllocator {
     /// Releases everything that is free and not needed for what is in use (`torch.cuda.empty_cache`).
     pub fn empty_cache(&mut self) {
         for pool in [PoolKind::Large, PoolKind::Small] {
-            let free: Vec<BlockId> = self.pools[pool as usize].free().collect();
+            let free: Vec<BlockId> = self.pools[pool as usize].free.iter().collect();
             for id in free {
                 let block = &self.blocks[id];
                 if block.expandable {

@@ -16,8 +16,9 @@ const MIB: u64 = 1 << 20;
 pub struct Settings {
     /// Blocks of this size and above are not split (`max_split_size_mb`); any is where it is absent. In bytes.
     pub max_split_size: Option<u64>,
-    /// By how much less than this a block that is not split may be too large (`max_non_split_rounding_mb`), in bytes.
-    pub max_non_split_rounding: u64,
+    /// By how much less than this a block that is not split may be too large (`max_non_split_rounding_mb`), in bytes; by
+    /// `large_segment_size` where it is absent.
+    pub max_non_split_rounding: Option<u64>,
     /// `roundup_power2_divisions`.
     pub roundup_power2_divisions: Divisions,
     /// The share of the process's limit above which cached segments are released, the longest unused ones first
@@ -36,11 +37,18 @@ pub struct Settings {
     pub per_process_memory_fraction: f64,
 }
 
+impl Settings {
+    /// By how much less than this a block that is not split may be too large, in bytes.
+    pub fn max_non_split_rounding(&self) -> u64 {
+        self.max_non_split_rounding.unwrap_or(self.large_segment_size)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             max_split_size: None,
-            max_non_split_rounding: 20 * MIB,
+            max_non_split_rounding: None,
             roundup_power2_divisions: Divisions::default(),
             garbage_collection_threshold: None,
             expandable_segments: false,
@@ -120,7 +128,7 @@ mod tests {
                     roundup_power2_divisions:4";
         let expected = Settings {
             max_split_size: Some(128 * MIB),
-            max_non_split_rounding: 64 * MIB,
+            max_non_split_rounding: Some(64 * MIB),
             roundup_power2_divisions: Divisions([4; 16]),
             garbage_collection_threshold: Some(0.6),
             expandable_segments: true,
@@ -188,6 +196,12 @@ mod tests {
             ("max_split_size_mb:19", "19", "`max_split_size_mb` is at least 20", None),
             (
                 "large_segment_size_mb:40,max_split_size_mb:39",
+                "39",
+                "`max_split_size_mb` is at least 40",
+                None,
+            ),
+            (
+                "max_split_size_mb:39,large_segment_size_mb:40",
                 "39",
                 "`max_split_size_mb` is at least 40",
                 None,

@@ -52,8 +52,10 @@ const NAMES: [&str; 22] = [
 pub(super) fn read(text: &str) -> Result<Settings, SettingsError> {
     let mut settings = Settings::default();
     let mut tokens = Tokens::of(text);
+    let mut at_least_a_segment = Vec::new();
     while let Some(option) = tokens.next() {
-        read_option(&option, &mut tokens, &mut settings)?;
+        let value = read_option(&option, &mut tokens, &mut settings)?;
+        at_least_a_segment.extend(value.map(|value| (option.clone(), value)));
         if let Some(word) = tokens.next()
             && word.text != ","
         {
@@ -63,10 +65,25 @@ pub(super) fn read(text: &str) -> Result<Settings, SettingsError> {
             ));
         }
     }
+    for (option, word) in at_least_a_segment {
+        let least = settings.large_segment_size / MIB;
+        if word.text.parse().is_ok_and(|mib: u64| mib < least) {
+            let value = Value {
+                name: &option.text,
+                tokens: &mut tokens,
+            };
+            return Err(value.wrong(word, &at_least(least)));
+        }
+    }
     Ok(settings)
 }
 
-fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) -> Result<(), SettingsError> {
+fn at_least(mib: u64) -> String {
+    format!("at least {mib} (in MiB)")
+}
+
+/// Reads the option's value. It is returned where it may not be below `large_segment_size_mb`, which may follow.
+fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) -> Result<Option<Word>, SettingsError> {
     let name = option.text.as_str();
     if !NAMES.contains(&name) {
         let mut error = tokens.error(
@@ -86,12 +103,16 @@ fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) 
             let inside = |share: f64| share > 0.0 && share < 1.0;
             settings.garbage_collection_threshold = Some(value.number(inside, "between 0 and 1")?);
         }
-        "large_segment_size_mb" => settings.large_segment_size = value.mebibytes(SMALLEST_OWN_SEGMENT / MIB + 1)?,
+        "large_segment_size_mb" => settings.large_segment_size = value.mebibytes(SMALLEST_OWN_SEGMENT / MIB + 1)?.0,
         "max_split_size_mb" => {
-            settings.max_split_size = Some(value.mebibytes(settings.large_segment_size / MIB)?);
+            let (bytes, word) = value.mebibytes(0)?;
+            settings.max_split_size = Some(bytes);
+            return Ok(Some(word));
         }
         "max_non_split_rounding_mb" => {
-            settings.max_non_split_rounding = value.mebibytes(settings.large_segment_size / MIB)?;
+            let (bytes, word) = value.mebibytes(0)?;
+            settings.max_non_split_rounding = Some(bytes);
+            return Ok(Some(word));
         }
         "per_process_memory_fraction" => {
             let inside = |share: f64| (0.0..=1.0).contains(&share);
@@ -106,7 +127,7 @@ fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) 
         "expandable_segments_reserve_by_class" => value.reserves_by_class()?,
         _ => drop(value.flag()?),
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The value of an option, still to be read.
@@ -167,14 +188,13 @@ impl Value<'_, '_> {
         }
     }
 
-    /// Whole MiB from `least` on, in bytes; what is beyond 64 bits is cut.
-    fn mebibytes(&mut self, least: u64) -> Result<u64, SettingsError> {
-        let is = format!("at least {least} (in MiB)");
-        let (mib, word) = self.integer(&is)?;
+    /// Whole MiB from `least` on, in bytes and as written; what is beyond 64 bits is cut.
+    fn mebibytes(&mut self, least: u64) -> Result<(u64, Word), SettingsError> {
+        let (mib, word) = self.integer(&at_least(least))?;
         if mib < least {
-            return Err(self.wrong(word, &is));
+            return Err(self.wrong(word, &at_least(least)));
         }
-        Ok(mib.min(u64::MAX / MIB) * MIB)
+        Ok((mib.min(u64::MAX / MIB) * MIB, word))
     }
 
     fn number(&mut self, inside: impl Fn(f64) -> bool, is: &str) -> Result<f64, SettingsError> {

@@ -216,14 +216,14 @@ impl Naive {
         }
         let found = self.piece(best).size;
         let refused = size < self.max_split() && found >= self.max_split()
-            || size >= self.max_split() && found >= size + self.settings.max_non_split_rounding;
+            || size >= self.max_split() && found >= size + self.settings.max_non_split_rounding();
         (!refused).then_some(best)
     }
 
     fn reserve(&mut self, size: u64, small: bool) -> Option<Place> {
         let segment = match size {
-            ..=1_048_576 => 2 * MIB,
-            ..10_485_760 => self.settings.large_segment_size,
+            _ if size <= MIB => 2 * MIB,
+            _ if size < 10 * MIB => self.settings.large_segment_size,
             _ => size.div_ceil(2 * MIB) * 2 * MIB,
         };
         if self.counts(None).reserved + segment > self.limit {

@@ -1,0 +1,140 @@
+//! Free blocks in order.
+
+use super::blocks::BlockId;
+
+/// Free blocks by size, then address. They are kept by classes of nearly equal sizes, so that to find one is to find a bit and
+/// to search in a few.
+#[derive(Debug, Clone)]
+pub(super) struct FreeBlocks {
+    classes: Vec<Vec<Entry>>,
+    /// A bit for each class that is not empty.
+    filled: [u64; CLASSES / 64],
+}
+
+type Entry = (u64, u64, BlockId);
+
+/// Classes of each power of two.
+const PER_POWER: u32 = 16;
+/// Enough for all sizes of 64 bits, which are multiples of 512 bytes.
+const CLASSES: usize = 832;
+
+/// Grows with `size`.
+fn class(size: u64) -> usize {
+    let units = size / 512;
+    let shift = units.max(1).ilog2().saturating_sub(PER_POWER.ilog2());
+    (shift * PER_POWER) as usize + (units >> shift) as usize
+}
+
+impl Default for FreeBlocks {
+    fn default() -> Self {
+        Self {
+            classes: vec![Vec::new(); CLASSES],
+            filled: [0; CLASSES / 64],
+        }
+    }
+}
+
+impl FreeBlocks {
+    pub fn insert(&mut self, size: u64, address: u64, id: BlockId) {
+        let class = class(size);
+        let blocks = &mut self.classes[class];
+        let at = blocks.partition_point(|block| *block < (size, address, id));
+        blocks.insert(at, (size, address, id));
+        self.filled[class / 64] |= 1 << (class % 64);
+    }
+
+    pub fn remove(&mut self, size: u64, address: u64, id: BlockId) {
+        let class = class(size);
+        let blocks = &mut self.classes[class];
+        if let Ok(at) = blocks.binary_search(&(size, address, id)) {
+            blocks.remove(at);
+        }
+        if blocks.is_empty() {
+            self.filled[class / 64] &= !(1 << (class % 64));
+        }
+    }
+
+    /// The smallest first.
+    pub fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.at_least(0)
+    }
+
+    /// Those of at least `size` bytes, the smallest first.
+    pub fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let class = class(size);
+        let blocks = &self.classes[class];
+        let first = &blocks[blocks.partition_point(|block| block.0 < size)..];
+        let rest = self.filled_from(class + 1).flat_map(|class| &self.classes[class]);
+        first.iter().chain(rest).map(|block| block.2)
+    }
+
+    /// Those of less than `size` bytes, the largest first.
+    pub fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let class = class(size);
+        let blocks = &self.classes[class];
+        let last = &blocks[..blocks.partition_point(|block| block.0 < size)];
+        let rest = (0..class).rev().flat_map(|class| self.classes[class].iter().rev());
+        last.iter().rev().chain(rest).map(|block| block.2)
+    }
+
+    /// Bytes of the largest.
+    pub fn largest(&self) -> u64 {
+        let words = self.filled.iter().enumerate().rev();
+        let filled = words
+            .filter(|(_, word)| **word != 0)
+            .map(|(at, word)| at * 64 + word.ilog2() as usize)
+            .next();
+        filled
+            .and_then(|class| self.classes[class].last())
+            .map_or(0, |block| block.0)
+    }
+
+    /// Classes from `first` on that are not empty.
+    fn filled_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut at = first / 64;
+        let mut word = self.filled.get(at).map_or(0, |word| word & (!0 << (first % 64)));
+        std::iter::from_fn(move || {
+            while word == 0 {
+                at += 1;
+                word = *self.filled.get(at)?;
+            }
+            let class = at * 64 + word.trailing_zeros() as usize;
+            word &= word - 1;
+            Some(class)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::{Block, Blocks};
+    use super::super::pool::PoolKind;
+    use super::*;
+
+    #[test]
+    fn classes_grow_with_the_size() {
+        let sizes = (1..5000).chain((13..55).flat_map(|power| [(1u64 << power) - 1, 1 << power, (1 << power) + 1]));
+        let classes: Vec<usize> = sizes.map(|units| class(units * 512)).collect();
+        assert!(classes.is_sorted());
+        assert_eq!((class(0), class(u64::MAX)), (0, CLASSES - 1));
+    }
+
+    #[test]
+    fn blocks_are_in_order() {
+        let (mut free, mut blocks) = (FreeBlocks::default(), Blocks::default());
+        for (units, address) in [(3, 5), (3, 2), (40, 1), (41, 0), (1 << 40, 7), (1, 9)] {
+            let id = blocks.add(Block::segment(address, units * 512, PoolKind::Large));
+            free.insert(units * 512, address, id);
+        }
+        let addresses = |ids: &mut dyn Iterator<Item = BlockId>| ids.map(|id| blocks[id].address).collect::<Vec<_>>();
+        assert_eq!(addresses(&mut free.iter()), [9, 2, 5, 1, 0, 7]);
+        assert_eq!(addresses(&mut free.at_least(3 * 512)), [2, 5, 1, 0, 7]);
+        assert_eq!(addresses(&mut free.at_least(41 * 512)), [0, 7]);
+        assert_eq!(addresses(&mut free.below(41 * 512)), [1, 5, 2, 9]);
+        assert_eq!(free.largest(), 1 << 49);
+        let largest = free.at_least(1 << 49).next().unwrap();
+        free.remove(1 << 49, 7, largest);
+        assert_eq!(free.largest(), 41 * 512);
+        assert_eq!(addresses(&mut free.at_least(41 * 512)), [0]);
+    }
+}
