@@ -8,6 +8,7 @@ pub mod advice;
 pub mod batches;
 pub mod caching_allocator;
 pub mod candle;
+pub mod device;
 pub mod trace;
 
 use std::collections::HashMap;
