@@ -9,6 +9,7 @@ pub mod batches;
 pub mod caching_allocator;
 pub mod candle;
 pub mod device;
+pub mod torch;
 pub mod trace;
 
 use std::collections::HashMap;

@@ -1,0 +1,189 @@
+//! bitsandbytes' linear layers: packed weights that are dequantised for every product.
+
+use super::autograd::{Backward, Gradients};
+use super::tape::Tape;
+use super::tensor::{Dtype, Tensor};
+use crate::memory::Category;
+
+/// Weights that share a scale.
+const BLOCK: u64 = 64;
+/// Scales that share a scale of their own, with double quantisation.
+const NESTED_BLOCK: u64 = 256;
+/// Values of a 4-bit and of an 8-bit code.
+const CODE: u64 = 16;
+const NESTED_CODE: u64 = 256;
+
+/// A 4-bit weight with its scales.
+#[derive(Clone)]
+pub(super) struct FourBit<'t> {
+    packed: Tensor<'t>,
+    state: Vec<Tensor<'t>>,
+    out_features: u32,
+    in_features: u32,
+    double_quant: bool,
+    compute: Dtype,
+    /// The format it was quantised from, which the derivative dequantises to.
+    source: Dtype,
+}
+
+/// An 8-bit weight with the scale of each row.
+#[derive(Clone)]
+pub(super) struct EightBit<'t> {
+    weight: Tensor<'t>,
+    scales: Tensor<'t>,
+}
+
+impl Tape {
+    fn parameter_bytes(&self, bytes: u64) -> Tensor<'_> {
+        self.bytes(bytes, Category::Parameter)
+    }
+
+    /// Quantises a weight that was loaded to the GPU in `source`.
+    pub(super) fn four_bit(&self, dims: [u32; 2], source: Dtype, compute: Dtype, double_quant: bool) -> FourBit<'_> {
+        let weight = self.empty(&dims, source);
+        let blocks = weight.numel().div_ceil(BLOCK);
+        let packed = self.parameter_bytes(weight.numel().div_ceil(2));
+        let scales = self.parameter_bytes(blocks * 4);
+        let code = self.parameter_bytes(CODE * 4);
+        let state = if double_quant {
+            let offset = self.parameter_bytes(4);
+            let centred = self.bytes(blocks * 4, Category::Temporary);
+            let nested_code = self.parameter_bytes(NESTED_CODE * 4);
+            let nested = self.parameter_bytes(blocks.div_ceil(NESTED_BLOCK) * 4);
+            let bytes = self.parameter_bytes(blocks);
+            drop((scales, centred));
+            vec![bytes, nested, nested_code, offset, code]
+        } else {
+            vec![scales, code]
+        };
+        FourBit {
+            packed,
+            state,
+            out_features: dims[0],
+            in_features: dims[1],
+            double_quant,
+            compute,
+            source,
+        }
+    }
+
+    /// Quantises a weight to 8 bits by rows; loaded in half precision.
+    pub(super) fn eight_bit(&self, dims: [u32; 2]) -> EightBit<'_> {
+        let source = self.empty(&dims, Dtype::Float16);
+        let scales = self.parameter_bytes(u64::from(dims[0]) * 4);
+        let weight = self.empty_as(
+            super::layout::Layout::contiguous(&dims),
+            Dtype::Int8,
+            Category::Parameter,
+        );
+        drop(source);
+        EightBit { weight, scales }
+    }
+}
+
+impl<'t> FourBit<'t> {
+    fn blocks(&self) -> u64 {
+        (u64::from(self.out_features) * u64::from(self.in_features)).div_ceil(BLOCK)
+    }
+
+    /// The weight in `dtype`; scales that were quantised themselves are made float32 first.
+    fn dequantised(&self, dtype: Dtype) -> Tensor<'t> {
+        dequantised(
+            self.packed.tape,
+            [self.out_features, self.in_features],
+            self.blocks(),
+            self.double_quant,
+            dtype,
+        )
+    }
+
+    /// `Linear4bit.forward`.
+    pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let tape = backward.tape;
+            let (input, _) = backward.attributes.inputs[0];
+            let out_features = grad.dim_from_last(0);
+            let dims = [out_features, input.dims()[input.rank() - 1]];
+            let blocks = (u64::from(dims[0]) * u64::from(dims[1])).div_ceil(BLOCK);
+            let weight = dequantised(tape, dims, blocks, backward.attributes.flag, grad.dtype());
+            let this = tape.empty(input.dims(), grad.dtype());
+            drop(weight);
+            [Some(this), None, None]
+        }
+        let cast = input.to(self.compute);
+        let bias = bias.map(|bias| bias.to(self.compute));
+        let record = cast.tape.record(&[&cast], derivative).flag(self.double_quant);
+        let weight = self.dequantised(self.compute);
+        let output = cast.with_width(self.out_features, self.compute);
+        drop(weight);
+        let output = record.finish(output);
+        drop(bias);
+        output.to(input.dtype())
+    }
+
+    /// Elements of the packed weight.
+    pub(super) fn numel(&self) -> u64 {
+        u64::from(self.out_features) * u64::from(self.in_features)
+    }
+}
+
+fn dequantised(tape: &Tape, dims: [u32; 2], blocks: u64, double_quant: bool, dtype: Dtype) -> Tensor<'_> {
+    let scales = double_quant.then(|| {
+        let scales = tape.bytes(blocks * 4, Category::Temporary);
+        let shifted = tape.bytes(blocks * 4, Category::Temporary);
+        drop(scales);
+        shifted
+    });
+    let weight = tape.empty(&dims, dtype);
+    drop(scales);
+    weight
+}
+
+impl<'t> EightBit<'t> {
+    /// `Linear8bitLt.forward`, no column of whose input has an outlier.
+    pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let tape = backward.tape;
+            let [(input, dtype), (weight, _), _] = backward.attributes.inputs;
+            let flat = grad.reshaped(&grad.rows_and_width());
+            let dequantised = tape.empty(weight.dims(), dtype);
+            let scales = tape.empty(&weight.dims()[..1], Dtype::Float32);
+            drop(scales);
+            let cast = flat.to(dtype);
+            let this = tape.empty(input.dims(), dtype);
+            drop((dequantised, cast));
+            [Some(this), None, None]
+        }
+        let tape = input.tape;
+        let mut record = tape.record(&[input, &self.weight], derivative);
+        let [rows, width] = input.rows_and_width();
+        let out_features = self.weight.dims()[0];
+        let half = input.to(Dtype::Float16).detach();
+        let row_scales = tape.empty(&[rows], Dtype::Float32);
+        let quantised = tape.empty(&[rows, width], Dtype::Int8);
+        let magnitude = half.like(Dtype::Float16);
+        let outliers = half.like(Dtype::Bool);
+        drop((magnitude, outliers, half));
+        let sums = tape.empty(&[rows, out_features], Dtype::Int32);
+        let output = tape.empty(&[rows, out_features], Dtype::Float16);
+        drop(sums);
+        let output = output.to(input.dtype()).detach();
+        let _ = bias;
+        drop((quantised, row_scales));
+        // Kept on the context itself, where checkpointing does not see it.
+        record.keep_unseen(input);
+        let mut layout = [0; 5];
+        let rank = input.dims().len();
+        layout[..rank].copy_from_slice(input.dims());
+        layout[rank - 1] = out_features;
+        record.finish(output.reshaped(&layout[..rank]))
+    }
+
+    pub(super) fn numel(&self) -> u64 {
+        self.weight.numel()
+    }
+
+    pub(super) fn scales(&self) -> &Tensor<'t> {
+        &self.scales
+    }
+}

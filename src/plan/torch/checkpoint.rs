@@ -1,0 +1,135 @@
+//! Gradient checkpointing: a block's forward pass keeps its inputs only and is run again when backward comes to it.
+//!
+//! With `use_reentrant=False` the second run stops as soon as everything that the first one would have saved is there, and
+//! what it made is let go node by node.
+
+use std::ops::{Index, IndexMut};
+
+use super::autograd::Recompute;
+use super::tape::{Mode, Tape};
+use super::tensor::{Tensor, View};
+
+/// Most tensors that a block is given: hidden states, the mask, cosines and sines.
+pub(super) const BLOCK_INPUTS: usize = 4;
+
+/// One checkpointed call of a block.
+pub(super) struct Frame {
+    pub(super) block: usize,
+    pub(super) inputs: [Option<View>; BLOCK_INPUTS],
+    /// How many tensors the block saves.
+    count: usize,
+    /// Of these, those whose node is not done.
+    left: usize,
+    recomputed: Option<Vec<Option<View>>>,
+}
+
+impl Frame {
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn count_one(&mut self) {
+        self.count += 1;
+        self.left += 1;
+    }
+
+    /// Keeps what the second run saves next; whether that is all.
+    pub(super) fn keep(&mut self, view: Option<View>) -> bool {
+        let recomputed = self.recomputed.get_or_insert_default();
+        recomputed.push(view);
+        recomputed.len() == self.count
+    }
+
+    pub(super) fn take(&mut self, place: usize) -> Option<View> {
+        self.recomputed.as_mut()?.get_mut(place)?.take()
+    }
+
+    /// `count` saved tensors are done with; the inputs go with the last of them.
+    pub(super) fn release(&mut self, count: usize) -> impl Iterator<Item = View> + use<> {
+        let before = self.left;
+        self.left -= count;
+        let inputs = if before > 0 && self.left == 0 {
+            std::mem::take(&mut self.inputs)
+        } else {
+            [None; BLOCK_INPUTS]
+        };
+        inputs.into_iter().flatten()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Frames(Vec<Frame>);
+
+impl Frames {
+    /// Forgets all frames and gives what they still held.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = View> + '_ {
+        self.0.drain(..).flat_map(|frame| {
+            let recomputed = frame.recomputed.unwrap_or_default();
+            frame.inputs.into_iter().chain(recomputed).flatten()
+        })
+    }
+}
+
+impl Index<usize> for Frames {
+    type Output = Frame;
+
+    fn index(&self, index: usize) -> &Frame {
+        &self.0[index]
+    }
+}
+
+impl IndexMut<usize> for Frames {
+    fn index_mut(&mut self, index: usize) -> &mut Frame {
+        &mut self.0[index]
+    }
+}
+
+impl Tape {
+    /// Runs `block`, which is the one with the number `index`, without keeping what it saves.
+    pub(super) fn checkpoint<'t>(
+        &'t self,
+        index: usize,
+        inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS],
+        block: impl FnOnce() -> Tensor<'t>,
+    ) -> Tensor<'t> {
+        let frame = {
+            let frames = &mut self.graph.borrow_mut().frames.0;
+            frames.push(Frame {
+                block: index,
+                inputs: inputs.map(|input| input.map(|tensor| tensor.clone().into_view())),
+                count: 0,
+                left: 0,
+                recomputed: None,
+            });
+            frames.len() - 1
+        };
+        for view in inputs.into_iter().flatten() {
+            self.label_saved(view.view.storage);
+        }
+        let output = self.within(Mode::Checkpoint(frame), block);
+        let frame = &mut self.graph.borrow_mut().frames[frame];
+        if frame.count == 0 {
+            for view in std::mem::take(&mut frame.inputs).into_iter().flatten() {
+                self.release(view.storage);
+            }
+        }
+        output
+    }
+
+    /// Runs the block of a frame again, unless that is done already.
+    pub(super) fn recompute(&self, index: usize, recompute: Recompute<'_>) {
+        let frame = {
+            let frame = &mut self.graph.borrow_mut().frames[index];
+            if frame.recomputed.is_some() {
+                return;
+            }
+            frame.recomputed = Some(Vec::with_capacity(frame.count));
+            Frame {
+                recomputed: None,
+                ..*frame
+            }
+        };
+        self.within(Mode::Recompute(index), || recompute(&frame));
+        self.stopped.set(false);
+    }
+}

@@ -1,0 +1,196 @@
+//! How a tensor's elements lie in its storage: what decides whether a reshape is a view or a copy.
+
+/// Most dimensions a tensor has here: grouped heads being repeated.
+const MAX_RANK: usize = 5;
+
+/// Dimensions and strides, in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    rank: u8,
+    dims: [u32; MAX_RANK],
+    strides: [u64; MAX_RANK],
+}
+
+impl Layout {
+    /// Rows after rows.
+    pub(super) fn contiguous(dims: &[u32]) -> Self {
+        let mut layout = Self {
+            rank: dims.len() as u8,
+            dims: [1; MAX_RANK],
+            strides: [0; MAX_RANK],
+        };
+        let mut stride = 1;
+        for (axis, &dim) in dims.iter().enumerate().rev() {
+            layout.dims[axis] = dim;
+            layout.strides[axis] = stride;
+            stride *= u64::from(dim.max(1));
+        }
+        layout
+    }
+
+    pub(super) fn dims(&self) -> &[u32] {
+        &self.dims[..self.rank as usize]
+    }
+
+    fn strides(&self) -> &[u64] {
+        &self.strides[..self.rank as usize]
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    pub(super) fn numel(&self) -> u64 {
+        self.dims().iter().map(|&dim| u64::from(dim)).product()
+    }
+
+    pub(super) fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&dim, &stride) in self.dims().iter().zip(self.strides()).rev() {
+            if dim != 1 {
+                if stride != expected {
+                    return false;
+                }
+                expected *= u64::from(dim);
+            }
+        }
+        true
+    }
+
+    /// Whether every element of its span is there exactly once, in whatever order.
+    pub(super) fn is_dense(&self) -> bool {
+        if self.is_contiguous() {
+            return true;
+        }
+        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+        let axes = &mut axes[..self.rank()];
+        axes.sort_unstable_by_key(|&axis| (self.strides[axis], self.dims[axis]));
+        let mut expected = 1;
+        for &axis in axes.iter() {
+            if self.dims[axis] != 1 {
+                if self.strides[axis] != expected {
+                    return false;
+                }
+                expected *= u64::from(self.dims[axis]);
+            }
+        }
+        true
+    }
+
+    /// The layout of a new tensor shaped like this one: the same order of dimensions, without gaps.
+    pub(super) fn dense(&self) -> Self {
+        if self.is_dense() {
+            *self
+        } else {
+            Self::contiguous(self.dims())
+        }
+    }
+
+    pub(super) fn transpose(mut self, a: usize, b: usize) -> Self {
+        self.dims.swap(a, b);
+        self.strides.swap(a, b);
+        self
+    }
+
+    /// The same elements under other dimensions; none where they would have to be copied.
+    pub(super) fn view(&self, dims: &[u32]) -> Option<Self> {
+        if self.is_contiguous() {
+            return Some(Self::contiguous(dims));
+        }
+        let mut out = Self::contiguous(dims);
+        let mut axis = dims.len();
+        let mut run = 1;
+        let mut base = *self.strides().last()?;
+        for own in (0..self.rank()).rev() {
+            run *= u64::from(self.dims[own]);
+            let ends = own == 0 || (self.dims[own - 1] != 1 && self.strides[own - 1] != run * base);
+            if !ends {
+                continue;
+            }
+            let mut taken = 1;
+            while axis > 0 && (taken < run || dims[axis - 1] == 1) {
+                axis -= 1;
+                out.strides[axis] = taken * base;
+                taken *= u64::from(dims[axis]);
+            }
+            if taken != run {
+                return None;
+            }
+            if own > 0 {
+                base = self.strides[own - 1];
+                run = 1;
+            }
+        }
+        (axis == 0).then_some(out)
+    }
+
+    pub(super) fn unsqueeze(&self, axis: usize) -> Self {
+        let mut out = *self;
+        out.rank += 1;
+        for later in (axis + 1..out.rank()).rev() {
+            out.dims[later] = self.dims[later - 1];
+            out.strides[later] = self.strides[later - 1];
+        }
+        out.dims[axis] = 1;
+        out.strides[axis] = if axis < self.rank() {
+            self.strides[axis] * u64::from(self.dims[axis])
+        } else {
+            1
+        };
+        out
+    }
+
+    pub(super) fn squeeze(&self, axis: usize) -> Self {
+        let mut out = *self;
+        for later in axis..self.rank() - 1 {
+            out.dims[later] = self.dims[later + 1];
+            out.strides[later] = self.strides[later + 1];
+        }
+        out.rank -= 1;
+        out.dims[out.rank()] = 1;
+        out.strides[out.rank()] = 0;
+        out
+    }
+
+    /// A dimension of 1 seen `times` over.
+    pub(super) fn expand(mut self, axis: usize, times: u32) -> Self {
+        self.dims[axis] = times;
+        self.strides[axis] = 0;
+        self
+    }
+
+    /// Part of the dimension `axis`.
+    pub(super) fn narrow(mut self, axis: usize, len: u32) -> Self {
+        self.dims[axis] = len;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Layout;
+
+    #[test]
+    fn reshapes_that_need_no_copy_are_views() {
+        let heads = Layout::contiguous(&[2, 64, 8, 32]).transpose(1, 2);
+        assert!(heads.is_dense() && !heads.is_contiguous());
+        assert_eq!(heads.view(&[16, 64, 32]), None);
+        assert_eq!(
+            heads.transpose(1, 2).view(&[2, 64, 256]),
+            Some(Layout::contiguous(&[2, 64, 256]))
+        );
+        let one = Layout::contiguous(&[1, 64, 8, 32]).transpose(1, 2);
+        assert_eq!(one.view(&[8, 64, 32]).unwrap().dims(), [8, 64, 32]);
+    }
+
+    #[test]
+    fn expanded_and_narrowed_layouts_have_gaps() {
+        let keys = Layout::contiguous(&[2, 2, 64, 32]);
+        let expanded = keys.unsqueeze(2).expand(2, 4);
+        assert_eq!(expanded.dims(), [2, 2, 4, 64, 32]);
+        assert!(!expanded.is_dense());
+        assert_eq!(expanded.view(&[2, 8, 64, 32]), None);
+        assert!(!Layout::contiguous(&[4, 64]).narrow(1, 32).is_dense());
+        assert_eq!(keys.unsqueeze(2).squeeze(2), keys);
+    }
+}

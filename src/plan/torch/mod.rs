@@ -1,0 +1,27 @@
+//! What transformers, PEFT and bitsandbytes would allocate on a GPU, from shapes alone.
+//!
+//! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what is
+//! alive follows from who holds it, as in Python. [`tensor`] and [`tape`] count the holders, [`autograd`] keeps what each
+//! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are the
+//! families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
+
+mod autograd;
+mod bitsandbytes;
+mod checkpoint;
+mod config;
+mod layout;
+mod models;
+mod ops;
+mod optimizer;
+mod peft;
+mod presets;
+mod tape;
+mod tensor;
+mod training;
+
+pub use config::{ConfigError, Family, ModelConfig};
+pub use tensor::Dtype;
+pub use training::{
+    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, Kernel, Micro, Optimizer, Outputs, Targets,
+    Upcast, trace,
+};

@@ -1,0 +1,137 @@
+//! Self-attention of the decoders.
+
+use crate::plan::torch::config::{Family, ModelConfig};
+use crate::plan::torch::models::loader::Loader;
+use crate::plan::torch::peft::Linear;
+use crate::plan::torch::tensor::Tensor;
+use crate::plan::torch::{Attention, Kernel};
+
+/// Keys and values of each layer so far.
+pub(in crate::plan::torch) type Cache<'t> = Vec<[Tensor<'t>; 2]>;
+
+/// How attention is computed in this run.
+#[derive(Clone, Copy)]
+pub(in crate::plan::torch) struct Plan {
+    pub(in crate::plan::torch) implementation: Attention,
+    pub(in crate::plan::torch) kernel: Kernel,
+    /// The kernel takes fewer heads of keys and values than of queries as they are.
+    pub(in crate::plan::torch) grouped: bool,
+}
+
+enum Projections<'t> {
+    Separate([Linear<'t>; 3]),
+    /// Phi-3's: queries, keys and values in one.
+    Fused(Linear<'t>),
+}
+
+pub(in crate::plan::torch) struct SelfAttention<'t> {
+    projections: Projections<'t>,
+    output: Linear<'t>,
+    /// Qwen3's norms of queries and keys.
+    norms: Option<[Tensor<'t>; 2]>,
+    heads: u32,
+    shared: u32,
+    head_dim: u32,
+}
+
+impl<'t> SelfAttention<'t> {
+    pub(in crate::plan::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
+        let (hidden, width) = (config.hidden_size, config.head_dim);
+        let queries = config.num_attention_heads * width;
+        let keys = config.num_key_value_heads * width;
+        let bias = config.attention_bias;
+        let (projections, output) = if config.family == Family::Phi3 {
+            let output = loader.linear("o_proj", [hidden, queries], false);
+            let fused = loader.linear("qkv_proj", [queries + 2 * keys, hidden], false);
+            (Projections::Fused(fused), output)
+        } else {
+            let names = [("q_proj", queries), ("k_proj", keys), ("v_proj", keys)];
+            let separate = names.map(|(name, rows)| loader.linear(name, [rows, hidden], bias));
+            let output_bias = bias && config.family != Family::Qwen2;
+            let output = loader.linear("o_proj", [hidden, queries], output_bias);
+            (Projections::Separate(separate), output)
+        };
+        let norms = (config.family == Family::Qwen3).then(|| [0, 1].map(|_| loader.vector(width)));
+        Self {
+            projections,
+            output,
+            norms,
+            heads: config.num_attention_heads,
+            shared: config.num_key_value_heads,
+            head_dim: width,
+        }
+    }
+
+    /// The layers that may get an adapter, in the order of the module's attributes.
+    pub(in crate::plan::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
+        let list = match &mut self.projections {
+            Projections::Separate([query, key, value]) => [Some(query), Some(key), Some(value), Some(&mut self.output)],
+            Projections::Fused(fused) => [Some(&mut self.output), Some(fused), None, None],
+        };
+        list.into_iter().flatten()
+    }
+
+    /// Queries, keys and values as (batch, heads, length, width).
+    fn project(&self, hidden: &Tensor<'t>) -> [Tensor<'t>; 3] {
+        let &[batch, length, _] = hidden.dims() else {
+            return [0, 1, 2].map(|_| hidden.clone());
+        };
+        let by_head = |tensor: Tensor<'t>, heads: u32| tensor.reshape(&[batch, length, heads, self.head_dim]);
+        let heads = [self.heads, self.shared, self.shared];
+        match &self.projections {
+            Projections::Separate(linears) => [0, 1, 2].map(|which| {
+                let mut states = by_head(linears[which].forward(hidden), heads[which]);
+                if let Some(norms) = self.norms.as_ref().filter(|_| which < 2) {
+                    states = states.rms_norm(&norms[which]);
+                }
+                states.transpose(1, 2)
+            }),
+            Projections::Fused(fused) => {
+                let all = fused.forward(hidden);
+                heads.map(|heads| by_head(all.slice_last(heads * self.head_dim), heads).transpose(1, 2))
+            }
+        }
+    }
+
+    pub(in crate::plan::torch) fn forward(
+        &self,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+        angles: [&Tensor<'t>; 2],
+        cache: Option<&mut Cache<'t>>,
+        plan: Plan,
+    ) -> Tensor<'t> {
+        let [query, key, value] = self.project(hidden);
+        let turned = [&query, &key].map(|states| states.rotate_partly(angles[0], angles[1]));
+        drop((query, key));
+        let [query, mut key] = turned;
+        let mut value = value;
+        if let Some(cache) = cache {
+            let [keys, values] = [&key, &value].map(|states| states.cat_alone());
+            cache.push([keys.clone(), values.clone()]);
+            (key, value) = (keys, values);
+        }
+        let attended = match plan.implementation {
+            Attention::Eager => query.eager_attention(&key, &value, mask),
+            Attention::Sdpa | Attention::FlashAttention2 => {
+                let times = if plan.grouped && mask.is_none() {
+                    1
+                } else {
+                    self.heads / self.shared
+                };
+                let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
+                let output = query.fused_attention(&keys, &values, mask, plan.kernel);
+                drop((keys, values));
+                output.transpose(1, 2).contiguous()
+            }
+        };
+        let &[batch, length, heads, width] = attended.dims() else {
+            return attended;
+        };
+        let merged = attended.reshape(&[batch, length, heads * width]);
+        drop(attended);
+        let output = self.output.forward(&merged);
+        drop(merged);
+        output
+    }
+}

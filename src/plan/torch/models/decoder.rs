@@ -1,0 +1,180 @@
+//! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3 and Phi-3.
+
+use super::attention::{Cache, Plan, SelfAttention};
+use super::loader::Loader;
+use super::mask::Shape;
+use super::mlp::Mlp;
+use crate::memory::Category;
+use crate::plan::torch::checkpoint::Frame;
+use crate::plan::torch::config::ModelConfig;
+use crate::plan::torch::layout::Layout;
+use crate::plan::torch::ops::rotary::angles;
+use crate::plan::torch::peft::Linear;
+use crate::plan::torch::tape::{Mode, Part, Tape};
+use crate::plan::torch::tensor::{Dtype, Tensor};
+use crate::plan::torch::training::{Attention, Configuration, Micro};
+
+struct Block<'t> {
+    attention: SelfAttention<'t>,
+    mlp: Mlp<'t>,
+    input_norm: Tensor<'t>,
+    post_attention_norm: Tensor<'t>,
+}
+
+/// A causal language model.
+pub(in crate::plan::torch) struct Decoder<'t> {
+    embedding: Tensor<'t>,
+    blocks: Vec<Block<'t>>,
+    norm: Tensor<'t>,
+    head: Linear<'t>,
+    rotary_dim: u32,
+    /// The frequencies, and the original ones that some ways of scaling go back to.
+    _frequencies: [Tensor<'t>; 2],
+    plan: Plan,
+}
+
+/// What a forward pass gives: transformers' `CausalLMOutputWithPast`.
+pub(in crate::plan::torch) struct Output<'t> {
+    pub(in crate::plan::torch) loss: Tensor<'t>,
+    pub(in crate::plan::torch) logits: Tensor<'t>,
+    pub(in crate::plan::torch) cache: Cache<'t>,
+}
+
+impl<'t> Decoder<'t> {
+    pub(in crate::plan::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, plan: Plan) -> Self {
+        let tape = loader.tape;
+        let embedding = loader.table(config.vocab_size, config.hidden_size);
+        let blocks = (0..config.num_hidden_layers).map(|_| Block {
+            attention: SelfAttention::load(loader, config),
+            mlp: Mlp::load(loader, config),
+            input_norm: loader.vector(config.hidden_size),
+            post_attention_norm: loader.vector(config.hidden_size),
+        });
+        let mut blocks: Vec<_> = blocks.collect();
+        let norm = loader.vector(config.hidden_size);
+        let dims = [config.vocab_size, config.hidden_size];
+        let mut head = if config.tie_word_embeddings {
+            Linear {
+                name: "lm_head",
+                base: crate::plan::torch::peft::Base::Dense(embedding.clone()),
+                bias: None,
+                adapter: None,
+                dims,
+            }
+        } else {
+            loader.head("lm_head", dims, false)
+        };
+        let frequencies = [0, 1].map(|_| {
+            let layout = Layout::contiguous(&[config.rotary_dim() / 2]);
+            tape.empty_as(layout, Dtype::Float32, Category::Parameter)
+        });
+        for block in &mut blocks {
+            for linear in block.attention.linears().chain(block.mlp.linears()) {
+                loader.adapt(linear, true);
+            }
+        }
+        loader.adapt(&mut head, false);
+        Self {
+            embedding,
+            blocks,
+            norm,
+            head,
+            rotary_dim: config.rotary_dim(),
+            _frequencies: frequencies,
+            plan,
+        }
+    }
+
+    fn block(
+        &self,
+        index: usize,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+        angles: [&Tensor<'t>; 2],
+        cache: Option<&mut Cache<'t>>,
+    ) -> Tensor<'t> {
+        let block = &self.blocks[index];
+        let tape = hidden.tape;
+        let enter = |name| {
+            let layer = Some(index as u16);
+            tape.enter(Part { name, layer });
+        };
+        enter("input_layernorm");
+        let normed = hidden.rms_norm(&block.input_norm);
+        enter("self_attn");
+        let attended = block.attention.forward(&normed, mask, angles, cache, self.plan);
+        drop(normed);
+        let residual = hidden.add(&attended);
+        drop(attended);
+        enter("post_attention_layernorm");
+        let normed = residual.rms_norm(&block.post_attention_norm);
+        enter("mlp");
+        let inner = block.mlp.forward(&normed);
+        drop(normed);
+        let output = residual.add(&inner);
+        drop(inner);
+        output
+    }
+
+    /// Runs a checkpointed block again.
+    pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) {
+        let [hidden, mask, cos, sin] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
+        if let (Some(hidden), Some(cos), Some(sin)) = (hidden, cos, sin) {
+            self.block(frame.block, &hidden, mask.as_ref(), [&cos, &sin], None);
+        }
+    }
+
+    /// The whole model and its loss.
+    pub(in crate::plan::torch) fn forward(
+        &self,
+        tape: &'t Tape,
+        configuration: &Configuration,
+        micro: &Micro,
+        ids: &Tensor<'t>,
+    ) -> Output<'t> {
+        let part = |name| tape.enter(Part { name, layer: None });
+        part("embed_tokens");
+        let mut embedded = self.embedding.embedding(ids);
+        if configuration.inputs_require_grad() && !embedded.requires_grad() {
+            embedded = tape.require_grad(embedded);
+        }
+        part("model");
+        let mut cache = configuration.use_cache.then(Cache::new);
+        let positions = tape.positions(micro.len);
+        let shape = Shape {
+            batch: micro.batch,
+            len: micro.len,
+            padded: micro.padded,
+            cached: configuration.use_cache,
+        };
+        let mask = match configuration.attn_implementation {
+            Attention::Eager => tape.eager_mask(&shape, embedded.dtype()),
+            Attention::Sdpa => tape.causal_mask(&shape, false),
+            Attention::FlashAttention2 => None,
+        };
+        let mut hidden = embedded.clone();
+        let [cos, sin] = tape.within(Mode::NoGrad, || angles(&positions, self.rotary_dim, embedded.dtype()));
+        for index in 0..self.blocks.len() {
+            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask.as_ref(), [&cos, &sin], cache);
+            hidden = if configuration.gradient_checkpointing.covers(index) {
+                let inputs = [Some(&hidden), mask.as_ref(), Some(&cos), Some(&sin)];
+                tape.checkpoint(index, inputs, || run(None))
+            } else {
+                run(cache.as_mut())
+            };
+        }
+        part("norm");
+        let normed = hidden.rms_norm(&self.norm);
+        drop((hidden, embedded, positions, mask, cos, sin));
+        part("lm_head");
+        let logits = self.head.forward(&normed);
+        part("loss");
+        let loss = logits.causal_loss(ids);
+        drop(normed);
+        Output {
+            loss,
+            logits,
+            cache: cache.unwrap_or_default(),
+        }
+    }
+}

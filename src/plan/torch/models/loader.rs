@@ -1,0 +1,101 @@
+//! Loading: the weights in the order in which a model names them, quantised where they are to be, then the adapters.
+
+use crate::memory::Category;
+use crate::plan::torch::layout::Layout;
+use crate::plan::torch::peft::{Base, Linear};
+use crate::plan::torch::tape::Tape;
+use crate::plan::torch::tensor::{Dtype, Tensor};
+use crate::plan::torch::training::{BaseDtype, Configuration, Targets, Upcast};
+
+/// Makes the weights of a model.
+pub(in crate::plan::torch) struct Loader<'t, 'c> {
+    pub(in crate::plan::torch) tape: &'t Tape,
+    pub(in crate::plan::torch) configuration: &'c Configuration,
+    /// What the optimizer is given, in order.
+    pub(in crate::plan::torch) trainable: Vec<Tensor<'t>>,
+}
+
+impl<'t> Loader<'t, '_> {
+    fn weight(&mut self, dims: &[u32]) -> Tensor<'t> {
+        let configuration = self.configuration;
+        let dtype = configuration.unquantised();
+        let mut weight = self.tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
+        if configuration.upcast == Upcast::Peft && dtype != Dtype::Float32 {
+            weight = self
+                .tape
+                .empty_as(Layout::contiguous(dims), Dtype::Float32, Category::Parameter);
+        }
+        if configuration.rank == 0 {
+            weight = self.tape.leaf(weight);
+            self.trainable.push(weight.clone());
+        }
+        weight
+    }
+
+    /// A norm's weight.
+    pub(in crate::plan::torch) fn vector(&mut self, len: u32) -> Tensor<'t> {
+        self.weight(&[len])
+    }
+
+    /// An embedding table.
+    pub(in crate::plan::torch) fn table(&mut self, rows: u32, width: u32) -> Tensor<'t> {
+        self.weight(&[rows, width])
+    }
+
+    /// A linear layer of the blocks, which may be quantised.
+    pub(in crate::plan::torch) fn linear(&mut self, name: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+        let configuration = self.configuration;
+        let base = match configuration.dtype {
+            BaseDtype::Int4 => Base::FourBit(self.tape.four_bit(
+                dims,
+                configuration.unquantised(),
+                configuration.bnb_4bit_compute_dtype,
+                configuration.bnb_4bit_use_double_quant,
+            )),
+            BaseDtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
+            _ => Base::Dense(self.weight(&dims)),
+        };
+        Linear {
+            name,
+            base,
+            bias: bias.then(|| self.weight(&dims[..1])),
+            adapter: None,
+            dims,
+        }
+    }
+
+    /// A linear layer outside of the blocks, which is not quantised.
+    pub(in crate::plan::torch) fn head(&mut self, name: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+        Linear {
+            name,
+            base: Base::Dense(self.weight(&dims)),
+            bias: bias.then(|| self.weight(&dims[..1])),
+            adapter: None,
+            dims,
+        }
+    }
+
+    /// Puts an adapter on the layer if it is one of the targets. `block` says whether it is inside of the blocks.
+    pub(in crate::plan::torch) fn adapt(&mut self, linear: &mut Linear<'t>, block: bool) {
+        let configuration = self.configuration;
+        let targeted = match &configuration.target_modules {
+            Targets::AllLinear => block,
+            Targets::Names(names) => names.iter().any(|name| name == linear.name),
+        };
+        if configuration.rank == 0 || !targeted {
+            return;
+        }
+        let adapter = self.tape.adapter(
+            linear.dims,
+            configuration.rank,
+            configuration.adapter_dtype,
+            configuration.train_lora_a,
+            configuration.lora_dropout > 0.0,
+        );
+        let trained = [&adapter.a, &adapter.b]
+            .into_iter()
+            .filter(|factor| factor.requires_grad());
+        self.trainable.extend(trained.cloned());
+        linear.adapter = Some(adapter);
+    }
+}

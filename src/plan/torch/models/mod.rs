@@ -1,0 +1,7 @@
+//! The modelling code of the families, as transformers 5 computes it.
+
+pub(super) mod attention;
+pub(super) mod decoder;
+pub(super) mod loader;
+pub(super) mod mask;
+pub(super) mod mlp;

@@ -1,0 +1,143 @@
+//! Operations on one element after another, with broadcasting and casts.
+
+use crate::memory::Category;
+use crate::plan::torch::autograd::{Backward, Gradients};
+use crate::plan::torch::layout::Layout;
+use crate::plan::torch::tensor::{Dtype, Tensor};
+
+impl<'t> Tensor<'t> {
+    /// A new tensor of this one's layout.
+    pub(in crate::plan::torch) fn like(&self, dtype: Dtype) -> Tensor<'t> {
+        self.tape.empty_as(self.view.layout.dense(), dtype, Category::Temporary)
+    }
+
+    /// The layout of an operation on both: that of the operand which is as large as the result.
+    fn broadcast(&self, other: &Self) -> Layout {
+        let (a, b) = (&self.view.layout, &other.view.layout);
+        if a.dims() == b.dims() {
+            return if a.is_dense() { *a } else { b.dense() };
+        }
+        let rank = a.rank().max(b.rank());
+        let size = |layout: &Layout, axis: usize| {
+            let missing = rank - layout.rank();
+            if axis < missing {
+                1
+            } else {
+                layout.dims()[axis - missing]
+            }
+        };
+        let mut dims = [1; 5];
+        for (axis, dim) in dims[..rank].iter_mut().enumerate() {
+            *dim = size(a, axis).max(size(b, axis));
+        }
+        let dims = &dims[..rank];
+        if a.dims() == dims {
+            a.dense()
+        } else if b.dims() == dims {
+            b.dense()
+        } else {
+            Layout::contiguous(dims)
+        }
+    }
+
+    /// `self.to(dtype)`: itself where that is its format.
+    pub(in crate::plan::torch) fn to(&self, dtype: Dtype) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.to(backward.attributes.inputs[0].1)), None, None]
+        }
+        if self.dtype() == dtype {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(dtype))
+    }
+
+    /// `self + other`.
+    pub(in crate::plan::torch) fn add(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [0, 1, 2].map(|input| backward.needs[input].then(|| grad.clone()))
+        }
+        let record = self.tape.record(&[self, other], derivative);
+        let dtype = self.dtype().promote(other.dtype());
+        record.finish(self.tape.empty_as(self.broadcast(other), dtype, Category::Temporary))
+    }
+
+    /// `self * other`.
+    pub(in crate::plan::torch) fn mul(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            // The gradient of the second comes first.
+            let other = backward.needs[1].then(|| grad.times(&backward.saved(0)));
+            let place = usize::from(backward.needs[1]);
+            let this = backward.needs[0].then(|| grad.times(&backward.saved(place)));
+            [this, other, None]
+        }
+        let mut record = self.tape.record(&[self, other], derivative);
+        if other.requires_grad() {
+            record.save(self);
+        }
+        if self.requires_grad() {
+            record.save(other);
+        }
+        record.finish(self.times(other))
+    }
+
+    /// The product, without a history.
+    fn times(&self, other: &Self) -> Tensor<'t> {
+        let dtype = self.dtype().promote(other.dtype());
+        self.tape.empty_as(self.broadcast(other), dtype, Category::Temporary)
+    }
+
+    /// `self * number`.
+    pub(in crate::plan::torch) fn scale(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        // The number is a tensor of the host's; it counts as saved all the same.
+        record.save_number();
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// `-self`.
+    pub(in crate::plan::torch) fn neg(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// `silu(self)`.
+    pub(in crate::plan::torch) fn silu(&self) -> Tensor<'t> {
+        self.activation()
+    }
+
+    /// An activation function that saves its input and has a kernel for its derivative, as silu and gelu have.
+    pub(in crate::plan::torch) fn activation(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(self);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// The sum over all that `dims` lacks, in the engine.
+    pub(in crate::plan::torch) fn sum_to(&self, dims: &[u32]) -> Tensor<'t> {
+        self.tape.empty(dims, self.dtype())
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// `dropout(self, p)` of a p above 0: what is kept is remembered as one byte an element.
+    pub(in crate::plan::torch) fn dropout(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let output = self.like(self.dtype());
+        let kept = self.like(Dtype::Bool);
+        record.save(&kept);
+        record.finish(output)
+    }
+}

@@ -1,0 +1,52 @@
+//! Cross entropy over all logits.
+
+use crate::plan::torch::autograd::{Backward, Gradients};
+use crate::plan::torch::tensor::{Dtype, Tensor};
+
+impl<'t> Tensor<'t> {
+    /// `log_softmax(self, dim=-1)`.
+    fn log_softmax(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let result = self.like(self.dtype());
+        record.save(&result);
+        record.finish(result)
+    }
+
+    /// `nll_loss(self, target)`.
+    fn nll_loss(&self, target: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let this = backward.saved(0);
+            [Some(this.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(self);
+        record.save(target);
+        let output = self.tape.empty(&[], self.dtype());
+        let weight = self.tape.empty(&[], self.dtype());
+        record.save(&weight);
+        record.finish(output)
+    }
+
+    /// `cross_entropy(self, target)` of (rows, classes).
+    pub(in crate::plan::torch) fn cross_entropy(&self, target: &Self) -> Tensor<'t> {
+        self.log_softmax().nll_loss(target)
+    }
+
+    /// transformers' causal loss: the logits in float32, the labels moved by one.
+    pub(in crate::plan::torch) fn causal_loss(&self, labels: &Self) -> Tensor<'t> {
+        let tape = self.tape;
+        let logits = self.to(Dtype::Float32);
+        let &[batch, length] = labels.dims() else {
+            return self.clone();
+        };
+        let padded = tape.empty(&[batch, length + 1], Dtype::Int64);
+        let shifted = tape.empty(&[batch, length], Dtype::Int64);
+        let logits = logits.reshape(&logits.rows_and_width());
+        let loss = logits.cross_entropy(&shifted);
+        drop((logits, padded));
+        loss
+    }
+}

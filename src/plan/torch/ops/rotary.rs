@@ -1,0 +1,46 @@
+//! Rotary position embedding.
+
+use crate::plan::torch::tensor::{Dtype, Tensor};
+
+/// Cosines and sines for a batch of this length and head width, in the format of the hidden states.
+pub(in crate::plan::torch) fn angles<'t>(positions: &Tensor<'t>, width: u32, dtype: Dtype) -> [Tensor<'t>; 2] {
+    let tape = positions.tape;
+    let length = positions.dim_from_last(0);
+    let float = tape.empty(&[1, length, 1], Dtype::Float32);
+    let frequencies = tape.empty(&[1, length, width / 2], Dtype::Float32);
+    drop(float);
+    let both = tape.empty(&[1, length, width], Dtype::Float32);
+    let [cos, sin] = [0, 1].map(|_| {
+        let wave = both.like(Dtype::Float32);
+        wave.like(Dtype::Float32)
+    });
+    let result = [cos.to(dtype), sin.to(dtype)];
+    drop((frequencies, both, cos, sin));
+    result
+}
+
+impl<'t> Tensor<'t> {
+    fn rotate_half(&self) -> Tensor<'t> {
+        let half = self.dim_from_last(0) / 2;
+        let first = self.slice_last(half);
+        let second = self.slice_last(self.dim_from_last(0) - half);
+        second.neg().cat(&first, self.view.layout.rank() - 1)
+    }
+
+    /// (batch, heads, length, width) turned by its positions: `(x * cos) + (rotate_half(x) * sin)`.
+    pub(in crate::plan::torch) fn rotate(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
+        let straight = self.mul(cos);
+        let crossed = self.rotate_half().mul(sin);
+        straight.add(&crossed)
+    }
+
+    /// The same where only the first of a head's width is turned.
+    pub(in crate::plan::torch) fn rotate_partly(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
+        let (width, turned) = (self.dim_from_last(0), cos.dim_from_last(0));
+        if width == turned {
+            return self.rotate(cos, sin);
+        }
+        let (first, rest) = (self.slice_last(turned), self.slice_last(width - turned));
+        first.rotate(cos, sin).cat(&rest, self.view.layout.rank() - 1)
+    }
+}

@@ -1,0 +1,141 @@
+//! Other ways to see the same elements, and the copies they need now and then.
+
+use crate::memory::Category;
+use crate::plan::torch::autograd::{Backward, Gradients};
+use crate::plan::torch::layout::Layout;
+use crate::plan::torch::tensor::Tensor;
+
+impl<'t> Tensor<'t> {
+    /// The same elements under other dimensions, copied if need be, without a history.
+    pub(in crate::plan::torch) fn reshaped(&self, dims: &[u32]) -> Tensor<'t> {
+        match self.view.layout.view(dims) {
+            Some(layout) => self.clone().with_layout(layout),
+            None => self.tape.empty(dims, self.dtype()),
+        }
+    }
+
+    /// `self.reshape(dims)`, and `self.view(dims)` where that is possible.
+    pub(in crate::plan::torch) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (layout, _) = backward.attributes.inputs[0];
+            [Some(grad.reshaped(layout.dims())), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.reshaped(dims))
+    }
+
+    /// `self.transpose(a, b)`.
+    pub(in crate::plan::torch) fn transpose(&self, a: usize, b: usize) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let axis = backward.attributes.axis;
+            let layout = grad
+                .view
+                .layout
+                .transpose(usize::from(axis & 7), usize::from(axis >> 3));
+            [Some(grad.clone().with_layout(layout)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative).axis(a | b << 3);
+        record.finish(self.clone().with_layout(self.view.layout.transpose(a, b)))
+    }
+
+    /// `self.contiguous()`.
+    pub(in crate::plan::torch) fn contiguous(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        if self.view.layout.is_contiguous() {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.tape.empty(self.dims(), self.dtype()))
+    }
+
+    /// `self.clone()`.
+    pub(in crate::plan::torch) fn copy(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// Elements of the last dimension, `len` of them from the one or the other end or from between.
+    pub(in crate::plan::torch) fn slice_last(&self, len: u32) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (layout, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(layout.dims(), dtype)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        let layout = self.view.layout.narrow(self.view.layout.rank() - 1, len);
+        record.finish(self.clone().with_layout(layout))
+    }
+
+    /// `torch.chunk(self, 2, dim=-1)`.
+    pub(in crate::plan::torch) fn halves(&self) -> [Tensor<'t>; 2] {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (layout, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(layout.dims(), dtype)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        let axis = self.view.layout.rank() - 1;
+        let layout = self.view.layout.narrow(axis, self.dims()[axis] / 2);
+        let [mut first, mut second] = [0, 1].map(|_| self.clone().with_layout(layout));
+        record.finish_all([&mut first, &mut second]);
+        [first, second]
+    }
+
+    /// `torch.cat([self, other], dim=axis)`.
+    pub(in crate::plan::torch) fn cat(&self, other: &Self, axis: usize) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let axis = usize::from(backward.attributes.axis);
+            let part = |input: usize| {
+                let (layout, _) = backward.attributes.inputs[input];
+                let layout = grad.view.layout.narrow(axis, layout.dims()[axis]);
+                backward.needs[input].then(|| grad.clone().with_layout(layout))
+            };
+            [part(0), part(1), None]
+        }
+        let record = self.tape.record(&[self, other], derivative).axis(axis);
+        let mut dims = [0; 5];
+        let rank = self.view.layout.rank();
+        dims[..rank].copy_from_slice(self.dims());
+        dims[axis] += other.dims()[axis];
+        record.finish(self.tape.empty(&dims[..rank], self.dtype()))
+    }
+
+    /// A copy that was put behind nothing: `torch.cat([empty, self])`.
+    pub(in crate::plan::torch) fn cat_alone(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.tape.empty(self.dims(), self.dtype()))
+    }
+
+    /// Heads repeated for the queries that share them: transformers' `repeat_kv`.
+    pub(in crate::plan::torch) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            // Seen as (batch, heads, times, length, width), then summed over the third.
+            let (layout, dtype) = backward.attributes.inputs[0];
+            let &[batch, heads, length, width] = layout.dims() else {
+                return [None, None, None];
+            };
+            let times = grad.dims()[1] / heads;
+            let grouped = grad.reshaped(&[batch, heads, times, length, width]);
+            let sum = grouped.tape.empty(&[batch, heads, 1, length, width], dtype);
+            let layout = sum.view.layout.squeeze(2);
+            [Some(sum.with_layout(layout)), None, None]
+        }
+        if times == 1 {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        let mut dims = [0; 4];
+        dims.copy_from_slice(self.dims());
+        dims[1] *= times;
+        record.finish(
+            self.tape
+                .empty_as(Layout::contiguous(&dims), self.dtype(), Category::Temporary),
+        )
+    }
+}

@@ -1,0 +1,289 @@
+//! What is alive: storages with the number of those who hold them, and the graph that backward walks.
+
+use std::cell::{Cell, RefCell};
+
+use super::Backend;
+use super::autograd::{Graph, Leaf};
+use super::layout::Layout;
+use super::tensor::{Dtype, Tensor, View};
+use crate::memory::{Category, Phase};
+use crate::plan::trace::{Block, Trace};
+
+/// A storage, numbered as its block in the trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StorageId(u32);
+
+impl StorageId {
+    /// Of a tensor that takes no memory: one that a stopped recomputation would have made.
+    const NOWHERE: Self = Self(u32::MAX);
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where the gradient of a tensor goes: to an output of a node, or to a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Edge(u32);
+
+/// What an [`Edge`] leads to.
+pub(super) enum Target {
+    Nothing,
+    Leaf(usize),
+    Node { node: usize, output: usize },
+}
+
+impl Edge {
+    /// No gradient is wanted.
+    pub(super) const NONE: Self = Self(u32::MAX);
+    /// A gradient would be wanted, but nothing is recorded: the block is being recomputed.
+    pub(super) const UNRECORDED: Self = Self(u32::MAX - 1);
+    const LEAF: u32 = 1 << 31;
+    const SECOND: u32 = 1 << 30;
+
+    pub(super) fn leaf(index: usize) -> Self {
+        Self(Self::LEAF | index as u32)
+    }
+
+    pub(super) fn node(index: usize, output: usize) -> Self {
+        Self(index as u32 | if output == 0 { 0 } else { Self::SECOND })
+    }
+
+    pub(super) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    pub(super) fn target(self) -> Target {
+        if self == Self::NONE || self == Self::UNRECORDED {
+            Target::Nothing
+        } else if self.0 & Self::LEAF != 0 {
+            Target::Leaf((self.0 & !Self::LEAF) as usize)
+        } else {
+            Target::Node {
+                node: (self.0 & !Self::SECOND) as usize,
+                output: usize::from(self.0 & Self::SECOND != 0),
+            }
+        }
+    }
+}
+
+/// What is done with what an operation saves for backward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Nothing is recorded.
+    NoGrad,
+    /// Nodes keep what they save.
+    Record,
+    /// Nodes only count what they would save: the block of this frame is checkpointed.
+    Checkpoint(usize),
+    /// What is saved goes to the frame.
+    Recompute(usize),
+}
+
+struct Storage {
+    block: Block,
+    holders: u32,
+    bytes: u64,
+    category: Category,
+}
+
+/// Everything that is allocated, and the history of every tensor that wants a gradient.
+pub(super) struct Tape {
+    memory: RefCell<Memory>,
+    pub(super) graph: RefCell<Graph>,
+    mode: Cell<Mode>,
+    /// Nothing is computed any more: the recomputation has all it needs.
+    pub(super) stopped: Cell<bool>,
+    /// The part of the model that is at work.
+    part: Cell<Part>,
+    pub(super) backend: Backend,
+    /// The format of autocast, where it is on.
+    pub(super) autocast: Cell<Option<Dtype>>,
+}
+
+struct Memory {
+    trace: Trace,
+    storages: Vec<Storage>,
+}
+
+/// A part of the model, for the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    pub(super) layer: Option<u16>,
+}
+
+impl Tape {
+    pub(super) fn new(backend: Backend) -> Self {
+        Self {
+            memory: RefCell::new(Memory {
+                trace: Trace::new(),
+                storages: Vec::with_capacity(1 << 14),
+            }),
+            graph: RefCell::new(Graph::default()),
+            mode: Cell::new(Mode::NoGrad),
+            stopped: Cell::new(false),
+            part: Cell::new(Part {
+                name: "model",
+                layer: None,
+            }),
+            backend,
+            autocast: Cell::new(None),
+        }
+    }
+
+    /// The events so far; what is released later is not in it.
+    pub(super) fn take_trace(&self) -> Trace {
+        std::mem::take(&mut self.memory.borrow_mut().trace)
+    }
+
+    pub(super) fn phase(&self, phase: Phase) {
+        self.memory.borrow_mut().trace.phase(phase);
+    }
+
+    pub(super) fn step(&self, number: u32) {
+        self.memory.borrow_mut().trace.step(number);
+    }
+
+    pub(super) fn empty_cache(&self) {
+        self.memory.borrow_mut().trace.empty_cache();
+    }
+
+    pub(super) fn part(&self) -> Part {
+        self.part.get()
+    }
+
+    /// What follows is done for `part`.
+    pub(super) fn enter(&self, part: Part) {
+        if self.part.replace(part) != part {
+            self.memory.borrow_mut().trace.module(part.name, part.layer);
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode.get()
+    }
+
+    /// Runs `work` in `mode`.
+    pub(super) fn within<R>(&self, mode: Mode, work: impl FnOnce() -> R) -> R {
+        let before = self.mode.replace(mode);
+        let result = work();
+        self.mode.set(before);
+        result
+    }
+
+    /// A new tensor of the layout.
+    pub(super) fn empty_as(&self, layout: Layout, dtype: Dtype, category: Category) -> Tensor<'_> {
+        let storage = self.alloc(layout.numel() * dtype.size(), category);
+        Tensor {
+            tape: self,
+            view: View {
+                storage,
+                dtype,
+                edge: Edge::NONE,
+                layout,
+            },
+        }
+    }
+
+    /// A new contiguous tensor.
+    pub(super) fn empty(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        self.empty_as(Layout::contiguous(dims), dtype, Category::Temporary)
+    }
+
+    /// Memory without a shape.
+    pub(super) fn bytes(&self, bytes: u64, category: Category) -> Tensor<'_> {
+        let mut tensor = self.empty_as(Layout::contiguous(&[0]), Dtype::Uint8, category);
+        // The layout says 0 bytes; the storage has what was asked for.
+        tensor.tape.release(tensor.view.storage);
+        tensor.view.storage = self.alloc(bytes, category);
+        tensor
+    }
+
+    fn alloc(&self, bytes: u64, category: Category) -> StorageId {
+        if bytes == 0 || self.stopped.get() {
+            return StorageId::NOWHERE;
+        }
+        let memory = &mut *self.memory.borrow_mut();
+        let block = memory.trace.alloc(bytes, category);
+        memory.storages.push(Storage {
+            block,
+            holders: 1,
+            bytes,
+            category,
+        });
+        StorageId(block.index() as u32)
+    }
+
+    pub(super) fn retain(&self, storage: StorageId) {
+        if storage != StorageId::NOWHERE {
+            self.memory.borrow_mut().storages[storage.index()].holders += 1;
+        }
+    }
+
+    pub(super) fn release(&self, storage: StorageId) {
+        if storage == StorageId::NOWHERE {
+            return;
+        }
+        let memory = &mut *self.memory.borrow_mut();
+        let held = &mut memory.storages[storage.index()];
+        held.holders -= 1;
+        if held.holders == 0 {
+            memory.trace.free(held.block);
+        }
+    }
+
+    /// Whether nobody else holds the storage.
+    pub(super) fn is_sole(&self, storage: StorageId) -> bool {
+        storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1
+    }
+
+    /// Bytes of the storage.
+    pub(super) fn size(&self, storage: StorageId) -> u64 {
+        match storage {
+            StorageId::NOWHERE => 0,
+            _ => self.memory.borrow().storages[storage.index()].bytes,
+        }
+    }
+
+    /// Says what a storage turned out to be for; only what was temporary is said anew, unless `always`.
+    fn label(&self, storage: StorageId, category: Category, always: bool) {
+        if storage == StorageId::NOWHERE {
+            return;
+        }
+        let memory = &mut *self.memory.borrow_mut();
+        let held = &mut memory.storages[storage.index()];
+        if held.category != category && (always || held.category == Category::Temporary) {
+            held.category = category;
+            memory.trace.label(held.block, category);
+        }
+    }
+
+    /// It is kept for backward.
+    pub(super) fn label_saved(&self, storage: StorageId) {
+        self.label(storage, Category::Activation, false);
+    }
+
+    /// It is the gradient of something that is trained.
+    pub(super) fn label_gradient(&self, storage: StorageId) {
+        self.label(storage, Category::Gradient, true);
+    }
+
+    /// Takes a view's claim on its storage back.
+    pub(super) fn tensor(&self, view: View) -> Tensor<'_> {
+        Tensor { tape: self, view }
+    }
+
+    /// A leaf that wants a gradient: a trainable parameter, or a tensor that was told to.
+    pub(super) fn leaf<'t>(&'t self, mut tensor: Tensor<'t>) -> Tensor<'t> {
+        match self.mode() {
+            Mode::Recompute(_) => tensor.view.edge = Edge::UNRECORDED,
+            _ => {
+                let mut graph = self.graph.borrow_mut();
+                tensor.view.edge = Edge::leaf(graph.leaves.len());
+                graph.leaves.push(Leaf::default());
+            }
+        }
+        tensor
+    }
+}

@@ -1,0 +1,268 @@
+//! The loop: load, then steps of micro-batches, each a forward and a backward pass, and the optimizer.
+
+use super::checkpoint::Frame;
+use super::config::ModelConfig;
+use super::models::attention::Plan;
+use super::models::decoder::{Decoder, Output};
+use super::models::loader::Loader;
+use super::optimizer::State;
+use super::tape::{Mode, Tape};
+use super::tensor::{Dtype, Tensor};
+use crate::memory::{Category, Phase};
+use crate::plan::trace::Trace;
+
+/// Whose memory the trace is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// PyTorch's CPU kernels under fake tensors, where nothing is added in place; to be compared with.
+    Cpu,
+    Cuda,
+}
+
+/// A kernel of `scaled_dot_product_attention`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// The CPU's.
+    Portable,
+    Efficient,
+    Flash,
+}
+
+/// Number format of the base weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BaseDtype {
+    Float32,
+    Float16,
+    Bfloat16,
+    Int8,
+    Int4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attention {
+    Eager,
+    Sdpa,
+    FlashAttention2,
+}
+
+/// What is cast to float32 before training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upcast {
+    None,
+    /// All that is not quantised, as PEFT's k-bit preparation does.
+    Peft,
+}
+
+/// Which blocks recompute their forward pass in the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpointing {
+    None,
+    All,
+    /// Block 0 and every n-th after it.
+    Every(u32),
+}
+
+impl Checkpointing {
+    pub(super) fn covers(self, block: usize) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Every(n) => block.is_multiple_of(n.max(1) as usize),
+        }
+    }
+}
+
+/// Which linear layers get an adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Targets {
+    /// All but the head.
+    AllLinear,
+    Names(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Optimizer {
+    /// `foreach` as on a GPU, or one parameter after the other.
+    Adamw {
+        foreach: bool,
+    },
+    Sgd,
+}
+
+/// How long a step's outputs, logits and cache, stay alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outputs {
+    /// Only the loss leaves the forward pass.
+    Loss,
+    /// Until the step is over.
+    Step,
+    /// Until the next forward pass is over and its outputs take the name.
+    NextForward,
+}
+
+/// The GPU, as far as libraries look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gpu {
+    /// Compute capability, such as (7, 5).
+    pub capability: (u8, u8),
+}
+
+/// A micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Micro {
+    pub batch: u32,
+    pub len: u32,
+    /// Some sample is shorter, so that a mask is given.
+    pub padded: bool,
+}
+
+/// What is trained, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    pub model: ModelConfig,
+    pub dtype: BaseDtype,
+    /// The format of what int8 and int4 leave unquantised.
+    pub torch_dtype: Dtype,
+    /// 0 trains every weight.
+    pub rank: u32,
+    pub lora_dropout: f64,
+    /// False freezes A, as LoRA-FA does.
+    pub train_lora_a: bool,
+    pub target_modules: Targets,
+    pub adapter_dtype: Dtype,
+    pub bnb_4bit_use_double_quant: bool,
+    pub bnb_4bit_compute_dtype: Dtype,
+    pub attn_implementation: Attention,
+    /// The kernel of sdpa; none is PyTorch's choice.
+    pub sdpa_kernel: Option<Kernel>,
+    pub upcast: Upcast,
+    /// The format of autocast, where it is on.
+    pub autocast: Option<Dtype>,
+    pub use_cache: bool,
+    /// Steps after which the allocator's cache is given back; 0 never.
+    pub empty_cache_steps: u32,
+    pub gradient_checkpointing: Checkpointing,
+    /// The embeddings' output is told to want a gradient, as checkpointing with adapters needs or used to need.
+    pub enable_input_require_grads: bool,
+    pub optim: Optimizer,
+    /// 0 switches clipping off.
+    pub max_grad_norm: f64,
+    pub outputs: Outputs,
+    pub gpu: Gpu,
+    pub backend: Backend,
+}
+
+impl Configuration {
+    /// The format of all that is not quantised, as it is loaded.
+    pub(super) fn unquantised(&self) -> Dtype {
+        match self.dtype {
+            BaseDtype::Float32 => Dtype::Float32,
+            BaseDtype::Float16 => Dtype::Float16,
+            BaseDtype::Bfloat16 => Dtype::Bfloat16,
+            BaseDtype::Int8 | BaseDtype::Int4 => self.torch_dtype,
+        }
+    }
+
+    pub(super) fn inputs_require_grad(&self) -> bool {
+        self.rank > 0 && self.enable_input_require_grads
+    }
+
+    fn attention(&self) -> Plan {
+        let hidden = match self.upcast {
+            Upcast::Peft => Dtype::Float32,
+            Upcast::None => self.unquantised(),
+        };
+        let kernel = self.sdpa_kernel.unwrap_or(match self.backend {
+            Backend::Cpu => Kernel::Portable,
+            Backend::Cuda if self.gpu.capability >= (8, 0) && hidden != Dtype::Float32 => Kernel::Flash,
+            Backend::Cuda => Kernel::Efficient,
+        });
+        Plan {
+            implementation: self.attn_implementation,
+            kernel,
+            grouped: kernel == Kernel::Flash,
+        }
+    }
+}
+
+/// What training allocates and releases: the load, then one optimizer step for each of `steps`, each of these micro-batches.
+pub fn trace(configuration: &Configuration, steps: &[&[Micro]]) -> Trace {
+    let tape = Tape::new(configuration.backend);
+    run(&tape, configuration, steps)
+}
+
+fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace {
+    tape.phase(Phase::Load);
+    let mut loader = Loader {
+        tape,
+        configuration,
+        trainable: Vec::new(),
+    };
+    let model = Decoder::load(&mut loader, &configuration.model, configuration.attention());
+    let trainable = loader.trainable;
+    let parameters = trainable.len();
+    let mut optimizer = State::new(configuration.optim);
+    let mut previous: Option<Held> = None;
+    for (number, micros) in (1..).zip(steps) {
+        tape.step(number);
+        for micro in *micros {
+            tape.phase(Phase::Forward);
+            let ids = tape.input(micro);
+            tape.autocast.set(configuration.autocast);
+            let output = tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids));
+            tape.autocast.set(None);
+            drop(previous.take());
+            let Output { loss, logits, cache } = output;
+            let mut outputs = Some((logits, cache));
+            if configuration.outputs == Outputs::Loss {
+                outputs = None;
+            }
+            tape.phase(Phase::Backward);
+            loss.backward(&|frame: &Frame| {
+                tape.autocast.set(configuration.autocast);
+                model.recompute(tape, frame);
+                tape.autocast.set(None);
+            });
+            let history = tape.clear_graph(parameters);
+            previous = Some(Held {
+                _outputs: outputs,
+                _loss: loss,
+                _history: history,
+                _ids: ids,
+            });
+        }
+        tape.phase(Phase::Optimizer);
+        if configuration.max_grad_norm > 0.0 {
+            tape.clip_grad_norm(&trainable);
+        }
+        optimizer.step(tape, &trainable);
+        tape.phase(Phase::Idle);
+        for parameter in &trainable {
+            tape.zero_grad(parameter.view.edge);
+        }
+        if configuration.outputs != Outputs::NextForward {
+            previous = None;
+        }
+        if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
+            tape.empty_cache();
+        }
+    }
+    // The trace ends before everything is dropped.
+    tape.take_trace()
+}
+
+/// What a step leaves alive.
+struct Held<'t> {
+    _outputs: Option<(Tensor<'t>, super::models::attention::Cache<'t>)>,
+    _loss: Tensor<'t>,
+    _history: Vec<Tensor<'t>>,
+    _ids: Tensor<'t>,
+}
+
+impl Tape {
+    /// The token ids of a micro-batch, which are their own labels.
+    fn input(&self, micro: &Micro) -> Tensor<'_> {
+        let layout = super::layout::Layout::contiguous(&[micro.batch, micro.len]);
+        self.empty_as(layout, Dtype::Int64, Category::Input)
+    }
+}
