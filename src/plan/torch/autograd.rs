@@ -271,9 +271,11 @@ impl<'t> Tensor<'t> {
             crate::memory::Category::Temporary,
         );
         tape.graph.borrow_mut().nodes[root].gradients[0] = Some(ones.clone().into_view());
+        tape.in_backward.set(true);
         for index in (0..=root).rev() {
             tape.run(index, recompute);
         }
+        tape.in_backward.set(false);
         drop(ones);
     }
 }

@@ -106,6 +106,7 @@ impl<'t> FourBit<'t> {
             let dims = [out_features, input.dims()[input.rank() - 1]];
             let blocks = (u64::from(dims[0]) * u64::from(dims[1])).div_ceil(BLOCK);
             let weight = dequantised(tape, dims, blocks, backward.attributes.flag, grad.dtype());
+            tape.use_cublas();
             let this = tape.empty(input.dims(), grad.dtype());
             drop(weight);
             [Some(this), None, None]
@@ -114,6 +115,7 @@ impl<'t> FourBit<'t> {
         let bias = bias.map(|bias| bias.to(self.compute));
         let record = cast.tape.record(&[&cast], derivative).flag(self.double_quant);
         let weight = self.dequantised(self.compute);
+        cast.tape.use_cublas();
         let output = cast.with_width(self.out_features, self.compute);
         drop(weight);
         let output = record.finish(output);

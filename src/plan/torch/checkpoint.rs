@@ -9,8 +9,8 @@ use super::autograd::Recompute;
 use super::tape::{Mode, Tape};
 use super::tensor::{Tensor, View};
 
-/// Most tensors that a block is given: hidden states, the mask, cosines and sines.
-pub(super) const BLOCK_INPUTS: usize = 4;
+/// Most tensors that a block is given: hidden states, the mask, cosines, sines and positions.
+pub(super) const BLOCK_INPUTS: usize = 5;
 
 /// One checkpointed call of a block.
 pub(super) struct Frame {

@@ -60,7 +60,7 @@ impl<'t> Linear<'t> {
                     _ => result,
                 };
                 // Autocast does what is left out under it.
-                let convert = tape.autocast.get().is_none();
+                let convert = tape.autocast_dtype().is_none();
                 let cast = if convert {
                     input.to(adapter.a.dtype())
                 } else {

@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::Backend;
 use super::autograd::{Graph, Leaf};
 use super::layout::Layout;
 use super::tensor::{Dtype, Tensor, View};
+use super::{Backend, Gpu};
 use crate::memory::{Category, Phase};
 use crate::plan::trace::{Block, Trace};
 
@@ -98,7 +98,14 @@ pub(super) struct Tape {
     part: Cell<Part>,
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
-    pub(super) autocast: Cell<Option<Dtype>>,
+    autocast: Cell<Option<Dtype>>,
+    /// The thread of the backward pass is at work.
+    pub(super) in_backward: Cell<bool>,
+    /// Autocast's copies of the leaves, kept until it ends.
+    casts: RefCell<Vec<Option<View>>>,
+    /// cuBLAS' workspaces: one for the thread of the forward pass, one for that of the backward pass.
+    workspaces: [Cell<Option<StorageId>>; 2],
+    workspace_bytes: u64,
 }
 
 struct Memory {
@@ -114,7 +121,7 @@ pub(super) struct Part {
 }
 
 impl Tape {
-    pub(super) fn new(backend: Backend) -> Self {
+    pub(super) fn new(backend: Backend, gpu: Gpu) -> Self {
         Self {
             memory: RefCell::new(Memory {
                 trace: Trace::new(),
@@ -129,6 +136,10 @@ impl Tape {
             }),
             backend,
             autocast: Cell::new(None),
+            in_backward: Cell::new(false),
+            casts: RefCell::default(),
+            workspaces: Default::default(),
+            workspace_bytes: gpu.cublas_workspace(),
         }
     }
 
@@ -170,6 +181,51 @@ impl Tape {
         let result = work();
         self.mode.set(before);
         result
+    }
+
+    /// A product is computed: the first of a thread makes cuBLAS' workspace, which stays.
+    pub(super) fn use_cublas(&self) {
+        let workspace = &self.workspaces[usize::from(self.in_backward.get())];
+        if self.backend == Backend::Cuda && workspace.get().is_none() && !self.stopped.get() {
+            workspace.set(Some(self.alloc(self.workspace_bytes, Category::Temporary)));
+        }
+    }
+
+    /// Runs `work` under autocast to `dtype`, if any.
+    pub(super) fn autocast<R>(&self, dtype: Option<Dtype>, work: impl FnOnce() -> R) -> R {
+        self.autocast.set(dtype);
+        let result = work();
+        self.autocast.set(None);
+        for cast in std::mem::take(&mut *self.casts.borrow_mut()).into_iter().flatten() {
+            self.release(cast.storage);
+        }
+        result
+    }
+
+    /// The format of autocast, where it is on.
+    pub(super) fn autocast_dtype(&self) -> Option<Dtype> {
+        self.autocast.get()
+    }
+
+    /// `tensor` as autocast lets products be computed from it; the copies of leaves of float32 are kept.
+    pub(super) fn autocast_to<'t>(&'t self, tensor: &Tensor<'t>) -> Tensor<'t> {
+        let Some(dtype) = self.autocast.get().filter(|_| tensor.dtype().is_float()) else {
+            return tensor.clone();
+        };
+        let leaf = match tensor.view.edge.target() {
+            Target::Leaf(leaf) if tensor.dtype() == Dtype::Float32 => leaf,
+            _ => return tensor.to(dtype),
+        };
+        if let Some(&Some(view)) = self.casts.borrow().get(leaf) {
+            return self.tensor(view).clone_kept();
+        }
+        let cast = tensor.to(dtype);
+        let casts = &mut *self.casts.borrow_mut();
+        if casts.len() <= leaf {
+            casts.resize(leaf + 1, None);
+        }
+        casts[leaf] = Some(cast.clone().into_view());
+        cast
     }
 
     /// A new tensor of the layout.

@@ -107,6 +107,18 @@ pub struct Gpu {
     pub capability: (u8, u8),
 }
 
+impl Gpu {
+    /// Bytes of the workspace that PyTorch gives cuBLAS by default: 32 MiB on Hopper and its successor, 2 of 4 MiB and 8 of
+    /// 16 KiB otherwise.
+    pub(super) fn cublas_workspace(self) -> u64 {
+        const KIB: u64 = 1024;
+        match self.capability.0 {
+            9 | 10 => 8 * 4096 * KIB,
+            _ => 2 * 4096 * KIB + 8 * 16 * KIB,
+        }
+    }
+}
+
 /// A micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Micro {
@@ -180,14 +192,14 @@ impl Configuration {
         Plan {
             implementation: self.attn_implementation,
             kernel,
-            grouped: kernel == Kernel::Flash,
+            grouped: kernel != Kernel::Efficient,
         }
     }
 }
 
 /// What training allocates and releases: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[Micro]]) -> Trace {
-    let tape = Tape::new(configuration.backend);
+    let tape = Tape::new(configuration.backend, configuration.gpu);
     run(&tape, configuration, steps)
 }
 
@@ -208,9 +220,9 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
         for micro in *micros {
             tape.phase(Phase::Forward);
             let ids = tape.input(micro);
-            tape.autocast.set(configuration.autocast);
-            let output = tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids));
-            tape.autocast.set(None);
+            let output = tape.autocast(configuration.autocast, || {
+                tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
+            });
             drop(previous.take());
             let Output { loss, logits, cache } = output;
             let mut outputs = Some((logits, cache));
@@ -219,9 +231,7 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
             }
             tape.phase(Phase::Backward);
             loss.backward(&|frame: &Frame| {
-                tape.autocast.set(configuration.autocast);
-                model.recompute(tape, frame);
-                tape.autocast.set(None);
+                tape.autocast(configuration.autocast, || model.recompute(tape, frame));
             });
             let history = tape.clear_graph(parameters);
             previous = Some(Held {

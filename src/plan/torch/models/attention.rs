@@ -2,6 +2,7 @@
 
 use crate::plan::torch::config::{Family, ModelConfig};
 use crate::plan::torch::models::loader::Loader;
+use crate::plan::torch::ops::rotary::rotate;
 use crate::plan::torch::peft::Linear;
 use crate::plan::torch::tensor::Tensor;
 use crate::plan::torch::{Attention, Kernel};
@@ -88,7 +89,9 @@ impl<'t> SelfAttention<'t> {
             }),
             Projections::Fused(fused) => {
                 let all = fused.forward(hidden);
-                heads.map(|heads| by_head(all.slice_last(heads * self.head_dim), heads).transpose(1, 2))
+                let parts = heads.map(|heads| all.slice_last(heads * self.head_dim));
+                let mut heads = heads.into_iter();
+                parts.map(|part| by_head(part, heads.next().unwrap_or(1)).transpose(1, 2))
             }
         }
     }
@@ -102,7 +105,7 @@ impl<'t> SelfAttention<'t> {
         plan: Plan,
     ) -> Tensor<'t> {
         let [query, key, value] = self.project(hidden);
-        let turned = [&query, &key].map(|states| states.rotate_partly(angles[0], angles[1]));
+        let turned = rotate([&query, &key], angles[0], angles[1]);
         drop((query, key));
         let [query, mut key] = turned;
         let mut value = value;

@@ -31,6 +31,7 @@ pub(in crate::plan::torch) struct Decoder<'t> {
     /// The frequencies, and the original ones that some ways of scaling go back to.
     _frequencies: [Tensor<'t>; 2],
     plan: Plan,
+    window: Option<u32>,
 }
 
 /// What a forward pass gives: transformers' `CausalLMOutputWithPast`.
@@ -82,6 +83,7 @@ impl<'t> Decoder<'t> {
             rotary_dim: config.rotary_dim(),
             _frequencies: frequencies,
             plan,
+            window: config.sliding_window,
         }
     }
 
@@ -118,7 +120,7 @@ impl<'t> Decoder<'t> {
 
     /// Runs a checkpointed block again.
     pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) {
-        let [hidden, mask, cos, sin] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
+        let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
         if let (Some(hidden), Some(cos), Some(sin)) = (hidden, cos, sin) {
             self.block(frame.block, &hidden, mask.as_ref(), [&cos, &sin], None);
         }
@@ -146,6 +148,7 @@ impl<'t> Decoder<'t> {
             len: micro.len,
             padded: micro.padded,
             cached: configuration.use_cache,
+            window: self.window,
         };
         let mask = match configuration.attn_implementation {
             Attention::Eager => tape.eager_mask(&shape, embedded.dtype()),
@@ -157,7 +160,7 @@ impl<'t> Decoder<'t> {
         for index in 0..self.blocks.len() {
             let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask.as_ref(), [&cos, &sin], cache);
             hidden = if configuration.gradient_checkpointing.covers(index) {
-                let inputs = [Some(&hidden), mask.as_ref(), Some(&cos), Some(&sin)];
+                let inputs = [Some(&hidden), mask.as_ref(), Some(&cos), Some(&sin), Some(&positions)];
                 tape.checkpoint(index, inputs, || run(None))
             } else {
                 run(cache.as_mut())

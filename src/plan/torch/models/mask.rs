@@ -12,6 +12,8 @@ pub(in crate::plan::torch) struct Shape {
     pub(in crate::plan::torch) padded: bool,
     /// Keys and values are cached, so that no search for packed samples is made.
     pub(in crate::plan::torch) cached: bool,
+    /// Tokens that a token sees, where it does not see all.
+    pub(in crate::plan::torch) window: Option<u32>,
 }
 
 impl Tape {
@@ -42,46 +44,79 @@ impl Tape {
 
     /// The boolean mask (batch, 1, len, len); none where the kernel's own causal one will do, unless `always`.
     pub(in crate::plan::torch) fn causal_mask(&self, shape: &Shape, always: bool) -> Option<Tensor<'_>> {
+        self.mask_after(shape, always, |mask| mask)
+    }
+
+    /// The mask as numbers for eager attention.
+    pub(in crate::plan::torch) fn eager_mask(&self, shape: &Shape, dtype: Dtype) -> Option<Tensor<'_>> {
+        self.mask_after(shape, true, |mask| {
+            let (zero, lowest) = (self.empty(&[], dtype), self.empty(&[], dtype));
+            let numbers = self.empty(mask.dims(), dtype);
+            drop((lowest, mask, zero));
+            numbers
+        })
+    }
+
+    /// Makes the mask and what `finish` makes of it, while the packed samples are still known.
+    fn mask_after<'t>(
+        &'t self,
+        shape: &Shape,
+        always: bool,
+        finish: impl FnOnce(Tensor<'t>) -> Tensor<'t>,
+    ) -> Option<Tensor<'t>> {
         // Without values, as here on the CPU, packed samples can't be ruled out.
-        let blind = self.backend == Backend::Cpu;
         let packed = (!shape.cached && !shape.padded).then(|| self.packed(shape));
-        let packed = packed.filter(|_| blind);
-        if packed.is_none() && !shape.padded && !always && !blind {
+        let packed = packed.filter(|_| self.backend == Backend::Cpu);
+        let windowed = shape.window.is_some_and(|window| shape.len >= window);
+        if packed.is_none() && !shape.padded && !always && !windowed {
             return None;
         }
         let (rows, heads) = (self.arange(shape.batch), self.arange(1));
         let queries = self.positions(shape.len);
         let keys = self.positions(shape.len);
-        let square = [shape.batch, 1, shape.len, shape.len];
-        let gathered = || {
-            let query = self.empty(&[shape.batch, 1, shape.len, 1], Dtype::Int64);
-            let key = self.empty(&[shape.batch, 1, 1, shape.len], Dtype::Int64);
-            let compared = self.empty(&square, Dtype::Bool);
-            drop((query, key));
-            compared
-        };
-        let mask = if packed.is_some() || shape.padded {
-            let all = self.empty(&[], Dtype::Bool);
-            let same = gathered();
-            let both = self.empty(&square, Dtype::Bool);
-            drop((same, all));
-            let causal = gathered();
-            let mask = self.empty(&square, Dtype::Bool);
-            drop((causal, both));
-            mask
-        } else {
-            gathered()
-        };
-        drop((rows, heads, queries, keys, packed));
+        let mask = self.pairs(shape, packed.is_some() || shape.padded);
+        drop((rows, heads, queries, keys));
+        let mask = finish(mask);
+        drop(packed);
         Some(mask)
     }
 
-    /// The mask as numbers for eager attention.
-    pub(in crate::plan::torch) fn eager_mask(&self, shape: &Shape, dtype: Dtype) -> Option<Tensor<'_>> {
-        let mask = self.causal_mask(shape, true)?;
-        let zero = self.empty(&[], dtype);
-        let numbers = self.empty(mask.dims(), dtype);
-        drop((zero, mask));
-        Some(numbers)
+    /// For each query and key, whether the key comes before; and whether they are of one sample, if that is asked.
+    fn pairs(&self, shape: &Shape, same: bool) -> Tensor<'_> {
+        let square = [shape.batch, 1, shape.len, shape.len];
+        let table = || self.empty(&square, Dtype::Bool);
+        let indices = || {
+            let query = self.empty(&[shape.batch, 1, shape.len, 1], Dtype::Int64);
+            (query, self.empty(&[shape.batch, 1, 1, shape.len], Dtype::Int64))
+        };
+        let same = same.then(|| {
+            let all = self.empty(&[], Dtype::Bool);
+            let pair = indices();
+            let compared = table();
+            drop(pair);
+            let both = table();
+            drop((compared, all));
+            both
+        });
+        let (query, key) = indices();
+        let causal = if shape.window.is_some() {
+            let all = self.empty(&[], Dtype::Bool);
+            let first = query.like(Dtype::Int64);
+            let near = table();
+            drop(first);
+            let both = table();
+            drop((near, all));
+            let before = table();
+            let causal = table();
+            drop((before, both));
+            causal
+        } else {
+            table()
+        };
+        drop((query, key));
+        let Some(same) = same else { return causal };
+        let mask = table();
+        drop((causal, same));
+        mask
     }
 }

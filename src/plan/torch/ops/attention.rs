@@ -30,7 +30,11 @@ impl<'t> Tensor<'t> {
     pub(in crate::plan::torch) fn softmax_float32(&self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (_, dtype) = backward.attributes.inputs[0];
-            [Some(grad.like(dtype)), None, None]
+            let result = grad.like(dtype);
+            // On a GPU the product of the gradient and the result is made first.
+            let product = (grad.tape.backend == Backend::Cuda).then(|| grad.like(grad.dtype()));
+            drop(product);
+            [Some(result), None, None]
         }
         // On a GPU one kernel reads halves and writes float32.
         let input = match self.tape.backend {
@@ -83,7 +87,11 @@ impl<'t> Tensor<'t> {
         let &[batch, heads, length, _] = query.dims() else {
             return query;
         };
-        let output = query.by_position(heads, query.dtype());
+        // The others lay it out as the queries are.
+        let output = match kernel {
+            Kernel::Efficient => query.by_position(heads, query.dtype()),
+            Kernel::Portable | Kernel::Flash => query.like(query.dtype()),
+        };
         let length = match kernel {
             Kernel::Efficient => length.next_multiple_of(LSE_ALIGNMENT),
             Kernel::Portable | Kernel::Flash => length,
@@ -154,7 +162,10 @@ fn efficient<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t
 fn flash<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     let tape = backward.tape;
     let query = backward.saved(0);
-    let gradients = all_heads(backward);
+    let gradients = [0, 1, 2].map(|input| {
+        let saved = backward.saved(input);
+        saved.like(saved.dtype())
+    });
     let &[batch, heads, length, width] = query.dims() else {
         return [None, None, None];
     };

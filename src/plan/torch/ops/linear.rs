@@ -26,6 +26,7 @@ impl<'t> Tensor<'t> {
             let (input, _) = backward.attributes.inputs[0];
             let (weight, _) = backward.attributes.inputs[1];
             let flat = grad.reshaped(&grad.rows_and_width());
+            tape.use_cublas();
             // With a bias the product is `addmm`, whose derivatives come in the order of its arguments' names.
             let fused = backward.attributes.flag;
             let of_input = || Some(tape.empty(input.dims(), flat.dtype()));
@@ -40,9 +41,10 @@ impl<'t> Tensor<'t> {
             };
             [this, that, needs[2].then(|| flat.clone())]
         }
-        let input = self.cast_for_autocast();
-        let weight = weight.cast_for_autocast();
+        // Autocast casts its arguments from the last to the first.
         let bias = bias.map(|bias| bias.cast_for_autocast());
+        let weight = weight.cast_for_autocast();
+        let input = self.cast_for_autocast();
         let flat = if input.view.layout.is_contiguous() {
             input.clone()
         } else {
@@ -52,6 +54,7 @@ impl<'t> Tensor<'t> {
             Some(bias) => self.tape.record(&[&input, &weight, bias], derivative).flag(true),
             None => self.tape.record(&[&input, &weight], derivative),
         };
+        self.tape.use_cublas();
         if weight.requires_grad() {
             record.save(&flat);
         }
@@ -66,12 +69,13 @@ impl<'t> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
             let [(this, _), (other, _), _] = backward.attributes.inputs;
+            tape.use_cublas();
             let that = backward.needs[1].then(|| tape.empty(other.dims(), grad.dtype()));
             let this = backward.needs[0].then(|| tape.empty(this.dims(), grad.dtype()));
             [this, that, None]
         }
-        let [left, right] = [self, other].map(|side| {
-            let side = side.cast_for_autocast();
+        let right = other.cast_for_autocast();
+        let [left, right] = [self.cast_for_autocast(), right].map(|side| {
             let &[batch, heads, rows, width] = side.dims() else {
                 return side;
             };
@@ -82,6 +86,7 @@ impl<'t> Tensor<'t> {
         };
         let width = other.dim_from_last(0);
         let mut record = self.tape.record(&[&left, &right], derivative);
+        self.tape.use_cublas();
         if right.requires_grad() {
             record.save(&left);
         }
@@ -92,11 +97,8 @@ impl<'t> Tensor<'t> {
         product.reshape(&[batch, heads, rows, width])
     }
 
-    /// The format in which autocast lets products be computed.
+    /// As autocast lets products be computed from it.
     pub(in crate::plan::torch) fn cast_for_autocast(&self) -> Tensor<'t> {
-        match self.tape.autocast.get() {
-            Some(dtype) if self.dtype().is_float() => self.to(dtype),
-            _ => self.clone(),
-        }
+        self.tape.autocast_to(self)
     }
 }

@@ -28,19 +28,25 @@ impl<'t> Tensor<'t> {
     }
 
     /// (batch, heads, length, width) turned by its positions: `(x * cos) + (rotate_half(x) * sin)`.
-    pub(in crate::plan::torch) fn rotate(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
+    fn rotate(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
         let straight = self.mul(cos);
         let crossed = self.rotate_half().mul(sin);
         straight.add(&crossed)
     }
+}
 
-    /// The same where only the first of a head's width is turned.
-    pub(in crate::plan::torch) fn rotate_partly(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
-        let (width, turned) = (self.dim_from_last(0), cos.dim_from_last(0));
-        if width == turned {
-            return self.rotate(cos, sin);
-        }
-        let (first, rest) = (self.slice_last(turned), self.slice_last(width - turned));
-        first.rotate(cos, sin).cat(&rest, self.view.layout.rank() - 1)
+/// Queries and keys turned by their positions; where the angles are narrower than a head, only the first of its width.
+pub(in crate::plan::torch) fn rotate<'t>(
+    states: [&Tensor<'t>; 2],
+    cos: &Tensor<'t>,
+    sin: &Tensor<'t>,
+) -> [Tensor<'t>; 2] {
+    let (width, turned) = (states[0].dim_from_last(0), cos.dim_from_last(0));
+    if width == turned {
+        return states.map(|states| states.rotate(cos, sin));
     }
+    let parts = states.map(|states| (states.slice_last(turned), states.slice_last(width - turned)));
+    parts
+        .each_ref()
+        .map(|(first, rest)| first.rotate(cos, sin).cat(rest, rest.dims().len() - 1))
 }
