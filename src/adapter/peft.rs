@@ -18,8 +18,8 @@ pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
 /// What PEFT wraps around a module's name.
 const PREFIX: &str = "base_model.model.";
-const SUFFIX_A: &str = ".lora_A.weight";
-const SUFFIX_B: &str = ".lora_B.weight";
+pub(crate) const SUFFIX_A: &str = ".lora_A.weight";
+pub(crate) const SUFFIX_B: &str = ".lora_B.weight";
 
 /// Why an adapter could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -189,21 +189,45 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
         .len())
 }
 
-/// Bytes of the weights' file that [`write`] makes of tensors with these names (as in [`AdapterTensor`]) and shapes.
+/// Number formats of the weights' file; ours is F32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileDtype {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl FileDtype {
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::Bf16 => "BF16",
+        }
+    }
+
+    fn bytes(self) -> usize {
+        if self == Self::F32 { 4 } else { 2 }
+    }
+}
+
+/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]) and shapes: of that which [`write`]
+/// makes in F32, and of PEFT's own in the others.
 ///
 /// The format is safetensors': eight bytes, a header in JSON that is filled up to a multiple of eight, and the values.
-pub fn file_bytes(tensors: impl IntoIterator<Item = (String, Vec<usize>)>) -> u64 {
+pub fn file_bytes(tensors: impl IntoIterator<Item = (String, Vec<usize>)>, dtype: FileDtype) -> u64 {
     // In the file they are sorted by name, which is where the digits of their offsets come from.
     let tensors: BTreeMap<String, Vec<usize>> = tensors.into_iter().collect();
     let mut header = r#"{"__metadata__":{"format":"pt"}}"#.len();
     let mut end = 0;
     for (name, shape) in &tensors {
         let start = end;
-        end += shape.iter().product::<usize>() * size_of::<f32>();
+        end += shape.iter().product::<usize>() * dtype.bytes();
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
-        let sizes = sizes.join(",");
+        let (sizes, dtype) = (sizes.join(","), dtype.name());
         header +=
-            format!(r#","{PREFIX}{name}":{{"dtype":"F32","shape":[{sizes}],"data_offsets":[{start},{end}]}}"#).len();
+            format!(r#","{PREFIX}{name}":{{"dtype":"{dtype}","shape":[{sizes}],"data_offsets":[{start},{end}]}}"#)
+                .len();
     }
     (size_of::<u64>() + header.next_multiple_of(8) + end) as u64
 }

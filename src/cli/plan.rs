@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::cells::{cell_row, cell_table};
 use super::{Format, NOT_AS_ASKED, print};
 use crate::plan::advice::{Advice, advise};
-use crate::plan::{PlanError, Planner};
+use crate::plan::device::Budget;
+use crate::plan::{Options, PlanError, Planner};
 use crate::report::format;
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::runner::counted;
-use crate::spec::units::ByteSize;
 use crate::spec::{self, Overrides, Study};
 
 /// Say what each cell of a spec will take, without running it
@@ -31,9 +31,12 @@ pub struct Args {
     /// Set a key for all cells, over the spec and the environment; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What each cell must fit into, such as 6GiB; in place of device_memory
-    #[arg(long, value_name = "SIZE")]
-    budget: Option<ByteSize>,
+    /// What each cell must fit into: a size such as 6GiB, or a GPU such as rtx-3090; in place of device_memory and gpu
+    #[arg(long, value_name = "SIZE|GPU")]
+    budget: Option<Budget>,
+    /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, and without what it reserves
+    #[arg(long)]
+    no_replay: bool,
     /// How the plan is printed; json and csv have every predicted_ column, json the advice too
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -47,7 +50,11 @@ struct Planned {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
-    let planner = Planner::new(&study.directory, args.budget.map(|size| size.0));
+    let options = Options {
+        budget: args.budget,
+        replay: !args.no_replay,
+    };
+    let planner = Planner::new(&study.directory, options);
     let plan = |planned: &spec::PlannedCell| -> Result<Planned, PlanError> {
         let prediction = planner.predict(&planned.cell)?;
         let advice = match prediction.verdict {
@@ -99,7 +106,12 @@ fn advice_for_programs(advice: &Advice) -> Value {
 
 fn for_people(study: &Study, plans: &[Planned]) -> String {
     let has_budget = plans.iter().any(|planned| planned.prediction.verdict.is_some());
-    let mut columns = vec!["peak allocated", "reached in", "at rest", "process", "trainable"];
+    let has_reserved = plans
+        .iter()
+        .any(|planned| planned.prediction.reserved_peak_bytes.is_some());
+    let mut columns = vec!["peak allocated", "reached in", "at rest"];
+    columns.extend(has_reserved.then_some("reserved"));
+    columns.extend(["process", "trainable"]);
     columns.extend(has_budget.then_some("verdict"));
     let mut table = cell_table(study, &columns);
     for (index, planned) in plans.iter().enumerate() {
@@ -109,9 +121,12 @@ fn for_people(study: &Study, plans: &[Planned]) -> String {
             json!(size(Some(prediction.allocated_peak_bytes))),
             json!(format!("{} {module}", prediction.binding_phase).trim_end()),
             json!(size(Some(prediction.allocated_mean_bytes))),
+        ];
+        values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
+        values.extend([
             json!(size(prediction.process_peak_bytes)),
             json!(format::number((prediction.trainable_count as f64).into(), 0)),
-        ];
+        ]);
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));
     }
@@ -138,7 +153,7 @@ fn advice_for_people(id: &str, planned: &Planned) -> String {
     let mut text = format!("\n{id} would fit with\n");
     for advice in &planned.advice {
         let changes = advice.changes.join(", ");
-        let peak = size(Some(advice.prediction.allocated_peak_bytes));
+        let peak = size(Some(advice.prediction.needed_bytes));
         let _ = writeln!(text, "  {changes}: {peak} ({})", advice.cost);
     }
     text
@@ -147,11 +162,11 @@ fn advice_for_people(id: &str, planned: &Planned) -> String {
 fn verdict(prediction: &Prediction) -> String {
     match (prediction.verdict, prediction.budget_bytes) {
         (Some(Verdict::Fits), Some(budget)) => {
-            let share = prediction.allocated_peak_bytes as f64 / budget as f64;
+            let share = prediction.needed_bytes as f64 / budget as f64;
             format!("fits ({:.0} %)", 100.0 * share)
         }
         (Some(Verdict::Oversize), Some(budget)) => {
-            let over = prediction.allocated_peak_bytes.saturating_sub(budget);
+            let over = prediction.needed_bytes.saturating_sub(budget);
             format!("oversize by {}", size(Some(over)))
         }
         _ => format::ABSENT.into(),

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::{PlanError, torch};
 use crate::{
     data::{self, DataError, EffectiveBatch},
     model::Config,
-    spec::cell::{Cell, Data, Lengths, Task},
+    spec::cell::{Cell, Data, Lengths, Padding, Task},
 };
 
 /// Steps of uneven data that are planned, beside the first: the largest.
@@ -72,4 +73,40 @@ pub fn steps(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Vec<Vec<Mi
 /// Samples that are trained on.
 fn held_in(cell: &Cell, samples: usize) -> usize {
     samples - cell.held_out(samples).min(samples)
+}
+
+/// The most steps that the torch stack is planned with.
+const MOST_STEPS: usize = 3;
+
+/// The same for the torch stack, whose micro-batches are those of synthetic data: its samples in turn.
+///
+/// # Errors
+/// Where the lengths are not in the cell.
+pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
+    let Data::Synthetic(data) = &cell.data else {
+        return Err(PlanError::UnknownLengths);
+    };
+    let list = match &data.lengths {
+        Lengths::Fixed => &[cell.max_seq_length][..],
+        Lengths::List(list) => list,
+        Lengths::Uniform => return Err(PlanError::UnknownLengths),
+    };
+    let mut lengths = list.iter().cycle().map(|&length| length.min(cell.max_seq_length));
+    let mut micro = || {
+        let lengths: Vec<usize> = lengths.by_ref().take(cell.batch_size).collect();
+        let longest = lengths.iter().copied().max().unwrap_or(cell.max_seq_length);
+        let len = match cell.padding {
+            Padding::MaxLength => cell.max_seq_length,
+            Padding::Longest => longest,
+        };
+        torch::Micro {
+            batch: cell.batch_size as u32,
+            len: len as u32,
+            padded: lengths.iter().any(|&length| length < len),
+        }
+    };
+    let different = list.len().div_ceil(cell.effective_batch_size());
+    let steps = cell.max_steps().unwrap_or(MOST_STEPS).min(MOST_STEPS.max(different));
+    let step = |_| (0..cell.gradient_accumulation_steps).map(|_| micro()).collect();
+    Ok((0..steps).map(step).collect())
 }

@@ -151,11 +151,14 @@ pub fn predictions() -> Vec<Predicted> {
     let mut columns = vec![
         predicted("verdict", Text, |p| p.verdict.map(Verdict::name)),
         predicted("budget_bytes", Int, |p| p.budget_bytes),
+        predicted("needed_bytes", Int, |p| p.needed_bytes),
         predicted("binding_phase", Text, |p| p.binding_phase.clone()),
         predicted("binding_module", Text, |p| p.binding_module.clone()),
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
         predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),
         predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
+        predicted("fragmentation_bytes", Int, |p| p.fragmentation_bytes),
+        predicted("segments", Int, |p| p.segments),
     ];
     for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
         let category = category.name();

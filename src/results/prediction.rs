@@ -11,9 +11,11 @@ pub struct Prediction {
     /// Whether it fits into the budget; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// What the budget is compared with is at most this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_bytes: Option<u64>,
+    /// What is compared with the budget: on a GPU the process, or what is reserved where that is not known; of our own
+    /// trainer what is allocated, as its `device_memory` counts it.
+    pub needed_bytes: u64,
     /// Phase in which the peak of allocated memory is reached.
     pub binding_phase: String,
     /// The part of the model that is computed then, such as `layers.3.mlp`.
@@ -22,6 +24,12 @@ pub struct Prediction {
     pub allocated_peak_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
+    /// Of what is reserved at its peak, what is not in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragmentation_bytes: Option<u64>,
+    /// The most pieces that the allocator asked the device for and held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_peak_bytes: Option<u64>,
     /// Live bytes by category at the instant of the peak; host memory is not predicted.

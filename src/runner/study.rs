@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::memory::probes;
-use crate::plan::Planner;
+use crate::plan::{self, Planner};
 use crate::report::format;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::results::record::{Record, Status};
@@ -129,7 +129,7 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
 
 /// Says of each cell what it will take. What cannot be said is found out by training it.
 fn predict(study: &Study, tasks: &mut [Task]) {
-    let planner = Planner::new(&study.directory, None);
+    let planner = Planner::new(&study.directory, plan::Options::default());
     tasks.par_iter_mut().for_each(|task| {
         task.prediction = planner.predict(&study.cells[task.index].cell).ok();
     });

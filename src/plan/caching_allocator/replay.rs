@@ -96,7 +96,7 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
             Event::Module(module) => moment.module = Some(module),
             Event::Step(step) => moment.step = step,
             Event::EmptyCache => allocator.empty_cache(),
-            Event::Label { .. } => {}
+            Event::Label { .. } | Event::StepEnd => {}
         }
     }
     reserved.at_end = allocator.stats().all.reserved.current;

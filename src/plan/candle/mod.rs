@@ -85,7 +85,7 @@ pub fn adapter_file_bytes(cell: &Cell, config: &Config) -> Option<u64> {
             Vec::new()
         }
     });
-    Some(peft::file_bytes(files))
+    Some(peft::file_bytes(files, peft::FileDtype::F32))
 }
 
 /// What the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands

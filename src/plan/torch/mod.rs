@@ -9,6 +9,7 @@ mod autograd;
 mod bitsandbytes;
 mod checkpoint;
 mod config;
+mod from_cell;
 mod layout;
 mod models;
 mod ops;
@@ -17,6 +18,7 @@ mod peft;
 mod presets;
 mod tape;
 mod tensor;
+mod tensors;
 mod training;
 
 pub use config::{ConfigError, Family, ModelConfig};

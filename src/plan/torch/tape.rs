@@ -156,6 +156,10 @@ impl Tape {
         self.memory.borrow_mut().trace.step(number);
     }
 
+    pub(super) fn step_end(&self) {
+        self.memory.borrow_mut().trace.step_end();
+    }
+
     pub(super) fn empty_cache(&self) {
         self.memory.borrow_mut().trace.empty_cache();
     }

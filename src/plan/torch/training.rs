@@ -246,6 +246,7 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
             tape.clip_grad_norm(&trainable);
         }
         optimizer.step(tape, &trainable);
+        tape.step_end();
         tape.phase(Phase::Idle);
         for parameter in &trainable {
             tape.zero_grad(parameter.view.edge);

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+mod stack;
+
 use super::{
-    Attention, Backend, Cell, Checkpointing, DEFAULT_LABELS, Data, DataFile, DataFormat, Device, Dtype,
-    ENCODER_MODULES, ENCODER_PRESETS, InstructionSet, Lengths, LrScheduler, MODULES, Measure, Optimizer, PRESETS,
-    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
+    Backend, Cell, Checkpointing, DEFAULT_LABELS, Data, DataFile, DataFormat, Device, Dtype, ENCODER_MODULES,
+    ENCODER_PRESETS, FUSED_MODULES, InstructionSet, Lengths, LrScheduler, MODULES, Measure, Optimizer, PLANNED_PRESETS,
+    PRESETS, Stack, Synthetic, TargetModules, Task, Weights, presets,
 };
 use crate::spec::error::{nearest, quoted};
 use crate::spec::keys::did_you_mean;
@@ -97,13 +99,20 @@ impl Cell {
         let is_path = model.contains(['/', '\\']) || model.starts_with('.');
         if !self.is_preset() && !is_path {
             let message = format!("{} is not a preset", quoted(model));
-            return Err(Invalid::new("model", message).help(match nearest(model, PRESETS) {
+            return Err(Invalid::new("model", message).help(match nearest(model, presets()) {
                 Some(near) => did_you_mean(near),
                 None => format!(
                     "the presets are {}; a directory has a slash: `./{model}`",
-                    PRESETS.join(", ")
+                    presets().collect::<Vec<_>>().join(", ")
                 ),
             }));
+        }
+        if self.stack == Stack::Candle && PLANNED_PRESETS.contains(&model) {
+            let message = format!("`{model}` can be planned, but not trained here");
+            return Err(Invalid::new("model", message).with("stack").help(format!(
+                "use `stack: torch`, or a preset that can: {}",
+                PRESETS.join(", ")
+            )));
         }
         if self.is_preset() && self.weights == Some(Weights::Pretrained) {
             return Err(
@@ -147,47 +156,6 @@ impl Cell {
         at_most("num_labels", self.num_labels, 1 << 16)
     }
 
-    /// The keys that describe a software stack: what the candle trainer does of them.
-    fn check_stack(&self) -> Checked {
-        if self.stack == Stack::Torch {
-            return Err(Invalid::new(
-                "stack",
-                "`torch` is for plans, which a later version makes; supported: `candle`",
-            ));
-        }
-        let only = |key: &str, holds: bool, supported: &str| {
-            let message = || format!("the candle stack cannot do this yet; supported: `{supported}`");
-            if holds {
-                Ok(())
-            } else {
-                Err(Invalid::new(key, message()))
-            }
-        };
-        only("adapter_dtype", self.adapter_dtype == Dtype::Float32, "float32")?;
-        only("bnb_4bit_quant_type", self.bnb_4bit_quant_type == QuantType::Nf4, "nf4")?;
-        only(
-            "bnb_4bit_compute_dtype",
-            self.bnb_4bit_compute_dtype == Dtype::Bfloat16,
-            "bfloat16",
-        )?;
-        only(
-            "attn_implementation",
-            self.attn_implementation == Attention::Sdpa,
-            "sdpa",
-        )?;
-        if !self.bnb_4bit_use_double_quant && self.dtype != Dtype::Int4 {
-            return Err(
-                Invalid::new("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice")
-                    .with("dtype")
-                    .help("leave the key out, or use `dtype: int4`"),
-            );
-        }
-        only("upcast", self.upcast == Upcast::None, "none")?;
-        only("autocast", !self.autocast, "false")?;
-        only("use_cache", !self.use_cache, "false")?;
-        only("empty_cache_steps", self.empty_cache_steps == 0, "0")
-    }
-
     fn check_adapter(&self) -> Checked {
         if self.rank == 0 && matches!(self.dtype, Dtype::Int4 | Dtype::Int8) {
             return Err(Invalid::new(
@@ -222,9 +190,10 @@ impl Cell {
         if names.is_empty() {
             return Err(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
         }
-        let modules = match self.task {
-            Task::CausalLm => &MODULES[..],
-            Task::SequenceClassification => &ENCODER_MODULES,
+        let modules: Vec<&str> = match self.task {
+            Task::CausalLm if self.stack == Stack::Torch => MODULES.into_iter().chain(FUSED_MODULES).collect(),
+            Task::CausalLm => MODULES.to_vec(),
+            Task::SequenceClassification => ENCODER_MODULES.to_vec(),
         };
         for (index, name) in names.iter().enumerate() {
             let invalid = |message| Invalid::new(format!("target_modules[{index}]"), message);
@@ -520,7 +489,7 @@ impl Cell {
     fn check_reader(&self, map: &str, name: &str) -> Checked {
         let reader = BACKEND_VARIABLES.iter().find(|(prefix, _)| name.starts_with(prefix));
         match reader {
-            Some((_, reader)) if *reader != self.backend() => {
+            Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
                 let (backend, reader) = (self.backend().name(), reader.name());
                 let message = format!("the allocator `{backend}` does not heed this variable");
                 Err(Invalid {

@@ -14,7 +14,7 @@ mod modules;
 
 pub use check::Invalid;
 pub use data::{Data, DataFile, DataFormat, Lengths, Synthetic};
-pub use modules::{Checkpointing, ENCODER_MODULES, MODULES, TargetModules};
+pub use modules::{Checkpointing, ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};
 
 /// The models with known shapes; any other model is a directory.
 pub const PRESETS: [&str; 8] = [
@@ -26,6 +26,27 @@ pub const PRESETS: [&str; 8] = [
     "llama-3.2-3b",
     "distilbert-base",
     "bert-base",
+];
+
+/// Models with known shapes that are planned with `stack: torch` and not trained here.
+pub const PLANNED_PRESETS: [&str; 17] = [
+    "smollm2-1.7b",
+    "llama-2-7b",
+    "llama-2-13b",
+    "llama-3-8b",
+    "llama-3.1-8b",
+    "qwen2.5-0.5b",
+    "qwen2.5-1.5b",
+    "qwen2.5-3b",
+    "qwen2.5-7b",
+    "qwen2.5-14b",
+    "qwen3-0.6b",
+    "qwen3-1.7b",
+    "qwen3-4b",
+    "qwen3-8b",
+    "mistral-7b",
+    "phi-3-mini",
+    "phi-4-mini",
 ];
 
 /// Those of them that are encoders.
@@ -43,14 +64,19 @@ const DEFAULT_OPTIM_RANK: usize = 4;
 const DEFAULT_PROJ_GAP: usize = 200;
 const DEFAULT_GALORE_SCALE: f64 = 0.25;
 
+/// All presets.
+fn presets() -> impl Iterator<Item = &'static str> {
+    PRESETS.into_iter().chain(PLANNED_PRESETS)
+}
+
 /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cell {
-    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b, distilbert-base, bert-base)
-    /// or a directory in Hugging Face's layout.
-    #[schemars(extend("anyOf" = [{ "enum": PRESETS }, { "type": "string" }]))]
+    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b, distilbert-base, bert-base;
+    /// of stack: torch those of many published models more) or a directory in Hugging Face's layout.
+    #[schemars(extend("anyOf" = [{ "enum": presets().collect::<Vec<_>>() }, { "type": "string" }]))]
     pub model: String,
     /// Where the weights come from; default: random for a preset, pretrained for a directory.
     pub weights: Option<Weights>,
@@ -62,8 +88,12 @@ pub struct Cell {
     pub num_labels: usize,
     /// Number format of the base weights. int4 is NF4; int8 is row-wise absmax; both keep hidden states in bfloat16.
     pub dtype: Dtype,
-    /// Who allocates: our trainer (candle), or a prediction of PyTorch's stack (torch, for plans).
+    /// Whose memory is meant: our trainer's (candle), or that of transformers, PEFT and bitsandbytes on a GPU (torch), which
+    /// is planned and not run.
     pub stack: Stack,
+    /// The GPU that stack: torch is planned for, such as t4 or rtx-3090: its memory, what a process takes of it beside
+    /// tensors, and the kernels that its generation has. Default: one of unlimited memory that computes in bfloat16.
+    pub gpu: Option<String>,
 
     /// Rank of the LoRA adapters; 0 trains every weight.
     pub rank: usize,
@@ -75,6 +105,8 @@ pub struct Cell {
     /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj]; of an
     /// encoder, whose new head is trained beside them, such as [q_lin, v_lin] (DistilBERT) or [query, value] (BERT).
     pub target_modules: TargetModules,
+    /// Train B alone and freeze A, as LoRA-FA does; for stack: torch.
+    pub lora_fa: bool,
     /// Number format of the adapters.
     pub adapter_dtype: Dtype,
 
@@ -82,7 +114,7 @@ pub struct Cell {
     pub bnb_4bit_quant_type: QuantType,
     /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
-    /// Number format that int4's products are computed from.
+    /// Number format that int4's products are computed from; of stack: torch also what int4 and int8 leave unquantised.
     pub bnb_4bit_compute_dtype: Dtype,
     /// How attention is computed; sdpa never holds the score matrix.
     pub attn_implementation: Attention,
@@ -186,10 +218,12 @@ impl Default for Cell {
             num_labels: DEFAULT_LABELS,
             dtype: Dtype::Int4,
             stack: Stack::Candle,
+            gpu: None,
             rank: 16,
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
+            lora_fa: false,
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_use_double_quant: true,
@@ -234,9 +268,9 @@ impl Default for Cell {
 
 /// What the keys that may be left out come to.
 impl Cell {
-    /// Whether the model is one of [`PRESETS`].
+    /// Whether the model is one of [`PRESETS`] or [`PLANNED_PRESETS`].
     pub fn is_preset(&self) -> bool {
-        PRESETS.contains(&self.model.as_str())
+        presets().any(|name| name == self.model)
     }
 
     /// Whether the model is a preset of an encoder.

@@ -19,6 +19,9 @@ pub const MODULES: [&str; 7] = [
     "down_proj",
 ];
 
+/// Layers that Phi-3 has in their place, each several in one.
+pub const FUSED_MODULES: [&str; 2] = ["qkv_proj", "gate_up_proj"];
+
 /// The same of the encoders: DistilBERT's, then BERT's, where `dense` is also the pooler's.
 pub const ENCODER_MODULES: [&str; 10] = [
     "q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2", "query", "key", "value", "dense",

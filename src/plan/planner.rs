@@ -1,0 +1,252 @@
+//! What is said of a cell, from its stack's trace.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{
+    PlanError,
+    account::Account,
+    batches,
+    caching_allocator::{self, Device},
+    candle,
+    device::{Budget, Gpu},
+    torch,
+};
+use crate::{
+    memory::{ByPhase, Category, Phase},
+    model::{self, Config, Location, ModelError},
+    results::prediction::{Prediction, Verdict},
+    spec::cell::{Cell, Stack, TargetModules, Task},
+};
+
+/// What PyTorch's allocator rounds sizes up to.
+const GPU_GRANULARITY: u64 = 512;
+
+/// Plans the cells of a spec.
+#[derive(Debug)]
+pub struct Planner {
+    /// Where relative paths in cells start.
+    base_dir: PathBuf,
+    options: Options,
+    /// Shapes that were read, by what decides them.
+    models: Mutex<HashMap<ModelKey, Arc<Config>>>,
+    torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
+    /// Sizes of adapters' files, by the model and what decides them beside it.
+    adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), Option<u64>>>,
+}
+
+/// How a spec is planned.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// What every cell must fit into, in place of its own `device_memory` or `gpu`.
+    pub budget: Option<Budget>,
+    /// Replay the torch stack's traces through PyTorch's allocator; without, nothing is said of what it reserves.
+    pub replay: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget: None,
+            replay: true,
+        }
+    }
+}
+
+/// The cell's keys that decide a model's shape.
+type ModelKey = (String, Task, usize);
+
+impl Planner {
+    pub fn new(base_dir: &Path, options: Options) -> Self {
+        Self {
+            base_dir: base_dir.to_path_buf(),
+            options,
+            models: Mutex::default(),
+            torch_models: Mutex::default(),
+            adapter_files: Mutex::default(),
+        }
+    }
+
+    /// What `cell` will take.
+    ///
+    /// # Errors
+    /// Where its model or its data cannot be read, or its stack cannot be planned with it.
+    pub fn predict(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        match cell.stack {
+            Stack::Candle => self.predict_candle(cell),
+            Stack::Torch => self.predict_torch(cell),
+        }
+    }
+
+    fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        let config = self.config(cell)?;
+        fits_positions(cell, config.max_position_embeddings())?;
+        let steps = batches::steps(cell, &config, &self.base_dir)?;
+        let planned = candle::plan(cell, &config, &steps);
+        let account = Account::of(&planned.trace, 1, planned.measured_from);
+        let prediction = Prediction {
+            parameter_count: config.parameter_count(),
+            trainable_count: planned.trainable_count,
+            adapter_file_bytes: self.adapter_file_bytes(cell, &config),
+            process_peak_bytes: Some(candle::process_bytes(account.peak.bytes)),
+            ..told(&account)
+        };
+        let own = cell.device_memory.map(|size| size.0);
+        let budget = self.options.budget.map(Budget::bytes).or(own);
+        // As the trainer's own budget: on what is allocated.
+        Ok(judged(prediction.allocated_peak_bytes, budget, prediction))
+    }
+
+    fn predict_torch(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        let model = self.torch_model(cell)?;
+        fits_positions(cell, model.max_position_embeddings as usize)?;
+        let (budget, gpu) = match (self.options.budget, own_gpu(cell)) {
+            (Some(Budget::Gpu(gpu)), None) => (Some(gpu.total_bytes), Some(gpu)),
+            (Some(budget), gpu) => (Some(budget.bytes()), gpu),
+            (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
+        };
+        let mut configuration = torch::Configuration::from_cell(cell, model, gpu);
+        let steps = batches::torch_steps(cell)?;
+        if configuration.empty_cache_steps > 0 {
+            // Whatever the interval: the step after it is like any other after it.
+            configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
+        }
+        let steps: Vec<&[torch::Micro]> = steps.iter().map(Vec::as_slice).collect();
+        let trace = torch::trace(&configuration, &steps);
+        let account = Account::of(&trace, GPU_GRANULARITY, 1);
+        let mut prediction = Prediction {
+            parameter_count: configuration.parameter_count(),
+            trainable_count: configuration.trainable_count(),
+            adapter_file_bytes: configuration.adapter_file_bytes(),
+            ..told(&account)
+        };
+        if self.options.replay {
+            let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
+            let reserved = caching_allocator::replay(&trace, &settings, &Device::UNLIMITED);
+            let context = gpu.and_then(|gpu| gpu.context_bytes);
+            prediction = Prediction {
+                allocated_peak_bytes: reserved.stats.all.allocated.peak,
+                allocated_peak_in_phase: by_phase(&reserved.allocated_in_phase),
+                reserved_peak_bytes: Some(reserved.peak.bytes),
+                fragmentation_bytes: Some(reserved.peak.fragmentation()),
+                segments: Some(reserved.stats.all.segments.peak),
+                process_peak_bytes: context.map(|context| reserved.peak.bytes + context),
+                ..prediction
+            };
+        }
+        let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
+        let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
+        Ok(judged(needed, budget, prediction))
+    }
+
+    /// The shape of the cell's model; read once.
+    fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
+        let key = model_key(cell);
+        let mut models = whole(&self.models);
+        if let Some(config) = models.get(&key) {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(model::config(cell, &self.base_dir)?);
+        models.insert(key, Arc::clone(&config));
+        Ok(config)
+    }
+
+    /// The same for the torch stack, which knows more families.
+    fn torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
+        let key = model_key(cell);
+        if let Some(model) = whole(&self.torch_models).get(&key) {
+            return Ok(*model);
+        }
+        let mut model = match torch::ModelConfig::preset(&cell.model) {
+            Some(model) => model,
+            None => {
+                let Location::Directory(folder) = model::locate(&cell.model, &self.base_dir)? else {
+                    return Err(PlanError::OursAlone(cell.model.clone()));
+                };
+                let path = folder.join("config.json");
+                let wrong = |why: String| PlanError::Config {
+                    path: path.clone(),
+                    why,
+                };
+                let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+                torch::ModelConfig::from_json(&text).map_err(|error| wrong(error.to_string()))?
+            }
+        };
+        if model.family.is_encoder() != (cell.task == Task::SequenceClassification) {
+            return Err(PlanError::Task(cell.model.clone()));
+        }
+        model.num_labels = cell.num_labels as u32;
+        whole(&self.torch_models).insert(key, model);
+        Ok(model)
+    }
+
+    fn adapter_file_bytes(&self, cell: &Cell, config: &Config) -> Option<u64> {
+        let key = (model_key(cell), cell.rank, cell.target_modules.clone());
+        *whole(&self.adapter_files)
+            .entry(key)
+            .or_insert_with(|| candle::adapter_file_bytes(cell, config))
+    }
+}
+
+fn model_key(cell: &Cell) -> ModelKey {
+    (cell.model.clone(), cell.task, cell.num_labels)
+}
+
+/// What is behind a lock: a thread that panicked left whole entries.
+fn whole<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
+    behind.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The GPU that the cell names; the spec has checked that it is one.
+fn own_gpu(cell: &Cell) -> Option<&'static Gpu> {
+    cell.gpu.as_deref().and_then(|name| Gpu::named(name).ok())
+}
+
+fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
+    if cell.max_seq_length > most {
+        let model = cell.model.clone();
+        return Err(PlanError::Positions { model, most });
+    }
+    Ok(())
+}
+
+fn judged(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
+    let verdict = |budget| {
+        if needed <= budget {
+            Verdict::Fits
+        } else {
+            Verdict::Oversize
+        }
+    };
+    Prediction {
+        verdict: budget_bytes.map(verdict),
+        budget_bytes,
+        needed_bytes: needed,
+        ..prediction
+    }
+}
+
+/// An account in a prediction's words.
+fn told(account: &Account) -> Prediction {
+    let peak = &account.peak;
+    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
+    Prediction {
+        binding_phase: peak.phase.unwrap_or(Phase::Idle).name().to_owned(),
+        binding_module: peak.module.map(|module| module.to_string()),
+        allocated_peak_bytes: peak.bytes,
+        allocated_peak_by_category: tensors
+            .map(|category| (category.name().to_owned(), peak.by_category[category]))
+            .collect(),
+        allocated_peak_in_phase: by_phase(&account.in_phase),
+        allocated_mean_bytes: account.after_step,
+        ..Prediction::default()
+    }
+}
+
+fn by_phase(in_phase: &ByPhase) -> std::collections::BTreeMap<String, u64> {
+    in_phase
+        .iter()
+        .map(|(phase, bytes)| (phase.name().to_owned(), bytes))
+        .collect()
+}

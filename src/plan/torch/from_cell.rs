@@ -1,0 +1,87 @@
+//! A cell's keys as a configuration of the torch stack.
+
+use super::training::{
+    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, Optimizer, Outputs, Targets, Upcast,
+};
+use super::{Dtype, ModelConfig};
+use crate::plan::device::{self, Architecture};
+use crate::spec::cell::{self, Cell};
+
+impl Configuration {
+    /// What `cell` says, for a model of this shape.
+    pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&device::Gpu>) -> Self {
+        let compute = dtype(cell.bnb_4bit_compute_dtype);
+        let capability = gpu.map_or((8, 0), |gpu| gpu.architecture.capability());
+        Self {
+            model,
+            dtype: match cell.dtype {
+                cell::Dtype::Float32 => BaseDtype::Float32,
+                cell::Dtype::Float16 => BaseDtype::Float16,
+                cell::Dtype::Bfloat16 => BaseDtype::Bfloat16,
+                cell::Dtype::Int8 => BaseDtype::Int8,
+                cell::Dtype::Int4 => BaseDtype::Int4,
+            },
+            torch_dtype: compute,
+            rank: cell.rank as u32,
+            lora_dropout: cell.lora_dropout,
+            train_lora_a: !cell.lora_fa,
+            target_modules: match &cell.target_modules {
+                cell::TargetModules::AllLinear => Targets::AllLinear,
+                cell::TargetModules::Names(names) => Targets::Names(names.clone()),
+            },
+            adapter_dtype: dtype(cell.adapter_dtype),
+            bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
+            bnb_4bit_compute_dtype: compute,
+            attn_implementation: match cell.attn_implementation {
+                cell::Attention::Eager => Attention::Eager,
+                cell::Attention::Sdpa => Attention::Sdpa,
+                cell::Attention::FlashAttention2 => Attention::FlashAttention2,
+            },
+            sdpa_kernel: None,
+            upcast: match cell.upcast {
+                cell::Upcast::None => Upcast::None,
+                cell::Upcast::Peft => Upcast::Peft,
+            },
+            autocast: cell.autocast.then(|| match capability >= (8, 0) {
+                true => Dtype::Bfloat16,
+                false => Dtype::Float16,
+            }),
+            use_cache: cell.use_cache,
+            empty_cache_steps: cell.empty_cache_steps as u32,
+            gradient_checkpointing: match cell.gradient_checkpointing {
+                cell::Checkpointing::None => Checkpointing::None,
+                cell::Checkpointing::Full => Checkpointing::All,
+                cell::Checkpointing::Every(n) => Checkpointing::Every(n as u32),
+            },
+            // PEFT asks for it where the model checkpoints.
+            enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != cell::Checkpointing::None,
+            optim: Optimizer::Adamw { foreach: true },
+            max_grad_norm: cell.max_grad_norm,
+            outputs: Outputs::Step,
+            gpu: Gpu { capability },
+            backend: Backend::Cuda,
+        }
+    }
+}
+
+fn dtype(dtype: cell::Dtype) -> Dtype {
+    match dtype {
+        cell::Dtype::Float32 => Dtype::Float32,
+        cell::Dtype::Float16 => Dtype::Float16,
+        // Formats of integers are refused by the spec.
+        cell::Dtype::Bfloat16 | cell::Dtype::Int8 | cell::Dtype::Int4 => Dtype::Bfloat16,
+    }
+}
+
+impl Architecture {
+    /// The compute capability of its GPUs; of Ampere, that of data centres.
+    fn capability(self) -> (u8, u8) {
+        match self {
+            Self::Volta => (7, 0),
+            Self::Turing => (7, 5),
+            Self::Ampere => (8, 0),
+            Self::Ada => (8, 9),
+            Self::Hopper => (9, 0),
+        }
+    }
+}
