@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,8 +13,9 @@ use super::{Format, NOT_AS_ASKED, print};
 use crate::plan::advice::{Advice, advise};
 use crate::plan::device::Budget;
 use crate::plan::{Options, PlanError, Planner};
-use crate::report::format;
+use crate::report::{self, About, format};
 use crate::results::columns::predictions;
+use crate::results::frame::{self, Row};
 use crate::results::prediction::{Prediction, Verdict};
 use crate::runner::counted;
 use crate::spec::{self, Overrides, Study};
@@ -37,6 +39,9 @@ pub struct Args {
     /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, and without what it reserves
     #[arg(long)]
     no_replay: bool,
+    /// Write the spec's report from the predictions alone, to the file that it names or to this one
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    report: Option<Option<PathBuf>>,
     /// How the plan is printed; json and csv have every predicted_ column, json the advice too
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -64,6 +69,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(Planned { prediction, advice })
     };
     let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
+    if let Some(output) = args.report {
+        let written = write_report(&study, &plans, output)?;
+        for path in written {
+            print(&format!("wrote {}\n", path.display()))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     print(&match args.format {
         Format::Table => for_people(&study, &plans),
         format => for_programs(&study, &plans, format),
@@ -76,6 +88,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::from(NOT_AS_ASKED)
     })
+}
+
+/// The spec's report, of a frame that has predictions and no records; says which files were written.
+fn write_report(study: &Study, plans: &[Planned], output: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+    report::check_study(study)?;
+    let Some(output) = output.or_else(|| study.report.output.clone()) else {
+        bail!("the spec's `report` names no `output`; give a file: --report=FILE")
+    };
+    let rows: Vec<Row<'_>> = study
+        .cells
+        .iter()
+        .zip(plans)
+        .map(|(planned, plan)| Row {
+            cell_id: &planned.id,
+            cell: &planned.cell,
+            record: None,
+            prediction: Some(&plan.prediction),
+        })
+        .collect();
+    let frame = frame::build(&rows)?;
+    let template = super::report::template(study);
+    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+    let about = About {
+        command: study.given.command_of("plan", &["--report"]),
+        ..About::new(study)
+    };
+    let rendered = report::render(&about, &frame, &template, &stem)?;
+    Ok(report::write(&rendered, &output)?)
 }
 
 fn for_programs(study: &Study, plans: &[Planned], format: Format) -> String {

@@ -192,7 +192,7 @@ fn render(
 }
 
 /// The spec's template; a path is relative to the spec.
-fn template(study: &Study) -> Template {
+pub fn template(study: &Study) -> Template {
     match Template::named(&study.report.template) {
         Template::File(path) => Template::File(study.directory.join(path)),
         built_in => built_in,

@@ -12,6 +12,10 @@ use crate::{
 /// Steps of uneven data that are planned, beside the first: the largest.
 const LARGEST: usize = 3;
 
+/// Equal micro-batches of a step that are planned: the first makes the gradients, and those after the second find the same
+/// as it did.
+const MOST_MICRO_BATCHES: usize = 3;
+
 /// A micro-batch's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Micro {
@@ -47,7 +51,7 @@ pub fn steps(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Vec<Vec<Mi
     let is_even = matches!(&cell.data, Data::Synthetic(data)
         if data.lengths == Lengths::Fixed && held_in(cell, data.samples) >= cell.effective_batch_size());
     if is_even {
-        let step = vec![Micro::full(cell); cell.gradient_accumulation_steps];
+        let step = vec![Micro::full(cell); cell.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)];
         // The first step makes the optimizer's state.
         let count = cell.max_steps().unwrap_or(2).min(2);
         return Ok(vec![step; count]);
@@ -107,6 +111,8 @@ pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
     };
     let different = list.len().div_ceil(cell.effective_batch_size());
     let steps = cell.max_steps().unwrap_or(MOST_STEPS).min(MOST_STEPS.max(different));
-    let step = |_| (0..cell.gradient_accumulation_steps).map(|_| micro()).collect();
+    let micro_batches = if list.len() > 1 { usize::MAX } else { MOST_MICRO_BATCHES };
+    let micro_batches = cell.gradient_accumulation_steps.min(micro_batches);
+    let step = |_| (0..micro_batches).map(|_| micro()).collect();
     Ok((0..steps).map(step).collect())
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::entry::Entry;
 use super::format;
-use crate::results::columns::{IDENTITY, keys, outcomes};
+use crate::results::columns::{IDENTITY, PREDICTED, keys, outcomes};
 use crate::results::datum::Datum;
 use crate::spec::cell::Cell;
 
@@ -87,11 +87,13 @@ pub fn setting(key: &str, value: &Datum) -> String {
     }
 }
 
-/// The columns that hold a cell's keys: all but identity and outcome.
+/// The columns that hold a cell's keys: all but identity, outcome and prediction.
 pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
     let outcomes = outcomes();
     let is_key = |name: &str| {
-        IDENTITY.iter().all(|(identity, _)| *identity != name) && outcomes.iter().all(|outcome| outcome.name != name)
+        IDENTITY.iter().all(|(identity, _)| *identity != name)
+            && outcomes.iter().all(|outcome| outcome.name != name)
+            && !name.starts_with(PREDICTED)
     };
     let columns = entries.first().into_iter().flat_map(Entry::columns);
     columns.filter(|name| is_key(name)).map(str::to_string).collect()

@@ -257,7 +257,13 @@ fn by_memory(groups: &[Group]) -> Vec<Group> {
 /// One unit for a whole report, so that its numbers can be compared at a glance: the largest in which every peak is at
 /// least 1, but not so large that the parts of a small peak are lost.
 pub fn memory_unit(groups: &[Group]) -> ByteUnit {
-    let peaks = groups.iter().filter_map(|group| group.mean("allocated_peak_bytes"));
+    let predicted = |group: &Group| {
+        let stat = group.predicted.get("allocated_peak_bytes").copied().flatten();
+        stat.map(|stat| stat.mean)
+    };
+    let peaks = groups
+        .iter()
+        .filter_map(|group| group.mean("allocated_peak_bytes").or_else(|| predicted(group)));
     let (smallest, largest) = peaks.fold((f64::INFINITY, 0.0_f64), |(low, high), peak| {
         (low.min(peak), high.max(peak))
     });

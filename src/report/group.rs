@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::axes::setting;
 use super::entry::Entry;
-use crate::results::columns::{Kind, outcomes};
+use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
 
 /// A measured column over the repeats that ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -52,6 +52,8 @@ pub struct Group {
     pub ok: usize,
     /// Every measured column; none where nothing was measured.
     pub stats: IndexMap<String, Option<Stat>>,
+    /// Every predicted column under the name of what it predicts, over all repeats; none where nothing was predicted.
+    pub predicted: IndexMap<String, Option<Stat>>,
     /// The mean of every measured column over the baseline's; none where either is not there.
     pub ratio: IndexMap<String, Option<f64>>,
     /// What the others are compared with.
@@ -79,6 +81,11 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
         .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float))
         .map(|outcome| outcome.name)
         .collect();
+    let predicted: Vec<String> = predictions()
+        .into_iter()
+        .filter(|column| matches!(column.kind, Kind::Int | Kind::Float))
+        .map(|column| column.name)
+        .collect();
     by_configuration
         .into_values()
         .map(|cells| {
@@ -86,6 +93,11 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
             let stat = |column: &String| {
                 let values: Vec<f64> = ok.iter().filter_map(|cell| cell.number(column)).collect();
                 (column.clone(), Stat::of(&values))
+            };
+            let prediction = |column: &String| {
+                let values: Vec<f64> = cells.iter().filter_map(|cell| cell.number(column)).collect();
+                let name = column.strip_prefix(PREDICTED).unwrap_or(column);
+                (name.to_owned(), Stat::of(&values))
             };
             let first = &cells[0];
             Group {
@@ -97,6 +109,7 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
                 status: status(&cells),
                 ok: ok.len(),
                 stats: measured.iter().map(stat).collect(),
+                predicted: predicted.iter().map(prediction).collect(),
                 ratio: measured.iter().map(|column| (column.clone(), None)).collect(),
                 baseline: false,
                 pareto: false,

@@ -16,10 +16,11 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by these names.
-const BUILT_IN: [(&str, &str); 11] = built_in![
+const BUILT_IN: [(&str, &str); 12] = built_in![
     "comparison.md.j2",
     "method_comparison.md.j2",
     "profiler_vs_epoch.md.j2",
+    "plan.md.j2",
     "parts/cells.md.j2",
     "parts/claims.md.j2",
     "parts/published.md.j2",
@@ -31,7 +32,7 @@ const BUILT_IN: [(&str, &str); 11] = built_in![
 ];
 
 /// The templates that a report can have by name.
-const NAMES: [&str; 3] = ["comparison", "method_comparison", "profiler_vs_epoch"];
+const NAMES: [&str; 4] = ["comparison", "method_comparison", "profiler_vs_epoch", "plan"];
 
 /// Where a report's words come from.
 #[derive(Debug, Clone, PartialEq, Eq)]

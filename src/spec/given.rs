@@ -46,6 +46,11 @@ impl Given {
 
     /// The command that makes the study again in the folder where it was made, for a shell; empty where nobody said.
     pub fn command(&self) -> String {
+        self.command_of("run", &[])
+    }
+
+    /// The same for another of the commands that take a spec.
+    pub fn command_of(&self, command: &str, options: &[&str]) -> String {
         if self.spec.is_empty() {
             return String::new();
         }
@@ -54,7 +59,7 @@ impl Given {
             .iter()
             .map(|(name, value)| format!("{name}={}", quoted(value)));
         let mut words: Vec<String> = variables.collect();
-        words.extend(["expctl".into(), "run".into()]);
+        words.extend(["expctl".into(), command.into()]);
         // What begins with a dash is no option here.
         let path = |path: &str| match path.starts_with('-') {
             true => quoted(&format!("./{path}")),
@@ -67,6 +72,7 @@ impl Given {
         if let Some(results) = &self.results {
             words.extend(["--results".into(), path(results)]);
         }
+        words.extend(options.iter().map(ToString::to_string));
         words.join(" ")
     }
 }

@@ -105,6 +105,7 @@ impl ModelConfig {
             vocab_size: vocabulary,
             tie_word_embeddings: tied,
             partial_rotary_factor: if name == "phi-4-mini" { 0.75 } else { 1.0 },
+            max_position_embeddings: positions(name),
             // Wider than the positions that the model was made for.
             sliding_window: None,
             ..Self::default_of(family)
@@ -114,5 +115,18 @@ impl ModelConfig {
     /// The names that [`Self::preset`] knows.
     pub fn presets() -> impl Iterator<Item = &'static str> {
         PRESETS.iter().map(|(name, ..)| *name).chain(["distilbert-base"])
+    }
+}
+
+/// The most tokens that a decoder's sample can have.
+fn positions(name: &str) -> u32 {
+    match name {
+        "tinyllama-1.1b" => 2048,
+        "llama-2-7b" | "llama-2-13b" | "phi-3-mini" => 4096,
+        "llama-3-8b" | "smollm2-135m" | "smollm2-360m" | "smollm2-1.7b" => 8192,
+        "bert-base" => 512,
+        _ if name.starts_with("qwen2.5-") || name == "mistral-7b" => 32_768,
+        _ if name.starts_with("qwen3-") => 40_960,
+        _ => 131_072,
     }
 }
