@@ -5,8 +5,8 @@
 
 use super::Backend;
 use super::checkpoint::{Frame, Frames};
-use super::layout::Layout;
-use super::tape::{Edge, Mode, Part, Tape, Target};
+use super::layout::Dims;
+use super::tape::{Edge, Mode, Tape, Target};
 use super::tensor::{Dtype, Tensor, View};
 
 /// Most gradients that a node gives.
@@ -23,11 +23,13 @@ pub(super) type Gradients<'t> = [Option<Tensor<'t>>; INPUTS];
 /// What a derivative must know besides the tensors that were saved.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
-    /// The layouts and formats of the inputs: what their gradients are brought to.
-    pub(super) inputs: [(Layout, Dtype); INPUTS],
+    /// The dimensions and formats of the inputs: what their gradients are brought to.
+    pub(super) inputs: [(Dims, Dtype); INPUTS],
     pub(super) axis: u8,
-    /// Which of two parts, or how the kernel is meant.
+    /// Which of two kinds the operation is of.
     pub(super) flag: bool,
+    /// The gradient is seen as a matrix first, which may copy it.
+    pub(super) flat: bool,
 }
 
 /// A node that is at work.
@@ -59,11 +61,46 @@ struct Node {
     count: u8,
     frame: Option<u32>,
     reached: bool,
-    part: Part,
+    part: u32,
     /// What it keeps that checkpointing does not see.
-    unseen: Option<View>,
-    /// The input buffer.
-    gradients: [Option<View>; 2],
+    unseen: Slot,
+    /// The input buffer, of each output.
+    gradients: [Slot; 2],
+}
+
+/// Where a view is kept, if it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot(u32);
+
+impl Slot {
+    const EMPTY: Self = Self(u32::MAX);
+}
+
+/// Views that come and go. Few are there at a time, so that the nodes stay small.
+#[derive(Default)]
+struct Slots {
+    views: Vec<View>,
+    free: Vec<Slot>,
+}
+
+impl Slots {
+    fn put(&mut self, view: View) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            self.views[slot.0 as usize] = view;
+            return slot;
+        }
+        self.views.push(view);
+        Slot(self.views.len() as u32 - 1)
+    }
+
+    fn take(&mut self, slot: &mut Slot) -> Option<View> {
+        let taken = std::mem::replace(slot, Slot::EMPTY);
+        if taken == Slot::EMPTY {
+            return None;
+        }
+        self.free.push(taken);
+        Some(self.views[taken.0 as usize])
+    }
 }
 
 /// A tensor that gathers its gradient.
@@ -83,6 +120,7 @@ pub(super) struct Leaf {
 pub(super) struct Graph {
     nodes: Vec<Node>,
     saved: Vec<Option<View>>,
+    slots: Slots,
     pub(super) leaves: Vec<Leaf>,
     pub(super) frames: Frames,
 }
@@ -116,9 +154,10 @@ impl Tape {
         let mut node = Node {
             derivative,
             attributes: Attributes {
-                inputs: [(Layout::contiguous(&[]), Dtype::Float32); INPUTS],
+                inputs: [(Dims::new(&[]), Dtype::Float32); INPUTS],
                 axis: 0,
                 flag: false,
+                flat: false,
             },
             edges: [Edge::NONE; INPUTS],
             saved: saved as u32,
@@ -126,12 +165,12 @@ impl Tape {
             frame,
             reached: false,
             part: self.part(),
-            unseen: None,
-            gradients: [None; 2],
+            unseen: Slot::EMPTY,
+            gradients: [Slot::EMPTY; 2],
         };
         for (index, input) in inputs.iter().enumerate() {
             node.edges[index] = input.view.edge;
-            node.attributes.inputs[index] = (input.view.layout, input.view.dtype);
+            node.attributes.inputs[index] = (input.view.layout.dims, input.view.dtype);
         }
         recorder.node = Some(node);
         recorder
@@ -150,7 +189,11 @@ impl Tape {
     /// long as what is returned: a tensor's history holds its leaves, and these their gradients.
     pub(super) fn clear_graph(&self, parameters: usize) -> Vec<Tensor<'_>> {
         let graph = &mut *self.graph.borrow_mut();
-        let unseen = graph.nodes.drain(..).filter_map(|node| node.unseen);
+        let slots = &mut graph.slots;
+        let unseen = graph
+            .nodes
+            .drain(..)
+            .filter_map(|mut node| slots.take(&mut node.unseen));
         for view in graph
             .saved
             .drain(..)
@@ -213,13 +256,21 @@ impl<'t> Recorder<'t> {
     pub(super) fn keep_unseen(&mut self, tensor: &Tensor<'t>) {
         if let Some(node) = &mut self.node {
             self.tape.label_saved(tensor.view.storage);
-            node.unseen = Some(tensor.clone().into_view());
+            node.unseen = self.tape.graph.borrow_mut().slots.put(tensor.clone().into_view());
         }
     }
 
     pub(super) fn axis(mut self, axis: usize) -> Self {
         if let Some(node) = &mut self.node {
             node.attributes.axis = axis as u8;
+        }
+        self
+    }
+
+    /// The output is a matrix seen under other dimensions.
+    pub(super) fn flat(mut self) -> Self {
+        if let Some(node) = &mut self.node {
+            node.attributes.flat = true;
         }
         self
     }
@@ -270,7 +321,10 @@ impl<'t> Tensor<'t> {
             self.dtype(),
             crate::memory::Category::Temporary,
         );
-        tape.graph.borrow_mut().nodes[root].gradients[0] = Some(ones.clone().into_view());
+        {
+            let graph = &mut *tape.graph.borrow_mut();
+            graph.nodes[root].gradients[0] = graph.slots.put(ones.clone().into_view());
+        }
         tape.in_backward.set(true);
         for index in (0..=root).rev() {
             tape.run(index, recompute);
@@ -304,7 +358,7 @@ impl Tape {
         let (mut backward, gradient, derivative, edges, kept) = {
             let graph = &mut *self.graph.borrow_mut();
             let node = &mut graph.nodes[index];
-            let [first, second] = std::mem::take(&mut node.gradients);
+            let [first, second] = node.gradients.each_mut().map(|slot| graph.slots.take(slot));
             if first.is_none() && second.is_none() {
                 return;
             }
@@ -325,12 +379,17 @@ impl Tape {
             )
         };
         let (start, count, frame, part) = kept;
-        self.enter(part);
+        self.enter_again(part);
+        let gradient = match gradient {
+            Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
+            Some(gradient) => gradient,
+            None => self.empty(&[0], Dtype::Uint8),
+        };
         if let Some(frame) = frame
             && count > 0
         {
             self.recompute(frame as usize, recompute);
-            self.enter(part);
+            self.enter_again(part);
         }
         for (slot, place) in backward.saved.iter_mut().zip(start..start + count) {
             let graph = &mut *self.graph.borrow_mut();
@@ -340,7 +399,6 @@ impl Tape {
             }
             .map(|view| self.tensor(view));
         }
-        let gradient = gradient.unwrap_or_else(|| self.empty(&[0], Dtype::Uint8));
         let gradients = derivative(&mut backward, &gradient);
         if frame.is_some() {
             // What was recomputed is nowhere else: it goes when the derivative returns.
@@ -348,7 +406,11 @@ impl Tape {
         }
         let gradients = self.validate(gradients, &backward.attributes);
         drop(gradient);
-        if let Some(view) = self.graph.borrow_mut().nodes[index].unseen.take() {
+        let unseen = {
+            let graph = &mut *self.graph.borrow_mut();
+            graph.slots.take(&mut graph.nodes[index].unseen)
+        };
+        if let Some(view) = unseen {
             self.release(view.storage);
         }
         backward.second = None;
@@ -365,9 +427,13 @@ impl Tape {
                 Target::Nothing => {}
                 Target::Leaf(leaf) => self.give_leaf(leaf, gradient),
                 Target::Node { node, output } => {
-                    let there = self.graph.borrow_mut().nodes[node].gradients[output].take();
+                    let there = {
+                        let graph = &mut *self.graph.borrow_mut();
+                        graph.slots.take(&mut graph.nodes[node].gradients[output])
+                    };
                     let sum = self.accumulate(there, gradient);
-                    self.graph.borrow_mut().nodes[node].gradients[output] = Some(sum);
+                    let graph = &mut *self.graph.borrow_mut();
+                    graph.nodes[node].gradients[output] = graph.slots.put(sum);
                 }
             }
         }
@@ -377,10 +443,10 @@ impl Tape {
     fn validate<'t>(&'t self, gradients: Gradients<'t>, attributes: &Attributes) -> Gradients<'t> {
         let mut inputs = attributes.inputs.iter();
         gradients.map(|gradient| {
-            let &(layout, dtype) = inputs.next()?;
+            let &(dims, dtype) = inputs.next()?;
             let mut gradient = gradient?;
-            if gradient.dims() != layout.dims() {
-                gradient = gradient.sum_to(layout.dims());
+            if gradient.dims() != &*dims {
+                gradient = gradient.sum_to(&dims);
             }
             Some(gradient.to(dtype))
         })

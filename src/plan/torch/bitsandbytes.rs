@@ -103,11 +103,11 @@ impl<'t> FourBit<'t> {
             let tape = backward.tape;
             let (input, _) = backward.attributes.inputs[0];
             let out_features = grad.dim_from_last(0);
-            let dims = [out_features, input.dims()[input.rank() - 1]];
+            let dims = [out_features, input[input.len() - 1]];
             let blocks = (u64::from(dims[0]) * u64::from(dims[1])).div_ceil(BLOCK);
             let weight = dequantised(tape, dims, blocks, backward.attributes.flag, grad.dtype());
             tape.use_cublas();
-            let this = tape.empty(input.dims(), grad.dtype());
+            let this = tape.empty(&input, grad.dtype());
             drop(weight);
             [Some(this), None, None]
         }
@@ -148,11 +148,11 @@ impl<'t> EightBit<'t> {
             let tape = backward.tape;
             let [(input, dtype), (weight, _), _] = backward.attributes.inputs;
             let flat = grad.reshaped(&grad.rows_and_width());
-            let dequantised = tape.empty(weight.dims(), dtype);
-            let scales = tape.empty(&weight.dims()[..1], Dtype::Float32);
+            let dequantised = tape.empty(&weight, dtype);
+            let scales = tape.empty(&weight[..1], Dtype::Float32);
             drop(scales);
             let cast = flat.to(dtype);
-            let this = tape.empty(input.dims(), dtype);
+            let this = tape.empty(&input, dtype);
             drop((dequantised, cast));
             [Some(this), None, None]
         }
@@ -174,11 +174,7 @@ impl<'t> EightBit<'t> {
         drop((quantised, row_scales));
         // Kept on the context itself, where checkpointing does not see it.
         record.keep_unseen(input);
-        let mut layout = [0; 5];
-        let rank = input.dims().len();
-        layout[..rank].copy_from_slice(input.dims());
-        layout[rank - 1] = out_features;
-        record.finish(output.reshaped(&layout[..rank]))
+        record.finish(output.reshaped(&input.view.layout.dims.with_last(out_features)))
     }
 
     pub(super) fn numel(&self) -> u64 {

@@ -1,43 +1,79 @@
 //! How a tensor's elements lie in its storage: what decides whether a reshape is a view or a copy.
 
-/// Most dimensions a tensor has here: grouped heads being repeated.
-const MAX_RANK: usize = 5;
+use std::ops::Deref;
+
+/// Most dimensions a tensor has here.
+pub(super) const MAX_RANK: usize = 4;
+
+/// Sizes of a tensor's dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dims {
+    rank: u8,
+    sizes: [u32; MAX_RANK],
+}
+
+impl Dims {
+    pub(super) fn new(dims: &[u32]) -> Self {
+        let mut sizes = [1; MAX_RANK];
+        sizes[..dims.len()].copy_from_slice(dims);
+        Self {
+            rank: dims.len() as u8,
+            sizes,
+        }
+    }
+
+    /// The same but for the dimension `axis`.
+    pub(super) fn with(mut self, axis: usize, size: u32) -> Self {
+        self.sizes[axis] = size;
+        self
+    }
+
+    /// The same but for the last dimension.
+    pub(super) fn with_last(self, size: u32) -> Self {
+        self.with(usize::from(self.rank) - 1, size)
+    }
+}
+
+impl Deref for Dims {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.sizes[..usize::from(self.rank)]
+    }
+}
 
 /// Dimensions and strides, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    rank: u8,
-    dims: [u32; MAX_RANK],
+    pub(super) dims: Dims,
     strides: [u64; MAX_RANK],
 }
 
 impl Layout {
     /// Rows after rows.
     pub(super) fn contiguous(dims: &[u32]) -> Self {
-        let mut layout = Self {
-            rank: dims.len() as u8,
-            dims: [1; MAX_RANK],
-            strides: [0; MAX_RANK],
-        };
+        let mut strides = [0; MAX_RANK];
         let mut stride = 1;
         for (axis, &dim) in dims.iter().enumerate().rev() {
-            layout.dims[axis] = dim;
-            layout.strides[axis] = stride;
+            strides[axis] = stride;
             stride *= u64::from(dim.max(1));
         }
-        layout
+        Self {
+            dims: Dims::new(dims),
+            strides,
+        }
     }
 
     pub(super) fn dims(&self) -> &[u32] {
-        &self.dims[..self.rank as usize]
+        &self.dims
     }
 
     fn strides(&self) -> &[u64] {
-        &self.strides[..self.rank as usize]
+        &self.strides[..self.rank()]
     }
 
     pub(super) fn rank(&self) -> usize {
-        self.rank as usize
+        usize::from(self.dims.rank)
     }
 
     pub(super) fn numel(&self) -> u64 {
@@ -87,7 +123,7 @@ impl Layout {
     }
 
     pub(super) fn transpose(mut self, a: usize, b: usize) -> Self {
-        self.dims.swap(a, b);
+        self.dims.sizes.swap(a, b);
         self.strides.swap(a, b);
         self
     }
@@ -124,44 +160,20 @@ impl Layout {
         (axis == 0).then_some(out)
     }
 
-    pub(super) fn unsqueeze(&self, axis: usize) -> Self {
-        let mut out = *self;
-        out.rank += 1;
-        for later in (axis + 1..out.rank()).rev() {
-            out.dims[later] = self.dims[later - 1];
-            out.strides[later] = self.strides[later - 1];
-        }
-        out.dims[axis] = 1;
-        out.strides[axis] = if axis < self.rank() {
-            self.strides[axis] * u64::from(self.dims[axis])
-        } else {
-            1
-        };
-        out
-    }
-
+    /// Without the dimension `axis`, which is 1.
     pub(super) fn squeeze(&self, axis: usize) -> Self {
         let mut out = *self;
         for later in axis..self.rank() - 1 {
-            out.dims[later] = self.dims[later + 1];
+            out.dims.sizes[later] = self.dims.sizes[later + 1];
             out.strides[later] = self.strides[later + 1];
         }
-        out.rank -= 1;
-        out.dims[out.rank()] = 1;
-        out.strides[out.rank()] = 0;
+        out.dims.rank -= 1;
         out
-    }
-
-    /// A dimension of 1 seen `times` over.
-    pub(super) fn expand(mut self, axis: usize, times: u32) -> Self {
-        self.dims[axis] = times;
-        self.strides[axis] = 0;
-        self
     }
 
     /// Part of the dimension `axis`.
     pub(super) fn narrow(mut self, axis: usize, len: u32) -> Self {
-        self.dims[axis] = len;
+        self.dims = self.dims.with(axis, len);
         self
     }
 }
@@ -184,13 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn expanded_and_narrowed_layouts_have_gaps() {
-        let keys = Layout::contiguous(&[2, 2, 64, 32]);
-        let expanded = keys.unsqueeze(2).expand(2, 4);
-        assert_eq!(expanded.dims(), [2, 2, 4, 64, 32]);
-        assert!(!expanded.is_dense());
-        assert_eq!(expanded.view(&[2, 8, 64, 32]), None);
-        assert!(!Layout::contiguous(&[4, 64]).narrow(1, 32).is_dense());
-        assert_eq!(keys.unsqueeze(2).squeeze(2), keys);
+    fn narrowed_layouts_have_gaps() {
+        let whole = Layout::contiguous(&[4, 64]);
+        assert!(whole.is_dense() && !whole.narrow(1, 32).is_dense());
+        assert_eq!(whole.narrow(1, 32).dense(), Layout::contiguous(&[4, 32]));
+        assert_eq!(whole.narrow(1, 32).view(&[4, 2, 16]).unwrap().dims(), [4, 2, 16]);
     }
 }

@@ -94,8 +94,8 @@ pub(super) struct Tape {
     mode: Cell<Mode>,
     /// Nothing is computed any more: the recomputation has all it needs.
     pub(super) stopped: Cell<bool>,
-    /// The part of the model that is at work.
-    part: Cell<Part>,
+    /// The parts of the model in the order in which they were at work; the last one is.
+    parts: RefCell<Vec<Part>>,
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
     autocast: Cell<Option<Dtype>>,
@@ -130,10 +130,10 @@ impl Tape {
             graph: RefCell::new(Graph::default()),
             mode: Cell::new(Mode::NoGrad),
             stopped: Cell::new(false),
-            part: Cell::new(Part {
+            parts: RefCell::new(vec![Part {
                 name: "model",
                 layer: None,
-            }),
+            }]),
             backend,
             autocast: Cell::new(None),
             in_backward: Cell::new(false),
@@ -164,15 +164,24 @@ impl Tape {
         self.memory.borrow_mut().trace.empty_cache();
     }
 
-    pub(super) fn part(&self) -> Part {
-        self.part.get()
+    /// The number of the part that is at work.
+    pub(super) fn part(&self) -> u32 {
+        self.parts.borrow().len() as u32 - 1
     }
 
     /// What follows is done for `part`.
     pub(super) fn enter(&self, part: Part) {
-        if self.part.replace(part) != part {
+        let parts = &mut *self.parts.borrow_mut();
+        if parts.last() != Some(&part) {
+            parts.push(part);
             self.memory.borrow_mut().trace.module(part.name, part.layer);
         }
+    }
+
+    /// What follows is done for the part with this number.
+    pub(super) fn enter_again(&self, number: u32) {
+        let part = self.parts.borrow()[number as usize];
+        self.enter(part);
     }
 
     pub(super) fn mode(&self) -> Mode {

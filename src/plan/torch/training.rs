@@ -4,6 +4,7 @@ use super::checkpoint::Frame;
 use super::config::ModelConfig;
 use super::models::attention::Plan;
 use super::models::decoder::{Decoder, Output};
+use super::models::encoder::Encoder;
 use super::models::loader::Loader;
 use super::optimizer::State;
 use super::tape::{Mode, Tape};
@@ -210,7 +211,7 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
         configuration,
         trainable: Vec::new(),
     };
-    let model = Decoder::load(&mut loader, &configuration.model, configuration.attention());
+    let model = Model::load(&mut loader, configuration);
     let trainable = loader.trainable;
     let parameters = trainable.len();
     let mut optimizer = State::new(configuration.optim);
@@ -260,6 +261,37 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
     }
     // The trace ends before everything is dropped.
     tape.take_trace()
+}
+
+/// A model of any family.
+enum Model<'t> {
+    Decoder(Decoder<'t>),
+    Encoder(Encoder<'t>),
+}
+
+impl<'t> Model<'t> {
+    fn load(loader: &mut Loader<'t, '_>, configuration: &Configuration) -> Self {
+        let (config, plan) = (&configuration.model, configuration.attention());
+        if config.family.is_encoder() {
+            Self::Encoder(Encoder::load(loader, config, plan))
+        } else {
+            Self::Decoder(Decoder::load(loader, config, plan))
+        }
+    }
+
+    fn forward(&self, tape: &'t Tape, configuration: &Configuration, micro: &Micro, ids: &Tensor<'t>) -> Output<'t> {
+        match self {
+            Self::Decoder(decoder) => decoder.forward(tape, configuration, micro, ids),
+            Self::Encoder(encoder) => encoder.forward(tape, configuration, micro, ids),
+        }
+    }
+
+    fn recompute(&self, tape: &'t Tape, frame: &Frame) {
+        match self {
+            Self::Decoder(decoder) => decoder.recompute(tape, frame),
+            Self::Encoder(encoder) => encoder.recompute(tape, frame),
+        }
+    }
 }
 
 /// What a step leaves alive.

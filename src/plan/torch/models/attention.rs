@@ -96,6 +96,7 @@ impl<'t> SelfAttention<'t> {
         }
     }
 
+    /// The output, and the weights of eager attention, which the block holds on to.
     pub(in crate::plan::torch) fn forward(
         &self,
         hidden: &Tensor<'t>,
@@ -103,7 +104,7 @@ impl<'t> SelfAttention<'t> {
         angles: [&Tensor<'t>; 2],
         cache: Option<&mut Cache<'t>>,
         plan: Plan,
-    ) -> Tensor<'t> {
+    ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let [query, key, value] = self.project(hidden);
         let turned = rotate([&query, &key], angles[0], angles[1]);
         drop((query, key));
@@ -114,8 +115,13 @@ impl<'t> SelfAttention<'t> {
             cache.push([keys.clone(), values.clone()]);
             (key, value) = (keys, values);
         }
+        let mut weights = None;
         let attended = match plan.implementation {
-            Attention::Eager => query.eager_attention(&key, &value, mask),
+            Attention::Eager => {
+                let (output, all) = query.eager_attention(&key, &value, mask);
+                weights = Some(all);
+                output
+            }
             Attention::Sdpa | Attention::FlashAttention2 => {
                 let times = if plan.grouped && mask.is_none() {
                     1
@@ -129,12 +135,12 @@ impl<'t> SelfAttention<'t> {
             }
         };
         let &[batch, length, heads, width] = attended.dims() else {
-            return attended;
+            return (attended, weights);
         };
         let merged = attended.reshape(&[batch, length, heads * width]);
         drop(attended);
         let output = self.output.forward(&merged);
         drop(merged);
-        output
+        (output, weights)
     }
 }

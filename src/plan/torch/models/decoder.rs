@@ -104,7 +104,7 @@ impl<'t> Decoder<'t> {
         enter("input_layernorm");
         let normed = hidden.rms_norm(&block.input_norm);
         enter("self_attn");
-        let attended = block.attention.forward(&normed, mask, angles, cache, self.plan);
+        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cache, self.plan);
         drop(normed);
         let residual = hidden.add(&attended);
         drop(attended);

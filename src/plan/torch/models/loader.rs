@@ -98,4 +98,27 @@ impl<'t> Loader<'t, '_> {
         self.trainable.extend(trained.cloned());
         linear.adapter = Some(adapter);
     }
+
+    /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
+    pub(in crate::plan::torch) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
+        if self.configuration.rank == 0 {
+            return Vec::new();
+        }
+        let mut copy = |original: &Tensor<'t>| {
+            let layout = original.view.layout;
+            let copy = self
+                .tape
+                .leaf(self.tape.empty_as(layout, original.dtype(), Category::Adapter));
+            self.trainable.push(copy.clone());
+            copy
+        };
+        let mut originals = Vec::new();
+        if let Base::Dense(weight) = &mut linear.base {
+            originals.push(std::mem::replace(weight, copy(weight)));
+        }
+        if let Some(bias) = &mut linear.bias {
+            originals.push(std::mem::replace(bias, copy(bias)));
+        }
+        originals
+    }
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod attention;
 pub(super) mod decoder;
+pub(super) mod encoder;
 pub(super) mod loader;
 pub(super) mod mask;
 pub(super) mod mlp;

@@ -48,8 +48,13 @@ impl<'t> Tensor<'t> {
     }
 
     /// transformers' eager attention, of queries, keys and values (batch, heads, length, width): (batch, length, heads,
-    /// width).
-    pub(in crate::plan::torch) fn eager_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
+    /// width), and the weights.
+    pub(in crate::plan::torch) fn eager_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+    ) -> (Tensor<'t>, Tensor<'t>) {
         let groups = self.dims()[1] / key.dims()[1];
         let keys = key.repeat_heads(groups);
         let values = value.repeat_heads(groups);
@@ -60,8 +65,8 @@ impl<'t> Tensor<'t> {
         weights = weights.softmax_float32().to(self.dtype());
         let output = weights.matmul(&values);
         let output = output.transpose(1, 2).contiguous();
-        drop((weights, values, keys));
-        output
+        drop((values, keys));
+        (output, weights)
     }
 
     /// `scaled_dot_product_attention` by `kernel`: (batch, heads, length, width).
@@ -102,6 +107,56 @@ impl<'t> Tensor<'t> {
         record.finish(output)
     }
 
+    /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
+    pub(in crate::plan::torch) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
+        let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
+        let query = query.scale_plain();
+        let weights = {
+            let keys = key.transpose(2, 3).scale_plain();
+            let scores = query.matmul(&keys);
+            drop(keys);
+            scores.softmax_plain()
+        };
+        let weights = if dropout { weights.dropout() } else { weights };
+        let output = weights.matmul(&value);
+        drop((weights, query));
+        output
+    }
+
+    /// `softmax(self, dim=-1)`.
+    pub(in crate::plan::torch) fn softmax_plain(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let result = grad.like(grad.dtype());
+            let product = (grad.tape.backend == Backend::Cuda).then(|| grad.like(grad.dtype()));
+            drop(product);
+            [Some(result), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let result = self.like(self.dtype());
+        record.save(&result);
+        record.finish(result)
+    }
+
+    /// Eager attention of the encoders: (batch, length, heads, width), and the weights.
+    pub(in crate::plan::torch) fn eager_encoder_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+        dropout: bool,
+    ) -> (Tensor<'t>, Tensor<'t>) {
+        let mut weights = self.matmul(&key.transpose(2, 3)).scale();
+        if let Some(mask) = mask {
+            weights = weights.add(mask);
+        }
+        weights = weights.softmax_plain();
+        if dropout {
+            weights = weights.dropout();
+        }
+        let output = weights.matmul(value);
+        (output.transpose(1, 2).contiguous(), weights)
+    }
+
     /// A boolean mask as numbers to add to the scores.
     fn additive(&self, dtype: Dtype) -> Tensor<'t> {
         if self.dtype() != Dtype::Bool {
@@ -117,7 +172,7 @@ impl<'t> Tensor<'t> {
 
 /// The gradients of queries, keys and values, one head for each query head.
 fn all_heads<'t>(backward: &Backward<'t>) -> [Tensor<'t>; 3] {
-    let heads = backward.attributes.inputs[0].0.dims()[1];
+    let heads = backward.attributes.inputs[0].0[1];
     [0, 1, 2].map(|input| {
         let saved = backward.saved(input);
         saved.by_position(if input == 0 { heads } else { saved.dims()[1] }, saved.dtype())
@@ -175,7 +230,7 @@ fn flash<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
         &[batch, rows, heads, width.next_multiple_of(FLASH_WIDTH)],
         Dtype::Float32,
     );
-    let shared = backward.attributes.inputs[1].0.dims()[1] != heads;
+    let shared = backward.attributes.inputs[1].0[1] != heads;
     let expanded = shared.then(|| [1, 2].map(|input| backward.saved(input).by_position(heads, query.dtype())));
     drop((sums, queries, expanded));
     wanted(backward, gradients)

@@ -1,8 +1,9 @@
 //! Operations on one element after another, with broadcasting and casts.
 
 use crate::memory::Category;
+use crate::plan::torch::Backend;
 use crate::plan::torch::autograd::{Backward, Gradients};
-use crate::plan::torch::layout::Layout;
+use crate::plan::torch::layout::{Layout, MAX_RANK};
 use crate::plan::torch::tensor::{Dtype, Tensor};
 
 impl<'t> Tensor<'t> {
@@ -26,7 +27,7 @@ impl<'t> Tensor<'t> {
                 layout.dims()[axis - missing]
             }
         };
-        let mut dims = [1; 5];
+        let mut dims = [1; MAX_RANK];
         for (axis, dim) in dims[..rank].iter_mut().enumerate() {
             *dim = size(a, axis).max(size(b, axis));
         }
@@ -98,6 +99,11 @@ impl<'t> Tensor<'t> {
         record.finish(self.like(self.dtype()))
     }
 
+    /// `self * number` where the number is no tensor: nothing is saved.
+    pub(in crate::plan::torch) fn scale_plain(&self) -> Tensor<'t> {
+        self.neg()
+    }
+
     /// `-self`.
     pub(in crate::plan::torch) fn neg(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
@@ -129,15 +135,34 @@ impl<'t> Tensor<'t> {
 }
 
 impl<'t> Tensor<'t> {
-    /// `dropout(self, p)` of a p above 0: what is kept is remembered as one byte an element.
+    /// `dropout(self, p)` of a p above 0: a GPU remembers what is kept as one byte an element, the CPU as numbers.
     pub(in crate::plan::torch) fn dropout(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
+        let kept = self.like(match self.tape.backend {
+            Backend::Cpu => self.dtype(),
+            Backend::Cuda => Dtype::Bool,
+        });
         let output = self.like(self.dtype());
-        let kept = self.like(Dtype::Bool);
         record.save(&kept);
         record.finish(output)
+    }
+
+    /// `gelu(self)`.
+    pub(in crate::plan::torch) fn gelu(&self) -> Tensor<'t> {
+        self.activation()
+    }
+
+    /// An activation whose derivative is taken from its result: tanh and relu.
+    pub(in crate::plan::torch) fn activation_of_result(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let result = self.like(self.dtype());
+        record.save(&result);
+        record.finish(result)
     }
 }

@@ -8,7 +8,7 @@ impl<'t> Tensor<'t> {
     pub(in crate::plan::torch) fn embedding(&self, ids: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (table, _) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(table.dims(), grad.dtype())), None, None]
+            [Some(grad.tape.empty(&table, grad.dtype())), None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
         record.save(ids);
@@ -16,5 +16,13 @@ impl<'t> Tensor<'t> {
             return self.clone();
         };
         record.finish(self.tape.empty(&[batch, length, self.dim_from_last(0)], self.dtype()))
+    }
+
+    /// The rows for ids that are the same for every sample.
+    pub(in crate::plan::torch) fn embedding_broadcast(&self, ids: &Self, dims: &[u32]) -> Tensor<'t> {
+        let &[batch, length] = dims else { return self.clone() };
+        let layout = ids.view.layout.narrow(0, batch);
+        debug_assert_eq!(ids.dim_from_last(0), length);
+        self.embedding(&ids.clone().with_layout(layout))
     }
 }

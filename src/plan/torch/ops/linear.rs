@@ -12,11 +12,7 @@ impl<'t> Tensor<'t> {
 
     /// The dimensions with another width.
     pub(in crate::plan::torch) fn with_width(&self, width: u32, dtype: Dtype) -> Tensor<'t> {
-        let mut dims = [0; 5];
-        let rank = self.view.layout.rank();
-        dims[..rank].copy_from_slice(self.dims());
-        dims[rank - 1] = width;
-        self.tape.empty(&dims[..rank], dtype)
+        self.tape.empty(&self.view.layout.dims.with_last(width), dtype)
     }
 
     /// `linear(self, weight, bias)` with a weight of (out, in).
@@ -25,12 +21,11 @@ impl<'t> Tensor<'t> {
             let tape = backward.tape;
             let (input, _) = backward.attributes.inputs[0];
             let (weight, _) = backward.attributes.inputs[1];
-            let flat = grad.reshaped(&grad.rows_and_width());
             tape.use_cublas();
             // With a bias the product is `addmm`, whose derivatives come in the order of its arguments' names.
             let fused = backward.attributes.flag;
-            let of_input = || Some(tape.empty(input.dims(), flat.dtype()));
-            let of_weight = || Some(tape.empty(weight.dims(), flat.dtype()));
+            let of_input = || Some(tape.empty(&input, grad.dtype()));
+            let of_weight = || Some(tape.empty(&weight, grad.dtype()));
             let needs = backward.needs;
             let (this, that) = if fused {
                 let this = needs[0].then(of_input).flatten();
@@ -39,7 +34,7 @@ impl<'t> Tensor<'t> {
                 let that = needs[1].then(of_weight).flatten();
                 (needs[0].then(of_input).flatten(), that)
             };
-            [this, that, needs[2].then(|| flat.clone())]
+            [this, that, needs[2].then(|| grad.clone())]
         }
         // Autocast casts its arguments from the last to the first.
         let bias = bias.map(|bias| bias.cast_for_autocast());
@@ -50,10 +45,11 @@ impl<'t> Tensor<'t> {
         } else {
             input.reshape(&input.rows_and_width())
         };
-        let mut record = match &bias {
+        let record = match &bias {
             Some(bias) => self.tape.record(&[&input, &weight, bias], derivative).flag(true),
             None => self.tape.record(&[&input, &weight], derivative),
         };
+        let mut record = record.flat();
         self.tape.use_cublas();
         if weight.requires_grad() {
             record.save(&flat);
@@ -70,8 +66,8 @@ impl<'t> Tensor<'t> {
             let tape = backward.tape;
             let [(this, _), (other, _), _] = backward.attributes.inputs;
             tape.use_cublas();
-            let that = backward.needs[1].then(|| tape.empty(other.dims(), grad.dtype()));
-            let this = backward.needs[0].then(|| tape.empty(this.dims(), grad.dtype()));
+            let that = backward.needs[1].then(|| tape.empty(&other, grad.dtype()));
+            let this = backward.needs[0].then(|| tape.empty(&this, grad.dtype()));
             [this, that, None]
         }
         let right = other.cast_for_autocast();

@@ -1,15 +1,13 @@
 //! Normalisation, step by step as transformers computes it.
 
+use crate::plan::torch::Backend;
 use crate::plan::torch::autograd::{Backward, Gradients};
 use crate::plan::torch::tensor::{Dtype, Tensor};
 
 impl<'t> Tensor<'t> {
     /// The dimensions with the last one reduced to 1.
     fn rows(&self, dtype: Dtype) -> Tensor<'t> {
-        let mut dims = [1; 5];
-        let rank = self.view.layout.rank();
-        dims[..rank - 1].copy_from_slice(&self.dims()[..rank - 1]);
-        self.tape.empty(&dims[..rank], dtype)
+        self.tape.empty(&self.view.layout.dims.with_last(1), dtype)
     }
 
     /// `self.pow(2)`.
@@ -31,8 +29,8 @@ impl<'t> Tensor<'t> {
     /// `self.mean(-1, keepdim=True)`.
     fn mean_last(&self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (layout, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(layout.dims(), dtype)), None, None]
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.rows(self.dtype()))
@@ -82,8 +80,8 @@ impl<'t> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let input = backward.saved(0);
             let whole = backward.needs[0].then(|| input.like(input.dtype()));
-            let (layout, dtype) = backward.attributes.inputs[1];
-            let [weight, bias] = [1, 2].map(|at| backward.needs[at].then(|| grad.tape.empty(layout.dims(), dtype)));
+            let (dims, dtype) = backward.attributes.inputs[1];
+            let [weight, bias] = [1, 2].map(|at| backward.needs[at].then(|| grad.tape.empty(&dims, dtype)));
             [whole, weight, bias]
         }
         let mut record = self.tape.record(&[self, weight, bias], derivative);
@@ -91,7 +89,11 @@ impl<'t> Tensor<'t> {
         record.save(weight);
         record.save(bias);
         let output = self.tape.empty(self.dims(), self.dtype());
-        let (mean, deviation) = (self.rows(Dtype::Float32), self.rows(Dtype::Float32));
+        let statistics = match self.tape.backend {
+            Backend::Cpu => self.dtype(),
+            Backend::Cuda => Dtype::Float32,
+        };
+        let (mean, deviation) = (self.rows(statistics), self.rows(statistics));
         record.save(&mean);
         record.save(&deviation);
         record.finish(output)

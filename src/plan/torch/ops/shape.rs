@@ -1,8 +1,6 @@
 //! Other ways to see the same elements, and the copies they need now and then.
 
-use crate::memory::Category;
 use crate::plan::torch::autograd::{Backward, Gradients};
-use crate::plan::torch::layout::Layout;
 use crate::plan::torch::tensor::Tensor;
 
 impl<'t> Tensor<'t> {
@@ -17,8 +15,8 @@ impl<'t> Tensor<'t> {
     /// `self.reshape(dims)`, and `self.view(dims)` where that is possible.
     pub(in crate::plan::torch) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (layout, _) = backward.attributes.inputs[0];
-            [Some(grad.reshaped(layout.dims())), None, None]
+            let (dims, _) = backward.attributes.inputs[0];
+            [Some(grad.reshaped(&dims)), None, None]
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.reshaped(dims))
@@ -62,8 +60,8 @@ impl<'t> Tensor<'t> {
     /// Elements of the last dimension, `len` of them from the one or the other end or from between.
     pub(in crate::plan::torch) fn slice_last(&self, len: u32) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (layout, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(layout.dims(), dtype)), None, None]
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
         }
         let record = self.tape.record(&[self], derivative);
         let layout = self.view.layout.narrow(self.view.layout.rank() - 1, len);
@@ -73,8 +71,8 @@ impl<'t> Tensor<'t> {
     /// `torch.chunk(self, 2, dim=-1)`.
     pub(in crate::plan::torch) fn halves(&self) -> [Tensor<'t>; 2] {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (layout, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(layout.dims(), dtype)), None, None]
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
         }
         let record = self.tape.record(&[self], derivative);
         let axis = self.view.layout.rank() - 1;
@@ -89,18 +87,16 @@ impl<'t> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let axis = usize::from(backward.attributes.axis);
             let part = |input: usize| {
-                let (layout, _) = backward.attributes.inputs[input];
-                let layout = grad.view.layout.narrow(axis, layout.dims()[axis]);
+                let (dims, _) = backward.attributes.inputs[input];
+                let layout = grad.view.layout.narrow(axis, dims[axis]);
                 backward.needs[input].then(|| grad.clone().with_layout(layout))
             };
             [part(0), part(1), None]
         }
         let record = self.tape.record(&[self, other], derivative).axis(axis);
-        let mut dims = [0; 5];
-        let rank = self.view.layout.rank();
-        dims[..rank].copy_from_slice(self.dims());
-        dims[axis] += other.dims()[axis];
-        record.finish(self.tape.empty(&dims[..rank], self.dtype()))
+        let dims = self.view.layout.dims;
+        let dims = dims.with(axis, dims[axis] + other.dims()[axis]);
+        record.finish(self.tape.empty(&dims, self.dtype()))
     }
 
     /// A copy that was put behind nothing: `torch.cat([empty, self])`.
@@ -115,27 +111,26 @@ impl<'t> Tensor<'t> {
     /// Heads repeated for the queries that share them: transformers' `repeat_kv`.
     pub(in crate::plan::torch) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            // Seen as (batch, heads, times, length, width), then summed over the third.
-            let (layout, dtype) = backward.attributes.inputs[0];
-            let &[batch, heads, length, width] = layout.dims() else {
-                return [None, None, None];
-            };
-            let times = grad.dims()[1] / heads;
-            let grouped = grad.reshaped(&[batch, heads, times, length, width]);
-            let sum = grouped.tape.empty(&[batch, heads, 1, length, width], dtype);
-            let layout = sum.view.layout.squeeze(2);
-            [Some(sum.with_layout(layout)), None, None]
+            // Summed over those that were one.
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
         }
         if times == 1 {
             return self.clone();
         }
         let record = self.tape.record(&[self], derivative);
-        let mut dims = [0; 4];
-        dims.copy_from_slice(self.dims());
-        dims[1] *= times;
-        record.finish(
-            self.tape
-                .empty_as(Layout::contiguous(&dims), self.dtype(), Category::Temporary),
-        )
+        let dims = self.view.layout.dims;
+        record.finish(self.tape.empty(&dims.with(1, dims[1] * times), self.dtype()))
+    }
+
+    /// `self[:, 0]` of (batch, length, width).
+    pub(in crate::plan::torch) fn first_position(&self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        let layout = self.view.layout.narrow(1, 1).squeeze(1);
+        record.finish(self.clone().with_layout(layout))
     }
 }
