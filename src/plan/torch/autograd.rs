@@ -210,11 +210,6 @@ impl Tape {
 }
 
 impl<'t> Recorder<'t> {
-    /// Whether anything is recorded or recomputed.
-    pub(super) fn is_active(&self) -> bool {
-        self.node.is_some() || self.unrecorded
-    }
-
     /// Saves `tensor` for backward, as the next in order.
     pub(super) fn save(&mut self, tensor: &Tensor<'t>) {
         self.save_or_count(Some(tensor));
@@ -271,6 +266,14 @@ impl<'t> Recorder<'t> {
     pub(super) fn flat(mut self) -> Self {
         if let Some(node) = &mut self.node {
             node.attributes.flat = true;
+        }
+        self
+    }
+
+    /// Describes the argument `index`, which is no tensor of the operation's.
+    pub(super) fn argument(mut self, index: usize, dims: &[u32], dtype: Dtype) -> Self {
+        if let Some(node) = &mut self.node {
+            node.attributes.inputs[index] = (Dims::new(dims), dtype);
         }
         self
     }

@@ -14,10 +14,9 @@ const CODE: u64 = 16;
 const NESTED_CODE: u64 = 256;
 
 /// A 4-bit weight with its scales.
-#[derive(Clone)]
 pub(super) struct FourBit<'t> {
-    packed: Tensor<'t>,
-    state: Vec<Tensor<'t>>,
+    /// The packed weight, its scales and their tables.
+    _held: Vec<Tensor<'t>>,
     out_features: u32,
     in_features: u32,
     double_quant: bool,
@@ -27,10 +26,9 @@ pub(super) struct FourBit<'t> {
 }
 
 /// An 8-bit weight with the scale of each row.
-#[derive(Clone)]
 pub(super) struct EightBit<'t> {
     weight: Tensor<'t>,
-    scales: Tensor<'t>,
+    _scales: Tensor<'t>,
 }
 
 impl Tape {
@@ -45,20 +43,19 @@ impl Tape {
         let packed = self.parameter_bytes(weight.numel().div_ceil(2));
         let scales = self.parameter_bytes(blocks * 4);
         let code = self.parameter_bytes(CODE * 4);
-        let state = if double_quant {
+        let held = if double_quant {
             let offset = self.parameter_bytes(4);
             let centred = self.bytes(blocks * 4, Category::Temporary);
             let nested_code = self.parameter_bytes(NESTED_CODE * 4);
             let nested = self.parameter_bytes(blocks.div_ceil(NESTED_BLOCK) * 4);
             let bytes = self.parameter_bytes(blocks);
             drop((scales, centred));
-            vec![bytes, nested, nested_code, offset, code]
+            vec![packed, bytes, nested, nested_code, offset, code]
         } else {
-            vec![scales, code]
+            vec![packed, scales, code]
         };
         FourBit {
-            packed,
-            state,
+            _held: held,
             out_features: dims[0],
             in_features: dims[1],
             double_quant,
@@ -77,66 +74,51 @@ impl Tape {
             Category::Parameter,
         );
         drop(source);
-        EightBit { weight, scales }
+        EightBit {
+            weight,
+            _scales: scales,
+        }
     }
 }
 
 impl<'t> FourBit<'t> {
-    fn blocks(&self) -> u64 {
-        (u64::from(self.out_features) * u64::from(self.in_features)).div_ceil(BLOCK)
-    }
-
-    /// The weight in `dtype`; scales that were quantised themselves are made float32 first.
-    fn dequantised(&self, dtype: Dtype) -> Tensor<'t> {
-        dequantised(
-            self.packed.tape,
-            [self.out_features, self.in_features],
-            self.blocks(),
-            self.double_quant,
-            dtype,
-        )
-    }
-
     /// `Linear4bit.forward`.
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
-            let (input, _) = backward.attributes.inputs[0];
-            let out_features = grad.dim_from_last(0);
-            let dims = [out_features, input[input.len() - 1]];
-            let blocks = (u64::from(dims[0]) * u64::from(dims[1])).div_ceil(BLOCK);
-            let weight = dequantised(tape, dims, blocks, backward.attributes.flag, grad.dtype());
+            let [(input, _), (dims, source), _] = backward.attributes.inputs;
+            let weight = dequantised(tape, &dims, source, backward.attributes.flag);
+            let cast = weight.to(grad.dtype());
+            drop(weight);
             tape.use_cublas();
             let this = tape.empty(&input, grad.dtype());
-            drop(weight);
+            drop(cast);
             [Some(this), None, None]
         }
         let cast = input.to(self.compute);
         let bias = bias.map(|bias| bias.to(self.compute));
-        let record = cast.tape.record(&[&cast], derivative).flag(self.double_quant);
-        let weight = self.dequantised(self.compute);
-        cast.tape.use_cublas();
-        let output = cast.with_width(self.out_features, self.compute);
-        drop(weight);
-        let output = record.finish(output);
-        drop(bias);
+        let dims = [self.out_features, self.in_features];
+        let tape = input.tape;
+        let record = tape.record(&[&cast], derivative);
+        let record = record.argument(1, &dims, self.source).flag(self.double_quant);
+        let weight = dequantised(tape, &dims, self.compute, self.double_quant);
+        tape.use_cublas();
+        let output = record.finish(cast.with_width(self.out_features, self.compute));
+        drop((weight, bias));
         output.to(input.dtype())
-    }
-
-    /// Elements of the packed weight.
-    pub(super) fn numel(&self) -> u64 {
-        u64::from(self.out_features) * u64::from(self.in_features)
     }
 }
 
-fn dequantised(tape: &Tape, dims: [u32; 2], blocks: u64, double_quant: bool, dtype: Dtype) -> Tensor<'_> {
+/// A 4-bit weight in `dtype`; scales that were quantised themselves are made float32 first.
+fn dequantised<'t>(tape: &'t Tape, dims: &[u32], dtype: Dtype, double_quant: bool) -> Tensor<'t> {
     let scales = double_quant.then(|| {
+        let blocks = dims.iter().map(|&dim| u64::from(dim)).product::<u64>().div_ceil(BLOCK);
         let scales = tape.bytes(blocks * 4, Category::Temporary);
         let shifted = tape.bytes(blocks * 4, Category::Temporary);
         drop(scales);
         shifted
     });
-    let weight = tape.empty(&dims, dtype);
+    let weight = tape.empty(dims, dtype);
     drop(scales);
     weight
 }
@@ -175,13 +157,5 @@ impl<'t> EightBit<'t> {
         // Kept on the context itself, where checkpointing does not see it.
         record.keep_unseen(input);
         record.finish(output.reshaped(&input.view.layout.dims.with_last(out_features)))
-    }
-
-    pub(super) fn numel(&self) -> u64 {
-        self.weight.numel()
-    }
-
-    pub(super) fn scales(&self) -> &Tensor<'t> {
-        &self.scales
     }
 }

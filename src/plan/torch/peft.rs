@@ -5,7 +5,6 @@ use super::tape::Tape;
 use super::tensor::{Dtype, Tensor};
 
 /// The weight of a linear layer.
-#[derive(Clone)]
 pub(super) enum Base<'t> {
     Dense(Tensor<'t>),
     FourBit(FourBit<'t>),

@@ -87,9 +87,18 @@ const PRESETS: [(&str, Family, Shape); 23] = [
     ("bert-base", Family::Bert, (768, 3072, 12, 12, 12, 64, 30_522, true)),
 ];
 
+/// Names on the Hugging Face Hub of tuned models that have the shape of another.
+const TUNED: [(&str, &str); 2] = [
+    ("qwen2.5-1.5b-instruct", "qwen2.5-1.5b"),
+    ("tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"),
+];
+
 impl ModelConfig {
-    /// A published model's shape, by names such as `llama-3.2-1b`.
+    /// A published model's shape, by names such as `llama-3.2-1b` or `HuggingFaceTB/SmolLM2-135M`.
     pub fn preset(name: &str) -> Option<Self> {
+        let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+        let tuned = TUNED.iter().find(|(tuned, _)| *tuned == name);
+        let name = tuned.map_or(name.as_str(), |(_, base)| base);
         if name == "distilbert-base" {
             return Some(Self::default_of(Family::DistilBert));
         }

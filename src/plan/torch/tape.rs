@@ -83,7 +83,6 @@ pub(super) enum Mode {
 struct Storage {
     block: Block,
     holders: u32,
-    bytes: u64,
     category: Category,
 }
 
@@ -278,7 +277,6 @@ impl Tape {
         memory.storages.push(Storage {
             block,
             holders: 1,
-            bytes,
             category,
         });
         StorageId(block.index() as u32)
@@ -305,14 +303,6 @@ impl Tape {
     /// Whether nobody else holds the storage.
     pub(super) fn is_sole(&self, storage: StorageId) -> bool {
         storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1
-    }
-
-    /// Bytes of the storage.
-    pub(super) fn size(&self, storage: StorageId) -> u64 {
-        match storage {
-            StorageId::NOWHERE => 0,
-            _ => self.memory.borrow().storages[storage.index()].bytes,
-        }
     }
 
     /// Says what a storage turned out to be for; only what was temporary is said anew, unless `always`.

@@ -166,6 +166,54 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// What a spec's cell is by default, on a GPU of NVIDIA's Ampere: NF4 with LoRA of rank 16 on every linear layer.
+    pub fn new(model: ModelConfig) -> Self {
+        Self {
+            model,
+            dtype: BaseDtype::Int4,
+            torch_dtype: Dtype::Bfloat16,
+            rank: 16,
+            lora_dropout: 0.0,
+            train_lora_a: true,
+            target_modules: Targets::AllLinear,
+            adapter_dtype: Dtype::Float32,
+            bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            attn_implementation: Attention::Sdpa,
+            sdpa_kernel: None,
+            upcast: Upcast::None,
+            autocast: None,
+            use_cache: false,
+            empty_cache_steps: 0,
+            gradient_checkpointing: Checkpointing::None,
+            enable_input_require_grads: false,
+            optim: Optimizer::Adamw { foreach: true },
+            max_grad_norm: 1.0,
+            outputs: Outputs::Step,
+            gpu: Gpu { capability: (8, 0) },
+            backend: Backend::Cuda,
+        }
+    }
+
+    /// Weights of the base model.
+    pub fn parameter_count(&self) -> u64 {
+        self.count(|loader| loader.parameters)
+    }
+
+    /// Weights that the optimizer is given.
+    pub fn trainable_count(&self) -> u64 {
+        self.count(|loader| loader.trainable.iter().map(Tensor::numel).sum())
+    }
+
+    fn count(&self, count: impl FnOnce(&Loader<'_, '_>) -> u64) -> u64 {
+        let tape = Tape::new(self.backend, self.gpu);
+        let mut loader = Loader::new(&tape, self);
+        let model = Model::load(&mut loader, self);
+        let counted = count(&loader);
+        drop(model);
+        counted
+    }
+
     /// The format of all that is not quantised, as it is loaded.
     pub(super) fn unquantised(&self) -> Dtype {
         match self.dtype {
@@ -206,11 +254,7 @@ pub fn trace(configuration: &Configuration, steps: &[&[Micro]]) -> Trace {
 
 fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace {
     tape.phase(Phase::Load);
-    let mut loader = Loader {
-        tape,
-        configuration,
-        trainable: Vec::new(),
-    };
+    let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
     let trainable = loader.trainable;
     let parameters = trainable.len();

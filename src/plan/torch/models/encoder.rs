@@ -85,7 +85,12 @@ impl<'t> Encoder<'t> {
                 .chain([&mut block.output, &mut block.inner, &mut block.outer]);
             linears.for_each(|linear| loader.adapt(linear, true));
         }
-        loader.adapt(&mut pooler, true);
+        if bert {
+            loader.adapt(&mut pooler, true);
+        } else {
+            // Its name ends in that of the classifier, which is all that PEFT asks.
+            buffers.extend(loader.train_copy(&mut pooler));
+        }
         buffers.extend(loader.train_copy(&mut classifier));
         Self {
             words,
@@ -154,25 +159,35 @@ impl<'t> Encoder<'t> {
         };
         enter("attention");
         let bert = self.config.family == Family::Bert;
-        let (mut attended, _weights) = self.attention(block, hidden);
-        if bert {
-            attended = self.dropout(block.output.forward(&attended));
-        }
+        let (merged, _weights) = self.attention(block, hidden);
+        let attended = if bert {
+            self.dropout(block.output.forward(&merged))
+        } else {
+            merged.clone()
+        };
         let attention_output = {
             let sum = attended.add(hidden);
             let normed = block.attention_norm.forward(&sum);
             drop(sum);
             drop(attended);
+            drop(merged);
             normed
         };
         enter("ffn");
         let mut inner = block.inner.forward(&attention_output);
         inner = inner.gelu();
-        inner = block.outer.forward(&inner);
-        inner = self.dropout(inner);
-        let sum = inner.add(&attention_output);
+        let mut outer = block.outer.forward(&inner);
+        if !bert {
+            // BERT's feed-forward layer has a name for what goes into its second part.
+            drop(std::mem::replace(&mut inner, outer.clone()));
+        }
+        outer = self.dropout(outer);
+        if !bert {
+            inner = outer.clone();
+        }
+        let sum = outer.add(&attention_output);
         let output = block.output_norm.forward(&sum);
-        drop((sum, inner));
+        drop((sum, outer, inner));
         output
     }
 

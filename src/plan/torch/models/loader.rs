@@ -13,12 +13,24 @@ pub(in crate::plan::torch) struct Loader<'t, 'c> {
     pub(in crate::plan::torch) configuration: &'c Configuration,
     /// What the optimizer is given, in order.
     pub(in crate::plan::torch) trainable: Vec<Tensor<'t>>,
+    /// Weights of the base model so far.
+    pub(in crate::plan::torch) parameters: u64,
 }
 
-impl<'t> Loader<'t, '_> {
+impl<'t, 'c> Loader<'t, 'c> {
+    pub(in crate::plan::torch) fn new(tape: &'t Tape, configuration: &'c Configuration) -> Self {
+        Self {
+            tape,
+            configuration,
+            trainable: Vec::new(),
+            parameters: 0,
+        }
+    }
+
     fn weight(&mut self, dims: &[u32]) -> Tensor<'t> {
         let configuration = self.configuration;
         let dtype = configuration.unquantised();
+        self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
         let mut weight = self.tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
         if configuration.upcast == Upcast::Peft && dtype != Dtype::Float32 {
             weight = self
@@ -45,6 +57,9 @@ impl<'t> Loader<'t, '_> {
     /// A linear layer of the blocks, which may be quantised.
     pub(in crate::plan::torch) fn linear(&mut self, name: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
         let configuration = self.configuration;
+        if matches!(configuration.dtype, BaseDtype::Int4 | BaseDtype::Int8) {
+            self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
+        }
         let base = match configuration.dtype {
             BaseDtype::Int4 => Base::FourBit(self.tape.four_bit(
                 dims,

@@ -111,13 +111,15 @@ impl<'t> Tensor<'t> {
     pub(in crate::plan::torch) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let query = query.scale_plain();
-        let weights = {
+        let mut weights = {
             let keys = key.transpose(2, 3).scale_plain();
             let scores = query.matmul(&keys);
             drop(keys);
             scores.softmax_plain()
         };
-        let weights = if dropout { weights.dropout() } else { weights };
+        if dropout {
+            weights = weights.dropout();
+        }
         let output = weights.matmul(&value);
         drop((weights, query));
         output
