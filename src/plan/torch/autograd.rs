@@ -212,21 +212,10 @@ impl Tape {
 impl<'t> Recorder<'t> {
     /// Saves `tensor` for backward, as the next in order.
     pub(super) fn save(&mut self, tensor: &Tensor<'t>) {
-        self.save_or_count(Some(tensor));
-    }
-
-    /// Saves a number: nothing on the GPU, but it counts among what is saved.
-    pub(super) fn save_number(&mut self) {
-        self.save_or_count(None);
-    }
-
-    fn save_or_count(&mut self, tensor: Option<&Tensor<'t>>) {
         let tape = self.tape;
         let keep = || {
-            tensor.map(|tensor| {
-                tape.label_saved(tensor.view.storage);
-                tensor.clone().detach().into_view()
-            })
+            tape.label_saved(tensor.view.storage);
+            tensor.clone().detach().into_view()
         };
         match (tape.mode(), &mut self.node) {
             (Mode::Recompute(frame), _) if self.unrecorded && !tape.stopped.get() => {
@@ -240,7 +229,7 @@ impl<'t> Recorder<'t> {
             }
             (Mode::Record, Some(node)) => {
                 let kept = keep();
-                tape.graph.borrow_mut().saved.push(kept);
+                tape.graph.borrow_mut().saved.push(Some(kept));
                 node.count += 1;
             }
             _ => {}
@@ -357,7 +346,7 @@ impl Tape {
     }
 
     /// Runs one node and hands its gradients on.
-    fn run<'t>(&'t self, index: usize, recompute: Recompute<'_>) {
+    fn run(&self, index: usize, recompute: Recompute<'_>) {
         let (mut backward, gradient, derivative, edges, kept) = {
             let graph = &mut *self.graph.borrow_mut();
             let node = &mut graph.nodes[index];

@@ -34,9 +34,9 @@ impl Frame {
     }
 
     /// Keeps what the second run saves next; whether that is all.
-    pub(super) fn keep(&mut self, view: Option<View>) -> bool {
+    pub(super) fn keep(&mut self, view: View) -> bool {
         let recomputed = self.recomputed.get_or_insert_default();
-        recomputed.push(view);
+        recomputed.push(Some(view));
         recomputed.len() == self.count
     }
 

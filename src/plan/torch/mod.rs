@@ -16,6 +16,7 @@ mod ops;
 mod optimizer;
 mod peft;
 mod presets;
+mod replay;
 mod tape;
 mod tensor;
 mod tensors;

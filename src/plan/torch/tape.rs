@@ -1,6 +1,6 @@
 //! What is alive: storages with the number of those who hold them, and the graph that backward walks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 
 use super::autograd::{Graph, Leaf};
 use super::layout::Layout;
@@ -107,9 +107,22 @@ pub(super) struct Tape {
     workspace_bytes: u64,
 }
 
-struct Memory {
-    trace: Trace,
+pub(super) struct Memory {
+    pub(super) trace: Trace,
     storages: Vec<Storage>,
+}
+
+impl Memory {
+    /// A new block, with a storage of one holder.
+    pub(super) fn alloc(&mut self, bytes: u64, category: Category) -> Block {
+        let block = self.trace.alloc(bytes, category);
+        self.storages.push(Storage {
+            block,
+            holders: 1,
+            category,
+        });
+        block
+    }
 }
 
 /// A part of the model, for the trace.
@@ -272,14 +285,12 @@ impl Tape {
         if bytes == 0 || self.stopped.get() {
             return StorageId::NOWHERE;
         }
-        let memory = &mut *self.memory.borrow_mut();
-        let block = memory.trace.alloc(bytes, category);
-        memory.storages.push(Storage {
-            block,
-            holders: 1,
-            category,
-        });
+        let block = self.memory.borrow_mut().alloc(bytes, category);
         StorageId(block.index() as u32)
+    }
+
+    pub(super) fn memory(&self) -> RefMut<'_, Memory> {
+        self.memory.borrow_mut()
     }
 
     pub(super) fn retain(&self, storage: StorageId) {

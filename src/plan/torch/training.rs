@@ -1,5 +1,7 @@
 //! The loop: load, then steps of micro-batches, each a forward and a backward pass, and the optimizer.
 
+use std::ops::Range;
+
 use super::checkpoint::Frame;
 use super::config::ModelConfig;
 use super::models::attention::Plan;
@@ -256,49 +258,26 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
-    let trainable = loader.trainable;
-    let parameters = trainable.len();
-    let mut optimizer = State::new(configuration.optim);
-    let mut previous: Option<Held> = None;
+    let mut training = Training {
+        tape,
+        configuration,
+        model,
+        trainable: loader.trainable,
+        optimizer: State::new(configuration.optim),
+        previous: None,
+    };
+    let mut last: Option<(&[Micro], Range<usize>)> = None;
     for (number, micros) in (1..).zip(steps) {
         tape.step(number);
-        for micro in *micros {
-            tape.phase(Phase::Forward);
-            let ids = tape.input(micro);
-            let output = tape.autocast(configuration.autocast, || {
-                tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
-            });
-            drop(previous.take());
-            let Output { loss, logits, cache } = output;
-            let mut outputs = Some((logits, cache));
-            if configuration.outputs == Outputs::Loss {
-                outputs = None;
+        let begin = tape.events();
+        match &last {
+            // Outputs that live on would be released in the wrong step.
+            Some((before, events)) if before == micros && configuration.outputs != Outputs::NextForward => {
+                tape.repeat(events.clone());
             }
-            tape.phase(Phase::Backward);
-            loss.backward(&|frame: &Frame| {
-                tape.autocast(configuration.autocast, || model.recompute(tape, frame));
-            });
-            let history = tape.clear_graph(parameters);
-            previous = Some(Held {
-                _outputs: outputs,
-                _loss: loss,
-                _history: history,
-                _ids: ids,
-            });
+            _ => training.step(micros),
         }
-        tape.phase(Phase::Optimizer);
-        if configuration.max_grad_norm > 0.0 {
-            tape.clip_grad_norm(&trainable);
-        }
-        optimizer.step(tape, &trainable);
-        tape.step_end();
-        tape.phase(Phase::Idle);
-        for parameter in &trainable {
-            tape.zero_grad(parameter.view.edge);
-        }
-        if configuration.outputs != Outputs::NextForward {
-            previous = None;
-        }
+        last = Some((micros, begin..tape.events()));
         if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
             tape.empty_cache();
         }
@@ -307,19 +286,73 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
     tape.take_trace()
 }
 
+/// Everything that lives from step to step.
+struct Training<'t, 'c> {
+    tape: &'t Tape,
+    configuration: &'c Configuration,
+    model: Model<'t>,
+    trainable: Vec<Tensor<'t>>,
+    optimizer: State<'t>,
+    previous: Option<Held<'t>>,
+}
+
+impl Training<'_, '_> {
+    /// One optimizer step.
+    fn step(&mut self, micros: &[Micro]) {
+        for micro in micros {
+            self.micro_batch(micro);
+        }
+        let tape = self.tape;
+        tape.phase(Phase::Optimizer);
+        if self.configuration.max_grad_norm > 0.0 {
+            tape.clip_grad_norm(&self.trainable);
+        }
+        self.optimizer.step(tape, &self.trainable);
+        tape.phase(Phase::Idle);
+        for parameter in &self.trainable {
+            tape.zero_grad(parameter.view.edge);
+        }
+        if self.configuration.outputs != Outputs::NextForward {
+            self.previous = None;
+        }
+    }
+
+    /// A forward and a backward pass.
+    fn micro_batch(&mut self, micro: &Micro) {
+        let (tape, configuration, model) = (self.tape, self.configuration, &self.model);
+        tape.phase(Phase::Forward);
+        let ids = tape.input(micro);
+        let autocast = configuration.autocast;
+        let output = tape.autocast(autocast, || {
+            tape.within(Mode::Record, || model.forward(tape, configuration, micro, &ids))
+        });
+        self.previous = None;
+        let Output { loss, logits, cache } = output;
+        let outputs = (configuration.outputs != Outputs::Loss).then_some((logits, cache));
+        tape.phase(Phase::Backward);
+        loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
+        self.previous = Some(Held {
+            _outputs: outputs,
+            _loss: loss,
+            _history: tape.clear_graph(self.trainable.len()),
+            _ids: ids,
+        });
+    }
+}
+
 /// A model of any family.
 enum Model<'t> {
-    Decoder(Decoder<'t>),
-    Encoder(Encoder<'t>),
+    Decoder(Box<Decoder<'t>>),
+    Encoder(Box<Encoder<'t>>),
 }
 
 impl<'t> Model<'t> {
     fn load(loader: &mut Loader<'t, '_>, configuration: &Configuration) -> Self {
         let (config, plan) = (&configuration.model, configuration.attention());
         if config.family.is_encoder() {
-            Self::Encoder(Encoder::load(loader, config, plan))
+            Self::Encoder(Box::new(Encoder::load(loader, config, plan)))
         } else {
-            Self::Decoder(Decoder::load(loader, config, plan))
+            Self::Decoder(Box::new(Decoder::load(loader, config, plan)))
         }
     }
 

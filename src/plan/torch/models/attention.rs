@@ -19,14 +19,9 @@ pub(in crate::plan::torch) struct Plan {
     pub(in crate::plan::torch) grouped: bool,
 }
 
-enum Projections<'t> {
-    Separate([Linear<'t>; 3]),
-    /// Phi-3's: queries, keys and values in one.
-    Fused(Linear<'t>),
-}
-
 pub(in crate::plan::torch) struct SelfAttention<'t> {
-    projections: Projections<'t>,
+    /// Queries, keys and values; in Phi-3 the three in one.
+    projections: Vec<Linear<'t>>,
     output: Linear<'t>,
     /// Qwen3's norms of queries and keys.
     norms: Option<[Tensor<'t>; 2]>,
@@ -44,13 +39,13 @@ impl<'t> SelfAttention<'t> {
         let (projections, output) = if config.family == Family::Phi3 {
             let output = loader.linear("o_proj", [hidden, queries], false);
             let fused = loader.linear("qkv_proj", [queries + 2 * keys, hidden], false);
-            (Projections::Fused(fused), output)
+            (vec![fused], output)
         } else {
             let names = [("q_proj", queries), ("k_proj", keys), ("v_proj", keys)];
             let separate = names.map(|(name, rows)| loader.linear(name, [rows, hidden], bias));
             let output_bias = bias && config.family != Family::Qwen2;
             let output = loader.linear("o_proj", [hidden, queries], output_bias);
-            (Projections::Separate(separate), output)
+            (separate.into(), output)
         };
         let norms = (config.family == Family::Qwen3).then(|| [0, 1].map(|_| loader.vector(width)));
         Self {
@@ -65,11 +60,12 @@ impl<'t> SelfAttention<'t> {
 
     /// The layers that may get an adapter, in the order of the module's attributes.
     pub(in crate::plan::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
-        let list = match &mut self.projections {
-            Projections::Separate([query, key, value]) => [Some(query), Some(key), Some(value), Some(&mut self.output)],
-            Projections::Fused(fused) => [Some(&mut self.output), Some(fused), None, None],
+        // Phi-3's output comes before the others.
+        let (before, after) = match self.projections.len() {
+            1 => (Some(&mut self.output), None),
+            _ => (None, Some(&mut self.output)),
         };
-        list.into_iter().flatten()
+        before.into_iter().chain(&mut self.projections).chain(after)
     }
 
     /// Queries, keys and values as (batch, heads, length, width).
@@ -79,16 +75,16 @@ impl<'t> SelfAttention<'t> {
         };
         let by_head = |tensor: Tensor<'t>, heads: u32| tensor.reshape(&[batch, length, heads, self.head_dim]);
         let heads = [self.heads, self.shared, self.shared];
-        match &self.projections {
-            Projections::Separate(linears) => [0, 1, 2].map(|which| {
+        match &self.projections[..] {
+            linears @ [_, _, _] => [0, 1, 2].map(|which| {
                 let mut states = by_head(linears[which].forward(hidden), heads[which]);
                 if let Some(norms) = self.norms.as_ref().filter(|_| which < 2) {
                     states = states.rms_norm(&norms[which]);
                 }
                 states.transpose(1, 2)
             }),
-            Projections::Fused(fused) => {
-                let all = fused.forward(hidden);
+            fused => {
+                let all = fused[0].forward(hidden);
                 let parts = heads.map(|heads| all.slice_last(heads * self.head_dim));
                 let mut heads = heads.into_iter();
                 parts.map(|part| by_head(part, heads.next().unwrap_or(1)).transpose(1, 2))
@@ -130,8 +126,9 @@ impl<'t> SelfAttention<'t> {
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
                 let output = query.fused_attention(&keys, &values, mask, plan.kernel);
+                let output = output.transpose(1, 2).contiguous();
                 drop((keys, values));
-                output.transpose(1, 2).contiguous()
+                output
             }
         };
         let &[batch, length, heads, width] = attended.dims() else {

@@ -110,9 +110,9 @@ impl<'t> Tensor<'t> {
     /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
     pub(in crate::plan::torch) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
-        let query = query.scale_plain();
+        let query = query.scale();
         let mut weights = {
-            let keys = key.transpose(2, 3).scale_plain();
+            let keys = key.transpose(2, 3).scale();
             let scores = query.matmul(&keys);
             drop(keys);
             scores.softmax_plain()

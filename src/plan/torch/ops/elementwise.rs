@@ -90,21 +90,10 @@ impl<'t> Tensor<'t> {
 
     /// `self * number`.
     pub(in crate::plan::torch) fn scale(&self) -> Tensor<'t> {
-        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            [Some(grad.like(grad.dtype())), None, None]
-        }
-        let mut record = self.tape.record(&[self], derivative);
-        // The number is a tensor of the host's; it counts as saved all the same.
-        record.save_number();
-        record.finish(self.like(self.dtype()))
-    }
-
-    /// `self * number` where the number is no tensor: nothing is saved.
-    pub(in crate::plan::torch) fn scale_plain(&self) -> Tensor<'t> {
         self.neg()
     }
 
-    /// `-self`.
+    /// `-self`: nothing is saved.
     pub(in crate::plan::torch) fn neg(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
