@@ -188,9 +188,9 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
         let worst = errors.iter().copied().fold(0.0, f64::max);
         let median = median(errors);
         println!("{key}: median {:.4} %, worst {:.3} %", 100.0 * median, 100.0 * worst);
-        assert!(median <= 1e-6 && worst <= 0.01, "{key}: median {median}, worst {worst}");
+        assert!(median == 0.0 && worst <= 1e-4, "{key}: median {median}, worst {worst}");
     }
-    assert!(cases >= 120, "{cases} cases");
+    assert!(cases >= 120 && exact * 10 >= cases * 8, "{exact} of {cases} cases");
 }
 
 /// LoRA and NF4 steps that FitCheck measured on a Tesla T4 (see `fixtures/README.md`).
@@ -242,4 +242,188 @@ fn peaks_of_a_t4_are_predicted() {
         assert!(mean <= 0.0075 && worst <= 0.02, "{key}: mean {mean}, worst {worst}");
         assert!(errors.iter().all(|&error| error < 1e-3), "{key}: too high");
     }
+}
+
+/// Weights as the models' cards give them, or safetensors' headers.
+#[test]
+fn presets_have_the_published_numbers_of_weights() {
+    let published = [
+        ("llama-2-7b", 6_738_415_616),
+        ("llama-2-13b", 13_015_864_320),
+        ("llama-3-8b", 8_030_261_248),
+        ("llama-3.1-8b", 8_030_261_248),
+        ("llama-3.2-1b", 1_235_814_400),
+        ("llama-3.2-3b", 3_212_749_824),
+        ("tinyllama-1.1b", 1_100_048_384),
+        ("smollm2-135m", 134_515_008),
+        ("smollm2-360m", 361_821_120),
+        ("smollm2-1.7b", 1_711_376_384),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-1.5b", 1_543_714_304),
+        ("qwen2.5-3b", 3_085_938_688),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen2.5-14b", 14_770_033_664),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-1.7b", 1_720_574_976),
+        ("qwen3-4b", 4_022_468_096),
+        ("qwen3-8b", 8_190_735_360),
+        ("mistral-7b", 7_241_732_096),
+        ("phi-3-mini", 3_821_079_552),
+        ("phi-4-mini", 3_836_021_760),
+        ("bert-base", 109_483_778),
+        ("distilbert-base", 66_955_010),
+    ];
+    for (name, weights) in published {
+        let model = ModelConfig::preset(name).expect("a preset");
+        assert_eq!(Configuration::new(model).parameter_count(), weights, "{name}");
+    }
+    assert_eq!(ModelConfig::presets().count(), published.len());
+    assert_eq!(ModelConfig::preset("llama-4"), None);
+}
+
+/// What a step's events are, with blocks numbered from the step on; the first block of the step and those before have no number.
+fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
+    let mut events = trace
+        .events()
+        .iter()
+        .skip_while(|event| **event != Event::Step(step))
+        .skip(1)
+        .peekable();
+    let mut numbers = std::collections::HashMap::new();
+    let mut told = Vec::new();
+    while let Some(event) = events.next_if(|event| !matches!(event, Event::Step(_))) {
+        told.push(match *event {
+            Event::Alloc { block, bytes, category } => {
+                numbers.insert(block, numbers.len());
+                format!("{} {bytes} {category:?}", numbers[&block])
+            }
+            Event::Free { block } => format!("{:?} is free", numbers.get(&block)),
+            Event::Label { block, category } => format!("{:?} is {category:?}", numbers.get(&block)),
+            other => format!("{other:?}"),
+        });
+    }
+    told
+}
+
+/// A step that is written down from one before is the same as when it is traced: here the third, whose forerunner is another.
+#[test]
+fn repeated_steps_are_what_they_would_be() {
+    let model = ModelConfig {
+        num_hidden_layers: 2,
+        ..ModelConfig::preset("qwen2.5-0.5b").expect("a preset")
+    };
+    for gradient_checkpointing in [Checkpointing::None, Checkpointing::All, Checkpointing::Every(2)] {
+        let configuration = Configuration {
+            gradient_checkpointing,
+            enable_input_require_grads: true,
+            ..Configuration::new(model)
+        };
+        let micro = |len| Micro {
+            batch: 2,
+            len,
+            padded: false,
+        };
+        let (long, short) = ([micro(64), micro(48)], [micro(32)]);
+        let repeated = trace(&configuration, &[&long, &long, &long]);
+        let traced = trace(&configuration, &[&long, &short, &long]);
+        assert_eq!(events_of_step(&repeated, 2), events_of_step(&traced, 3));
+        assert_eq!(events_of_step(&repeated, 3), events_of_step(&traced, 3));
+        assert_ne!(events_of_step(&traced, 1), events_of_step(&traced, 3));
+    }
+}
+
+/// PEFT's published runs on MetaMathQA reserved this much at most; what is allocated must be a little less. The runs keep the
+/// key-value cache, and their longest batch is four samples cut to 768 tokens.
+#[test]
+fn published_reservations_bound_what_is_allocated() {
+    let published = [
+        (32, 22_292_725_760_u64, 0.98),
+        (64, 22_552_772_608, 0.975),
+        (0, 38_868_615_168, 0.92),
+    ];
+    for (rank, reserved, share) in published {
+        let configuration = Configuration {
+            dtype: BaseDtype::Bfloat16,
+            rank,
+            target_modules: targets("q_proj,v_proj", ','),
+            use_cache: true,
+            gpu: Gpu { capability: (8, 9) },
+            ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
+        };
+        let micro = [Micro {
+            batch: 4,
+            len: 768,
+            padded: false,
+        }];
+        let peak = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY)
+            .peak
+            .bytes;
+        let ratio = peak as f64 / reserved as f64;
+        assert!(
+            (share..1.0).contains(&ratio),
+            "rank {rank}: {peak}, {ratio:.4} of what was reserved"
+        );
+    }
+}
+
+/// Sizes of the files of PEFT's published runs on MetaMathQA.
+#[test]
+fn adapters_are_as_large_as_those_that_peft_saved() {
+    let size = |rank, names| {
+        Configuration {
+            dtype: BaseDtype::Bfloat16,
+            rank,
+            target_modules: targets(names, ','),
+            ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
+        }
+        .adapter_file_bytes()
+    };
+    assert_eq!(size(32, "q_proj,v_proj"), Some(36_715_216));
+    assert_eq!(size(10, "gate_proj,up_proj,down_proj"), Some(37_868_984));
+    assert_eq!(size(0, "q_proj"), None);
+}
+
+#[test]
+fn a_config_that_is_wrong_is_told_by_its_key() {
+    let error = |text: &str| ModelConfig::from_json(text).unwrap_err().to_string();
+    assert!(error("[]").contains("not a JSON object"));
+    assert!(error("{").starts_with("not JSON"));
+    assert!(error("{}").contains("no model_type") && error("{}").contains("llama, mistral"));
+    assert!(error(r#"{"model_type": "t5"}"#).starts_with("model_type t5: not one of the known families"));
+    let layers = error(r#"{"model_type": "llama", "num_hidden_layers": "many"}"#);
+    assert_eq!(layers, r#"num_hidden_layers: expected a number from 1, found "many""#);
+    let heads =
+        error(r#"{"model_type": "llama", "num_attention_heads": 9, "num_key_value_heads": 2, "hidden_size": 576}"#);
+    assert_eq!(
+        heads,
+        "num_attention_heads 9 is not a multiple of num_key_value_heads 2"
+    );
+}
+
+#[test]
+fn what_a_config_leaves_out_is_as_transformers_has_it() {
+    let read = |text: &str| ModelConfig::from_json(text).expect("a config");
+    let mistral = read(r#"{"model_type": "mistral"}"#);
+    assert_eq!(
+        (mistral.num_key_value_heads, mistral.head_dim, mistral.sliding_window),
+        (8, 128, Some(4096))
+    );
+    assert_eq!(
+        read(r#"{"model_type": "mistral", "sliding_window": null}"#).sliding_window,
+        None
+    );
+    let llama = read(r#"{"model_type": "llama", "num_attention_heads": 16, "hidden_size": 1024}"#);
+    assert_eq!(
+        (llama.num_key_value_heads, llama.head_dim, llama.attention_bias),
+        (16, 64, false)
+    );
+    let qwen2 = read(r#"{"model_type": "qwen2", "sliding_window": 4096}"#);
+    assert!(qwen2.attention_bias && qwen2.sliding_window.is_none());
+    assert_eq!(read(r#"{"model_type": "qwen3", "hidden_size": 1024}"#).head_dim, 128);
+    let phi = read(r#"{"model_type": "phi3", "rope_scaling": {"partial_rotary_factor": 0.75}}"#);
+    assert!((phi.partial_rotary_factor - 0.75).abs() < 1e-9);
+    assert_eq!(
+        read(r#"{"model_type": "distilbert", "n_layers": 3, "dim": 384}"#).num_hidden_layers,
+        3
+    );
 }

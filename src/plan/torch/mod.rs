@@ -5,6 +5,7 @@
 //! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are the
 //! families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
 
+mod adapter_file;
 mod autograd;
 mod bitsandbytes;
 mod checkpoint;

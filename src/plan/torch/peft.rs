@@ -20,7 +20,8 @@ pub(super) struct Adapter<'t> {
 
 /// A linear layer.
 pub(super) struct Linear<'t> {
-    pub(super) name: &'static str,
+    /// Its place in the block, or in the model where it is in none, such as `self_attn.q_proj`.
+    pub(super) path: &'static str,
     pub(super) base: Base<'t>,
     pub(super) bias: Option<Tensor<'t>>,
     pub(super) adapter: Option<Adapter<'t>>,

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::adapter_file::file_bytes;
 use super::checkpoint::Frame;
 use super::config::ModelConfig;
 use super::models::attention::Plan;
@@ -205,6 +206,11 @@ impl Configuration {
     /// Weights that the optimizer is given.
     pub fn trainable_count(&self) -> u64 {
         self.count(|loader| loader.trainable.iter().map(Tensor::numel).sum())
+    }
+
+    /// Bytes of the `adapter_model.safetensors` that PEFT writes; none without adapters.
+    pub fn adapter_file_bytes(&self) -> Option<u64> {
+        (self.rank > 0).then(|| self.count(|loader| file_bytes(self.model.family, &loader.saved)))
     }
 
     fn count(&self, count: impl FnOnce(&Loader<'_, '_>) -> u64) -> u64 {

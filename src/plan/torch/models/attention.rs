@@ -37,14 +37,18 @@ impl<'t> SelfAttention<'t> {
         let keys = config.num_key_value_heads * width;
         let bias = config.attention_bias;
         let (projections, output) = if config.family == Family::Phi3 {
-            let output = loader.linear("o_proj", [hidden, queries], false);
-            let fused = loader.linear("qkv_proj", [queries + 2 * keys, hidden], false);
+            let output = loader.linear("self_attn.o_proj", [hidden, queries], false);
+            let fused = loader.linear("self_attn.qkv_proj", [queries + 2 * keys, hidden], false);
             (vec![fused], output)
         } else {
-            let names = [("q_proj", queries), ("k_proj", keys), ("v_proj", keys)];
+            let names = [
+                ("self_attn.q_proj", queries),
+                ("self_attn.k_proj", keys),
+                ("self_attn.v_proj", keys),
+            ];
             let separate = names.map(|(name, rows)| loader.linear(name, [rows, hidden], bias));
             let output_bias = bias && config.family != Family::Qwen2;
-            let output = loader.linear("o_proj", [hidden, queries], output_bias);
+            let output = loader.linear("self_attn.o_proj", [hidden, queries], output_bias);
             (separate.into(), output)
         };
         let norms = (config.family == Family::Qwen3).then(|| [0, 1].map(|_| loader.vector(width)));

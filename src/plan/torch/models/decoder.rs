@@ -56,7 +56,7 @@ impl<'t> Decoder<'t> {
         let dims = [config.vocab_size, config.hidden_size];
         let mut head = if config.tie_word_embeddings {
             Linear {
-                name: "lm_head",
+                path: "lm_head",
                 base: crate::plan::torch::peft::Base::Dense(embedding.clone()),
                 bias: None,
                 adapter: None,
@@ -69,12 +69,12 @@ impl<'t> Decoder<'t> {
             let layout = Layout::contiguous(&[config.rotary_dim() / 2]);
             tape.empty_as(layout, Dtype::Float32, Category::Parameter)
         });
-        for block in &mut blocks {
+        for (index, block) in blocks.iter_mut().enumerate() {
             for linear in block.attention.linears().chain(block.mlp.linears()) {
-                loader.adapt(linear, true);
+                loader.adapt(linear, Some(index));
             }
         }
-        loader.adapt(&mut head, false);
+        loader.adapt(&mut head, None);
         Self {
             embedding,
             blocks,

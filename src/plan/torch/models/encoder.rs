@@ -62,31 +62,39 @@ impl<'t> Encoder<'t> {
         let segments = bert.then(|| loader.table(config.type_vocab_size, hidden));
         let embedding_norm = Norm::load(loader, hidden);
         let blocks = (0..config.num_hidden_layers).map(|_| Block {
-            projections: [name("query", "q_lin"), name("key", "k_lin"), name("value", "v_lin")]
-                .map(|name| loader.linear(name, [hidden, hidden], true)),
-            output: loader.linear(name("dense", "out_lin"), [hidden, hidden], true),
+            projections: [
+                name("attention.self.query", "attention.q_lin"),
+                name("attention.self.key", "attention.k_lin"),
+                name("attention.self.value", "attention.v_lin"),
+            ]
+            .map(|name| loader.linear(name, [hidden, hidden], true)),
+            output: loader.linear(
+                name("attention.output.dense", "attention.out_lin"),
+                [hidden, hidden],
+                true,
+            ),
             attention_norm: Norm::load(loader, hidden),
-            inner: loader.linear(name("dense", "lin1"), [inner, hidden], true),
-            outer: loader.linear(name("dense", "lin2"), [hidden, inner], true),
+            inner: loader.linear(name("intermediate.dense", "ffn.lin1"), [inner, hidden], true),
+            outer: loader.linear(name("output.dense", "ffn.lin2"), [hidden, inner], true),
             output_norm: Norm::load(loader, hidden),
         });
         let mut blocks: Vec<_> = blocks.collect();
-        let mut pooler = loader.linear(name("dense", "pre_classifier"), [hidden, hidden], true);
+        let mut pooler = loader.linear(name("bert.pooler.dense", "pre_classifier"), [hidden, hidden], true);
         let mut classifier = loader.head("classifier", [config.num_labels, hidden], true);
         let buffers = (0..if bert { 2 } else { 1 }).map(|_| {
             let layout = Layout::contiguous(&[config.max_position_embeddings]);
             tape.empty_as(layout, Dtype::Int64, Category::Parameter)
         });
         let mut buffers: Vec<_> = buffers.collect();
-        for block in &mut blocks {
+        for (index, block) in blocks.iter_mut().enumerate() {
             let linears = block
                 .projections
                 .iter_mut()
                 .chain([&mut block.output, &mut block.inner, &mut block.outer]);
-            linears.for_each(|linear| loader.adapt(linear, true));
+            linears.for_each(|linear| loader.adapt(linear, Some(index)));
         }
         if bert {
-            loader.adapt(&mut pooler, true);
+            loader.adapt(&mut pooler, None);
         } else {
             // Its name ends in that of the classifier, which is all that PEFT asks.
             buffers.extend(loader.train_copy(&mut pooler));

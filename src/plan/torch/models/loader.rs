@@ -1,7 +1,7 @@
 //! Loading: the weights in the order in which a model names them, quantised where they are to be, then the adapters.
 
 use crate::memory::Category;
-use crate::plan::torch::layout::Layout;
+use crate::plan::torch::layout::{Dims, Layout};
 use crate::plan::torch::peft::{Base, Linear};
 use crate::plan::torch::tape::Tape;
 use crate::plan::torch::tensor::{Dtype, Tensor};
@@ -15,6 +15,17 @@ pub(in crate::plan::torch) struct Loader<'t, 'c> {
     pub(in crate::plan::torch) trainable: Vec<Tensor<'t>>,
     /// Weights of the base model so far.
     pub(in crate::plan::torch) parameters: u64,
+    /// What PEFT would save.
+    pub(in crate::plan::torch) saved: Vec<SavedTensor>,
+}
+
+/// A tensor of an adapter's file.
+pub(in crate::plan::torch) struct SavedTensor {
+    pub(in crate::plan::torch) block: Option<usize>,
+    pub(in crate::plan::torch) module: &'static str,
+    pub(in crate::plan::torch) part: &'static str,
+    pub(in crate::plan::torch) dims: Dims,
+    pub(in crate::plan::torch) dtype: Dtype,
 }
 
 impl<'t, 'c> Loader<'t, 'c> {
@@ -24,6 +35,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             configuration,
             trainable: Vec::new(),
             parameters: 0,
+            saved: Vec::new(),
         }
     }
 
@@ -55,7 +67,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// A linear layer of the blocks, which may be quantised.
-    pub(in crate::plan::torch) fn linear(&mut self, name: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+    pub(in crate::plan::torch) fn linear(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
         let configuration = self.configuration;
         if matches!(configuration.dtype, BaseDtype::Int4 | BaseDtype::Int8) {
             self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
@@ -71,7 +83,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             _ => Base::Dense(self.weight(&dims)),
         };
         Linear {
-            name,
+            path,
             base,
             bias: bias.then(|| self.weight(&dims[..1])),
             adapter: None,
@@ -80,9 +92,9 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// A linear layer outside of the blocks, which is not quantised.
-    pub(in crate::plan::torch) fn head(&mut self, name: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+    pub(in crate::plan::torch) fn head(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
         Linear {
-            name,
+            path,
             base: Base::Dense(self.weight(&dims)),
             bias: bias.then(|| self.weight(&dims[..1])),
             adapter: None,
@@ -90,12 +102,15 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
     }
 
-    /// Puts an adapter on the layer if it is one of the targets. `block` says whether it is inside of the blocks.
-    pub(in crate::plan::torch) fn adapt(&mut self, linear: &mut Linear<'t>, block: bool) {
+    /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
+    pub(in crate::plan::torch) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
         let targeted = match &configuration.target_modules {
-            Targets::AllLinear => block,
-            Targets::Names(names) => names.iter().any(|name| name == linear.name),
+            Targets::AllLinear => block.is_some() || linear.path != "lm_head",
+            Targets::Names(names) => names.iter().any(|name| {
+                let rest = linear.path.strip_suffix(name.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }),
         };
         if configuration.rank == 0 || !targeted {
             return;
@@ -111,7 +126,20 @@ impl<'t, 'c> Loader<'t, 'c> {
             .into_iter()
             .filter(|factor| factor.requires_grad());
         self.trainable.extend(trained.cloned());
+        for (part, factor) in [("lora_A.weight", &adapter.a), ("lora_B.weight", &adapter.b)] {
+            self.record(block, linear.path, part, factor);
+        }
         linear.adapter = Some(adapter);
+    }
+
+    fn record(&mut self, block: Option<usize>, module: &'static str, part: &'static str, tensor: &Tensor<'t>) {
+        self.saved.push(SavedTensor {
+            block,
+            module,
+            part,
+            dims: tensor.view.layout.dims,
+            dtype: tensor.dtype(),
+        });
     }
 
     /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
@@ -119,20 +147,21 @@ impl<'t, 'c> Loader<'t, 'c> {
         if self.configuration.rank == 0 {
             return Vec::new();
         }
-        let mut copy = |original: &Tensor<'t>| {
+        let path = linear.path;
+        let mut copy = |part: &'static str, original: &Tensor<'t>| {
             let layout = original.view.layout;
-            let copy = self
-                .tape
-                .leaf(self.tape.empty_as(layout, original.dtype(), Category::Adapter));
+            let empty = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
+            let copy = self.tape.leaf(empty);
             self.trainable.push(copy.clone());
+            self.record(None, path, part, &copy);
             copy
         };
         let mut originals = Vec::new();
         if let Base::Dense(weight) = &mut linear.base {
-            originals.push(std::mem::replace(weight, copy(weight)));
+            originals.push(std::mem::replace(weight, copy("weight", weight)));
         }
         if let Some(bias) = &mut linear.bias {
-            originals.push(std::mem::replace(bias, copy(bias)));
+            originals.push(std::mem::replace(bias, copy("bias", bias)));
         }
         originals
     }

@@ -17,14 +17,16 @@ impl<'t> Mlp<'t> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let bias = config.mlp_bias;
         let names = match config.family {
-            Family::Phi3 => &[("gate_up_proj", 2)][..],
-            _ => &[("gate_proj", 1), ("up_proj", 1)],
+            Family::Phi3 => &[("mlp.gate_up_proj", 2)][..],
+            _ => &[("mlp.gate_proj", 1), ("mlp.up_proj", 1)],
         };
-        let linears = names.iter().map(|&(name, parts)| loader.linear(name, [parts * inner, hidden], bias));
+        let linears = names
+            .iter()
+            .map(|&(name, parts)| loader.linear(name, [parts * inner, hidden], bias));
         let linears = linears.collect();
         Self {
             inner: linears,
-            down: loader.linear("down_proj", [hidden, inner], bias),
+            down: loader.linear("mlp.down_proj", [hidden, inner], bias),
         }
     }
 
