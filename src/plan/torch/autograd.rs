@@ -6,6 +6,7 @@
 use super::Backend;
 use super::checkpoint::{Frame, Frames};
 use super::layout::Dims;
+use super::slots::{Slot, Slots};
 use super::tape::{Edge, Mode, Tape, Target};
 use super::tensor::{Dtype, Tensor, View};
 
@@ -66,41 +67,6 @@ struct Node {
     unseen: Slot,
     /// The input buffer, of each output.
     gradients: [Slot; 2],
-}
-
-/// Where a view is kept, if it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot(u32);
-
-impl Slot {
-    const EMPTY: Self = Self(u32::MAX);
-}
-
-/// Views that come and go. Few are there at a time, so that the nodes stay small.
-#[derive(Default)]
-struct Slots {
-    views: Vec<View>,
-    free: Vec<Slot>,
-}
-
-impl Slots {
-    fn put(&mut self, view: View) -> Slot {
-        if let Some(slot) = self.free.pop() {
-            self.views[slot.0 as usize] = view;
-            return slot;
-        }
-        self.views.push(view);
-        Slot(self.views.len() as u32 - 1)
-    }
-
-    fn take(&mut self, slot: &mut Slot) -> Option<View> {
-        let taken = std::mem::replace(slot, Slot::EMPTY);
-        if taken == Slot::EMPTY {
-            return None;
-        }
-        self.free.push(taken);
-        Some(self.views[taken.0 as usize])
-    }
 }
 
 /// A tensor that gathers its gradient.

@@ -18,6 +18,7 @@ mod optimizer;
 mod peft;
 mod presets;
 mod replay;
+mod slots;
 mod tape;
 mod tensor;
 mod tensors;
