@@ -2,7 +2,7 @@
 //! `PeftModel.from_pretrained` loads.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -211,16 +211,17 @@ impl FileDtype {
     }
 }
 
-/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]) and shapes: of that which [`write`]
-/// makes in F32, and of PEFT's own in the others.
+/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]), formats and shapes: of that which
+/// [`write`] makes in F32, and of PEFT's own in the others.
 ///
 /// The format is safetensors': eight bytes, a header in JSON that is filled up to a multiple of eight, and the values.
-pub fn file_bytes(tensors: impl IntoIterator<Item = (String, Vec<usize>)>, dtype: FileDtype) -> u64 {
-    // In the file they are sorted by name, which is where the digits of their offsets come from.
-    let tensors: BTreeMap<String, Vec<usize>> = tensors.into_iter().collect();
+pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usize>)>) -> u64 {
+    // In the file the widest formats are first, then they are sorted by name: which is where the digits of offsets are from.
+    let mut tensors: Vec<_> = tensors.into_iter().collect();
+    tensors.sort_by(|(a, wide, _), (b, narrow, _)| narrow.bytes().cmp(&wide.bytes()).then_with(|| a.cmp(b)));
     let mut header = r#"{"__metadata__":{"format":"pt"}}"#.len();
     let mut end = 0;
-    for (name, shape) in &tensors {
+    for (name, dtype, shape) in &tensors {
         let start = end;
         end += shape.iter().product::<usize>() * dtype.bytes();
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();

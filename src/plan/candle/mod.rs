@@ -85,7 +85,8 @@ pub fn adapter_file_bytes(cell: &Cell, config: &Config) -> Option<u64> {
             Vec::new()
         }
     });
-    Some(peft::file_bytes(files, peft::FileDtype::F32))
+    let files = files.map(|(name, shape)| (name, peft::FileDtype::F32, shape));
+    Some(peft::file_bytes(files))
 }
 
 /// What the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands

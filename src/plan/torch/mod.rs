@@ -21,7 +21,6 @@ mod replay;
 mod slots;
 mod tape;
 mod tensor;
-mod tensors;
 mod training;
 
 pub use config::{ConfigError, Family, ModelConfig};

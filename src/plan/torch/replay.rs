@@ -49,6 +49,7 @@ impl Tape {
                 Event::Phase(phase) => memory.trace.phase(phase),
                 Event::Module(module) => memory.trace.module(module.name, module.layer),
                 Event::Step(step) => memory.trace.step(step),
+                Event::StepEnd => memory.trace.step_end(),
                 Event::EmptyCache => memory.trace.empty_cache(),
             }
         }

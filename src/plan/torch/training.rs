@@ -314,6 +314,7 @@ impl Training<'_, '_> {
             tape.clip_grad_norm(&self.trainable);
         }
         self.optimizer.step(tape, &self.trainable);
+        tape.step_end();
         tape.phase(Phase::Idle);
         for parameter in &self.trainable {
             tape.zero_grad(parameter.view.edge);
