@@ -98,10 +98,8 @@ impl CachingAllocator {
         if bytes == 0 {
             return Ok(Allocation(None));
         }
-        let found = match bytes {
-            ..=LARGEST_REQUEST => self.find(block_size(bytes, &self.settings.roundup_power2_divisions)),
-            _ => None,
-        };
+        let size = (bytes <= LARGEST_REQUEST).then(|| block_size(bytes, &self.settings.roundup_power2_divisions));
+        let found = size.and_then(|size| Some((self.find(size)?, size)));
         let Some((id, size)) = found else {
             self.stats.out_of_memory += 1;
             return Err(OutOfMemory {
@@ -114,8 +112,8 @@ impl CachingAllocator {
         Ok(Allocation(Some(id)))
     }
 
-    /// A free block for `size` bytes, taken out of its pool, and `size`.
-    fn find(&mut self, size: u64) -> Option<(BlockId, u64)> {
+    /// A free block of at least `size` bytes, taken out of its pool.
+    fn find(&mut self, size: u64) -> Option<BlockId> {
         let kind = if size <= LARGEST_SMALL {
             PoolKind::Small
         } else {
@@ -126,7 +124,7 @@ impl CachingAllocator {
         pool.searches += u64::from(collects);
         if let Some(id) = pool.best_fit(size, &self.blocks, &self.settings) {
             pool.remove(id, &self.blocks[id]);
-            return Some((id, size));
+            return Some(id);
         }
         self.collect_garbage();
         let mut id = self.reserve(size, kind);
@@ -138,7 +136,7 @@ impl CachingAllocator {
             self.stats.retries += 1;
             id = self.reserve(size, kind);
         }
-        id.map(|id| (id, size))
+        id
     }
 
     /// Puts a free block to use for `bytes` bytes, `size` with rounding; what is left of it stays free if it is enough.
