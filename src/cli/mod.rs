@@ -3,6 +3,7 @@
 //! Exit codes: 0 all as asked; 1 a cell failed or a check did not hold; 2 something given is wrong: the command line, the
 //! spec, or the place that results go to. An error is always the last of these, so commands return the first two as `Ok`.
 
+mod accuracy;
 mod cell;
 mod cells;
 mod claims;
@@ -46,6 +47,7 @@ pub struct Cli {
 enum Command {
     Run(run::Args),
     Plan(plan::Args),
+    Accuracy(accuracy::Args),
     Report(report::Args),
     Validate(validate::Args),
     List(list::Args),
@@ -68,6 +70,7 @@ impl Cli {
         match self.command {
             Command::Run(args) => run::run(args),
             Command::Plan(args) => plan::run(args),
+            Command::Accuracy(args) => accuracy::run(args),
             Command::Report(args) => report::run(args),
             Command::Validate(args) => validate::run(args),
             Command::List(args) => list::run(args),

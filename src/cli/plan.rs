@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use polars_core::prelude::DataFrame;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use crate::plan::device::Budget;
 use crate::plan::{Options, PlanError, Planner};
 use crate::report::{self, About, format};
 use crate::results::columns::predictions;
-use crate::results::frame::{self, Row};
+use crate::results::frame::{self, FrameError, Row};
 use crate::results::prediction::{Prediction, Verdict};
 use crate::runner::counted;
 use crate::spec::{self, Overrides, Study};
@@ -96,18 +97,7 @@ fn write_report(study: &Study, plans: &[Planned], output: Option<PathBuf>) -> an
     let Some(output) = output.or_else(|| study.report.output.clone()) else {
         bail!("the spec's `report` names no `output`; give a file: --report=FILE")
     };
-    let rows: Vec<Row<'_>> = study
-        .cells
-        .iter()
-        .zip(plans)
-        .map(|(planned, plan)| Row {
-            cell_id: &planned.id,
-            cell: &planned.cell,
-            record: None,
-            prediction: Some(&plan.prediction),
-        })
-        .collect();
-    let frame = frame::build(&rows)?;
+    let frame = frame_of(study, plans.iter().map(|plan| &plan.prediction))?;
     let template = super::report::template(study);
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let about = About {
@@ -116,6 +106,25 @@ fn write_report(study: &Study, plans: &[Planned], output: Option<PathBuf>) -> an
     };
     let rendered = report::render(&about, &frame, &template, &stem)?;
     Ok(report::write(&rendered, &output)?)
+}
+
+/// A frame that has predictions and no records.
+pub fn frame_of<'a>(
+    study: &'a Study,
+    predictions: impl Iterator<Item = &'a Prediction>,
+) -> Result<DataFrame, FrameError> {
+    let rows: Vec<Row<'_>> = study
+        .cells
+        .iter()
+        .zip(predictions)
+        .map(|(planned, prediction)| Row {
+            cell_id: &planned.id,
+            cell: &planned.cell,
+            record: None,
+            prediction: Some(prediction),
+        })
+        .collect();
+    frame::build(&rows)
 }
 
 fn for_programs(study: &Study, plans: &[Planned], format: Format) -> String {

@@ -1,6 +1,7 @@
 //! Reports: a frame and a template become Markdown and the charts beside it. Nothing here reads records; the same frame
 //! gives the same bytes.
 
+pub mod accuracy;
 mod axes;
 pub mod chart;
 mod claims;

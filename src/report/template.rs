@@ -16,11 +16,12 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by these names.
-const BUILT_IN: [(&str, &str); 12] = built_in![
+const BUILT_IN: [(&str, &str); 13] = built_in![
     "comparison.md.j2",
     "method_comparison.md.j2",
     "profiler_vs_epoch.md.j2",
     "plan.md.j2",
+    "accuracy.md.j2",
     "parts/cells.md.j2",
     "parts/claims.md.j2",
     "parts/published.md.j2",
