@@ -1,9 +1,11 @@
 //! What recording a timeline costs: `cargo bench --bench timeline`.
 //!
-//! Steps of SmolLM2-135M's shape, int4, 4 x 512 tokens, are recorded and not recorded in turns, so that whatever else the
-//! machine does falls on both; the medians are compared. As a step's time varies more than a recording costs, the cost of an
-//! event is taken alone, too, and put together with the events of a step. The target is 5 % of a step's time. A number
-//! after `--` is how many pairs of steps there are.
+//! Steps of SmolLM2-135M's shape, int4, 4 x 512 tokens, are made in pairs, one recorded and one not, and each pair begins with
+//! the other of the two, so that whatever else the machine does, and whatever a step owes to the one before, falls on both.
+//! A recorded step has the whole recording to itself: its buffers' mapping and first pages, its writes, its end. What counts
+//! is the median of the pairs' ratios, and how far apart they are says how much it is worth. As a step's time varies more than
+//! a recording costs, the cost of an event is taken alone, too, and put together with the events of a step. The target is 5 %
+//! of a step's time. A number after `--` is how many pairs there are.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -21,6 +23,9 @@ use expctl::train::Trainer;
 #[global_allocator]
 static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
 
+/// Steps before the pairs: the first makes the optimizer's state, and maps what the others use again.
+const WARM_UP: usize = 2;
+
 /// Of a step: by the clock, and of all of the process's threads.
 #[derive(Clone, Copy)]
 struct Times {
@@ -29,66 +34,82 @@ struct Times {
 }
 
 fn main() -> anyhow::Result<()> {
-    let given = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
-    rayon::scope(|_| run(given.unwrap_or(7)))
+    let given: Option<usize> = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
+    rayon::scope(|_| run(given.unwrap_or(7).max(1)))
 }
 
 fn run(pairs: usize) -> anyhow::Result<()> {
+    let steps = WARM_UP + 2 * pairs;
     let cell = Cell {
         batch_size: 4,
         max_seq_length: 512,
+        max_steps: Some(steps),
         ..Cell::default()
     };
     let source = Source::open(&cell, Path::new("."))?;
     let dataset = data::load(&cell, source.config(), Path::new("."))?;
-    let steps = 2 * pairs;
-    // The first makes the optimizer's state, and maps what the others use again.
-    let batches: Vec<EffectiveBatch> = dataset.batches(&cell, source.config()).take(steps + 1).collect();
+    let batches: Vec<EffectiveBatch> = dataset.batches(&cell, source.config()).collect();
     let mut trainer = Trainer::new(&cell, model::load(&cell, &source, &Device::Cpu)?);
-    trainer.step(&batches[0], 0, steps, &mut || ())?;
-    trainer.release_gradients();
-
-    let (mut without, mut with) = (Vec::new(), Vec::new());
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("timeline.bin");
-    for (index, batch) in batches.iter().enumerate().skip(1) {
-        let record = index % 2 == 0;
-        if record {
-            timeline::start(File::create(&path)?, usize::MAX)?;
-        }
+    let mut step = |index: usize, record: bool| -> anyhow::Result<Times> {
+        let file = File::create(&path)?;
         let (start, cpu) = (Instant::now(), cpu_seconds());
-        trainer.step(batch, index, steps, &mut timeline::write_out)?;
-        let times = Times {
-            seconds: start.elapsed().as_secs_f64(),
-            cpu_seconds: cpu_seconds() - cpu,
-        };
+        if record {
+            timeline::start(file, usize::MAX)?;
+        }
+        trainer.step(&batches[index], index, steps, &mut timeline::write_out)?;
         trainer.release_gradients();
         set_phase(Phase::Idle);
-        if record { &mut with } else { &mut without }.push(times);
         timeline::finish()?;
+        Ok(Times {
+            seconds: start.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_seconds() - cpu,
+        })
+    };
+    for index in 0..WARM_UP {
+        step(index, false)?;
     }
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        let first = WARM_UP + 2 * pair;
+        for (index, record) in [(first, pair % 2 == 1), (first + 1, pair % 2 == 0)] {
+            if record { &mut with } else { &mut without }.push(step(index, record)?);
+        }
+    }
+    // A step that is not recorded empties the file.
+    step(0, true)?;
     let bytes = path.metadata()?.len();
     let events = bytes as f64 / Event::SIZE as f64;
-    println!("median of {pairs} steps    not recorded  recorded  ratio");
+    println!(
+        "{:<14} {:^24} {:^24} {:^24}",
+        format!("{pairs} pairs"),
+        "not recorded",
+        "recorded",
+        "ratio"
+    );
     for (name, of) in [
         ("seconds", (|times| times.seconds) as fn(&Times) -> f64),
         ("CPU seconds", |times| times.cpu_seconds),
     ] {
-        let (without, with) = (median(without.iter().map(of)), median(with.iter().map(of)));
-        println!("{name:<20} {without:>15.3} {with:>9.3} {:>6.3}", with / without);
+        let ratios = with.iter().zip(&without).map(|(with, without)| of(with) / of(without));
+        println!(
+            "{name:<14} {:^24} {:^24} {:^24}",
+            spread(without.iter().map(of)),
+            spread(with.iter().map(of)),
+            spread(ratios)
+        );
     }
     let plain = nanos_of_an_event();
     timeline::start(File::create(&path)?, usize::MAX)?;
     let recorded = nanos_of_an_event();
     timeline::finish()?;
-    let (cost, step) = (
-        (recorded - plain).max(0.0),
-        median(without.iter().map(|times| times.seconds)),
-    );
+    let cost = (recorded - plain).max(0.0);
+    let seconds = sorted(without.iter().map(|times| times.seconds));
     println!(
         "\nan event costs {cost:.0} ns; a step has {events:.0} ({:.2} MB): {:.2} % of its time",
         bytes as f64 / 1e6,
-        cost * events / step / 1e7
+        cost * events / median(&seconds) / 1e7
     );
     Ok(())
 }
@@ -110,10 +131,25 @@ fn nanos_of_an_event() -> f64 {
     (0..50).map(round).fold(f64::INFINITY, f64::min)
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+    values
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
+}
+
+/// The median, the lowest and the highest.
+fn spread(values: impl Iterator<Item = f64>) -> String {
+    let values = sorted(values);
+    format!(
+        "{:.3} ({:.3} to {:.3})",
+        median(&values),
+        values[0],
+        values[values.len() - 1]
+    )
 }
 
 /// Time that the process's threads have computed.
