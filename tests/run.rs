@@ -343,6 +343,16 @@ fn a_dry_run_holds_whole_cells() {
 }
 
 #[test]
+fn repeats_are_run_in_rounds() {
+    let study = Study::new(&format!("{QUICK}repeats: 2\n"));
+    assert!(study.run(&[]).status.success());
+    let records = study.records();
+    let mut order: Vec<usize> = (0..records.len()).collect();
+    order.sort_by_key(|&index| records[index].as_ref().unwrap().started_at.clone());
+    assert_eq!(order, [0, 2, 1, 3], "ranks 2 and 4 with one seed, then with the other");
+}
+
+#[test]
 fn a_failing_cell_stops_nothing_and_is_tried_again() {
     let study = Study::new(BROKEN_THEN_QUICK);
     let output = study.run(&[]);

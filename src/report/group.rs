@@ -1,5 +1,7 @@
 //! Repeats: cells that are equal in all but the seed, as one line of a report.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -89,11 +91,6 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
     by_configuration
         .into_values()
         .map(|cells| {
-            let ok: Vec<&Entry> = cells.iter().filter(|cell| cell.is_ok()).collect();
-            let stat = |column: &String| {
-                let values: Vec<f64> = ok.iter().filter_map(|cell| cell.number(column)).collect();
-                (column.clone(), Stat::of(&values))
-            };
             let prediction = |column: &String| {
                 let values: Vec<f64> = cells.iter().filter_map(|cell| cell.number(column)).collect();
                 let name = column.strip_prefix(PREDICTED).unwrap_or(column);
@@ -107,8 +104,8 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
                     .map(|axis| (axis.clone(), setting(axis, first.get(axis))))
                     .collect(),
                 status: status(&cells),
-                ok: ok.len(),
-                stats: measured.iter().map(stat).collect(),
+                ok: ok(&cells).count(),
+                stats: stats(&cells, &measured),
                 predicted: predicted.iter().map(prediction).collect(),
                 ratio: measured.iter().map(|column| (column.clone(), None)).collect(),
                 baseline: false,
@@ -117,6 +114,45 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
             }
         })
         .collect()
+}
+
+/// The groups with the repeat of one seed alone, for each seed; a group that lacks the seed stays whole. Nothing where no
+/// group is repeated. `ratio` and `pareto` stay those of the means.
+pub fn repeats(groups: &[Group]) -> Vec<Vec<Group>> {
+    if groups.iter().all(|group| group.cells.len() < 2) {
+        return Vec::new();
+    }
+    let cells = groups.iter().flat_map(|group| &group.cells);
+    let seeds: BTreeSet<u64> = cells.filter_map(|cell| cell.get("seed").as_int()).collect();
+    let alone = |seed: u64| groups.iter().map(|group| of_seed(group, seed)).collect();
+    seeds.into_iter().map(alone).collect()
+}
+
+fn of_seed(group: &Group, seed: u64) -> Group {
+    let is_seeds = |cell: &&Entry| cell.get("seed").as_int() == Some(seed);
+    let cells: Vec<Entry> = group.cells.iter().filter(is_seeds).cloned().collect();
+    if cells.is_empty() {
+        return group.clone();
+    }
+    Group {
+        status: status(&cells),
+        ok: ok(&cells).count(),
+        stats: stats(&cells, group.stats.keys()),
+        cells,
+        ..group.clone()
+    }
+}
+
+fn ok(cells: &[Entry]) -> impl Iterator<Item = &Entry> {
+    cells.iter().filter(|cell| cell.is_ok())
+}
+
+fn stats<'c>(cells: &[Entry], columns: impl IntoIterator<Item = &'c String>) -> IndexMap<String, Option<Stat>> {
+    let stat = |column: &String| {
+        let values: Vec<f64> = ok(cells).filter_map(|cell| cell.number(column)).collect();
+        (column.clone(), Stat::of(&values))
+    };
+    columns.into_iter().map(stat).collect()
 }
 
 fn label(first: &Entry, axes: &[String]) -> String {

@@ -8,6 +8,7 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig};
 
 use super::ReportError;
+use crate::spec::TEMPLATES;
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
@@ -16,7 +17,8 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by these names.
-const BUILT_IN: [(&str, &str); 13] = built_in![
+const BUILT_IN: [(&str, &str); 14] = built_in![
+    "claims.md.j2",
     "comparison.md.j2",
     "method_comparison.md.j2",
     "profiler_vs_epoch.md.j2",
@@ -32,9 +34,6 @@ const BUILT_IN: [(&str, &str); 13] = built_in![
     "parts/tensors.md.j2",
 ];
 
-/// The templates that a report can have by name.
-const NAMES: [&str; 4] = ["comparison", "method_comparison", "profiler_vs_epoch", "plan"];
-
 /// Where a report's words come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Template {
@@ -46,7 +45,7 @@ pub enum Template {
 impl Template {
     /// A built-in template's name, or else a file.
     pub fn named(name: &str) -> Self {
-        match NAMES.into_iter().find(|built_in| *built_in == name) {
+        match TEMPLATES.into_iter().find(|built_in| *built_in == name) {
             Some(name) => Self::BuiltIn(name),
             None => Self::File(PathBuf::from(name)),
         }

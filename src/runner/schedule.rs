@@ -22,7 +22,8 @@ use super::text::shown;
 #[derive(Debug)]
 pub struct Schedule {
     pub overview: Overview,
-    /// In the study's order.
+    /// In the study's order, a round for each repeat: what slows the machine down for a while falls on all cells, and the
+    /// repeats of one show it.
     pub tasks: Vec<Task>,
     pub kept: Vec<Kept>,
     /// What people should know about results that are kept or made again, a line each.
@@ -95,6 +96,8 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             record => tasks.push(task(study, index, attempts(&cell_dir, record) + 1)),
         }
     }
+    // The repeats of a cell are next to each other in the study.
+    tasks.sort_by_key(|task| task.index % study.repeats);
     let of = tasks.len();
     for (position, task) in (1..).zip(&mut tasks) {
         (task.position, task.of) = (position, of);

@@ -102,7 +102,7 @@ pub struct ReportSpec {
 }
 
 /// The templates that come with expctl.
-pub const TEMPLATES: [&str; 4] = ["comparison", "method_comparison", "profiler_vs_epoch", "plan"];
+pub const TEMPLATES: [&str; 5] = ["comparison", "method_comparison", "profiler_vs_epoch", "claims", "plan"];
 
 impl Default for ReportSpec {
     fn default() -> Self {

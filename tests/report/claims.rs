@@ -48,6 +48,65 @@ fn claims_have_verdicts() {
 }
 
 #[test]
+fn claims_have_a_template_of_their_own() {
+    let place = Place::new(&format!("{SPEC}{CLAIMS}"));
+    let rendered = place.render(&Template::named("claims")).unwrap();
+    insta::assert_snapshot!("template", rendered.markdown);
+    assert!(rendered.files.is_empty(), "it has no charts");
+}
+
+/// The two seeds make 1684 and 1697 tokens a second.
+const SPREAD: &str = "\
+claims:
+- claim: Rank 4 is fast in 4 bits
+  source: Somebody
+  measured:
+    speed: { value: \"mean('tokens_per_second', dtype='int4', rank=4)\", unit: tokens/s, decimals: 0 }
+    cells: { value: \"means('steps', dtype='int4', rank=4) | length\" }
+  holds: speed BOUND
+";
+
+#[test]
+fn what_repeats_disagree_about_is_undecided() {
+    let check = |bound: &str, expect: &str| {
+        let claims = SPREAD.replace("BOUND", bound);
+        let place = Place::new(&format!("{SPEC}{claims}  expect: {expect}\n"));
+        place.expctl(&["report", "experiments/rank_sweep.yaml"]).success();
+        let markdown = fs::read_to_string(place.path("results/rank_sweep.md")).unwrap();
+        let assert = place.expctl(&["report", "experiments/rank_sweep.yaml", "--check"]);
+        let output = assert.get_output();
+        let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+        (markdown, stderr, output.status.code().unwrap())
+    };
+    for expect in ["supported", "refuted"] {
+        for (bound, held) in [
+            ("< 1688", "not hold for the means, and in 1"),
+            ("> 1688", "hold for the means, and in 1"),
+        ] {
+            let (markdown, stderr, code) = check(bound, expect);
+            let why = format!("it does {held} of 2 repeats alone");
+            assert_eq!(code, 0, "{stderr}");
+            assert!(markdown.contains("1 claim: 1 undecided.\n"), "{markdown}");
+            assert!(markdown.contains("Undecided: repeats disagree."), "{markdown}");
+            assert!(markdown.contains(&format!("   * undecided: {why}\n")), "{markdown}");
+            assert!(
+                markdown.contains("| speed: 1,690 tokens/s (1,684 to 1,697); cells: 1 |"),
+                "{markdown}"
+            );
+            assert!(
+                stderr.contains(&format!("undecided: Rank 4 is fast in 4 bits ({why}; speed: 1,690")),
+                "{stderr}"
+            );
+        }
+        for (bound, verdict) in [("> 1600", "supported"), ("< 1600", "refuted")] {
+            let (markdown, stderr, code) = check(bound, expect);
+            assert_eq!(code, i32::from(verdict != expect), "{stderr}");
+            assert!(markdown.contains(&format!("1 claim: 1 {verdict}.\n")), "{markdown}");
+        }
+    }
+}
+
+#[test]
 fn a_check_asks_for_fresh_files_and_for_claims_that_hold() {
     let place = Place::new(&format!("{SPEC}{CLAIMS}"));
     let check = |args: &[&str]| {

@@ -1,20 +1,20 @@
 //! Claims, each with its verdict: an expression over the study's groups that holds, or does not, or cannot be told.
 
 mod functions;
+mod judging;
 mod rehearsal;
 mod scope;
 
-use std::collections::BTreeMap;
-
-use indexmap::{IndexMap, IndexSet};
-use minijinja::value::{Serde, ValueKind};
-use minijinja::{Environment, Error, Expression, UndefinedBehavior, Value};
+use indexmap::IndexSet;
+use minijinja::Value;
+use minijinja::value::ValueKind;
 use serde::Serialize;
 
 use super::format::{self, ABSENT};
-use super::group::Group;
+use super::group::{Group, repeats};
 use crate::spec::{self, Claim, Expected, Measure, SpecError, Study, Unit};
-use scope::{NOT_MEASURED, Scope};
+use judging::{Evaluated, evaluate};
+use scope::Scope;
 
 pub use rehearsal::rehearse;
 
@@ -43,15 +43,20 @@ pub fn posed(study: &Study) -> Vec<Posed> {
 pub enum Verdict {
     Supported,
     Refuted,
+    /// Repeats disagree: it holds in some of them alone and not in all, or other than for their means.
+    Undecided,
     /// What it needs was not measured: cells did not run, failed, or ran out of memory.
     Untested,
 }
 
 impl Verdict {
+    pub const ALL: [Self; 4] = [Self::Supported, Self::Refuted, Self::Undecided, Self::Untested];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Supported => "supported",
             Self::Refuted => "refuted",
+            Self::Undecided => "undecided",
             Self::Untested => "untested",
         }
     }
@@ -66,20 +71,22 @@ pub struct Judged {
     pub source: String,
     pub note: Option<String>,
     pub verdict: Verdict,
-    /// Whether it is the verdict that the spec expects.
+    /// Whether it is the verdict that the spec expects; what is undecided goes against no expectation.
     pub expected: bool,
     /// The expression.
     pub holds: String,
     pub measured: Vec<Shown>,
     /// The ids of the cells that the verdict rests on.
     pub cells: Vec<String>,
-    /// Why it is untested.
+    /// The measured columns that it rests on.
+    pub columns: Vec<String>,
+    /// Why it is undecided or untested.
     pub why: Option<String>,
     /// Where the spec states it.
     pub place: String,
 }
 
-/// A value that a verdict rests on, as text with its unit.
+/// A value that a verdict rests on, as text with its unit; with the lowest and the highest where repeats differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
     pub name: String,
@@ -93,40 +100,43 @@ pub struct Shown {
 /// # Errors
 /// An expression that is wrong, with its place in the spec.
 pub fn judge(posed: &[Posed], groups: &[Group]) -> Result<Vec<Judged>, SpecError> {
-    posed.iter().map(|posed| judge_one(posed, groups)).collect()
+    let repeats = repeats(groups);
+    posed.iter().map(|posed| judge_one(posed, groups, &repeats)).collect()
 }
 
-fn judge_one(posed: &Posed, groups: &[Group]) -> Result<Judged, SpecError> {
+fn judge_one(posed: &Posed, groups: &[Group], repeats: &[Vec<Group>]) -> Result<Judged, SpecError> {
     let claim = &posed.claim;
     let scope = Scope::new(groups, &posed.groups);
-    let mut environment = environment();
-    functions::add(&mut environment, &scope);
-    let mut judging = Judging {
-        posed,
-        environment: &environment,
-        scope: &scope,
-        known: IndexMap::new(),
-    };
-    let mut measured = Vec::new();
-    for (name, measure) in &claim.measured {
-        let key = format!("measured.{name}.value");
-        let value = judging.evaluate(&key, &measure.value)?;
-        let text = value
-            .as_ref()
-            .map_or(Ok(ABSENT.to_owned()), |value| written(value, measure));
-        measured.push(Shown {
-            name: name.clone(),
-            text: text.map_err(|message| judging.wrong(&key, message))?,
-            value: measure.value.clone(),
-        });
-        if let Some(value) = value {
-            judging.known.insert(name.clone(), value);
+    let whole = evaluate(posed, &scope)?;
+    // Rows may be counted, and a repeat alone has fewer of them.
+    let repeats = if scope.read_means_only() { repeats } else { &[] };
+    let alone = repeats
+        .iter()
+        .map(|groups| evaluate(posed, &Scope::new(groups, &posed.groups)));
+    let alone = alone.collect::<Result<Vec<Evaluated>, SpecError>>()?;
+    let held = alone.iter().filter(|repeat| repeat.holds == Some(true)).count();
+    let (verdict, why) = match whole.holds {
+        None => (Verdict::Untested, scope.missing()),
+        Some(holds) if held != if holds { alone.len() } else { 0 } => {
+            let not = if holds { "" } else { "not " };
+            let why = format!(
+                "it does {not}hold for the means, and in {held} of {} repeats alone",
+                alone.len()
+            );
+            (Verdict::Undecided, Some(why))
         }
-    }
-    let verdict = match judging.holds()? {
-        None => Verdict::Untested,
-        Some(true) => Verdict::Supported,
-        Some(false) => Verdict::Refuted,
+        Some(true) => (Verdict::Supported, None),
+        Some(false) => (Verdict::Refuted, None),
+    };
+    let shown = |(name, measure): (&String, &Measure)| {
+        let alone = alone.iter().filter_map(|repeat| repeat.values.get(name));
+        let text = shown(whole.values.get(name), alone, measure)
+            .map_err(|message| posed.wrong(&format!("measured.{name}.value"), message))?;
+        Ok(Shown {
+            name: name.clone(),
+            text,
+            value: measure.value.clone(),
+        })
     };
     Ok(Judged {
         number: posed.index + 1,
@@ -134,163 +144,49 @@ fn judge_one(posed: &Posed, groups: &[Group]) -> Result<Judged, SpecError> {
         source: claim.source.clone(),
         note: claim.note.clone(),
         verdict,
-        expected: match claim.expect {
-            Expected::Supported => verdict == Verdict::Supported,
-            Expected::Refuted => verdict == Verdict::Refuted,
+        expected: match verdict {
+            Verdict::Supported => claim.expect == Expected::Supported,
+            Verdict::Refuted => claim.expect == Expected::Refuted,
+            Verdict::Undecided => true,
+            Verdict::Untested => false,
         },
         holds: claim.holds.clone(),
-        measured,
+        measured: claim.measured.iter().map(shown).collect::<Result<_, SpecError>>()?,
         cells: scope.read_cells(),
-        why: (verdict == Verdict::Untested).then(|| scope.missing()).flatten(),
+        columns: scope.read_columns(),
+        why,
         place: claim.origin.to_string(),
     })
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // Errors then carry the place in the expression.
-    environment.set_debug(true);
-    environment
-}
-
-/// The names of rows in expressions, as in templates.
-const ROWS: [&str; 2] = ["groups", "cells"];
-
-/// A claim in the middle of being judged.
-struct Judging<'j> {
-    posed: &'j Posed,
-    environment: &'j Environment<'j>,
-    scope: &'j Scope,
-    /// The values that were computed so far, by name.
-    known: IndexMap<String, Value>,
-}
-
-impl Judging<'_> {
-    fn holds(&self) -> Result<Option<bool>, SpecError> {
-        let value = self.evaluate("holds", &self.posed.claim.holds)?;
-        let Some(value) = value else {
-            return Ok(None);
-        };
-        if value.kind() == ValueKind::Bool {
-            return Ok(Some(value.is_true()));
-        }
-        let message = format!("the expression gives a {}, not true or false", value.kind());
-        Err(self.wrong("holds", message))
-    }
-
-    /// The value of an expression; none where something that it needs was not measured.
-    fn evaluate(&self, key: &str, text: &str) -> Result<Option<Value>, SpecError> {
-        let compiled = self.environment.compile_expression(text);
-        let expression = compiled.map_err(|error| self.explain(key, text, &error))?;
-        if !self.names_are_known(key, text, &expression)? {
-            return Ok(None);
-        }
-        match expression.eval(Value::from(self.context(&expression))) {
-            // A verdict that holds where nothing was measured would rest on nothing.
-            Err(error) if error.detail() == Some(NOT_MEASURED) => Ok(None),
-            Err(error) => Err(self.explain(key, text, &error)),
-            Ok(value) if f64::try_from(value.clone()).is_ok_and(f64::is_nan) => {
-                self.scope.miss("the value is not a number".into());
-                Ok(None)
-            }
-            Ok(value) => Ok(Some(value)),
-        }
-    }
-
-    /// What an expression sees beside the functions: the values before it, and the rows if it asks for them.
-    fn context(&self, expression: &Expression<'_, '_>) -> BTreeMap<String, Value> {
-        let groups = self.scope.groups();
-        let value = |name: String| {
-            let value = match name.as_str() {
-                "groups" => Value::from(Serde(groups)),
-                "cells" => Value::from(Serde(groups.iter().flat_map(|group| &group.cells).collect::<Vec<_>>())),
-                name => self.known.get(name)?.clone(),
-            };
-            Some((name, value))
-        };
-        expression
-            .undeclared_variables(false)
-            .into_iter()
-            .filter_map(value)
-            .collect()
-    }
-
-    /// Whether the names in an expression have values. An unknown one is an error; one whose value could not be computed
-    /// is none, and neither are the rows where cells are missing.
-    fn names_are_known(&self, key: &str, text: &str, expression: &Expression<'_, '_>) -> Result<bool, SpecError> {
-        let mut known = true;
-        for name in expression.undeclared_variables(false) {
-            if ROWS.contains(&name.as_str()) {
-                known &= self.scope.read_all();
-            } else if self.posed.claim.measured.contains_key(&name) {
-                known &= self.is_before(key, &name, text)? && self.known.contains_key(&name);
-            } else if !functions::NAMES.contains(&name.as_str()) {
-                let measured = self.posed.claim.measured.keys().map(String::as_str);
-                let names: Vec<&str> = functions::NAMES.into_iter().chain(ROWS).chain(measured).collect();
-                let help = spec::suggestion(&name, &names)
-                    .unwrap_or_else(|| format!("the names here are {}; a text has quotes", names.join(", ")));
-                let message = format!("{} is no name that expressions of this claim have", spec::quoted(&name));
-                return Err(self.point(key, text, find(text, &name), message, Some(help)));
-            }
-        }
-        Ok(known)
-    }
-
-    /// Makes sure that a value is computed before it is used.
-    fn is_before(&self, key: &str, name: &str, text: &str) -> Result<bool, SpecError> {
-        let measured = &self.posed.claim.measured;
-        let at = |name: &str| measured.get_index_of(name);
-        let user = key.strip_prefix("measured.").and_then(|key| key.strip_suffix(".value"));
-        match user.and_then(at) {
-            Some(user) if at(name) >= Some(user) => {
-                let message = format!("{} is not computed before this value", spec::quoted(name));
-                Err(self.point(key, text, find(text, name), message, None))
-            }
-            _ => Ok(true),
-        }
-    }
-
-    fn explain(&self, key: &str, text: &str, error: &Error) -> SpecError {
-        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        let range = error
-            .range()
-            .filter(|range| !range.is_empty() && range.end <= text.len());
-        self.point(key, text, range, detail, self.scope.take_help())
-    }
-
-    fn wrong(&self, key: &str, message: String) -> SpecError {
-        self.point(key, "", None, message, None)
-    }
-
-    fn point(
-        &self,
-        key: &str,
-        text: &str,
-        range: Option<std::ops::Range<usize>>,
-        message: String,
-        help: Option<String>,
-    ) -> SpecError {
-        let message = format!("claims[{}].{key}: {message}", self.posed.index);
-        self.posed.claim.origin.error_in(key, text, range, message, help)
-    }
-}
-
-/// Where a name stands in an expression.
-fn find(text: &str, name: &str) -> Option<std::ops::Range<usize>> {
-    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let whole = |at: &usize| !text[..*at].ends_with(of_name) && !text[at + name.len()..].starts_with(of_name);
-    let at = text.match_indices(name).map(|(at, _)| at).find(whole)?;
-    Some(at..at + name.len())
+/// A value as people read it; where it is a number that differs between repeats, with the lowest and the highest. The
+/// message says why it is no such value.
+fn shown<'v>(
+    whole: Option<&Value>,
+    alone: impl Iterator<Item = &'v Value>,
+    measure: &Measure,
+) -> Result<String, String> {
+    let Some(whole) = whole else {
+        return Ok(ABSENT.to_owned());
+    };
+    let text = written(whole, measure)?;
+    let mut numbers: Vec<f64> = alone.filter_map(|value| f64::try_from(value.clone()).ok()).collect();
+    numbers.sort_by(f64::total_cmp);
+    let ends = numbers.first().zip(numbers.last());
+    let Some((low, high)) = ends.filter(|_| whole.kind() == ValueKind::Number) else {
+        return Ok(text);
+    };
+    let (low, high) = (in_unit(*low, measure), in_unit(*high, measure));
+    Ok(if low == high {
+        text
+    } else {
+        format!("{text} ({low} to {high})")
+    })
 }
 
 /// A value with its unit, as people read it; the message says why it is none.
 fn written(value: &Value, measure: &Measure) -> Result<String, String> {
-    let number = |value: &Value| {
-        let number = f64::try_from(value.clone()).ok()?;
-        let decimals = measure.decimals.unwrap_or_else(|| decimals(number, measure.unit));
-        Some(format::in_unit(number.into(), measure.unit, decimals))
-    };
+    let number = |value: &Value| Some(in_unit(f64::try_from(value.clone()).ok()?, measure));
     let suffix = measure.unit.suffix();
     match value.kind() {
         ValueKind::Number => number(value).map(|text| text + &suffix),
@@ -310,6 +206,12 @@ fn written(value: &Value, measure: &Measure) -> Result<String, String> {
             spec::quoted(measure.unit.name())
         )
     })
+}
+
+/// A number alone.
+fn in_unit(number: f64, measure: &Measure) -> String {
+    let decimals = measure.decimals.unwrap_or_else(|| decimals(number, measure.unit));
+    format::in_unit(number.into(), measure.unit, decimals)
 }
 
 /// A whole number has no decimals where no unit asks for them.

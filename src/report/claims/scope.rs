@@ -26,6 +26,10 @@ pub struct Scope {
 #[derive(Debug, Default)]
 struct Trace {
     cells: IndexSet<String>,
+    /// The measured columns that were read.
+    columns: IndexSet<String>,
+    /// Whether rows were read as they are, their number with them.
+    rows: bool,
     /// What was asked for and not measured.
     missing: Option<String>,
     /// How to mend the last error.
@@ -62,6 +66,16 @@ impl Scope {
         self.trace().cells.iter().cloned().collect()
     }
 
+    /// The measured columns that were read.
+    pub fn read_columns(&self) -> Vec<String> {
+        self.trace().columns.iter().cloned().collect()
+    }
+
+    /// Whether all that was read of cells were means over repeats and outcomes.
+    pub fn read_means_only(&self) -> bool {
+        !self.trace().rows
+    }
+
     pub fn missing(&self) -> Option<String> {
         self.trace().missing.clone()
     }
@@ -76,6 +90,7 @@ impl Scope {
 
     /// Notes that all rows are read; says whether all of them have an outcome.
     pub fn read_all(&self) -> bool {
+        self.trace().rows = true;
         let mut all = true;
         for group in self.groups.iter() {
             self.read(group);
@@ -99,6 +114,7 @@ impl Scope {
     /// What a column is in a group whose cells all ended well.
     pub fn measured(&self, group: &Group, column: &str) -> Result<Stat, Error> {
         self.read(group);
+        self.trace().columns.insert(column.to_owned());
         let stat = group.stats.get(column).copied().flatten();
         let why = match stat {
             Some(_) if group.ok < group.cells.len() => format!("{} is {}", group.label, group.status),
