@@ -9,7 +9,7 @@ use expctl::report::{self, About, Rendered, ReportError, Template};
 use expctl::results::collect::collect;
 use expctl::results::record::{Machine, Measured, Oom, Profile, Provenance, Record, Status, Step};
 use expctl::results::store::{StepLog, StudyDir, write_record};
-use expctl::spec::cell::{Cell, Dtype, Measure};
+use expctl::spec::cell::{Cell, Dtype, Measure, Task};
 use expctl::spec::{self, Overrides, Study};
 use polars_io::SerReader;
 use polars_io::parquet::read::ParquetReader;
@@ -104,7 +104,7 @@ fn measured(cell: &Cell) -> Measured {
         loss_first: 10.8,
         loss_last: 10.5 - 0.01 * rank as f64 + 0.002 * cell.seed as f64,
         loss_eval: Some(10.6 - 0.008 * rank as f64 + 0.002 * cell.seed as f64),
-        accuracy_eval: None,
+        accuracy_eval: (cell.task == Task::SequenceClassification).then_some(0.875 + rank as f64 / 1024.0),
         step_seconds_median: 512.0 / speed,
         tokens_per_second: speed,
         train_seconds: 3.0 * 512.0 / speed,
@@ -268,6 +268,36 @@ fn method_comparison() {
 }
 
 #[test]
+fn what_classifies_has_its_accuracy() {
+    let place = Place::new(
+        "name: labels\ndefaults: { task: sequence_classification, model: distilbert-base, dtype: bfloat16, eval_fraction: 0.1 }\n\
+         sweep: { grid: { rank: [0, 32] } }\n",
+    );
+    for (template, head) in [
+        ("comparison", "| Held-out accuracy |"),
+        ("method_comparison", "| Eval accuracy |"),
+    ] {
+        let markdown = place.render(&Template::named(template)).unwrap().markdown;
+        let table: Vec<&str> = markdown
+            .lines()
+            .skip_while(|line| !line.contains(&head[1..head.len() - 1]))
+            .collect();
+        assert!(
+            table[2].contains(" 87.5% |") && table[3].contains(" 90.6% |"),
+            "{markdown}"
+        );
+        for row in &table[1..4] {
+            assert_eq!(row.matches('|').count(), table[0].matches('|').count(), "{markdown}");
+        }
+    }
+    let markdown = Place::new(SPEC)
+        .render(&Template::named("comparison"))
+        .unwrap()
+        .markdown;
+    assert!(!markdown.contains("accuracy"), "{markdown}");
+}
+
+#[test]
 fn one_cell_needs_no_axes_and_no_comparison() {
     let place = Place::new("name: one\ndefaults: { rank: 16, max_steps: 3 }\n");
     let rendered = place.render(&Template::named("comparison")).unwrap();
@@ -350,7 +380,7 @@ fn the_parts_between_two_peaks_add_up() {
 #[test]
 fn a_study_that_never_ran_has_a_report() {
     let place = Place::new("name: none\ndefaults: { dtype: int4, rank: 64, seed: 1 }\n");
-    for template in ["comparison", "method_comparison", "profiler_vs_epoch"] {
+    for template in ["comparison", "method_comparison", "profiler_vs_epoch", "claims"] {
         let rendered = place.render(&Template::named(template)).unwrap();
         assert!(rendered.markdown.contains("no record yet"), "{}", rendered.markdown);
         assert!(rendered.files.is_empty());
