@@ -39,6 +39,25 @@ pub fn describe(tensor: &Tensor) {
     }
 }
 
+/// Tells the timeline what a buffer beside all tensors holds: `dtype` is one of the names that [`dtype_name`] gives.
+/// Without a recording, this is a look at a flag.
+#[inline]
+pub fn describe_buffer<T>(values: &Vec<T>, dtype: &str, dimensions: &[usize]) {
+    if !timeline::is_recording() {
+        return;
+    }
+    let Some(number) = dtype_names().position(|name| name == dtype) else {
+        debug_assert!(false, "no timeline has the dtype {dtype}");
+        return;
+    };
+    if let Some(buffer) = start(values) {
+        let bytes = (values.capacity() * size_of::<T>()) as u64;
+        // SAFETY: a vector that has a capacity was allocated by the global allocator, which keeps the ledger where a
+        // recording is made, and the vector is borrowed here.
+        unsafe { allocator::describe(buffer, bytes, number as u8, dimensions) };
+    }
+}
+
 fn tell(storage: &CpuStorage, layout: &Layout) {
     let Some(number) = DTYPES.iter().position(|(dtype, _)| *dtype == storage.dtype()) else {
         return;
@@ -64,9 +83,17 @@ const DTYPES: [(DType, &str); 8] = [
     (DType::I64, "int64"),
 ];
 
-/// The name of the dtype with this number in a timeline.
+/// The formats of what is no tensor, numbered after the dtypes.
+const PACKED: [&str; 2] = ["int8", "nf4"];
+
+/// All names, by their number.
+fn dtype_names() -> impl Iterator<Item = &'static str> {
+    DTYPES.into_iter().map(|(_, name)| name).chain(PACKED)
+}
+
+/// The name of the dtype or packed format with this number in a timeline.
 pub fn dtype_name(number: u8) -> Option<&'static str> {
-    DTYPES.get(usize::from(number)).map(|(_, name)| *name)
+    dtype_names().nth(usize::from(number))
 }
 
 fn buffer(storage: &CpuStorage) -> Option<NonNull<u8>> {

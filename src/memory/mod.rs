@@ -23,7 +23,7 @@ pub use allocator::{LedgerAllocator, installed};
 pub use backend::{BACKEND_VARIABLE, Backend, BackendAllocator};
 pub use budget::{OOM_EXIT_CODE, arm};
 pub use category::{ByCategory, ByPhase, Category, Phase};
-pub use label::{describe, dtype_name, label};
+pub use label::{describe, describe_buffer, dtype_name, label};
 pub use ledger::{Live, Peaks, live, peaks, phase, reset_peaks, set_phase};
 pub use module::{Module, module, module_of, part};
 pub use scope::{Scope, scope};

@@ -133,6 +133,14 @@ impl Config {
         }
     }
 
+    /// Standard deviation of random matrices and embeddings.
+    pub fn initializer_range(&self) -> f64 {
+        match self {
+            Self::Llama(config) => config.initializer_range,
+            Self::Encoder(config) => config.initializer_range,
+        }
+    }
+
     /// The last parts of the names of the linear layers that can have an adapter.
     pub fn modules(&self) -> &'static [&'static str] {
         match self {

@@ -1,5 +1,7 @@
-//! True shapes of well-known models, from the `config.json` that each is published with.
+//! True shapes of well-known models, from the `config.json` that each is published with. Their weights are random, all of
+//! the same spread, whatever the file says of a start of training.
 
+use super::random_weights::INITIALIZER_RANGE;
 use super::{Config, EncoderConfig, Family, Llama3Scaling, LlamaConfig};
 
 /// A well-known model's shape; its weights are random.
@@ -78,6 +80,7 @@ fn tiny() -> LlamaConfig {
         tie_word_embeddings: true,
         max_position_embeddings: 512,
         pad_token_id: None,
+        initializer_range: INITIALIZER_RANGE,
     }
 }
 
@@ -96,6 +99,7 @@ fn tinyllama() -> LlamaConfig {
         tie_word_embeddings: false,
         max_position_embeddings: 2048,
         pad_token_id: None,
+        initializer_range: INITIALIZER_RANGE,
     }
 }
 
@@ -114,6 +118,7 @@ fn smollm2(hidden: usize, intermediate: usize, layers: usize, heads: usize, kv_h
         tie_word_embeddings: true,
         max_position_embeddings: 8192,
         pad_token_id: None,
+        initializer_range: INITIALIZER_RANGE,
     }
 }
 
@@ -137,6 +142,7 @@ fn llama_3_2(hidden: usize, layers: usize, heads: usize, head_dim: usize) -> Lla
         tie_word_embeddings: true,
         max_position_embeddings: 131_072,
         pad_token_id: None,
+        initializer_range: INITIALIZER_RANGE,
     }
 }
 
@@ -169,6 +175,7 @@ fn bert() -> EncoderConfig {
         hidden_dropout: 0.1,
         attention_dropout: 0.1,
         classifier_dropout: 0.1,
+        initializer_range: INITIALIZER_RANGE,
     }
 }
 

@@ -10,8 +10,9 @@ use rayon::prelude::*;
 
 use crate::random;
 
-/// Standard deviation of matrices and embeddings: `initializer_range` of every Llama.
-const STANDARD_DEVIATION: f32 = 0.02;
+/// Standard deviation of matrices and embeddings where nothing else is said: the default of `initializer_range` in
+/// transformers' configurations of Llama, DistilBERT and BERT.
+pub(super) const INITIALIZER_RANGE: f64 = 0.02;
 
 /// Values a task of the thread pool makes.
 const TASK: usize = 1 << 15;
@@ -19,17 +20,28 @@ const TASK: usize = 1 << 15;
 /// Values made at a time, in buffers that stay in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Fills `out` with the values of matrix `name` from flat index `start` on: normal(0, 0.02).
-pub(super) fn normal(seed: u64, name: &str, start: usize, out: &mut [f32]) {
+/// Whether weights can have this `initializer_range`.
+pub(super) fn check_range(range: f64) -> Result<(), String> {
+    if (0.0..=1e3).contains(&range) {
+        Ok(())
+    } else {
+        Err(format!("`initializer_range` is {range}; it must be between 0 and 1000"))
+    }
+}
+
+/// Fills `out` with the values of matrix `name` from flat index `start` on: normal(0, `deviation`²).
+pub(super) fn normal(seed: u64, name: &str, deviation: f32, start: usize, out: &mut [f32]) {
     let stream = random::stream(seed, &format!("weights {name}"));
     out.par_chunks_mut(TASK).enumerate().for_each(|(task, out)| {
         let mut stream = stream.clone();
         stream.set_word_pos((start + task * TASK) as u128);
-        out.chunks_mut(BLOCK).for_each(|block| fill(&mut stream, block));
+        out.chunks_mut(BLOCK)
+            .for_each(|block| fill(&mut stream, deviation, block));
     });
 }
 
-fn fill(stream: &mut ChaCha8Rng, out: &mut [f32]) {
+fn fill(stream: &mut ChaCha8Rng, deviation: f32, out: &mut [f32]) {
+    let scale = deviation * std::f32::consts::SQRT_2;
     let mut bytes = [0u8; 4 * BLOCK];
     let bytes = &mut bytes[..4 * out.len()];
     stream.fill_bytes(bytes);
@@ -38,13 +50,13 @@ fn fill(stream: &mut ChaCha8Rng, out: &mut [f32]) {
         let x = uniform(u32::from_le_bytes(*word));
         let w = -ln((1.0 - x) * (1.0 + x));
         *tail = w;
-        *out = STANDARD_DEVIATION * std::f32::consts::SQRT_2 * x * erfinv_centre(w);
+        *out = scale * x * erfinv_centre(w);
     }
     // One value in 300: apart, so that the loop above has no branch and is vectorised.
     for ((word, out), &w) in bytes.as_chunks().0.iter().zip(out).zip(&tail) {
         if w >= TAIL {
             let x = uniform(u32::from_le_bytes(*word));
-            *out = STANDARD_DEVIATION * std::f32::consts::SQRT_2 * x * erfinv_tail(w);
+            *out = scale * x * erfinv_tail(w);
         }
     }
 }
@@ -131,7 +143,7 @@ mod tests {
 
     fn values(seed: u64, name: &str, start: usize, count: usize) -> Vec<f32> {
         let mut out = vec![0.0; count];
-        normal(seed, name, start, &mut out);
+        normal(seed, name, INITIALIZER_RANGE as f32, start, &mut out);
         out
     }
 
@@ -150,6 +162,22 @@ mod tests {
     fn values_stay_what_they_are() {
         let values = values(0, "model.embed_tokens.weight", 0, 4);
         assert_eq!(values, [-0.032421496, 0.016844044, -0.024983576, 0.00089399156]);
+    }
+
+    #[test]
+    fn the_range_scales_every_value() {
+        let (one, other) = (values(1, "range", 0, 4096), {
+            let mut out = vec![0.0; 4096];
+            normal(1, "range", 0.08, 0, &mut out);
+            out
+        });
+        for (one, other) in one.iter().zip(&other) {
+            assert!((4.0 * one - other).abs() <= 1e-6 * other.abs(), "{one} and {other}");
+        }
+        assert!(check_range(0.0).and(check_range(0.0417)).is_ok());
+        for range in [-0.02, f64::NAN, f64::INFINITY] {
+            assert!(check_range(range).is_err(), "{range}");
+        }
     }
 
     #[test]

@@ -98,7 +98,10 @@ impl Source {
         match tensor.init {
             Init::Ones => out.fill(1.0),
             Init::Zeros => out.fill(0.0),
-            Init::Normal | Init::NormalBut { .. } => random_weights::normal(self.seed, name, rows.start * columns, out),
+            Init::Normal | Init::NormalBut { .. } => {
+                let deviation = self.config.initializer_range() as f32;
+                random_weights::normal(self.seed, name, deviation, rows.start * columns, out);
+            }
         }
         if let Init::NormalBut { zeros } = tensor.init
             && rows.contains(&zeros)

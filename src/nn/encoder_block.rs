@@ -17,14 +17,25 @@ use crate::{
     memory::{self, Category},
 };
 
-/// The layers' names in a timeline.
-const ATTENTION: &str = "attention";
-const ATTENTION_NORM: &str = "attention_norm";
-const FEED_FORWARD: &str = "feed_forward";
-const OUTPUT_NORM: &str = "output_norm";
+/// What every family calls a block's attention.
+pub const ATTENTION: &str = "attention";
+
+/// A family's names of a block's layers: those of attention within [`ATTENTION`], the others within the block.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    pub query: &'static str,
+    pub key: &'static str,
+    pub value: &'static str,
+    pub attention_output: &'static str,
+    pub attention_norm: &'static str,
+    pub intermediate: &'static str,
+    pub output: &'static str,
+    pub output_norm: &'static str,
+}
 
 #[derive(Debug)]
 pub struct EncoderBlock {
+    pub names: Names,
     pub attention: SelfAttention,
     pub attention_norm: LayerNorm,
     pub feed_forward: FeedForward,
@@ -45,7 +56,7 @@ pub struct Saved {
 impl EncoderBlock {
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, pass)?;
-        let y = within(OUTPUT_NORM, || self.output_norm.forward(&saved.last))?;
+        let y = within(self.names.output_norm, || self.output_norm.forward(&saved.last))?;
         Ok((y, saved))
     }
 
@@ -54,8 +65,8 @@ impl EncoderBlock {
         memory::label(x, Category::Activation);
         let (middle, attention) = within(ATTENTION, || self.attention.forward(x, pass))?;
         memory::label(&middle, Category::Activation);
-        let normed = within(ATTENTION_NORM, || self.attention_norm.forward(&middle))?;
-        let (last, feed_forward) = within(FEED_FORWARD, || self.feed_forward.forward(&normed, pass))?;
+        let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
+        let (last, feed_forward) = self.feed_forward.forward(&normed, pass)?;
         memory::label(&last, Category::Activation);
         Ok(Saved {
             x: x.clone(),
@@ -76,14 +87,12 @@ impl EncoderBlock {
             attention,
             feed_forward,
         } = saved;
-        let dy = within(OUTPUT_NORM, || self.output_norm.backward(&last, dy))?;
+        let dy = within(self.names.output_norm, || self.output_norm.backward(&last, dy))?;
         drop(last);
-        let normed = within(ATTENTION_NORM, || self.attention_norm.forward(&middle))?;
-        let d_normed = within(FEED_FORWARD, || {
-            self.feed_forward.backward(&normed, feed_forward, &dy, pass)
-        })?;
+        let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
+        let d_normed = self.feed_forward.backward(&normed, feed_forward, &dy, pass)?;
         drop(normed);
-        let dy = within(ATTENTION_NORM, || {
+        let dy = within(self.names.attention_norm, || {
             self.attention_norm.backward(&middle, add(d_normed, dy)?)
         })?;
         drop(middle);
@@ -122,11 +131,24 @@ mod tests {
     const HEADS: usize = 2;
     const HIDDEN: usize = 8;
 
+    const NAMES: Names = Names {
+        query: "q",
+        key: "k",
+        value: "v",
+        attention_output: "o",
+        attention_norm: "n1",
+        intermediate: "i",
+        output: "f",
+        output_norm: "n2",
+    };
+
     fn block(trainable: bool, rank: usize, dropout: f64) -> EncoderBlock {
         let dense = |name: &str, outputs, inputs| affine(name, outputs, inputs, rank, trainable);
         let dropout = |name: &str| Dropout::new(3, name, dropout);
         EncoderBlock {
+            names: NAMES,
             attention: SelfAttention {
+                names: NAMES,
                 query: dense("q", HIDDEN, HIDDEN),
                 key: dense("k", HIDDEN, HIDDEN),
                 value: dense("v", HIDDEN, HIDDEN),
@@ -137,6 +159,7 @@ mod tests {
             },
             attention_norm: layer_norm("n1", HIDDEN, trainable),
             feed_forward: FeedForward {
+                names: NAMES,
                 intermediate: dense("i", 12, HIDDEN),
                 output: dense("f", HIDDEN, 12),
                 dropout: dropout("feed-forward"),

@@ -5,7 +5,9 @@ use candle_core::{DType, Result, Tensor};
 use super::{
     Pass,
     affine::{self, Affine},
+    block::within,
     dropout::Dropout,
+    encoder_block::Names,
     host::{self, for_format, values},
     param::Param,
 };
@@ -16,6 +18,7 @@ use crate::{
 
 #[derive(Debug)]
 pub struct FeedForward {
+    pub names: Names,
     pub intermediate: Affine,
     pub output: Affine,
     /// On the output, before the residual is added.
@@ -29,26 +32,33 @@ pub struct Saved(Tensor);
 impl FeedForward {
     /// The output added to `x`, in the hidden dtype.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
-        let [inner] = affine::forward([&self.intermediate], x, pass)?;
-        {
-            let _part = memory::part("intermediate");
+        let (inner, activated) = within(self.names.intermediate, || {
+            let [inner] = affine::forward([&self.intermediate], x, pass)?;
             memory::label(&inner, Category::Activation);
-        }
-        let y = add_output(&self.output, &self.dropout, &activate(&inner)?, x, pass)?;
+            let activated = activate(&inner)?;
+            Ok::<_, candle_core::Error>((inner, activated))
+        })?;
+        let y = within(self.names.output, || {
+            add_output(&self.output, &self.dropout, &activated, x, pass)
+        })?;
         Ok((y, Saved(inner)))
     }
 
     /// The gradient of `x`, float32, from that of the output, float32, without what the residual adds. Takes what the
     /// forward pass saved.
     pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let dy = self.dropout.backward(dy, x.dtype(), pass)?;
-        let (d_product, ranks) = affine::input_gradient([&self.output], [&dy], pass, dy.dtype())?;
-        let (d_inner, product) = activate_backward(saved.0, d_product)?;
-        affine::accumulate([&mut self.output], &product, [&dy], ranks, pass)?;
-        drop((product, dy));
-        let (dx, ranks) = affine::input_gradient([&self.intermediate], [&d_inner], pass, DType::F32)?;
-        affine::accumulate([&mut self.intermediate], x, [&d_inner], ranks, pass)?;
-        Ok(dx)
+        let d_inner = within(self.names.output, || {
+            let dy = self.dropout.backward(dy, x.dtype(), pass)?;
+            let (d_product, ranks) = affine::input_gradient([&self.output], [&dy], pass, dy.dtype())?;
+            let (d_inner, product) = activate_backward(saved.0, d_product)?;
+            affine::accumulate([&mut self.output], &product, [&dy], ranks, pass)?;
+            Ok::<_, candle_core::Error>(d_inner)
+        })?;
+        within(self.names.intermediate, || {
+            let (dx, ranks) = affine::input_gradient([&self.intermediate], [&d_inner], pass, DType::F32)?;
+            affine::accumulate([&mut self.intermediate], x, [&d_inner], ranks, pass)?;
+            Ok(dx)
+        })
     }
 
     pub fn trainable(&mut self) -> Vec<&mut Param> {

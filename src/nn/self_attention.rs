@@ -6,6 +6,7 @@ use super::{
     Pass,
     affine::{self, Affine},
     dropout::Dropout,
+    encoder_block::Names,
     feed_forward::add_output,
     param::Param,
     sdpa,
@@ -17,6 +18,7 @@ use crate::{
 
 #[derive(Debug)]
 pub struct SelfAttention {
+    pub names: Names,
     pub query: Affine,
     pub key: Affine,
     pub value: Affine,
@@ -44,7 +46,8 @@ impl SelfAttention {
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
         let qkv = affine::forward([&self.query, &self.key, &self.value], x, pass)?;
         let [q, k, v] = qkv.map(|x| self.heads_of(&x, pass));
-        let (q, k, v) = (kept("query", q?), kept("key", k?), kept("value", v?));
+        let names = self.names;
+        let (q, k, v) = (kept(names.query, q?), kept(names.key, k?), kept(names.value, v?));
         let masks = self.weight_dropout.masks(pass);
         let pattern = Pattern {
             keys: Keys::First(&pass.lengths),

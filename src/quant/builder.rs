@@ -58,9 +58,11 @@ impl Builder {
     /// # Errors
     /// If values are missing, or one of them was not finite.
     pub fn finish(self) -> Result<Quantized, QuantError> {
-        match self {
-            Self::Nf4(builder) => builder.finish().map(Quantized::Nf4),
-            Self::Int8(builder) => builder.finish().map(Quantized::Int8),
-        }
+        let matrix = match self {
+            Self::Nf4(builder) => Quantized::Nf4(builder.finish()?),
+            Self::Int8(builder) => Quantized::Int8(builder.finish()?),
+        };
+        matrix.describe();
+        Ok(matrix)
     }
 }

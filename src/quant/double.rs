@@ -1,6 +1,7 @@
 //! The scales of NF4's blocks, as they are or quantised a second time.
 
 use super::dynamic;
+use crate::memory;
 
 /// Scales that share a second-level scale.
 pub(super) const GROUP: usize = 256;
@@ -79,6 +80,17 @@ impl Scales {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Tells the timeline what they are.
+    pub(super) fn describe(&self) {
+        match self {
+            Self::Plain(scales) => memory::describe_buffer(scales, "float32", &[scales.len()]),
+            Self::Double(DoubleQuantised { codes, absmax, .. }) => {
+                memory::describe_buffer(codes, "uint8", &[codes.len()]);
+                memory::describe_buffer(absmax, "float32", &[absmax.len()]);
+            }
+        }
     }
 
     /// Bytes they occupy.

@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use super::{Element, QuantError, absmax, parallel};
+use crate::memory;
 
 /// The largest code.
 const LARGEST: f32 = 127.0;
@@ -38,6 +39,12 @@ impl Int8 {
     /// A scale a row: what a code of 1 stands for, the row's absolute maximum / 127.
     pub fn scales(&self) -> &[f32] {
         &self.scales
+    }
+
+    /// Tells the timeline what the codes and the scales are.
+    pub(super) fn describe(&self) {
+        memory::describe_buffer(&self.codes, "int8", &[self.rows, self.cols]);
+        memory::describe_buffer(&self.scales, "float32", &[self.rows]);
     }
 
     /// Bytes of the codes and the scales.

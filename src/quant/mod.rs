@@ -67,6 +67,14 @@ impl Quantized {
         }
     }
 
+    /// Tells the timeline what the matrix's buffers are: its shape is that of the codes, whatever they are packed in.
+    fn describe(&self) {
+        match self {
+            Self::Nf4(matrix) => matrix.describe(),
+            Self::Int8(matrix) => matrix.describe(),
+        }
+    }
+
     /// Bytes of the codes and the scales: what the matrix occupies.
     pub fn bytes(&self) -> usize {
         match self {

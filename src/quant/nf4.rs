@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use super::double::{DoubleQuantised, Scales};
 use super::{Element, QuantError, absmax, parallel};
 use crate::kernels::InstructionSet;
+use crate::memory;
 
 /// Elements of a block.
 pub const BLOCK: usize = 64;
@@ -84,6 +85,12 @@ impl Nf4 {
     /// A scale for each block of 64.
     pub fn scales(&self) -> &Scales {
         &self.scales
+    }
+
+    /// Tells the timeline what the codes and the scales are.
+    pub(super) fn describe(&self) {
+        memory::describe_buffer(&self.codes, "nf4", &[self.rows, self.cols]);
+        self.scales.describe();
     }
 
     /// Bytes of the codes and the scales.

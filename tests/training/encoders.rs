@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use expctl::memory::{self, Category};
-use expctl::model::Config;
+use expctl::model::{Config, Source};
 use expctl::spec::cell::{Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Padding, Synthetic, Task, Weights};
 use serde_json::json;
 use tempfile::TempDir;
@@ -307,4 +307,49 @@ fn labels_come_from_a_files_column() {
     }
     assert_eq!(of_label, [4, 4, 4]);
     assert!(training.losses(3).iter().all(|loss| loss.is_finite()));
+}
+
+#[test]
+fn random_weights_have_the_spread_that_config_json_says() {
+    let llama = json!({
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "vocab_size": 80
+    });
+    let encoder = |family: &str| {
+        let text = fs::read(folder(family, 0.0).path().join("config.json")).expect("the configuration");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    for (mut config, table, task) in [
+        (
+            encoder("distilbert"),
+            "distilbert.embeddings.word_embeddings.weight",
+            Task::SequenceClassification,
+        ),
+        (
+            encoder("bert"),
+            "bert.embeddings.word_embeddings.weight",
+            Task::SequenceClassification,
+        ),
+        (llama, "model.embed_tokens.weight", Task::CausalLm),
+    ] {
+        let dir = TempDir::new().expect("a folder");
+        let mut weights = |range: Option<f64>| {
+            if let Some(range) = range {
+                config["initializer_range"] = range.into();
+            }
+            fs::write(dir.path().join("config.json"), config.to_string()).expect("the configuration");
+            let source = Source::open(&Cell { task, ..cell() }, dir.path()).expect("a model");
+            let mut rows = vec![0.0; 4 * 24];
+            source.read_rows(table, 1..5, &mut rows).expect("some rows");
+            rows
+        };
+        let (default, same, wider) = (weights(None), weights(Some(0.02)), weights(Some(0.08)));
+        assert_eq!(default, same, "{table}");
+        for (default, wider) in default.iter().zip(&wider) {
+            assert!(
+                (4.0 * default - wider).abs() <= 1e-6 * wider.abs(),
+                "{table}: {default} and {wider}"
+            );
+        }
+    }
 }

@@ -131,7 +131,8 @@ impl Run {
     pub fn of(cell: &Cell) -> Result<Self, TrainError> {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
         let dir = TempDir::new().expect("a folder");
-        let trained = train::run(cell, Path::new("."), dir.path(), &mut |_| ())?;
+        // On a thread of the pool, as the program does it: from another, the pool's queue would allocate as it is fed.
+        let trained = rayon::scope(|_| train::run(cell, Path::new("."), dir.path(), &mut |_| ()))?;
         Ok(Self {
             measured: trained.measured,
             steps: read_steps(&dir.path().join("steps.jsonl")).expect("the steps"),

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use expctl::memory::event::{Event, Kind};
 use expctl::memory::{self, Category, timeline as recorder};
+use expctl::model;
 use expctl::results::timeline::{self, RecordedStep, Recording, StudiedStep};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype, Task, Weights};
 use tempfile::TempDir;
 
 use crate::setup::{Run, cell, turn};
@@ -159,6 +160,114 @@ fn what_the_backward_pass_keeps_has_its_dtype_shape_and_module() {
         .filter(|((category, ..), _)| *category == Category::Activation);
     let gates: Vec<_> = kept.filter_map(gate).collect();
     assert_eq!(gates.len(), 1, "{:?}", step.kept);
+}
+
+#[test]
+fn packed_weights_have_their_format_and_the_matrixs_shape() {
+    let _turn = turn();
+    for (dtype, codes, scales) in [
+        (
+            Dtype::Int4,
+            "nf4 [32, 64] 1024",
+            &["float32 [1] 4", "uint8 [32] 32"][..],
+        ),
+        (Dtype::Int8, "int8 [32, 64] 2048", &["float32 [32] 128"][..]),
+    ] {
+        let (_, recording, _folder) = recorded(&Cell { dtype, ..cell() }, 2);
+        let steps = timeline::steps(&recording);
+        let step = StudiedStep::of(&recording, timeline::studied(&steps).expect("a steady step"));
+        let parameters = step
+            .kept
+            .tensors
+            .iter()
+            .filter(|((category, ..), _)| *category == Category::Parameter);
+        let mut of_keys = Vec::new();
+        for ((_, module, shape), held) in parameters {
+            let shape = shape
+                .as_ref()
+                .unwrap_or_else(|| panic!("a weight of {module} has no shape"));
+            if module == "model.layers.*.self_attn.k_proj" {
+                assert_eq!(held.count, 2, "one a block");
+                of_keys.push(format!("{} {shape} {}", shape.dtype, held.bytes / held.count));
+            }
+        }
+        of_keys.sort();
+        let mut want = [scales, &[codes]].concat();
+        want.sort();
+        assert_eq!(of_keys, want);
+    }
+}
+
+/// The names that PEFT and transformers give to a block's layers.
+#[test]
+fn an_encoders_parts_have_the_names_of_its_layers() {
+    let _turn = turn();
+    for (model, block, layers) in [
+        (
+            "./tests/fixtures/tiny_distilbert",
+            "distilbert.transformer.layer",
+            [
+                "attention.q_lin",
+                "attention.k_lin",
+                "attention.v_lin",
+                "attention",
+                "ffn.lin1",
+                "ffn.lin2",
+                "sa_layer_norm",
+            ],
+        ),
+        (
+            "./tests/fixtures/tiny_bert",
+            "bert.encoder.layer",
+            [
+                "attention.self.query",
+                "attention.self.key",
+                "attention.self.value",
+                "attention",
+                "intermediate.dense",
+                "output.dense",
+                "attention.output.LayerNorm",
+            ],
+        ),
+    ] {
+        let cell = Cell {
+            model: model.into(),
+            weights: Some(Weights::Random),
+            task: Task::SequenceClassification,
+            dtype: Dtype::Float32,
+            gradient_checkpointing: Checkpointing::None,
+            ..cell()
+        };
+        let (_, recording, _folder) = recorded(&cell, 2);
+        let weights = model::Source::open(&cell, Path::new(""))
+            .expect("a model")
+            .config()
+            .tensors();
+        let is_layer = |name: &str| {
+            let names = weights.iter().map(|tensor| &tensor.name);
+            let mut modules = names.filter_map(|name| name.rsplit_once('.')).map(|(module, _)| module);
+            modules.any(|module| module == name || module.starts_with(&format!("{name}.")))
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for name in recording.names.iter().filter(|name| name.starts_with(block)) {
+            let module = name.trim_end_matches(".sdpa").trim_end_matches(".bias");
+            let module = module.trim_end_matches(".lora_A").trim_end_matches(".lora_B");
+            assert!(is_layer(module), "{name} is no module of {model}");
+            seen.insert(module);
+        }
+        // What computes, as the peaks tell it, and what the backward pass keeps.
+        let used: std::collections::BTreeSet<&str> = recording
+            .events
+            .iter()
+            .map(|event| recording.names[usize::from(event.module)].as_str())
+            .collect();
+        for layer in layers {
+            for index in 0..2 {
+                let name = format!("{block}.{index}.{layer}");
+                assert!(used.contains(name.as_str()), "nothing is of {name}: {used:?}");
+            }
+        }
+    }
 }
 
 #[test]

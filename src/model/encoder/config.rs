@@ -1,6 +1,7 @@
 //! The shape of an encoder with a classification head, and the tensors that follow from it.
 
 use crate::model::{Init, Tensor};
+use crate::nn::encoder_block::{ATTENTION, Names};
 
 /// DistilBERT or BERT with a sequence-classification head. Field names are those of BERT's `config.json`.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct EncoderConfig {
     pub attention_dropout: f64,
     /// Dropout on what the classifier is given.
     pub classifier_dropout: f64,
+    /// Standard deviation of random matrices and embeddings.
+    pub initializer_range: f64,
 }
 
 /// What the tensors are called, and what is computed between them.
@@ -44,7 +47,7 @@ pub enum Family {
     Bert,
 }
 
-/// Hugging Face's names of a block's layers.
+/// Hugging Face's names of a block's layers, in full.
 #[derive(Debug)]
 pub(super) struct BlockNames {
     pub query: String,
@@ -91,54 +94,50 @@ impl Family {
         }
     }
 
+    /// Hugging Face's names of a block's layers, from the block on.
+    pub(super) fn layers(self) -> Names {
+        match self {
+            Self::DistilBert => Names {
+                query: "q_lin",
+                key: "k_lin",
+                value: "v_lin",
+                attention_output: "out_lin",
+                attention_norm: "sa_layer_norm",
+                intermediate: "ffn.lin1",
+                output: "ffn.lin2",
+                output_norm: "output_layer_norm",
+            },
+            Self::Bert => Names {
+                query: "self.query",
+                key: "self.key",
+                value: "self.value",
+                attention_output: "output.dense",
+                attention_norm: "attention.output.LayerNorm",
+                intermediate: "intermediate.dense",
+                output: "output.dense",
+                output_norm: "output.LayerNorm",
+            },
+        }
+    }
+
+    /// The same in full, of one block.
     pub(super) fn block(self, index: usize) -> BlockNames {
-        let (block, names) = match self {
-            Self::DistilBert => (
-                format!("distilbert.transformer.layer.{index}"),
-                [
-                    "attention.q_lin",
-                    "attention.k_lin",
-                    "attention.v_lin",
-                    "attention.out_lin",
-                    "sa_layer_norm",
-                    "ffn.lin1",
-                    "ffn.lin2",
-                    "output_layer_norm",
-                ],
-            ),
-            Self::Bert => (
-                format!("bert.encoder.layer.{index}"),
-                [
-                    "attention.self.query",
-                    "attention.self.key",
-                    "attention.self.value",
-                    "attention.output.dense",
-                    "attention.output.LayerNorm",
-                    "intermediate.dense",
-                    "output.dense",
-                    "output.LayerNorm",
-                ],
-            ),
+        let block = match self {
+            Self::DistilBert => format!("distilbert.transformer.layer.{index}"),
+            Self::Bert => format!("bert.encoder.layer.{index}"),
         };
-        let [
-            query,
-            key,
-            value,
-            attention_output,
-            attention_norm,
-            intermediate,
-            output,
-            output_norm,
-        ] = names.map(|name| format!("{block}.{name}"));
+        let of_block = |name: &str| format!("{block}.{name}");
+        let of_attention = |name: &str| format!("{block}.{ATTENTION}.{name}");
+        let names = self.layers();
         BlockNames {
-            query,
-            key,
-            value,
-            attention_output,
-            attention_norm,
-            intermediate,
-            output,
-            output_norm,
+            query: of_attention(names.query),
+            key: of_attention(names.key),
+            value: of_attention(names.value),
+            attention_output: of_attention(names.attention_output),
+            attention_norm: of_block(names.attention_norm),
+            intermediate: of_block(names.intermediate),
+            output: of_block(names.output),
+            output_norm: of_block(names.output_norm),
         }
     }
 

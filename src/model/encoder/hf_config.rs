@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::config::{EncoderConfig, Family};
+use crate::model::random_weights::{INITIALIZER_RANGE, check_range};
 
 /// The keys that decide what a DistilBERT model computes. Defaults are `DistilBertConfig`'s in transformers.
 #[derive(Deserialize)]
@@ -21,6 +22,7 @@ struct DistilBert {
     activation: String,
     seq_classif_dropout: f64,
     pad_token_id: Option<i64>,
+    initializer_range: f64,
 }
 
 impl Default for DistilBert {
@@ -38,6 +40,7 @@ impl Default for DistilBert {
             activation: "gelu".into(),
             seq_classif_dropout: 0.2,
             pad_token_id: Some(0),
+            initializer_range: INITIALIZER_RANGE,
         }
     }
 }
@@ -62,6 +65,7 @@ struct Bert {
     is_decoder: bool,
     add_cross_attention: bool,
     position_embedding_type: Option<String>,
+    initializer_range: f64,
 }
 
 impl Default for Bert {
@@ -83,6 +87,7 @@ impl Default for Bert {
             is_decoder: false,
             add_cross_attention: false,
             position_embedding_type: None,
+            initializer_range: INITIALIZER_RANGE,
         }
     }
 }
@@ -149,6 +154,7 @@ fn distilbert(hf: DistilBert) -> Result<EncoderConfig, String> {
         hidden_dropout: hf.dropout,
         attention_dropout: hf.attention_dropout,
         classifier_dropout: hf.seq_classif_dropout,
+        initializer_range: hf.initializer_range,
     })
 }
 
@@ -183,6 +189,7 @@ fn bert(hf: Bert) -> Result<EncoderConfig, String> {
         hidden_dropout: hf.hidden_dropout_prob,
         attention_dropout: hf.attention_probs_dropout_prob,
         classifier_dropout: hf.classifier_dropout.unwrap_or(hf.hidden_dropout_prob),
+        initializer_range: hf.initializer_range,
     })
 }
 
@@ -200,6 +207,7 @@ fn check_activation(key: &str, name: &str) -> Result<(), String> {
 }
 
 fn check(config: &EncoderConfig) -> Result<(), String> {
+    check_range(config.initializer_range)?;
     // Far above any model, and low enough that no product of shapes overflows.
     const MOST: usize = 1 << 24;
     for (key, size) in [
@@ -319,6 +327,11 @@ mod tests {
             (Family::DistilBert, json!({"n_layers": 0}), "`n_layers` is 0"),
             (Family::Bert, json!({"hidden_act": "gelu_new"}), "gelu_new"),
             (Family::Bert, json!({"is_decoder": true}), "is_decoder"),
+            (
+                Family::Bert,
+                json!({"initializer_range": -0.02}),
+                "`initializer_range` is -0.02",
+            ),
             (
                 Family::Bert,
                 json!({"position_embedding_type": "relative_key"}),

@@ -59,8 +59,11 @@ impl Loader<'_> {
             Family::DistilBert => 0.0,
             Family::Bert => config.hidden_dropout,
         };
+        let layers = config.family.layers();
         Ok(EncoderBlock {
+            names: layers,
             attention: SelfAttention {
+                names: layers,
                 query: self.affine(&names.query)?,
                 key: self.affine(&names.key)?,
                 value: self.affine(&names.value)?,
@@ -71,6 +74,7 @@ impl Loader<'_> {
             },
             attention_norm: self.layer_norm(config, &names.attention_norm)?,
             feed_forward: FeedForward {
+                names: layers,
                 intermediate: self.affine(&names.intermediate)?,
                 output: self.affine(&names.output)?,
                 dropout: self.dropout(&format!("{}.output", names.output), config.hidden_dropout),

@@ -31,6 +31,8 @@ pub struct LlamaConfig {
     pub max_position_embeddings: usize,
     /// The id that fills up a batch's shorter samples; it is never a label.
     pub pad_token_id: Option<u32>,
+    /// Standard deviation of random matrices and embeddings.
+    pub initializer_range: f64,
 }
 
 /// Llama 3's scaling of rotary frequencies (transformers' `rope_type: llama3`): wavelengths above

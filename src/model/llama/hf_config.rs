@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{Llama3Scaling, LlamaConfig};
+use crate::model::random_weights::{INITIALIZER_RANGE, check_range};
 
 /// The keys that decide what a Llama model computes. Defaults are `LlamaConfig`'s in transformers.
 #[derive(Deserialize)]
@@ -33,6 +34,8 @@ struct HfConfig {
     #[serde(default)]
     mlp_bias: bool,
     pad_token_id: Option<i64>,
+    #[serde(default = "default_range")]
+    initializer_range: f64,
     quantization_config: Option<Value>,
 }
 
@@ -42,6 +45,10 @@ fn default_eps() -> f64 {
 
 fn default_positions() -> usize {
     2048
+}
+
+fn default_range() -> f64 {
+    INITIALIZER_RANGE
 }
 
 fn default_act() -> String {
@@ -91,6 +98,7 @@ pub(in crate::model) fn parse(text: &[u8]) -> Result<LlamaConfig, String> {
         max_position_embeddings: hf.max_position_embeddings,
         // Old checkpoints say -1 for "none".
         pad_token_id: hf.pad_token_id.and_then(|id| u32::try_from(id).ok()),
+        initializer_range: hf.initializer_range,
     };
     check_sizes(&config)?;
     Ok(config)
@@ -157,6 +165,7 @@ fn scaling(hf: &HfConfig) -> Result<Option<Llama3Scaling>, String> {
 }
 
 fn check_sizes(config: &LlamaConfig) -> Result<(), String> {
+    check_range(config.initializer_range)?;
     // Far above any model, and low enough that no product of shapes overflows.
     const MOST: usize = 1 << 24;
     for (key, size) in [
