@@ -21,7 +21,7 @@ use crate::{
 pub const ATTENTION: &str = "attention";
 
 /// A family's names of a block's layers: those of attention within [`ATTENTION`], the others within the block.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Names {
     pub query: &'static str,
     pub key: &'static str,
@@ -35,7 +35,7 @@ pub struct Names {
 
 #[derive(Debug)]
 pub struct EncoderBlock {
-    pub names: Names,
+    pub names: &'static Names,
     pub attention: SelfAttention,
     pub attention_norm: LayerNorm,
     pub feed_forward: FeedForward,
@@ -131,7 +131,7 @@ mod tests {
     const HEADS: usize = 2;
     const HIDDEN: usize = 8;
 
-    const NAMES: Names = Names {
+    const NAMES: &Names = &Names {
         query: "q",
         key: "k",
         value: "v",

@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Debug)]
 pub struct FeedForward {
-    pub names: Names,
+    pub names: &'static Names,
     pub intermediate: Affine,
     pub output: Affine,
     /// On the output, before the residual is added.

@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Debug)]
 pub struct SelfAttention {
-    pub names: Names,
+    pub names: &'static Names,
     pub query: Affine,
     pub key: Affine,
     pub value: Affine,

@@ -95,9 +95,9 @@ impl Family {
     }
 
     /// Hugging Face's names of a block's layers, from the block on.
-    pub(super) fn layers(self) -> Names {
+    pub(super) fn layers(self) -> &'static Names {
         match self {
-            Self::DistilBert => Names {
+            Self::DistilBert => &Names {
                 query: "q_lin",
                 key: "k_lin",
                 value: "v_lin",
@@ -107,7 +107,7 @@ impl Family {
                 output: "ffn.lin2",
                 output_norm: "output_layer_norm",
             },
-            Self::Bert => Names {
+            Self::Bert => &Names {
                 query: "self.query",
                 key: "self.key",
                 value: "self.value",
