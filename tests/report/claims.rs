@@ -87,7 +87,7 @@ fn what_repeats_disagree_about_is_undecided() {
             let why = format!("it does {held} of 2 repeats alone");
             assert_eq!(code, 0, "{stderr}");
             assert!(markdown.contains("1 claim: 1 undecided.\n"), "{markdown}");
-            assert!(markdown.contains("Undecided: repeats disagree."), "{markdown}");
+            assert!(markdown.contains("Undecided: repeats leave it open."), "{markdown}");
             assert!(markdown.contains(&format!("   * undecided: {why}\n")), "{markdown}");
             assert!(
                 markdown.contains("| speed: 1,690 tokens/s (1,684 to 1,697); cells: 1 |"),
@@ -97,6 +97,11 @@ fn what_repeats_disagree_about_is_undecided() {
                 stderr.contains(&format!("undecided: Rank 4 is fast in 4 bits ({why}; speed: 1,690")),
                 "{stderr}"
             );
+        }
+        for (bound, way, direction) in [("> 1680", "hold", "lower"), ("> 1700", "not hold", "higher")] {
+            let (_, stderr, code) = check(bound, expect);
+            let why = format!("it does {way}, and the other way round with speed two standard deviations {direction}");
+            assert!(code == 0 && stderr.contains(&why), "{stderr}");
         }
         for (bound, verdict) in [("> 1600", "supported"), ("< 1600", "refuted")] {
             let (markdown, stderr, code) = check(bound, expect);

@@ -53,6 +53,22 @@ pub fn evaluate(posed: &Posed, scope: &Scope) -> Result<Evaluated, SpecError> {
     })
 }
 
+/// Whether a claim's condition holds for these values.
+///
+/// # Errors
+/// An expression that is wrong, with its place in the spec.
+pub fn holds_with(posed: &Posed, scope: &Scope, values: IndexMap<String, Value>) -> Result<Option<bool>, SpecError> {
+    let mut environment = environment();
+    functions::add(&mut environment, scope);
+    let judging = Judging {
+        posed,
+        environment: &environment,
+        scope,
+        known: values,
+    };
+    judging.holds()
+}
+
 /// A claim in the middle of being judged.
 struct Judging<'j> {
     posed: &'j Posed,

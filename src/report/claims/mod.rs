@@ -1,5 +1,6 @@
 //! Claims, each with its verdict: an expression over the study's groups that holds, or does not, or cannot be told.
 
+mod doubt;
 mod functions;
 mod judging;
 mod rehearsal;
@@ -11,8 +12,9 @@ use minijinja::value::ValueKind;
 use serde::Serialize;
 
 use super::format::{self, ABSENT};
-use super::group::{Group, repeats};
+use super::group::{Group, Stat, repeats};
 use crate::spec::{self, Claim, Expected, Measure, SpecError, Study, Unit};
+use doubt::{doubt, spread};
 use judging::{Evaluated, evaluate};
 use scope::Scope;
 
@@ -43,7 +45,7 @@ pub fn posed(study: &Study) -> Vec<Posed> {
 pub enum Verdict {
     Supported,
     Refuted,
-    /// Repeats disagree: it holds in some of them alone and not in all, or other than for their means.
+    /// Repeats leave it open: some alone hold and some do not, or a value is too close to where the verdict changes.
     Undecided,
     /// What it needs was not measured: cells did not run, failed, or ran out of memory.
     Untested,
@@ -114,23 +116,19 @@ fn judge_one(posed: &Posed, groups: &[Group], repeats: &[Vec<Group>]) -> Result<
         .iter()
         .map(|groups| evaluate(posed, &Scope::new(groups, &posed.groups)));
     let alone = alone.collect::<Result<Vec<Evaluated>, SpecError>>()?;
-    let held = alone.iter().filter(|repeat| repeat.holds == Some(true)).count();
     let (verdict, why) = match whole.holds {
         None => (Verdict::Untested, scope.missing()),
-        Some(holds) if held != if holds { alone.len() } else { 0 } => {
-            let not = if holds { "" } else { "not " };
-            let why = format!(
-                "it does {not}hold for the means, and in {held} of {} repeats alone",
-                alone.len()
-            );
-            (Verdict::Undecided, Some(why))
-        }
-        Some(true) => (Verdict::Supported, None),
-        Some(false) => (Verdict::Refuted, None),
+        Some(holds) => match doubt(posed, &scope, &whole, holds, &alone)? {
+            Some(why) => (Verdict::Undecided, Some(why)),
+            None if holds => (Verdict::Supported, None),
+            None => (Verdict::Refuted, None),
+        },
     };
     let shown = |(name, measure): (&String, &Measure)| {
-        let alone = alone.iter().filter_map(|repeat| repeat.values.get(name));
-        let text = shown(whole.values.get(name), alone, measure)
+        let mean = whole.values.get(name);
+        let spread = mean.and_then(|mean| spread(mean, name, &alone));
+        let text = mean
+            .map_or(Ok(ABSENT.to_owned()), |mean| shown(mean, spread, measure))
             .map_err(|message| posed.wrong(&format!("measured.{name}.value"), message))?;
         Ok(Shown {
             name: name.clone(),
@@ -159,28 +157,14 @@ fn judge_one(posed: &Posed, groups: &[Group], repeats: &[Vec<Group>]) -> Result<
     })
 }
 
-/// A value as people read it; where it is a number that differs between repeats, with the lowest and the highest. The
-/// message says why it is no such value.
-fn shown<'v>(
-    whole: Option<&Value>,
-    alone: impl Iterator<Item = &'v Value>,
-    measure: &Measure,
-) -> Result<String, String> {
-    let Some(whole) = whole else {
-        return Ok(ABSENT.to_owned());
-    };
-    let text = written(whole, measure)?;
-    let mut numbers: Vec<f64> = alone.filter_map(|value| f64::try_from(value.clone()).ok()).collect();
-    numbers.sort_by(f64::total_cmp);
-    let ends = numbers.first().zip(numbers.last());
-    let Some((low, high)) = ends.filter(|_| whole.kind() == ValueKind::Number) else {
-        return Ok(text);
-    };
-    let (low, high) = (in_unit(*low, measure), in_unit(*high, measure));
-    Ok(if low == high {
-        text
-    } else {
-        format!("{text} ({low} to {high})")
+/// A value as people read it, with the lowest and the highest where repeats differ; the message says why it is no such
+/// value.
+fn shown(mean: &Value, spread: Option<Stat>, measure: &Measure) -> Result<String, String> {
+    let text = written(mean, measure)?;
+    let ends = spread.map(|stat| [stat.min, stat.max].map(|number| in_unit(number, measure)));
+    Ok(match ends {
+        Some([low, high]) if low != high => format!("{text} ({low} to {high})"),
+        _ => text,
     })
 }
 
