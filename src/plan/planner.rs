@@ -129,7 +129,7 @@ impl Planner {
                 allocated_peak_bytes: reserved.stats.all.allocated.peak,
                 allocated_peak_in_phase: by_phase(&reserved.allocated_in_phase),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
-                fragmentation_bytes: Some(reserved.peak.fragmentation()),
+                fragmentation_bytes: Some(reserved.peak.bytes - reserved.stats.all.allocated.peak),
                 segments: Some(reserved.stats.all.segments.peak),
                 process_peak_bytes: context.map(|context| reserved.peak.bytes + context),
                 ..prediction

@@ -24,7 +24,7 @@ pub struct Prediction {
     pub allocated_peak_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
-    /// Of what is reserved at its peak, what is not in use.
+    /// What the peak of what is reserved is above that of what is allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmentation_bytes: Option<u64>,
     /// The most pieces that the allocator asked the device for and held.
