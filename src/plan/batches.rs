@@ -1,10 +1,10 @@
 //! The sizes of a training's micro-batches, without their tokens.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use super::{PlanError, torch};
 use crate::{
-    data::{self, DataError, EffectiveBatch},
+    data::{DataError, Dataset, EffectiveBatch},
     model::Config,
     spec::cell::{Cell, Data, Lengths, Padding, Task},
 };
@@ -43,11 +43,15 @@ impl Micro {
 }
 
 /// The optimizer steps that decide what training takes, each with its micro-batches: the first two where all steps are
-/// equal, else the first and the largest. Reads the data where their lengths are not in the cell.
+/// equal, else the first and the largest. Asks for the data where their lengths are not in the cell.
 ///
 /// # Errors
 /// Where the data cannot be read or does not fill a step.
-pub fn steps(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Vec<Vec<Micro>>, DataError> {
+pub fn steps(
+    cell: &Cell,
+    config: &Config,
+    dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
+) -> Result<Vec<Vec<Micro>>, DataError> {
     let is_even = matches!(&cell.data, Data::Synthetic(data)
         if data.lengths == Lengths::Fixed && held_in(cell, data.samples) >= cell.effective_batch_size());
     if is_even {
@@ -56,7 +60,7 @@ pub fn steps(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Vec<Vec<Mi
         let count = cell.max_steps().unwrap_or(2).min(2);
         return Ok(vec![step; count]);
     }
-    let dataset = data::load(cell, config, base_dir)?;
+    let dataset = dataset()?;
     let sizes = |batch: EffectiveBatch| {
         let micro = batch.micro.iter().map(|micro| Micro {
             batch: micro.batch,

@@ -14,10 +14,11 @@ use super::{
     torch,
 };
 use crate::{
+    data::{self, DataError, Dataset},
     memory::{ByPhase, Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
-    spec::cell::{Cell, Stack, TargetModules, Task},
+    spec::cell::{Cell, Data, Stack, TargetModules, Task},
 };
 
 /// What PyTorch's allocator rounds sizes up to.
@@ -32,6 +33,8 @@ pub struct Planner {
     /// Shapes that were read, by what decides them.
     models: Mutex<HashMap<ModelKey, Arc<Config>>>,
     torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
+    /// The data that was read last: cells of a study mostly share theirs.
+    dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
     /// Sizes of adapters' files, by the model and what decides them beside it.
     adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), Option<u64>>>,
 }
@@ -54,6 +57,9 @@ impl Default for Options {
     }
 }
 
+/// What decides a cell's samples: its model, data, seed, length, held-out part, and how many it needs.
+type DataKey = (ModelKey, Data, u64, usize, u64, usize);
+
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
@@ -64,6 +70,7 @@ impl Planner {
             options,
             models: Mutex::default(),
             torch_models: Mutex::default(),
+            dataset: Mutex::default(),
             adapter_files: Mutex::default(),
         }
     }
@@ -82,7 +89,7 @@ impl Planner {
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         let config = self.config(cell)?;
         fits_positions(cell, config.max_position_embeddings())?;
-        let steps = batches::steps(cell, &config, &self.base_dir)?;
+        let steps = batches::steps(cell, &config, || self.dataset(cell, &config))?;
         let planned = candle::plan(cell, &config, &steps);
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let prediction = Prediction {
@@ -150,6 +157,27 @@ impl Planner {
         let config = Arc::new(model::config(cell, &self.base_dir)?);
         models.insert(key, Arc::clone(&config));
         Ok(config)
+    }
+
+    /// The cell's samples.
+    fn dataset(&self, cell: &Cell, config: &Config) -> Result<Arc<Dataset>, DataError> {
+        let key = (
+            model_key(cell),
+            cell.data.clone(),
+            cell.seed,
+            cell.max_seq_length,
+            cell.eval_fraction.to_bits(),
+            cell.effective_batch_size(),
+        );
+        let mut last = whole(&self.dataset);
+        if let Some((known, dataset)) = &*last
+            && *known == key
+        {
+            return Ok(Arc::clone(dataset));
+        }
+        let dataset = Arc::new(data::load(cell, config, &self.base_dir)?);
+        *last = Some((key, Arc::clone(&dataset)));
+        Ok(dataset)
     }
 
     /// The same for the torch stack, which knows more families.
