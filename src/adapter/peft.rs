@@ -384,6 +384,31 @@ mod tests {
     }
 
     #[test]
+    fn a_files_size_is_known_before_it_is_written() -> Result<(), AdapterError> {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (config, example) = example();
+        // Names sort as texts, and offsets get more digits: 0 to 12 blocks, and none.
+        for blocks in [0, 1, 2, 12] {
+            let of_block = |block: usize| {
+                example.iter().map(move |tensor| AdapterTensor {
+                    name: tensor.name.replace("layers.0", &format!("layers.{block}")),
+                    ..tensor.clone()
+                })
+            };
+            let tensors: Vec<AdapterTensor> = (0..blocks).flat_map(of_block).collect();
+            let shapes = tensors
+                .iter()
+                .map(|tensor| (tensor.name.clone(), FileDtype::F32, tensor.shape.clone()));
+            assert_eq!(
+                file_bytes(shapes),
+                write(dir.path(), &config, &tensors)?,
+                "{blocks} blocks"
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
     fn the_head_of_a_classifier_is_saved_whole() -> Result<(), AdapterError> {
         let (_, mut tensors) = example();
         let config = Config::new(Task::SequenceClassification, "bert", 2, 4.0, 0.1);

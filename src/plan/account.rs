@@ -99,3 +99,98 @@ impl Account {
         account
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Category::{Activation, Gradient, Host, Parameter, Temporary};
+
+    /// A load of 100 bytes and a peak of 300 on the way, then two steps: 100 + 50 live, then 100 + 40.
+    fn trace() -> Trace {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Load);
+        let weight = trace.alloc(100, Parameter);
+        let read = trace.alloc(200, Temporary);
+        trace.free(read);
+        trace.phase(Phase::Idle);
+        for (number, bytes) in [(1, 50), (2, 40)] {
+            trace.step(number);
+            trace.phase(Phase::Forward);
+            trace.module("mlp", Some(3));
+            let saved = trace.alloc(bytes, Activation);
+            trace.alloc(1 << 20, Host);
+            trace.phase(Phase::Backward);
+            trace.module("lm_head", None);
+            trace.free(saved);
+            let gradient = trace.alloc(10, Gradient);
+            trace.step_end();
+            trace.free(gradient);
+        }
+        trace.free(weight);
+        trace
+    }
+
+    #[test]
+    fn the_peak_is_the_first_highest_point_after_the_load() {
+        let account = Account::of(&trace(), 1, 1);
+        let peak = account.peak;
+        assert_eq!((peak.bytes, peak.step, peak.phase), (150, 1, Some(Phase::Forward)));
+        assert_eq!(
+            peak.module.map(|module| module.to_string()),
+            Some("layers.3.mlp".into())
+        );
+        assert_eq!((peak.by_category[Parameter], peak.by_category[Activation]), (100, 50));
+        assert_eq!(peak.by_category[Host], 0, "host memory counts nowhere");
+        let phases = [
+            Phase::Load,
+            Phase::Forward,
+            Phase::Backward,
+            Phase::Optimizer,
+            Phase::Idle,
+        ];
+        assert_eq!(phases.map(|phase| account.in_phase[phase]), [300, 150, 150, 0, 110]);
+        assert_eq!((account.after_step, account.at_end), (110, 0));
+    }
+
+    #[test]
+    fn steps_before_the_measured_ones_are_left_out() {
+        let account = Account::of(&trace(), 1, 2);
+        assert_eq!((account.peak.bytes, account.peak.step), (140, 2));
+        assert_eq!(account.peak.by_category[Activation], 40);
+        let phases = [Phase::Load, Phase::Forward, Phase::Backward];
+        assert_eq!(
+            phases.map(|phase| account.in_phase[phase]),
+            [300, 140, 140],
+            "the load counts"
+        );
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_to_the_granularity() {
+        let account = Account::of(&trace(), 512, 1);
+        assert_eq!((account.peak.bytes, account.after_step), (1024, 1024));
+        assert_eq!(account.in_phase[Phase::Load], 1024);
+    }
+
+    #[test]
+    fn a_label_given_at_the_peak_counts_there_and_one_given_later_does_not() {
+        let mut trace = Trace::new();
+        trace.step(1);
+        trace.phase(Phase::Forward);
+        let kept = trace.alloc(30, Temporary);
+        trace.label(kept, Activation);
+        let peak = Account::of(&trace, 1, 1).peak;
+        assert_eq!((peak.by_category[Temporary], peak.by_category[Activation]), (0, 30));
+
+        let other = trace.alloc(5, Temporary);
+        trace.free(other);
+        trace.label(kept, Gradient);
+        let account = Account::of(&trace, 1, 1);
+        let peak = account.peak;
+        assert_eq!(
+            [Temporary, Activation, Gradient].map(|category| peak.by_category[category]),
+            [5, 30, 0]
+        );
+        assert_eq!(account.at_end, 30, "a label moves no byte");
+    }
+}

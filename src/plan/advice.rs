@@ -160,3 +160,134 @@ impl Way {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::{Options, device::Budget};
+
+    fn cell() -> Cell {
+        Cell {
+            model: "tiny".into(),
+            dtype: Dtype::Float32,
+            rank: 16,
+            batch_size: 16,
+            max_seq_length: 128,
+            max_steps: Some(2),
+            instruction_set: crate::spec::cell::InstructionSet::Avx2,
+            ..Cell::default()
+        }
+    }
+
+    fn planner(budget: u64) -> Planner {
+        let budget = Some(Budget::Bytes(budget));
+        Planner::new(Path::new(""), Options { budget, replay: true })
+    }
+
+    fn peak(cell: &Cell) -> u64 {
+        planner(u64::MAX).predict(cell).unwrap().allocated_peak_bytes
+    }
+
+    #[test]
+    fn each_change_that_is_enough_is_told_and_the_cheapest_first() {
+        let peak = peak(&cell());
+        let told = advise(&planner(peak - 1), &cell()).unwrap();
+        let first: Vec<&str> = told.iter().map(|advice| advice.changes[0].as_str()).collect();
+        let expected = [
+            "batch_size: 8",
+            "gradient_checkpointing: full",
+            "dtype: int4",
+            "rank: 8",
+            "max_seq_length: 64",
+        ];
+        assert_eq!(first, expected);
+        assert_eq!(told[0].changes[1], "gradient_accumulation_steps: 2");
+        for advice in &told {
+            assert_eq!(advice.prediction.verdict, Some(Verdict::Fits));
+            assert!(advice.prediction.allocated_peak_bytes < peak);
+        }
+    }
+
+    #[test]
+    fn the_least_of_a_way_is_told() {
+        let mut smaller = cell();
+        (smaller.batch_size, smaller.gradient_accumulation_steps) = (4, 4);
+        let told = advise(&planner(peak(&smaller)), &cell()).unwrap();
+        assert_eq!(told[0].changes, ["batch_size: 4", "gradient_accumulation_steps: 4"]);
+    }
+
+    #[test]
+    fn changes_are_put_together_where_none_is_enough() {
+        let alone = |change: fn(&mut Cell)| {
+            let mut cell = cell();
+            change(&mut cell);
+            peak(&cell)
+        };
+        let batch_of_one = |cell: &mut Cell| (cell.batch_size, cell.gradient_accumulation_steps) = (1, 16);
+        let least = [
+            alone(batch_of_one),
+            alone(|cell| cell.gradient_checkpointing = Checkpointing::Full),
+            alone(|cell| cell.dtype = Dtype::Int4),
+            alone(|cell| cell.rank = 1),
+            alone(|cell| cell.max_seq_length = 32),
+        ];
+        let budget = least.into_iter().min().unwrap() - 1;
+        let told = advise(&planner(budget), &cell()).unwrap();
+        let [advice] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(
+            advice.changes[..2],
+            ["batch_size: 1", "gradient_accumulation_steps: 16"]
+        );
+        assert!(advice.changes.len() > 2 && advice.cost.contains(", "), "{advice:?}");
+        assert!(advice.prediction.allocated_peak_bytes <= budget);
+    }
+
+    #[test]
+    fn nothing_is_told_where_nothing_is_enough() {
+        assert_eq!(advise(&planner(1000), &cell()).unwrap(), []);
+    }
+
+    #[test]
+    fn the_effective_batch_stays() {
+        let mut uneven = cell();
+        (uneven.batch_size, uneven.gradient_accumulation_steps) = (6, 2);
+        let steps = Way::SmallerMicroBatch.steps(&uneven);
+        let sizes: Vec<_> = steps
+            .iter()
+            .map(|cell| (cell.batch_size, cell.gradient_accumulation_steps))
+            .collect();
+        assert_eq!(sizes, [(4, 3), (3, 4), (2, 6), (1, 12)]);
+    }
+
+    #[test]
+    fn a_smaller_rank_keeps_its_scale() {
+        for alpha in [None, Some(8.0)] {
+            let mut cell = cell();
+            (cell.rank, cell.lora_alpha) = (8, alpha);
+            for smaller in Way::SmallerRank.steps(&cell) {
+                assert_eq!(smaller.lora_scale(), cell.lora_scale());
+            }
+        }
+    }
+
+    #[test]
+    fn only_valid_cells_are_proposed() {
+        let full = Cell { rank: 0, ..cell() };
+        assert_eq!(Way::FourBits.steps(&full), []);
+        assert_eq!(Way::SmallerRank.steps(&full), []);
+        let checkpointed = Cell {
+            gradient_checkpointing: Checkpointing::Full,
+            dtype: Dtype::Int4,
+            ..cell()
+        };
+        assert_eq!(Way::Checkpointing.steps(&checkpointed), []);
+        assert_eq!(Way::FourBits.steps(&checkpointed), []);
+        for way in WAYS {
+            for cell in way.steps(&cell()) {
+                assert_eq!(cell.validate().map_err(|invalid| invalid.key), Ok(()));
+            }
+        }
+    }
+}

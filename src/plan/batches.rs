@@ -120,3 +120,110 @@ pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
     let step = |_| (0..micro_batches).map(|_| micro()).collect();
     Ok((0..steps).map(step).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::cell::Synthetic;
+
+    fn cell(lengths: Lengths, change: impl FnOnce(&mut Cell)) -> Cell {
+        let mut cell = Cell {
+            model: "tiny".into(),
+            max_seq_length: 64,
+            data: Data::Synthetic(Synthetic { lengths, samples: 64 }),
+            ..Cell::default()
+        };
+        change(&mut cell);
+        cell
+    }
+
+    /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
+    fn torch(cell: &Cell) -> Vec<Vec<(u32, u32, bool)>> {
+        let told = |micro: &torch::Micro| (micro.batch, micro.len, micro.padded);
+        let steps = torch_steps(cell).unwrap();
+        steps.iter().map(|step| step.iter().map(told).collect()).collect()
+    }
+
+    #[test]
+    fn equal_steps_are_planned_a_few_times() {
+        let even = |steps, accumulation| {
+            cell(Lengths::Fixed, |cell| {
+                (cell.max_steps, cell.batch_size) = (Some(steps), 2);
+                cell.gradient_accumulation_steps = accumulation;
+            })
+        };
+        assert_eq!(torch(&even(1, 1)), [[(2, 64, false)]]);
+        assert_eq!(torch(&even(100, 1)), [[(2, 64, false)]; 3]);
+        assert_eq!(torch(&even(1, 2)), [[(2, 64, false); 2]]);
+        assert_eq!(
+            torch(&even(1, 100)),
+            [[(2, 64, false); 3]],
+            "the others find what the second found"
+        );
+    }
+
+    #[test]
+    fn a_list_is_taken_in_turn_and_padded() {
+        let listed = |padding| {
+            cell(Lengths::List(vec![10, 20, 100]), |cell| {
+                (cell.max_steps, cell.batch_size, cell.padding) = (Some(3), 2, padding);
+            })
+        };
+        // 100 is cut to max_seq_length.
+        let longest = [[(2, 20, true)], [(2, 64, true)], [(2, 64, true)]];
+        assert_eq!(torch(&listed(Padding::Longest)), longest);
+        assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
+        let mut single = listed(Padding::Longest);
+        (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
+        let step = [(1, 10, false), (1, 20, false), (1, 64, false)];
+        assert_eq!(
+            torch(&single),
+            [step; 3],
+            "all micro-batches of uneven steps are planned"
+        );
+    }
+
+    #[test]
+    fn each_length_of_a_long_list_is_planned() {
+        let cell = cell(Lengths::List((2..12).collect()), |cell| {
+            (cell.max_steps, cell.padding) = (Some(50), Padding::Longest);
+        });
+        let lengths: Vec<u32> = torch(&cell).iter().map(|step| step[0].1).collect();
+        assert_eq!(lengths, (2..12).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn unknown_lengths_are_refused() {
+        assert!(matches!(
+            torch_steps(&cell(Lengths::Uniform, |_| ())),
+            Err(PlanError::UnknownLengths)
+        ));
+        assert!(matches!(
+            torch_steps(&cell(Lengths::Fixed, |cell| cell.data = Data::Sample)),
+            Err(PlanError::UnknownLengths)
+        ));
+    }
+
+    #[test]
+    fn of_uneven_data_the_first_step_and_the_largest_are_planned() {
+        let lengths = Lengths::List(vec![5, 9, 17, 33, 3, 2, 4, 6]);
+        let cell = cell(lengths, |cell| {
+            (cell.max_steps, cell.padding) = (Some(8), Padding::Longest);
+        });
+        let config = crate::model::config(&cell, Path::new("")).unwrap();
+        let steps = steps(&cell, &config, Path::new("")).unwrap();
+        assert_eq!(steps.len(), 1 + LARGEST);
+        let lengths: Vec<usize> = steps[1..].iter().map(|step| step[0].len).collect();
+        assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
+        for micro in steps.iter().flatten() {
+            assert_eq!((micro.batch, micro.counted), (1, micro.len - 1));
+        }
+    }
+
+    #[test]
+    fn too_few_samples_for_a_step_are_read_and_not_made_up() {
+        let cell = cell(Lengths::Fixed, |cell| cell.batch_size = 100);
+        let config = crate::model::config(&cell, Path::new("")).unwrap();
+        assert!(steps(&cell, &config, Path::new("")).is_err());
+    }
+}

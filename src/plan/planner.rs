@@ -278,3 +278,96 @@ fn by_phase(in_phase: &ByPhase) -> std::collections::BTreeMap<String, u64> {
         .map(|(phase, bytes)| (phase.name().to_owned(), bytes))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::spec::cell::{PLANNED_PRESETS, PRESETS};
+
+    #[test]
+    fn the_specs_presets_are_those_of_the_stacks() {
+        let known: BTreeSet<&str> = torch::ModelConfig::presets().collect();
+        for name in &known {
+            assert!(torch::ModelConfig::preset(name).is_some(), "{name}");
+        }
+        let planned: BTreeSet<&str> = PLANNED_PRESETS.into();
+        let trained: BTreeSet<&str> = PRESETS.into();
+        assert!(planned.is_disjoint(&trained));
+        let alone: BTreeSet<&str> = known.difference(&trained).copied().collect();
+        assert_eq!(alone, planned);
+        let ours_alone: Vec<&str> = trained.difference(&known).copied().collect();
+        assert_eq!(ours_alone, ["tiny"]);
+    }
+
+    /// Shapes that both stacks know are the same model's.
+    #[test]
+    fn shared_presets_have_the_same_parameters() {
+        let planner = Planner::new(Path::new(""), Options::default());
+        for name in PRESETS.into_iter().filter(|name| *name != "tiny") {
+            let is_encoder = matches!(name, "distilbert-base" | "bert-base");
+            let task = if is_encoder {
+                Task::SequenceClassification
+            } else {
+                Task::CausalLm
+            };
+            let model = name.into();
+            let ours = Cell {
+                model,
+                task,
+                max_steps: Some(1),
+                ..Cell::default()
+            };
+            let torch = Cell {
+                stack: Stack::Torch,
+                ..ours.clone()
+            };
+            let counted = |cell: &Cell| {
+                let prediction = planner.predict(cell).unwrap();
+                (
+                    prediction.parameter_count,
+                    prediction.trainable_count,
+                    prediction.adapter_file_bytes,
+                )
+            };
+            assert_eq!(counted(&ours), counted(&torch), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_judged_by_what_the_stack_counts() {
+        let planned = |budget, cell: &Cell| {
+            let planner = Planner::new(Path::new(""), Options { budget, replay: true });
+            planner.predict(cell).unwrap()
+        };
+        let ours = Cell {
+            model: "tiny".into(),
+            max_steps: Some(1),
+            ..Cell::default()
+        };
+        let free = planned(None, &ours);
+        assert_eq!((free.verdict, free.budget_bytes), (None, None));
+        assert_eq!(free.needed_bytes, free.allocated_peak_bytes);
+        let exact = planned(Some(Budget::Bytes(free.needed_bytes)), &ours);
+        assert_eq!(exact.verdict, Some(Verdict::Fits));
+        let less = planned(Some(Budget::Bytes(free.needed_bytes - 1)), &ours);
+        assert_eq!(less.verdict, Some(Verdict::Oversize));
+
+        let mut torch = Cell {
+            stack: Stack::Torch,
+            max_steps: Some(1),
+            ..Cell::default()
+        };
+        let unnamed = planned(None, &torch);
+        assert_eq!(
+            Some(unnamed.needed_bytes),
+            unnamed.reserved_peak_bytes,
+            "no context is known"
+        );
+        torch.gpu = Some("t4".into());
+        let named = planned(None, &torch);
+        assert_eq!(Some(named.needed_bytes), named.process_peak_bytes);
+        assert_eq!(named.budget_bytes, Gpu::named("t4").ok().map(|gpu| gpu.total_bytes));
+    }
+}

@@ -9,7 +9,7 @@ use crate::kernels::InstructionSet;
 use crate::memory::Backend;
 use crate::model::{ModelError, Source};
 use crate::spec::Study;
-use crate::spec::cell::{Cell, Data, TargetModules, Task, Weights};
+use crate::spec::cell::{Cell, Data, Stack, TargetModules, Task, Weights};
 use crate::train::{self, TrainError};
 
 use super::provenance::instruction_set;
@@ -40,10 +40,12 @@ enum Reason {
     InstructionSet { best: &'static str },
     #[error("the model `{model}` has {most} positions (max_position_embeddings)")]
     Positions { model: String, most: usize },
+    #[error("this stack is planned and not run; `expctl plan {spec}` says what it takes")]
+    Stack { spec: String },
 }
 
 /// Checks the models, the data and the devices of all cells, each once and without reading weights or texts, and that
-/// this build and this CPU have what they ask for.
+/// this build and this CPU have what they ask for. Cells of another stack than ours cannot be trained at all.
 ///
 /// # Errors
 /// The first that is missing, damaged, or cannot be used by this build.
@@ -52,12 +54,16 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
     let mut seen = HashSet::new();
     for planned in &study.cells {
         let cell = &planned.cell;
+        let spec = study.directory.join(&study.file).display().to_string();
         let fail = |key, value: &dyn ToString, reason: Reason| PreflightError {
-            spec: study.directory.join(&study.file).display().to_string(),
+            spec: spec.clone(),
             key,
             value: value.to_string(),
             reason: Box::new(reason),
         };
+        if cell.stack == Stack::Torch {
+            return Err(fail("stack", &"torch", Reason::Stack { spec: spec.clone() }));
+        }
         let most = match positions.entry(opened(cell)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
@@ -152,6 +158,10 @@ mod tests {
             (
                 "data: {path: folder.txt}",
                 "`: cannot read folder.txt: it is not a regular file",
+            ),
+            (
+                "model: llama-2-7b, stack: torch",
+                "x.yaml: `stack: torch`: this stack is planned and not run; `expctl plan x.yaml` says",
             ),
             (
                 "model: tiny, max_seq_length: 513",

@@ -3,6 +3,7 @@
 mod commands;
 mod diagnostics;
 mod mutations;
+mod stacks;
 mod sweeps;
 
 use std::path::Path;

@@ -11,6 +11,9 @@ use crate::{
 /// What a tensor of candle's keeps on the heap beside its values: the tensor, its storage, its shape and strides.
 const HANDLE: u64 = 264;
 
+/// Bytes of the lists of a product's segments, terms and operands, where it has one of each.
+const LISTS: u64 = 432;
+
 /// Where the events go.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -59,6 +62,15 @@ impl Memory {
     /// A tensor of so many elements, of which it is not known yet what it is for.
     pub fn tensor(&self, elements: u64, element: u64) -> Held<'_> {
         self.tensor_of(elements * element, Category::Temporary)
+    }
+
+    /// A tensor that one product is stored to, whose lists are there until it is computed. They are more than what candle
+    /// keeps of the tensor, so that a peak can be before it is known what the tensor is for.
+    pub fn product(&self, elements: u64, element: u64) -> Held<'_> {
+        let mut held = self.hold(elements * element, Category::Temporary);
+        drop(self.temporary(LISTS));
+        held.handle = Some(self.trace.borrow_mut().alloc(HANDLE, Category::Temporary));
+        held
     }
 
     pub fn phase(&self, phase: Phase) {

@@ -119,7 +119,7 @@ pub(super) fn accumulate<'m, const N: usize>(
         if let Weight::Dense(param) = &mut layer.weight
             && param.trainable
         {
-            let gradient = memory.tensor(elements, 4);
+            let gradient = memory.product(elements, 4);
             param.accumulate(memory, gradient);
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::spec::cell::{Attention, QuantType, Upcast};
 
 /// The key that is refused after `change`, or none.
 fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {

@@ -1,0 +1,137 @@
+//! How long a plan takes: `cargo bench --bench plan`.
+//!
+//! Cells of models from 135M to 8B, each planned several times: of our trainer, and of PyTorch's stack without and with the
+//! replay of its allocator. Then 10,000 cells in one go, as `expctl plan` does it. The targets are 1 ms a cell without
+//! replay, 20 ms with it, and 5 s for the 10,000.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use expctl::plan::{Options, Planner};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype, Stack};
+use rayon::prelude::*;
+
+const ROUNDS: usize = 15;
+const MANY: usize = 10_000;
+
+/// Model, format, rank, samples at once, their tokens, and whether blocks are checkpointed.
+type Typical = (&'static str, Dtype, usize, usize, usize, bool);
+
+const OURS: [Typical; 14] = [
+    ("smollm2-135m", Dtype::Int4, 16, 4, 512, false),
+    ("smollm2-135m", Dtype::Float32, 0, 1, 128, false),
+    ("smollm2-135m", Dtype::Bfloat16, 8, 8, 256, true),
+    ("smollm2-360m", Dtype::Int4, 16, 4, 512, false),
+    ("smollm2-360m", Dtype::Int8, 64, 2, 1024, true),
+    ("smollm2-360m", Dtype::Bfloat16, 0, 1, 512, true),
+    ("tinyllama-1.1b", Dtype::Int4, 8, 1, 2048, true),
+    ("tinyllama-1.1b", Dtype::Bfloat16, 16, 4, 512, false),
+    ("llama-3.2-1b", Dtype::Int4, 16, 4, 1024, false),
+    ("llama-3.2-1b", Dtype::Int8, 8, 2, 512, true),
+    ("llama-3.2-1b", Dtype::Bfloat16, 32, 1, 4096, true),
+    ("llama-3.2-3b", Dtype::Int4, 16, 1, 512, true),
+    ("llama-3.2-3b", Dtype::Int4, 64, 4, 2048, false),
+    ("llama-3.2-3b", Dtype::Bfloat16, 0, 1, 1024, true),
+];
+
+const TORCH: [Typical; 16] = [
+    ("smollm2-135m", Dtype::Int4, 16, 4, 512, false),
+    ("smollm2-135m", Dtype::Float32, 0, 8, 256, false),
+    ("smollm2-360m", Dtype::Bfloat16, 16, 4, 512, true),
+    ("qwen2.5-0.5b", Dtype::Bfloat16, 8, 4, 1024, false),
+    ("qwen3-0.6b", Dtype::Int4, 16, 2, 1024, true),
+    ("tinyllama-1.1b", Dtype::Bfloat16, 8, 4, 512, false),
+    ("llama-3.2-1b", Dtype::Bfloat16, 0, 2, 1024, true),
+    ("qwen2.5-1.5b", Dtype::Int8, 16, 2, 1024, true),
+    ("smollm2-1.7b", Dtype::Int4, 64, 4, 512, false),
+    ("llama-3.2-3b", Dtype::Bfloat16, 16, 1, 4096, true),
+    ("phi-4-mini", Dtype::Bfloat16, 16, 2, 1024, false),
+    ("llama-2-7b", Dtype::Int4, 64, 1, 512, true),
+    ("mistral-7b", Dtype::Int4, 16, 4, 1024, true),
+    ("qwen2.5-7b", Dtype::Bfloat16, 8, 2, 2048, false),
+    ("llama-3.1-8b", Dtype::Int4, 16, 1, 2048, true),
+    ("llama-3.1-8b", Dtype::Int8, 32, 2, 512, false),
+];
+
+fn cell((model, dtype, rank, batch_size, max_seq_length, is_checkpointed): Typical, stack: Stack) -> Cell {
+    Cell {
+        model: model.into(),
+        stack,
+        dtype,
+        rank,
+        batch_size,
+        max_seq_length,
+        gradient_checkpointing: if is_checkpointed {
+            Checkpointing::Full
+        } else {
+            Checkpointing::None
+        },
+        ..Cell::default()
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn planner(replay: bool) -> Planner {
+    Planner::new(Path::new(""), Options { budget: None, replay })
+}
+
+/// Milliseconds of one cell's plan: the median of several, in which the first is not, as it reads the model's shape.
+fn time(planner: &Planner, cell: &Cell) -> f64 {
+    let once = || {
+        let start = Instant::now();
+        if let Err(error) = black_box(planner.predict(black_box(cell))) {
+            panic!("{}: {error}", cell.model);
+        }
+        milliseconds(start.elapsed())
+    };
+    once();
+    median((0..ROUNDS).map(|_| once()).collect())
+}
+
+fn cells_one_by_one(name: &str, cells: &[Cell], replay: bool) {
+    let planner = planner(replay);
+    println!("\n{name}, ms a cell");
+    let times: Vec<f64> = cells.iter().map(|cell| time(&planner, cell)).collect();
+    for (cell, time) in cells.iter().zip(&times) {
+        let (dtype, rank, batch, len) = (cell.dtype, cell.rank, cell.batch_size, cell.max_seq_length);
+        println!("  {time:8.3}  {} {dtype:?} rank {rank} {batch} x {len}", cell.model);
+    }
+    let most = times.iter().copied().fold(0.0, f64::max);
+    println!("  {:8.3}  median; {most:.3} at most", median(times));
+}
+
+/// Cells that differ, on all cores.
+fn many(name: &str, typical: &[Typical], stack: Stack, replay: bool) {
+    let of = |index: usize| {
+        let mut cell = cell(typical[index % typical.len()], stack);
+        cell.max_seq_length = 128 + index % 1900;
+        cell
+    };
+    let cells: Vec<Cell> = (0..MANY).map(of).collect();
+    let planner = planner(replay);
+    let start = Instant::now();
+    let planned = cells.par_iter().filter(|cell| planner.predict(cell).is_ok()).count();
+    assert_eq!(planned, MANY);
+    println!("{MANY} cells, {name}: {:.2} s", start.elapsed().as_secs_f64());
+}
+
+fn main() {
+    let ours = OURS.map(|typical| cell(typical, Stack::Candle));
+    let torch = TORCH.map(|typical| cell(typical, Stack::Torch));
+    cells_one_by_one("our trainer", &ours, false);
+    cells_one_by_one("PyTorch's stack without replay", &torch, false);
+    cells_one_by_one("PyTorch's stack with replay", &torch, true);
+    println!();
+    many("our trainer", &OURS, Stack::Candle, false);
+    many("PyTorch's stack without replay", &TORCH, Stack::Torch, false);
+    many("PyTorch's stack with replay", &TORCH, Stack::Torch, true);
+}

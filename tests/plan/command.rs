@@ -1,0 +1,344 @@
+//! `expctl plan`, and predictions wherever else a user sees them.
+
+use std::fs;
+
+use expctl::results::record::Status;
+use expctl::results::store::{StudyDir, read_record};
+use serde_json::Value;
+
+use crate::Place;
+
+/// Two cells of our trainer. The instruction set is given, so that no CPU decides what is kept in which format.
+const SMALL: &str = "\
+name: small
+defaults: { model: tiny, instruction_set: avx2, batch_size: 2, max_seq_length: 32, max_steps: 2 }
+sweep: { grid: { dtype: [float32, int4] } }
+";
+
+/// Cells of PyTorch's stack: the allocator's settings matter.
+const TORCH: &str = "\
+name: torch
+defaults: { stack: torch, model: smollm2-135m, dtype: bfloat16, batch_size: 4, max_seq_length: 512, gpu: t4 }
+sweep:
+  include:
+    - { gradient_checkpointing: none }
+    - { gradient_checkpointing: full }
+";
+
+/// Of these the first fits into its budget, and the second only with less than it asks for.
+const BUDGETED: &str = "\
+name: budgeted
+defaults: { model: tiny, dtype: float32, instruction_set: avx2, max_seq_length: 64, max_steps: 2, device_memory: 3MiB }
+sweep: { grid: { batch_size: [1, 16] } }
+";
+
+#[test]
+fn a_plan_is_a_table() {
+    insta::assert_snapshot!("small", Place::new(SMALL).plan(&[]));
+    insta::assert_snapshot!("torch", Place::new(TORCH).plan(&[]));
+}
+
+#[test]
+fn programs_read_json_and_csv() {
+    let place = Place::new(SMALL);
+    let json = place.plan(&["--format", "json", "--set", "dtype=int4"]);
+    insta::assert_snapshot!("small_json", json);
+    insta::assert_snapshot!("small_csv", place.plan(&["--format", "csv"]));
+    let cells = place.planned(&[]);
+    let peaks: Vec<u64> = cells
+        .iter()
+        .map(|cell| number(&cell["predicted_allocated_peak_bytes"]))
+        .collect();
+    assert!(peaks[0] > peaks[1], "{peaks:?}: float32 takes more than int4");
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+}
+
+#[test]
+fn nothing_is_written() {
+    let place = Place::new(SMALL);
+    assert_eq!(place.plan(&[]).code, 0);
+    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_told_what_would() {
+    let place = Place::new(BUDGETED);
+    let said = place.plan(&[]);
+    assert_eq!(said.code, 1);
+    insta::assert_snapshot!("oversize", said);
+    insta::assert_snapshot!("oversize_by_more", place.plan(&["--budget", "1MiB"]));
+    let advice = &place.planned(&[])[1]["advice"];
+    let changes: Vec<&Value> = advice
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|advice| &advice["changes"])
+        .collect();
+    assert!(!changes.is_empty());
+    for advice in advice.as_array().unwrap() {
+        assert_eq!(advice["predicted_verdict"], "fits", "{advice}");
+        // What is advised does what is said of it.
+        let settings: Vec<String> = advice["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|change| change.as_str().unwrap().replacen(": ", "=", 1))
+            .collect();
+        let mut arguments = Vec::new();
+        for setting in &settings {
+            arguments.extend(["--set", setting.as_str()]);
+        }
+        if !settings[0].starts_with("batch_size") {
+            arguments.extend(["--set", "batch_size=16"]);
+        }
+        let changed = place.planned(&arguments);
+        assert_eq!(changed.len(), 1, "{arguments:?}");
+        for key in [
+            "predicted_allocated_peak_bytes",
+            "predicted_verdict",
+            "predicted_budget_bytes",
+        ] {
+            assert_eq!(changed[0][key], advice[key], "{arguments:?}: {key}");
+        }
+    }
+}
+
+#[test]
+fn nothing_may_be_enough() {
+    let said = Place::new(BUDGETED).plan(&["--budget", "8KiB"]);
+    assert_eq!(said.code, 1);
+    insta::assert_snapshot!("nothing_fits", said);
+}
+
+#[test]
+fn a_budget_is_a_size_or_a_gpu() {
+    let place = Place::new(TORCH);
+    for (budget, code) in [("1GiB", 1), ("16GiB", 0), ("NVIDIA GeForce RTX 3090", 0), ("t4", 0)] {
+        let said = place.plan(&["--budget", budget]);
+        assert_eq!((said.code, said.stderr.as_str()), (code, ""), "{budget}: {said}");
+    }
+    // A GPU's budget is its memory, also where the cells name another.
+    let bytes = number(&place.planned(&["--budget", "rtx-3090"])[0]["predicted_budget_bytes"]);
+    assert_eq!(bytes, 25_414_860_800);
+    for (budget, help) in [
+        ("rtx-3900", "did you mean `rtx-3090`?"),
+        ("a100", "write its size too: `a100-40gb` or `a100-80gb`"),
+        ("6", "`6` has no unit: write `6GiB`"),
+        ("quadro", "known GPUs: t4, "),
+    ] {
+        let said = place.plan(&["--budget", budget]);
+        assert_eq!(said.code, 2, "{said}");
+        assert!(said.stderr.contains(help), "{said}");
+    }
+}
+
+#[test]
+fn without_a_replay_nothing_is_said_of_what_is_reserved() {
+    let place = Place::new(TORCH);
+    let with = place.planned(&[]);
+    let without = place.planned(&["--no-replay"]);
+    for (with, without) in with.iter().zip(&without) {
+        for key in [
+            "predicted_reserved_peak_bytes",
+            "predicted_fragmentation_bytes",
+            "predicted_segments",
+            "predicted_process_peak_bytes",
+        ] {
+            assert!(with[key].is_u64() && without[key].is_null(), "{key}");
+        }
+        // Without it a block is what was asked for; the allocator gives larger ones where the rest is not worth keeping.
+        let key = "predicted_allocated_peak_bytes";
+        let (with, without) = (number(&with[key]), number(&without[key]));
+        assert!(without <= with && with - without < with / 50, "{with} and {without}");
+    }
+    assert!(!place.plan(&["--no-replay"]).stdout.contains("reserved"));
+}
+
+#[test]
+fn the_allocators_settings_change_what_is_reserved() {
+    let axis = "allocator.env.PYTORCH_CUDA_ALLOC_CONF: [null, 'expandable_segments:True']";
+    let spec = format!(
+        "name: x\ndefaults: {{ stack: torch, model: smollm2-135m, dtype: bfloat16, batch_size: 4, padding: longest, \
+         data: {{ synthetic: {{ lengths: [512, 200, 300, 77, 411] }} }}, max_seq_length: 512, max_steps: 3 }}\n\
+         sweep:\n  grid:\n    {axis}\n"
+    );
+    let cells = Place::new(&spec).planned(&[]);
+    let [default, expandable] = &cells[..] else {
+        panic!("{cells:?}")
+    };
+    let key = "predicted_reserved_peak_bytes";
+    assert!(number(&expandable[key]) < number(&default[key]), "{cells:?}");
+    // Its blocks can be split anywhere, so that fewer are larger than what was asked for.
+    let key = "predicted_allocated_peak_bytes";
+    assert!(number(&expandable[key]) < number(&default[key]), "{cells:?}");
+}
+
+#[test]
+fn a_plan_can_be_a_report() {
+    let published = "\
+published:
+- { column: allocated_peak_bytes, value: 3.0, unit: MiB, metric: allocated, cell: { dtype: float32 }, source: Somebody }
+report: { template: plan, output: report.md }
+";
+    let place = Place::new(&format!("{SMALL}{published}"));
+    let said = place.plan(&["--report"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "wrote report.md\n"), "{said}");
+    insta::assert_snapshot!("report", fs::read_to_string(place.path("report.md")).unwrap());
+    assert_eq!(place.plan(&["--report=other.md"]).stdout, "wrote other.md\n");
+    let same = |path: &str| fs::read_to_string(place.path(path)).unwrap();
+    assert_eq!(same("other.md").lines().count(), same("report.md").lines().count());
+
+    let said = Place::new(SMALL).plan(&["--report"]);
+    assert_eq!(said.code, 2);
+    assert!(
+        said.stderr.contains("names no `output`; give a file: --report=FILE"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_measured_stands_beside_what_was_predicted() {
+    let published = "\
+published:
+- { column: allocated_peak_bytes, value: 3.0, unit: MiB, metric: allocated, cell: { dtype: float32 }, source: Somebody }
+report: { output: report.md }
+";
+    let place = Place::new(&format!("{SMALL}{published}"));
+    let said = place.run(&[]);
+    assert_eq!(said.code, 0, "{said}");
+    let report = fs::read_to_string(place.path("report.md")).unwrap();
+    let row = report
+        .lines()
+        .find(|line| line.contains("Somebody") || line.contains(" 3.0 MiB"))
+        .unwrap();
+    let header = report
+        .lines()
+        .find(|line| line.contains("Published") && line.contains("Predicted"));
+    assert!(header.unwrap().contains("Measured"), "{report}");
+    assert_eq!(
+        row.matches(" MiB ").count(),
+        4,
+        "published, measured, predicted, difference: {row}"
+    );
+
+    // What a user is shown of a cell has the plan's figure, and the plan says the same as the run did.
+    let id = place.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
+    let shown = place.expctl(&["show", &id, "--results", "out", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(
+        shown["prediction"]["allocated_peak_bytes"],
+        place.planned(&[])[0]["predicted_allocated_peak_bytes"]
+    );
+    let text = place.expctl(&["show", &id, "--results", "out"]).stdout;
+    let (_, prediction) = text.split_once("\nPrediction\n").unwrap();
+    let (prediction, _) = prediction.split_once("\nOutcome\n").unwrap();
+    insta::assert_snapshot!("shown", prediction);
+}
+
+#[test]
+fn what_cannot_be_planned_is_an_error() {
+    let wrong = |defaults: &str| {
+        let place = Place::new(&format!("name: x\ndefaults: {{ {defaults} }}\n"));
+        fs::write(place.path("short.txt"), "a\n").unwrap();
+        let said = place.plan(&[]);
+        assert_eq!(said.code, 2, "{said}");
+        assert!(said.stdout.is_empty(), "{said}");
+        format!("{defaults}\n{}", said.stderr)
+    };
+    let errors = [
+        "model: ./nowhere",
+        "model: tny",
+        "model: tiny, max_seq_length: 513",
+        "model: tiny, data: { path: nowhere.txt }",
+        "model: tiny, data: { path: short.txt }",
+        "stack: torch, model: ./nowhere",
+        "stack: torch, model: tiny",
+        "stack: torch, model: llama-2-7b, max_seq_length: 4097",
+        "stack: torch, model: llama-2-7b, task: sequence_classification",
+        "stack: torch, model: llama-2-7b, data: sample",
+        "stack: torch, model: llama-2-7b, data: { synthetic: { lengths: uniform } }",
+    ]
+    .map(wrong);
+    insta::assert_snapshot!("errors", errors.join("\n"));
+}
+
+#[test]
+fn data_of_a_file_are_planned_as_they_are_trained() {
+    let place = Place::new(
+        "name: x\ndefaults: { model: tiny, dtype: float32, instruction_set: avx2, max_seq_length: 64, batch_size: 2, \
+         max_steps: 2, padding: longest, data: { path: lines.txt } }\n",
+    );
+    let lines = [
+        "A short line.",
+        "A line that is a good deal longer than the others are.",
+        "Words.",
+        "Three more words.",
+    ];
+    fs::write(place.path("lines.txt"), lines.join("\n").repeat(3)).unwrap();
+    let planned = number(&place.planned(&[])[0]["predicted_allocated_peak_bytes"]);
+    let said = place.run(&["--progress", "none"]);
+    assert_eq!(said.code, 0, "{said}");
+    let id = place.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
+    let record = read_record(&StudyDir::new(place.path("out")).cell(&id))
+        .unwrap()
+        .unwrap();
+    let measured = record.measured.unwrap().allocated_peak_bytes.unwrap();
+    assert!(
+        planned.abs_diff(measured) * 200 < measured,
+        "{planned} predicted, {measured} measured"
+    );
+}
+
+#[test]
+fn another_stack_is_planned_and_not_run() {
+    let place = Place::new(TORCH);
+    for arguments in [&[][..], &["--dry-run"]] {
+        let said = place.run(arguments);
+        assert_eq!(said.code, 2, "{said}");
+        assert_eq!(
+            said.stderr,
+            "error: spec.yaml: `stack: torch`: this stack is planned and not run; `expctl plan spec.yaml` says what it \
+             takes\n"
+        );
+    }
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn what_is_predicted_not_to_fit_can_be_left_out() {
+    let place = Place::new(BUDGETED);
+    let said = place.run(&["--skip-oversize"]);
+    assert_eq!(said.code, 0, "{said}");
+    let ids: Vec<String> = place
+        .planned(&[])
+        .iter()
+        .map(|cell| cell["cell_id"].as_str().unwrap().to_owned())
+        .collect();
+    let results = StudyDir::new(place.path("out"));
+    let record = |index: usize| read_record(&results.cell(&ids[index])).unwrap().unwrap();
+    assert_eq!(record(0).status, Status::Ok);
+    let left_out = record(1);
+    assert_eq!(left_out.status, Status::Oversize);
+    assert!(left_out.measured.is_none());
+    let reason = left_out.reason.as_deref().unwrap();
+    assert!(
+        reason.starts_with("predicted peak ") && reason.ends_with(" past the budget of 3.00 MiB (device_memory)"),
+        "{reason}"
+    );
+    let frame = place.expctl(&["list", "out", "--format", "json"]).stdout;
+    assert!(frame.contains("oversize"), "{frame}");
+    let report = fs::read_to_string(place.path("out/report.md")).unwrap();
+    assert!(report.contains("oversize"), "{report}");
+
+    // A run without the flag trains what was left out: it is past its budget indeed.
+    let said = place.run(&[]);
+    assert_eq!(said.code, 0, "{said}");
+    assert_eq!(record(1).status, Status::Oom);
+    assert_eq!(record(1).attempt, 2);
+    // And that is a result: it is not made worse by a prediction.
+    place.run(&["--skip-oversize"]);
+    assert_eq!(record(1).status, Status::Oom);
+}

@@ -1,0 +1,129 @@
+//! Cells at random, over every key that decides what our trainer allocates.
+
+use expctl::kernels::InstructionSet;
+use expctl::spec::cell::Cell;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value, json};
+
+/// Cells without repetition, always the same for a seed and a CPU.
+pub struct Sample {
+    random: ChaCha8Rng,
+    pub cells: Vec<Value>,
+}
+
+impl Sample {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            cells: Vec::new(),
+        }
+    }
+
+    /// Adds so many small decoders.
+    pub fn decoders(&mut self, count: usize) {
+        const MODULES: [&str; 7] = [
+            "q_proj",
+            "k_proj",
+            "v_proj",
+            "o_proj",
+            "gate_proj",
+            "up_proj",
+            "down_proj",
+        ];
+        let lengths = [2, 5, 16, 31, 64, 100, 129];
+        self.add(count, |random| {
+            let mut cell = common(random, &MODULES, &[1, 2, 3, 5, 8], &lengths);
+            cell.insert("model".into(), json!("tiny"));
+            cell
+        });
+    }
+
+    /// Adds so many encoders of this preset with few tokens: their weights are most of what they take.
+    pub fn encoders(&mut self, model: &str, modules: &[&str], count: usize) {
+        self.add(count, |random| {
+            let mut cell = common(random, modules, &[1, 2], &[4, 17]);
+            cell.insert("model".into(), json!(model));
+            cell.insert("task".into(), json!("sequence_classification"));
+            cell.insert("max_steps".into(), json!(1));
+            cell
+        });
+    }
+
+    fn add(&mut self, count: usize, draw: impl Fn(&mut ChaCha8Rng) -> Map<String, Value>) {
+        let enough = self.cells.len() + count;
+        while self.cells.len() < enough {
+            let cell = Value::from(draw(&mut self.random));
+            let is_valid = serde_json::from_value::<Cell>(cell.clone()).is_ok_and(|cell| cell.validate().is_ok());
+            if is_valid && !self.cells.contains(&cell) {
+                self.cells.push(cell);
+            }
+        }
+    }
+
+    /// A spec of them; JSON is YAML.
+    pub fn spec(&self) -> String {
+        json!({ "name": "sample", "sweep": { "include": self.cells } }).to_string()
+    }
+}
+
+fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths: &[usize]) -> Map<String, Value> {
+    let mut cell = Map::new();
+    let mut set = |key: &str, value: Value| cell.insert(key.into(), value);
+    let dtype = *["float32", "float16", "bfloat16", "int8", "int4"]
+        .choose(random)
+        .unwrap();
+    set("dtype", json!(dtype));
+    let is_quantised = dtype.starts_with("int");
+    let rank = *[0, 1, 4, 8, 16, 33][usize::from(is_quantised)..]
+        .choose(random)
+        .unwrap();
+    set("rank", json!(rank));
+    if dtype == "int4" {
+        set("bnb_4bit_use_double_quant", json!(random.random_bool(0.5)));
+    }
+    if rank > 0 {
+        let count = random.random_range(1..=modules.len());
+        let some = modules.iter().choose_multiple(random, count);
+        set(
+            "target_modules",
+            if random.random_bool(0.5) {
+                json!("all-linear")
+            } else {
+                json!(some)
+            },
+        );
+        set("lora_dropout", json!(if random.random_bool(0.3) { 0.1 } else { 0.0 }));
+    }
+    set("batch_size", json!(batches.choose(random)));
+    set("max_seq_length", json!(lengths.choose(random)));
+    let ways = [json!("none"), json!("full"), json!({"every": 2})];
+    set(
+        "gradient_checkpointing",
+        ways.choose(random).cloned().unwrap_or_default(),
+    );
+    let optimizer = *["adamw", "adamw", "galore", "rsvd"].choose(random).unwrap();
+    set("optim", json!(optimizer));
+    if optimizer != "adamw" {
+        set("optim_rank", json!([2, 4].choose(random)));
+    }
+    set("max_grad_norm", json!([0.0, 1.0].choose(random)));
+    set("padding", json!(["max_length", "longest"].choose(random)));
+    let data = [
+        json!("synthetic"),
+        json!({"synthetic": {"lengths": "uniform", "samples": 64}}),
+        json!({"synthetic": {"lengths": [3, 9, 50], "samples": 64}}),
+    ];
+    set("data", data.choose(random).cloned().unwrap_or_default());
+    if random.random_bool(0.1) {
+        set("measure", json!("profile"));
+    } else {
+        set("max_steps", json!(random.random_range(1..=4)));
+        set("gradient_accumulation_steps", json!(random.random_range(1..=3)));
+    }
+    let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
+    let names = sets.map(InstructionSet::name).chain(["auto"]);
+    set("instruction_set", json!(names.choose(random)));
+    cell
+}

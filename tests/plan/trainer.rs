@@ -1,0 +1,114 @@
+//! The prediction of our trainer against its ledger, cell by cell.
+
+use expctl::memory::Category;
+use expctl::results::prediction::Prediction;
+use expctl::results::record::{Measured, Status};
+use expctl::results::store::{StudyDir, read_prediction, read_record};
+use expctl::spec::{self, Overrides};
+
+use crate::Place;
+use crate::sample::Sample;
+
+/// How far off a peak may be.
+const SHARE: f64 = 0.005;
+/// How far off one below [`SMALL`] may be, in bytes: what the ledger counts of odds and ends.
+const FEW: u64 = 8 << 10;
+const SMALL: u64 = 1 << 20;
+/// How far off a category may be at the peak, as a share of the peak.
+const CATEGORY: f64 = 0.01;
+
+/// How far a prediction is off: none where `predicted` is close enough.
+fn off(what: &str, predicted: u64, measured: u64, most: u64) -> Option<String> {
+    let by = predicted.abs_diff(measured);
+    (by > most).then(|| format!("{what}: {predicted} predicted, {measured} measured, {by} apart, {most} allowed"))
+}
+
+fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
+    let peak = measured.allocated_peak_bytes.unwrap();
+    let few = if peak < SMALL { FEW } else { 0 };
+    let within = |share: f64| ((peak as f64 * share) as u64).max(few);
+    let mut differences: Vec<String> = off("peak", prediction.allocated_peak_bytes, peak, within(SHARE))
+        .into_iter()
+        .collect();
+    if measured.allocated_peak_phase.as_ref() == Some(&prediction.binding_phase) {
+        for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
+            let name = category.name();
+            let measured = measured.allocated_peak_by_category.get(name).copied().unwrap_or(0);
+            let predicted = prediction.allocated_peak_by_category[name];
+            differences.extend(off(name, predicted, measured, within(CATEGORY)));
+        }
+    }
+    if measured.trainable_count != prediction.trainable_count {
+        differences.push("trainable_count".into());
+    }
+    if measured.parameter_count != prediction.parameter_count {
+        differences.push("parameter_count".into());
+    }
+    if measured.adapter_file_bytes != prediction.adapter_file_bytes {
+        differences.push(format!(
+            "adapter_file_bytes: {:?} predicted, {:?} measured",
+            prediction.adapter_file_bytes, measured.adapter_file_bytes
+        ));
+    }
+    differences
+}
+
+/// Trains the sample and looks at each cell.
+fn check(sample: &Sample) {
+    let place = Place::new(&sample.spec());
+    let said = place.run(&["--progress", "none"]);
+    assert_eq!(said.code, 0, "{said}");
+    let study = spec::load(&place.path("spec.yaml"), &Overrides::default()).unwrap();
+    let results = StudyDir::new(place.path("out"));
+    let (mut shares, mut wrong) = (Vec::new(), Vec::new());
+    for planned in &study.cells {
+        let dir = results.cell(&planned.id);
+        let record = read_record(&dir).unwrap().unwrap();
+        assert_eq!(
+            record.status,
+            Status::Ok,
+            "{:?}: {}",
+            record.reason,
+            planned.cell.to_yaml()
+        );
+        let measured = record.measured.unwrap();
+        let prediction = read_prediction(&dir).unwrap().unwrap();
+        let peak = measured.allocated_peak_bytes.unwrap();
+        shares.push(prediction.allocated_peak_bytes.abs_diff(peak) as f64 / peak as f64);
+        let differences = differences(&measured, &prediction);
+        if !differences.is_empty() {
+            wrong.push(format!("{}\n{}", differences.join("\n"), planned.cell.to_yaml()));
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "{} cells: predicted peaks are {:.4} % off (median), {:.3} % at most",
+        shares.len(),
+        100.0 * shares[shares.len() / 2],
+        100.0 * shares.last().unwrap()
+    );
+    assert!(wrong.is_empty(), "{} cells are off:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+const DISTILBERT: [&str; 6] = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"];
+const BERT: [&str; 4] = ["query", "key", "value", "dense"];
+
+#[test]
+fn the_ledger_counts_what_was_predicted() {
+    let mut sample = Sample::new(1);
+    sample.decoders(38);
+    sample.encoders("distilbert-base", &DISTILBERT, 2);
+    sample.encoders("bert-base", &BERT, 1);
+    check(&sample);
+}
+
+/// `cargo test --release --test plan -- --ignored --nocapture`
+#[test]
+#[ignore = "takes minutes; the test above is a part of it"]
+fn the_ledger_counts_what_was_predicted_of_many_cells() {
+    let mut sample = Sample::new(2);
+    sample.decoders(200);
+    sample.encoders("distilbert-base", &DISTILBERT, 12);
+    sample.encoders("bert-base", &BERT, 8);
+    check(&sample);
+}

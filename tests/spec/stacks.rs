@@ -1,0 +1,100 @@
+//! What each software stack cannot do, and what is said of it.
+
+use crate::parse;
+
+/// What is said of a spec with these defaults: the message, and the help under it.
+fn said(defaults: &str) -> String {
+    let text = format!("name: example\ndefaults:\n  {defaults}\n");
+    match parse(&text, &[]) {
+        Ok(_) => format!("{defaults}\n    accepted"),
+        Err(error) => {
+            let error = error.to_string();
+            let lines = error
+                .lines()
+                .filter(|line| line.starts_with("error") || line.contains("help:") || line.contains('^'));
+            let lines: Vec<&str> = lines.map(|line| line.trim_start_matches([' ', '|', '='])).collect();
+            format!("{defaults}\n    {}", lines.join("\n    "))
+        }
+    }
+}
+
+fn all_said(stack: &str, defaults: &[&str]) -> String {
+    let said: Vec<String> = defaults.iter().map(|keys| said(&keys.replace("; ", "\n  "))).collect();
+    assert!(
+        !said.iter().any(|said| said.contains("accepted")),
+        "{stack}: {}",
+        said.join("\n")
+    );
+    said.join("\n")
+}
+
+#[test]
+fn our_trainer() {
+    let said = all_said(
+        "candle",
+        &[
+            "adapter_dtype: bfloat16",
+            "lora_fa: true",
+            "bnb_4bit_quant_type: fp4",
+            "bnb_4bit_compute_dtype: float16",
+            "attn_implementation: eager",
+            "upcast: peft",
+            "autocast: true",
+            "use_cache: true",
+            "empty_cache_steps: 1",
+            "gpu: t4",
+            "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
+            "model: llama-2-7b",
+            "dtype: bfloat16; bnb_4bit_use_double_quant: false",
+        ],
+    );
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn torch() {
+    let keys = [
+        "measure: profile",
+        "optim: galore",
+        "device: cuda:0",
+        "device_memory: 1GiB",
+        "threads: 2",
+        "instruction_set: avx2",
+        "allocator: { backend: mimalloc }",
+        "model: ./folder; weights: random",
+        "gpu: rtx-3900",
+        "gpu: a100",
+        "gpu: quadro",
+        "adapter_dtype: int8",
+        "bnb_4bit_compute_dtype: int4",
+        "dtype: bfloat16; upcast: peft",
+        "dtype: bfloat16; rank: 0; lora_fa: true",
+        "dtype: bfloat16; bnb_4bit_use_double_quant: false",
+    ]
+    .map(|keys| format!("stack: torch; {keys}"));
+    insta::assert_snapshot!(all_said("torch", &keys.each_ref().map(String::as_str)));
+}
+
+#[test]
+fn pytorchs_allocator() {
+    let with = |variables: &str| format!("stack: torch; allocator: {{ env: {{ {variables} }} }}");
+    let said = [
+        with("PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:true'"),
+        with("PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True,max_split_size:128'"),
+        with("PYTORCH_ALLOC_CONF: 'max_split_size_mb:19'"),
+        with("PYTORCH_CUDA_ALLOC_CONF: 'backend:cudaMallocAsync'"),
+        with("PYTORCH_CUDA_ALOC_CONF: 'expandable_segments:True'"),
+        with("MALLOC_ARENA_MAX: '1'"),
+    ];
+    insta::assert_snapshot!(all_said("torch", &said.each_ref().map(String::as_str)));
+    for variables in [
+        "PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'",
+        "PYTORCH_ALLOC_CONF: 'max_split_size_mb:64,garbage_collection_threshold:0.8'",
+        "PYTORCH_CUDA_ALLOC_CONF: null",
+    ] {
+        assert!(
+            self::said(&with(variables).replace("; ", "\n  ")).ends_with("accepted"),
+            "{variables}"
+        );
+    }
+}
