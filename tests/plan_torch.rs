@@ -222,7 +222,7 @@ fn peaks_of_a_t4_are_predicted() {
         assert_eq!(counted as f64, row.number("total_params"));
         assert_eq!(configuration.trainable_count() as f64, row.number("trainable_params"));
         let micro = row.micro("batch_size", "seq_len");
-        let account = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY);
+        let account = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1);
         let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
         for ((key, phase), errors) in keys.iter().zip(phases).zip(&mut errors) {
             errors.push(account.in_phase[phase] as f64 / MIB / row.number(key) - 1.0);
@@ -355,7 +355,7 @@ fn published_reservations_bound_what_is_allocated() {
             len: 768,
             padded: false,
         }];
-        let peak = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY)
+        let peak = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1)
             .peak
             .bytes;
         let ratio = peak as f64 / reserved as f64;

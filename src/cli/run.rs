@@ -13,6 +13,7 @@ use crate::results::record::Record;
 use crate::results::store::StudyDir;
 use crate::runner::{
     self, Bars, Finished, Json, Options, Plain, Progress, Silent, Summary, counted, log_tail, preflight, schedule,
+    trainable,
 };
 use crate::spec::{self, Overrides, Study};
 
@@ -91,6 +92,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         skip_oversize: args.skip_oversize,
     };
     check_study(&study)?;
+    trainable(&study)?;
     preflight(&study)?;
     if args.dry_run {
         return dry_run(&study, &options, args.format);

@@ -123,6 +123,8 @@ pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::spec::cell::Synthetic;
 
@@ -142,6 +144,10 @@ mod tests {
         let told = |micro: &torch::Micro| (micro.batch, micro.len, micro.padded);
         let steps = torch_steps(cell).unwrap();
         steps.iter().map(|step| step.iter().map(told).collect()).collect()
+    }
+
+    fn load(cell: &Cell, config: &Config) -> Result<Arc<Dataset>, DataError> {
+        crate::data::load(cell, config, Path::new("")).map(Arc::new)
     }
 
     #[test]
@@ -211,7 +217,7 @@ mod tests {
             (cell.max_steps, cell.padding) = (Some(8), Padding::Longest);
         });
         let config = crate::model::config(&cell, Path::new("")).unwrap();
-        let steps = steps(&cell, &config, Path::new("")).unwrap();
+        let steps = steps(&cell, &config, || load(&cell, &config)).unwrap();
         assert_eq!(steps.len(), 1 + LARGEST);
         let lengths: Vec<usize> = steps[1..].iter().map(|step| step[0].len).collect();
         assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
@@ -224,6 +230,6 @@ mod tests {
     fn too_few_samples_for_a_step_are_read_and_not_made_up() {
         let cell = cell(Lengths::Fixed, |cell| cell.batch_size = 100);
         let config = crate::model::config(&cell, Path::new("")).unwrap();
-        assert!(steps(&cell, &config, Path::new("")).is_err());
+        assert!(steps(&cell, &config, || load(&cell, &config)).is_err());
     }
 }

@@ -16,7 +16,7 @@ mod text;
 pub use child::variables;
 pub use error::RunError;
 pub use outcome::{log_tail, oom_file};
-pub use preflight::{PreflightError, preflight};
+pub use preflight::{PreflightError, preflight, trainable};
 pub use progress::{Bars, Json, Plain, Progress, Silent};
 pub use provenance::{instruction_set, provenance, threads};
 pub use schedule::{Kept, Overview, Schedule, Task, schedule};

@@ -45,7 +45,7 @@ enum Reason {
 }
 
 /// Checks the models, the data and the devices of all cells, each once and without reading weights or texts, and that
-/// this build and this CPU have what they ask for. Cells of another stack than ours cannot be trained at all.
+/// this build and this CPU have what they ask for. What is only planned needs none of it.
 ///
 /// # Errors
 /// The first that is missing, damaged, or cannot be used by this build.
@@ -54,15 +54,14 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
     let mut seen = HashSet::new();
     for planned in &study.cells {
         let cell = &planned.cell;
-        let spec = study.directory.join(&study.file).display().to_string();
         let fail = |key, value: &dyn ToString, reason: Reason| PreflightError {
-            spec: spec.clone(),
+            spec: study.directory.join(&study.file).display().to_string(),
             key,
             value: value.to_string(),
             reason: Box::new(reason),
         };
         if cell.stack == Stack::Torch {
-            return Err(fail("stack", &"torch", Reason::Stack { spec: spec.clone() }));
+            continue;
         }
         let most = match positions.entry(opened(cell)) {
             Entry::Occupied(known) => *known.get(),
@@ -90,6 +89,23 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         }
     }
     Ok(())
+}
+
+/// Makes sure that all cells are of the stack that can be trained here.
+///
+/// # Errors
+/// Where one is not.
+pub fn trainable(study: &Study) -> Result<(), PreflightError> {
+    if study.cells.iter().all(|planned| planned.cell.stack == Stack::Candle) {
+        return Ok(());
+    }
+    let spec = study.directory.join(&study.file).display().to_string();
+    Err(PreflightError {
+        spec: spec.clone(),
+        key: "stack",
+        value: "torch".into(),
+        reason: Box::new(Reason::Stack { spec }),
+    })
 }
 
 /// What decides whether a cell's model can be opened.
@@ -129,7 +145,8 @@ mod tests {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let told = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
-        let message = preflight(&study).map_or_else(told, |()| String::new());
+        let checked = trainable(&study).and_then(|()| preflight(&study));
+        let message = checked.map_or_else(told, |()| String::new());
         message.replace(&format!("{}/", folder.display()), "")
     }
 
