@@ -218,9 +218,12 @@ fn peaks_of_a_t4_are_predicted() {
             gpu: Gpu { capability: (7, 5) },
             ..Configuration::new(model)
         };
-        let counted = configuration.parameter_count() + configuration.trainable_count();
-        assert_eq!(counted as f64, row.number("total_params"));
-        assert_eq!(configuration.trainable_count() as f64, row.number("trainable_params"));
+        let counts = configuration.counts();
+        assert_eq!(
+            (counts.parameters + counts.trainable) as f64,
+            row.number("total_params")
+        );
+        assert_eq!(counts.trainable as f64, row.number("trainable_params"));
         let micro = row.micro("batch_size", "seq_len");
         let account = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1);
         let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
@@ -275,7 +278,7 @@ fn presets_have_the_published_numbers_of_weights() {
     ];
     for (name, weights) in published {
         let model = ModelConfig::preset(name).expect("a preset");
-        assert_eq!(Configuration::new(model).parameter_count(), weights, "{name}");
+        assert_eq!(Configuration::new(model).counts().parameters, weights, "{name}");
     }
     assert_eq!(ModelConfig::presets().count(), published.len());
     assert_eq!(ModelConfig::preset("llama-4"), None);
@@ -376,7 +379,8 @@ fn adapters_are_as_large_as_those_that_peft_saved() {
             target_modules: targets(names, ','),
             ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
         }
-        .adapter_file_bytes()
+        .counts()
+        .adapter_file_bytes
     };
     assert_eq!(size(32, "q_proj,v_proj"), Some(36_715_216));
     assert_eq!(size(10, "gate_proj,up_proj,down_proj"), Some(37_868_984));

@@ -148,7 +148,7 @@ mod tests {
             Phase::Optimizer,
             Phase::Idle,
         ];
-        assert_eq!(phases.map(|phase| account.in_phase[phase]), [300, 150, 150, 0, 110]);
+        assert_eq!(phases.map(|phase| account.in_phase[phase]), [300, 150, 150, 0, 100]);
         assert_eq!((account.after_step, account.at_end), (110, 0));
     }
 

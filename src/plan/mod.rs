@@ -36,6 +36,8 @@ pub enum PlanError {
     OursAlone(String),
     #[error("the model `{0}` is not for this task: encoders are for sequence_classification, decoders for causal_lm")]
     Task(String),
+    #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
+    NoModule(String),
     #[error("{0}")]
     Allocator(Invalid),
     #[error("the torch stack is planned with synthetic data of known lengths (fixed, or a list)")]

@@ -18,7 +18,7 @@ use crate::{
     memory::{ByPhase, Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
-    spec::cell::{Cell, Data, Stack, TargetModules, Task},
+    spec::cell::{Cell, Data, Dtype, Stack, TargetModules, Task, Upcast, Weights},
 };
 
 /// What PyTorch's allocator rounds sizes up to.
@@ -30,11 +30,13 @@ pub struct Planner {
     /// Where relative paths in cells start.
     base_dir: PathBuf,
     options: Options,
-    /// Shapes that were read, by what decides them.
-    models: Mutex<HashMap<ModelKey, Arc<Config>>>,
+    /// Shapes that were read, by what decides them and whether the cell can be trained with them.
+    models: Mutex<HashMap<(ModelKey, Weights, Option<TargetModules>), Arc<Config>>>,
     torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
     /// The data that was read last: cells of a study mostly share theirs.
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
+    /// What the torch stack's models have, by what decides it: cells of a spec differ in batch and length for the most part.
+    torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by the model and what decides them beside it.
     adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), Option<u64>>>,
 }
@@ -63,6 +65,9 @@ type DataKey = (ModelKey, Data, u64, usize, u64, usize);
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
+/// Those that decide what is in it: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
+type CountsKey = (ModelKey, Dtype, Dtype, Upcast, usize, TargetModules, bool, Dtype);
+
 impl Planner {
     pub fn new(base_dir: &Path, options: Options) -> Self {
         Self {
@@ -71,6 +76,7 @@ impl Planner {
             models: Mutex::default(),
             torch_models: Mutex::default(),
             dataset: Mutex::default(),
+            torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
         }
     }
@@ -114,6 +120,10 @@ impl Planner {
             (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
         };
         let mut configuration = torch::Configuration::from_cell(cell, model, gpu);
+        let counts = self.torch_counts(cell, &configuration);
+        if cell.rank > 0 && !counts.is_adapted {
+            return Err(PlanError::NoModule(cell.model.clone()));
+        }
         let steps = batches::torch_steps(cell)?;
         if configuration.empty_cache_steps > 0 {
             // Whatever the interval: the step after it is like any other after it.
@@ -123,9 +133,9 @@ impl Planner {
         let trace = torch::trace(&configuration, &steps);
         let account = Account::of(&trace, GPU_GRANULARITY, 1);
         let mut prediction = Prediction {
-            parameter_count: configuration.parameter_count(),
-            trainable_count: configuration.trainable_count(),
-            adapter_file_bytes: configuration.adapter_file_bytes(),
+            parameter_count: counts.parameters,
+            trainable_count: counts.trainable,
+            adapter_file_bytes: counts.adapter_file_bytes,
             ..told(&account)
         };
         if self.options.replay {
@@ -149,7 +159,8 @@ impl Planner {
 
     /// The shape of the cell's model; read once.
     fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
-        let key = model_key(cell);
+        let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
+        let key = (model_key(cell), cell.weights(), modules);
         let mut models = whole(&self.models);
         if let Some(config) = models.get(&key) {
             return Ok(Arc::clone(config));
@@ -207,6 +218,26 @@ impl Planner {
         model.num_labels = cell.num_labels as u32;
         whole(&self.torch_models).insert(key, model);
         Ok(model)
+    }
+
+    /// What is in the model; counted once.
+    fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
+        let key = (
+            model_key(cell),
+            cell.dtype,
+            cell.bnb_4bit_compute_dtype,
+            cell.upcast,
+            cell.rank,
+            cell.target_modules.clone(),
+            cell.lora_fa,
+            cell.adapter_dtype,
+        );
+        if let Some(counts) = whole(&self.torch_counts).get(&key) {
+            return *counts;
+        }
+        let counts = configuration.counts();
+        whole(&self.torch_counts).insert(key, counts);
+        counts
     }
 
     fn adapter_file_bytes(&self, cell: &Cell, config: &Config) -> Option<u64> {
@@ -301,7 +332,7 @@ mod tests {
         assert_eq!(ours_alone, ["tiny"]);
     }
 
-    /// Shapes that both stacks know are the same model's.
+    /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
     #[test]
     fn shared_presets_have_the_same_parameters() {
         let planner = Planner::new(Path::new(""), Options::default());
@@ -312,9 +343,10 @@ mod tests {
             } else {
                 Task::CausalLm
             };
-            let model = name.into();
+            let (model, dtype) = (name.into(), Dtype::Float32);
             let ours = Cell {
                 model,
+                dtype,
                 task,
                 max_steps: Some(1),
                 ..Cell::default()

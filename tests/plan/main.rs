@@ -37,6 +37,11 @@ impl Place {
         self.folder.path().join(path)
     }
 
+    /// A message, in which files are named as the spec names them.
+    fn without_folder(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.folder.path().display()), "")
+    }
+
     fn expctl(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new(env!("CARGO_BIN_EXE_expctl"));
         let output = command

@@ -110,7 +110,6 @@ fn values_that_make_no_sense() {
         &defaults("attn_implementation: flash_attention_2"),
         &[],
     );
-    shows("torch", &defaults("stack: torch"), &[]);
     shows("device", &defaults("device: cuda"), &[]);
     shows(
         "budget_on_a_gpu",

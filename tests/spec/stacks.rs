@@ -9,10 +9,10 @@ fn said(defaults: &str) -> String {
         Ok(_) => format!("{defaults}\n    accepted"),
         Err(error) => {
             let error = error.to_string();
-            let lines = error
-                .lines()
-                .filter(|line| line.starts_with("error") || line.contains("help:") || line.contains('^'));
-            let lines: Vec<&str> = lines.map(|line| line.trim_start_matches([' ', '|', '='])).collect();
+            let told = error.lines().enumerate();
+            let lines = told.filter(|(at, line)| *at == 0 || line.contains("help:") || line.contains('^'));
+            let lines = lines.map(|(_, line)| line.trim_start_matches([' ', '|', '=']));
+            let lines: Vec<&str> = lines.collect();
             format!("{defaults}\n    {}", lines.join("\n    "))
         }
     }

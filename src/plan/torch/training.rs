@@ -132,6 +132,19 @@ pub struct Micro {
     pub padded: bool,
 }
 
+/// What a model has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Weights of the base model.
+    pub parameters: u64,
+    /// Weights that the optimizer is given.
+    pub trainable: u64,
+    /// Whether any layer has an adapter.
+    pub is_adapted: bool,
+    /// Bytes of the `adapter_model.safetensors` that PEFT writes; none with rank 0.
+    pub adapter_file_bytes: Option<u64>,
+}
+
 /// What is trained, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
@@ -198,28 +211,19 @@ impl Configuration {
         }
     }
 
-    /// Weights of the base model.
-    pub fn parameter_count(&self) -> u64 {
-        self.count(|loader| loader.parameters)
-    }
-
-    /// Weights that the optimizer is given.
-    pub fn trainable_count(&self) -> u64 {
-        self.count(|loader| loader.trainable.iter().map(Tensor::numel).sum())
-    }
-
-    /// Bytes of the `adapter_model.safetensors` that PEFT writes; none without adapters.
-    pub fn adapter_file_bytes(&self) -> Option<u64> {
-        (self.rank > 0).then(|| self.count(|loader| file_bytes(self.model.family, &loader.saved)))
-    }
-
-    fn count(&self, count: impl FnOnce(&Loader<'_, '_>) -> u64) -> u64 {
+    /// What is in the model, without training it.
+    pub fn counts(&self) -> Counts {
         let tape = Tape::new(self.backend, self.gpu);
         let mut loader = Loader::new(&tape, self);
         let model = Model::load(&mut loader, self);
-        let counted = count(&loader);
+        let counts = Counts {
+            parameters: loader.parameters,
+            trainable: loader.trainable.iter().map(Tensor::numel).sum(),
+            is_adapted: loader.saved.iter().any(|tensor| tensor.part.starts_with("lora_")),
+            adapter_file_bytes: (self.rank > 0).then(|| file_bytes(self.model.family, &loader.saved)),
+        };
         drop(model);
-        counted
+        counts
     }
 
     /// The format of all that is not quantised, as it is loaded.
