@@ -271,6 +271,7 @@ fn exemplar() -> Cell {
         update_proj_gap: Some(200),
         galore_scale: Some(0.25),
         data: Data::Sample,
+        gpu: Some(String::new()),
         threads: Some(1),
         device_memory: Some(ByteSize(0)),
         allocator: Allocator {
