@@ -16,10 +16,7 @@ use super::{
     scratch::{self, Scratch},
     store::Store,
 };
-use crate::{
-    kernels::InstructionSet,
-    memory::{self, Category},
-};
+use crate::kernels::InstructionSet;
 
 /// Packed right operands of a thread, in bytes: half of a server core's second-level cache.
 const RIGHT_BYTES: usize = 1 << 20;
@@ -75,8 +72,6 @@ pub fn product<P: Multiply>(rows: usize, segments: &[Segment<P>]) {
 /// As [`product`].
 pub fn product_of_grain<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: usize) {
     let Some(first) = segments.first() else { return };
-    // How the work is shared out is no tensor.
-    let _scope = memory::scope(Category::Host);
     let depths = |segment: &Segment<P>| segment.terms.iter().map(|term| term.depth).collect::<Vec<_>>();
     assert!(segments.iter().all(|segment| depths(segment) == depths(first)));
     let level = InstructionSet::current();
