@@ -31,7 +31,7 @@ pub struct Planner {
     base_dir: PathBuf,
     options: Options,
     /// Shapes that were read, by what decides them and whether the cell can be trained with them.
-    models: Mutex<HashMap<(ModelKey, Weights, Option<TargetModules>), Arc<Config>>>,
+    models: Mutex<HashMap<ConfigKey, Arc<Config>>>,
     torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
     /// The data that was read last: cells of a study mostly share theirs.
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
@@ -64,6 +64,9 @@ type DataKey = (ModelKey, Data, u64, usize, u64, usize);
 
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
+
+/// Those that decide whether it can be trained: where the weights come from, and the target modules, if any.
+type ConfigKey = (ModelKey, Weights, Option<TargetModules>);
 
 /// Those that decide what is in it: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
 type CountsKey = (ModelKey, Dtype, Dtype, Upcast, usize, TargetModules, bool, Dtype);
