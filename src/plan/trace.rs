@@ -78,6 +78,11 @@ impl Trace {
         }
     }
 
+    /// Makes room for so many events more.
+    pub fn reserve(&mut self, events: usize) {
+        self.events.reserve(events);
+    }
+
     pub fn events(&self) -> &[Event] {
         &self.events
     }

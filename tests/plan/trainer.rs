@@ -19,14 +19,18 @@ const SMALL: u64 = 1 << 20;
 /// How far off a category may be at the peak, as a share of the peak.
 const CATEGORY: f64 = 0.01;
 
-/// What stays for all of the training, each by itself, and what comes and goes in a step.
-const GROUPS: [&[Category]; 5] = [
-    &[Category::Parameter],
-    &[Category::Adapter],
-    &[Category::OptimizerState],
-    &[Category::Input],
-    &[Category::Gradient, Category::Activation, Category::Temporary],
+/// What stays for all of the training.
+const LASTING: [Category; 4] = [
+    Category::Parameter,
+    Category::Adapter,
+    Category::OptimizerState,
+    Category::Input,
 ];
+/// What comes and goes in a step.
+const PASSING: [Category; 3] = [Category::Gradient, Category::Activation, Category::Temporary];
+/// The highest points of two blocks can be as close as odds and ends, and then one is measured and the other predicted: there
+/// is as much, but one more is a gradient yet. In how many cells that may be, as a share of all.
+const ANOTHER_INSTANT: f64 = 0.05;
 
 /// How far a prediction is off: none where `predicted` is close enough.
 fn off(what: &str, predicted: u64, measured: u64, most: u64) -> Option<String> {
@@ -34,32 +38,28 @@ fn off(what: &str, predicted: u64, measured: u64, most: u64) -> Option<String> {
     (by > most).then(|| format!("{what}: {predicted} predicted, {measured} measured, {by} apart, {most} allowed"))
 }
 
-fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
+/// What is off, and whether what passes is divided as at another instant.
+fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bool) {
     let peak = measured.allocated_peak_bytes.unwrap();
     let few = if peak < SMALL { FEW } else { 0 };
     let within = |share: f64| ((peak as f64 * share) as u64).max(few);
     let mut differences: Vec<String> = off("peak", prediction.allocated_peak_bytes, peak, within(SHARE))
         .into_iter()
         .collect();
+    let mut is_another_instant = false;
     if measured.allocated_peak_phase.as_ref() == Some(&prediction.binding_phase) {
-        for categories in GROUPS {
-            // The highest points of two blocks of a very small model are as close as odds and ends: which one is the peak's
-            // decides what is a gradient yet, and not how much there is.
-            let split = if peak < SMALL { categories.len() } else { 1 };
-            for categories in categories.chunks(split) {
-                let sum = |of: &BTreeMap<String, u64>| -> u64 {
-                    let bytes = categories
-                        .iter()
-                        .map(|category| of.get(category.name()).copied().unwrap_or(0));
-                    bytes.sum()
-                };
-                let (predicted, measured) = (
-                    sum(&prediction.allocated_peak_by_category),
-                    sum(&measured.allocated_peak_by_category),
-                );
-                differences.extend(off(&format!("{categories:?}"), predicted, measured, within(CATEGORY)));
-            }
-        }
+        let compared = |categories: &[Category]| {
+            let sum = |of: &BTreeMap<String, u64>| -> u64 {
+                let bytes = categories.iter().map(|category| of.get(category.name()).copied());
+                bytes.flatten().sum()
+            };
+            let predicted = sum(&prediction.allocated_peak_by_category);
+            let measured = sum(&measured.allocated_peak_by_category);
+            off(&format!("{categories:?}"), predicted, measured, within(CATEGORY))
+        };
+        differences.extend(LASTING.iter().filter_map(|category| compared(&[*category])));
+        differences.extend(compared(&PASSING));
+        is_another_instant = PASSING.iter().any(|category| compared(&[*category]).is_some());
     }
     if measured.trainable_count != prediction.trainable_count {
         differences.push("trainable_count".into());
@@ -73,7 +73,7 @@ fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
             prediction.adapter_file_bytes, measured.adapter_file_bytes
         ));
     }
-    differences
+    (differences, is_another_instant)
 }
 
 /// Trains the sample and looks at each cell.
@@ -83,7 +83,7 @@ fn check(sample: &Sample) {
     assert_eq!(said.code, 0, "{said}");
     let study = spec::load(&place.path("spec.yaml"), &Overrides::default()).unwrap();
     let results = StudyDir::new(place.path("out"));
-    let (mut shares, mut wrong) = (Vec::new(), Vec::new());
+    let (mut shares, mut wrong, mut elsewhere) = (Vec::new(), Vec::new(), 0);
     for planned in &study.cells {
         let dir = results.cell(&planned.id);
         let record = read_record(&dir).unwrap().unwrap();
@@ -98,19 +98,24 @@ fn check(sample: &Sample) {
         let prediction = read_prediction(&dir).unwrap().unwrap();
         let peak = measured.allocated_peak_bytes.unwrap();
         shares.push(prediction.allocated_peak_bytes.abs_diff(peak) as f64 / peak as f64);
-        let differences = differences(&measured, &prediction);
+        let (differences, is_another_instant) = differences(&measured, &prediction);
+        elsewhere += usize::from(is_another_instant);
         if !differences.is_empty() {
             wrong.push(format!("{}\n{}", differences.join("\n"), planned.cell.to_yaml()));
         }
     }
     shares.sort_by(f64::total_cmp);
     println!(
-        "{} cells: predicted peaks are {:.4} % off (median), {:.3} % at most",
+        "{} cells: predicted peaks are {:.4} % off (median), {:.3} % at most; {elsewhere} at another instant",
         shares.len(),
         100.0 * shares[shares.len() / 2],
         100.0 * shares.last().unwrap()
     );
     assert!(wrong.is_empty(), "{} cells are off:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        elsewhere as f64 <= ANOTHER_INSTANT * shares.len() as f64,
+        "{elsewhere} at another instant"
+    );
 }
 
 const DISTILBERT: [&str; 6] = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"];

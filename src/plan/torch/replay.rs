@@ -16,6 +16,7 @@ impl Tape {
     /// Writes the events of `range` once more, for new blocks.
     pub(super) fn repeat(&self, range: Range<usize>) {
         let memory = &mut *self.memory();
+        memory.trace.reserve(range.len());
         let events = &memory.trace.events()[range.clone()];
         let mut blocks = events.iter().filter_map(|event| match event {
             Event::Alloc { block, .. } => Some(block.index()),

@@ -136,7 +136,7 @@ impl Tape {
     pub(super) fn new(backend: Backend, gpu: Gpu) -> Self {
         Self {
             memory: RefCell::new(Memory {
-                trace: Trace::new(),
+                trace: Trace::with_capacity(1 << 14),
                 storages: Vec::with_capacity(1 << 14),
             }),
             graph: RefCell::new(Graph::default()),
