@@ -1,5 +1,6 @@
 //! What memory is held for, and when.
 
+use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
 /// What an allocation is held for. All but `Host` are tensors.
@@ -111,6 +112,13 @@ impl ByPhase {
 
     pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> + '_ {
         Phase::ALL.into_iter().map(|phase| (phase, self[phase]))
+    }
+
+    /// By the phases' names, as records have it.
+    pub fn named(&self) -> BTreeMap<String, u64> {
+        self.iter()
+            .map(|(phase, bytes)| (phase.name().to_owned(), bytes))
+            .collect()
     }
 }
 

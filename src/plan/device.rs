@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::torch;
 use crate::spec::units::ByteSize;
 use crate::spec::{quoted, suggestion};
 
@@ -29,12 +30,20 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// What PyTorch takes from its allocator for cuBLAS at a process's first matrix product: 32 MiB on Hopper, elsewhere two
-    /// buffers of 4 MiB and eight of 16 KiB (`parseChosenWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`).
+    /// What PyTorch takes from its allocator for cuBLAS at a process's first matrix product.
     pub fn cublas_workspace_bytes(self) -> u64 {
+        let capability = self.capability();
+        torch::Gpu { capability }.cublas_workspace()
+    }
+
+    /// The compute capability of its GPUs; of Ampere, that of data centres.
+    pub fn capability(self) -> (u8, u8) {
         match self {
-            Self::Hopper => 32 << 20,
-            Self::Volta | Self::Turing | Self::Ampere | Self::Ada => 2 * (4 << 20) + 8 * (16 << 10),
+            Self::Volta => (7, 0),
+            Self::Turing => (7, 5),
+            Self::Ampere => (8, 0),
+            Self::Ada => (8, 9),
+            Self::Hopper => (9, 0),
         }
     }
 

@@ -1,6 +1,8 @@
 //! What is said of a cell, from its stack's trace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
+use std::convert::Infallible;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::{
     data::{self, DataError, Dataset},
-    memory::{ByPhase, Category, Phase},
+    memory::{Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Data, Dtype, Stack, TargetModules, Task, Upcast, Weights},
@@ -147,7 +149,7 @@ impl Planner {
             let context = gpu.and_then(|gpu| gpu.context_bytes);
             prediction = Prediction {
                 allocated_peak_bytes: reserved.stats.all.allocated.peak,
-                allocated_peak_in_phase: by_phase(&reserved.allocated_in_phase),
+                allocated_peak_in_phase: reserved.allocated_in_phase.named(),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
                 fragmentation_bytes: Some(reserved.peak.bytes - reserved.stats.all.allocated.peak),
                 segments: Some(reserved.stats.all.segments.peak),
@@ -164,13 +166,7 @@ impl Planner {
     fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
         let key = (model_key(cell), cell.weights(), modules);
-        let mut models = whole(&self.models);
-        if let Some(config) = models.get(&key) {
-            return Ok(Arc::clone(config));
-        }
-        let config = Arc::new(model::config(cell, &self.base_dir)?);
-        models.insert(key, Arc::clone(&config));
-        Ok(config)
+        once(&self.models, key, || model::config(cell, &self.base_dir).map(Arc::new))
     }
 
     /// The cell's samples.
@@ -194,12 +190,12 @@ impl Planner {
         Ok(dataset)
     }
 
-    /// The same for the torch stack, which knows more families.
+    /// The shape of the model for the torch stack, which knows more families.
     fn torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
-        let key = model_key(cell);
-        if let Some(model) = whole(&self.torch_models).get(&key) {
-            return Ok(*model);
-        }
+        once(&self.torch_models, model_key(cell), || self.read_torch_model(cell))
+    }
+
+    fn read_torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
         let mut model = match torch::ModelConfig::preset(&cell.model) {
             Some(model) => model,
             None => {
@@ -219,7 +215,6 @@ impl Planner {
             return Err(PlanError::Task(cell.model.clone()));
         }
         model.num_labels = cell.num_labels as u32;
-        whole(&self.torch_models).insert(key, model);
         Ok(model)
     }
 
@@ -235,24 +230,33 @@ impl Planner {
             cell.lora_fa,
             cell.adapter_dtype,
         );
-        if let Some(counts) = whole(&self.torch_counts).get(&key) {
-            return *counts;
-        }
-        let counts = configuration.counts();
-        whole(&self.torch_counts).insert(key, counts);
+        let Ok(counts) = once(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
         counts
     }
 
     fn adapter_file_bytes(&self, cell: &Cell, config: &Config) -> Option<u64> {
         let key = (model_key(cell), cell.rank, cell.target_modules.clone());
-        *whole(&self.adapter_files)
-            .entry(key)
-            .or_insert_with(|| candle::adapter_file_bytes(cell, config))
+        let Ok(bytes) = once(&self.adapter_files, key, || {
+            Ok::<_, Infallible>(candle::adapter_file_bytes(cell, config))
+        });
+        bytes
     }
 }
 
 fn model_key(cell: &Cell) -> ModelKey {
     (cell.model.clone(), cell.task, cell.num_labels)
+}
+
+/// What `make` gives for a key, which is asked once; what it fails to give is asked again.
+fn once<K: Eq + Hash, V: Clone, E>(
+    made: &Mutex<HashMap<K, V>>,
+    key: K,
+    make: impl FnOnce() -> Result<V, E>,
+) -> Result<V, E> {
+    Ok(match whole(made).entry(key) {
+        Entry::Occupied(known) => known.get().clone(),
+        Entry::Vacant(new) => new.insert(make()?).clone(),
+    })
 }
 
 /// What is behind a lock: a thread that panicked left whole entries.
@@ -300,17 +304,10 @@ fn told(account: &Account) -> Prediction {
         allocated_peak_by_category: tensors
             .map(|category| (category.name().to_owned(), peak.by_category[category]))
             .collect(),
-        allocated_peak_in_phase: by_phase(&account.in_phase),
+        allocated_peak_in_phase: account.in_phase.named(),
         allocated_mean_bytes: account.after_step,
         ..Prediction::default()
     }
-}
-
-fn by_phase(in_phase: &ByPhase) -> std::collections::BTreeMap<String, u64> {
-    in_phase
-        .iter()
-        .map(|(phase, bytes)| (phase.name().to_owned(), bytes))
-        .collect()
 }
 
 #[cfg(test)]

@@ -186,13 +186,10 @@ pub fn summarise(steps: &[Step], memory: MemoryMarks, load_seconds: f64) -> Meas
                 .map(|(category, bytes)| (category.name().to_owned(), bytes))
                 .collect()
         }),
-        allocated_peak_in_phase: memory.peaks.as_ref().map_or_else(BTreeMap::new, |peaks| {
-            peaks
-                .in_phase
-                .iter()
-                .map(|(phase, bytes)| (phase.name().to_owned(), bytes))
-                .collect()
-        }),
+        allocated_peak_in_phase: memory
+            .peaks
+            .as_ref()
+            .map_or_else(BTreeMap::new, |peaks| peaks.in_phase.named()),
         parameter_count: 0,
         trainable_count: 0,
         adapter_file_bytes: None,

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{
+    attention,
     held::{Held, Memory, Shared},
     linear::{self, Linear, Numbers},
     param::Param,
@@ -49,8 +50,7 @@ pub(super) struct Block<'m> {
 pub(super) struct Saved<'m> {
     x: Shared<'m>,
     middle: Held<'m>,
-    /// q, k, v, attention's output and its log-sum-exps.
-    attention: [Held<'m>; 5],
+    attention: attention::Saved<'m>,
     gate: Held<'m>,
     up: Held<'m>,
 }
@@ -83,12 +83,8 @@ impl<'m> Block<'m> {
         x.label(Category::Activation);
         let normed = norm_forward(memory, &self.input_layernorm, tokens, numbers);
         memory.module(ATTENTION, Some(index));
-        let [q, k, v] = linear::forward(memory, [&self.q_proj, &self.k_proj, &self.v_proj], tokens, numbers);
-        let [q, k, v] = [q.keep(), k.keep(), v.keep()];
-        let sums = memory.tensor(tokens * self.heads, 4);
-        let out = memory.tensor(tokens * self.o_proj.inputs, numbers.hidden).keep();
-        let sums = sums.keep();
-        let [middle] = linear::forward(memory, [&self.o_proj], tokens, numbers);
+        let qkv = [&self.q_proj, &self.k_proj, &self.v_proj];
+        let (middle, attention) = attention::forward(memory, qkv, &self.o_proj, self.heads, tokens, numbers);
         drop(normed);
         let middle = middle.keep();
         memory.module(MLP, Some(index));
@@ -99,7 +95,7 @@ impl<'m> Block<'m> {
         Saved {
             x: Rc::clone(x),
             middle,
-            attention: [q, k, v, out, sums],
+            attention,
             gate,
             up,
         }
@@ -134,7 +130,8 @@ impl<'m> Block<'m> {
         memory.module(ATTENTION, Some(index));
         let normed = norm_forward(memory, &self.input_layernorm, tokens, numbers);
         let d_out = narrow(memory, tokens * hidden, element);
-        let d_normed = self.attention_backward(memory, attention, tokens, numbers);
+        let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
+        let d_normed = attention::backward(memory, qkv, &mut self.o_proj, attention, None, tokens, numbers);
         drop((normed, d_out));
         norm_backward(memory, &mut self.input_layernorm, tokens, numbers);
         drop((x, d_normed));
@@ -157,26 +154,6 @@ impl<'m> Block<'m> {
         let (dx, ranks) = linear::input_gradient(memory, [&self.gate_proj, &self.up_proj], tokens, numbers, 4);
         linear::accumulate(memory, [&mut self.gate_proj, &mut self.up_proj], tokens, ranks, numbers);
         drop((d_gate, d_up));
-        dx
-    }
-
-    fn attention_backward(
-        &mut self,
-        memory: &'m Memory,
-        saved: [Held<'m>; 5],
-        tokens: u64,
-        numbers: Numbers,
-    ) -> Held<'m> {
-        let (d_out, ranks) = linear::input_gradient(memory, [&self.o_proj], tokens, numbers, numbers.hidden);
-        linear::accumulate(memory, [&mut self.o_proj], tokens, ranks, numbers);
-        let dys = [&self.q_proj, &self.k_proj, &self.v_proj]
-            .map(|layer| memory.tensor(tokens * layer.outputs, numbers.hidden));
-        drop((saved, d_out));
-        let (dx, ranks) =
-            linear::input_gradient(memory, [&self.q_proj, &self.k_proj, &self.v_proj], tokens, numbers, 4);
-        let layers = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
-        linear::accumulate(memory, layers, tokens, ranks, numbers);
-        drop(dys);
         dx
     }
 

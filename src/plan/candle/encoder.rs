@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::{
+    attention,
     decoder::narrow,
     held::{Held, Memory, Shared},
     linear::{self, Linear, Numbers, column_sums},
@@ -62,8 +63,7 @@ pub(super) struct Saved<'m> {
     x: Shared<'m>,
     middle: Held<'m>,
     last: Held<'m>,
-    /// q, k, v, attention's output and its log-sum-exps.
-    attention: [Held<'m>; 5],
+    attention: attention::Saved<'m>,
     inner: Held<'m>,
 }
 
@@ -115,14 +115,9 @@ impl<'m> Block<'m> {
         let tokens = pass.tokens;
         x.label(Category::Activation);
         memory.module(ATTENTION, Some(index));
-        let [q, k, v] = linear::forward(memory, [&self.query, &self.key, &self.value], tokens, numbers);
-        let [q, k, v] = [q.keep(), k.keep(), v.keep()];
-        let sums = memory.tensor(tokens * self.heads, 4);
-        let out = memory
-            .tensor(tokens * self.attention_output.inputs, numbers.hidden)
-            .keep();
-        let sums = sums.keep();
-        let [middle] = linear::forward(memory, [&self.attention_output], tokens, numbers);
+        let qkv = [&self.query, &self.key, &self.value];
+        let output = &self.attention_output;
+        let (middle, attention) = attention::forward(memory, qkv, output, self.heads, tokens, numbers);
         let middle = middle.keep();
         memory.module(FEED_FORWARD, Some(index));
         let normed = self.attention_norm.forward(memory, tokens, numbers);
@@ -137,7 +132,7 @@ impl<'m> Block<'m> {
             x: Rc::clone(x),
             middle,
             last,
-            attention: [q, k, v, out, sums],
+            attention,
             inner,
         }
     }
@@ -174,7 +169,9 @@ impl<'m> Block<'m> {
         memory.module(ATTENTION, Some(index));
         let drops = dropouts.attention_output;
         let d_out = dropout_backward(memory, drops, tokens * self.hidden(), numbers.hidden);
-        let dx = self.attention_backward(memory, attention, d_out, tokens, numbers);
+        let qkv = [&mut self.query, &mut self.key, &mut self.value];
+        let output = &mut self.attention_output;
+        let dx = attention::backward(memory, qkv, output, attention, d_out, tokens, numbers);
         drop(dy);
         drop(x);
         dx
@@ -194,27 +191,6 @@ impl<'m> Block<'m> {
         let (dx, ranks) = linear::input_gradient(memory, [&self.intermediate], tokens, numbers, 4);
         linear::accumulate(memory, [&mut self.intermediate], tokens, ranks, numbers);
         drop(inner);
-        dx
-    }
-
-    fn attention_backward(
-        &mut self,
-        memory: &'m Memory,
-        saved: [Held<'m>; 5],
-        dy: Option<Held<'m>>,
-        tokens: u64,
-        numbers: Numbers,
-    ) -> Held<'m> {
-        let (d_out, ranks) = linear::input_gradient(memory, [&self.attention_output], tokens, numbers, numbers.hidden);
-        linear::accumulate(memory, [&mut self.attention_output], tokens, ranks, numbers);
-        drop(dy);
-        let dys =
-            [&self.query, &self.key, &self.value].map(|layer| memory.tensor(tokens * layer.outputs, numbers.hidden));
-        drop((saved, d_out));
-        let (dx, ranks) = linear::input_gradient(memory, [&self.query, &self.key, &self.value], tokens, numbers, 4);
-        let layers = [&mut self.query, &mut self.key, &mut self.value];
-        linear::accumulate(memory, layers, tokens, ranks, numbers);
-        drop(dys);
         dx
     }
 

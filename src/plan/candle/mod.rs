@@ -4,6 +4,7 @@
 //! and `tests/plan` compares the two. [`held::Held`] is freed where a tensor of the trainer's would be, so that lifetimes
 //! are Rust's here as there.
 
+mod attention;
 mod decoder;
 mod encoder;
 mod held;

@@ -4,7 +4,7 @@ use super::training::{
     Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, Optimizer, Outputs, Targets, Upcast,
 };
 use super::{Dtype, ModelConfig};
-use crate::plan::device::{self, Architecture};
+use crate::plan::device;
 use crate::spec::cell::{self, Cell};
 
 impl Configuration {
@@ -42,10 +42,12 @@ impl Configuration {
                 cell::Upcast::None => Upcast::None,
                 cell::Upcast::Peft => Upcast::Peft,
             },
-            autocast: cell.autocast.then(|| match capability >= (8, 0) {
-                true => Dtype::Bfloat16,
-                false => Dtype::Float16,
-            }),
+            autocast: cell
+                .autocast
+                .then(|| match gpu.is_none_or(|gpu| gpu.architecture.has_bfloat16()) {
+                    true => Dtype::Bfloat16,
+                    false => Dtype::Float16,
+                }),
             use_cache: cell.use_cache,
             empty_cache_steps: cell.empty_cache_steps as u32,
             gradient_checkpointing: match cell.gradient_checkpointing {
@@ -70,18 +72,5 @@ fn dtype(dtype: cell::Dtype) -> Dtype {
         cell::Dtype::Float16 => Dtype::Float16,
         // Formats of integers are refused by the spec.
         cell::Dtype::Bfloat16 | cell::Dtype::Int8 | cell::Dtype::Int4 => Dtype::Bfloat16,
-    }
-}
-
-impl Architecture {
-    /// The compute capability of its GPUs; of Ampere, that of data centres.
-    fn capability(self) -> (u8, u8) {
-        match self {
-            Self::Volta => (7, 0),
-            Self::Turing => (7, 5),
-            Self::Ampere => (8, 0),
-            Self::Ada => (8, 9),
-            Self::Hopper => (9, 0),
-        }
     }
 }

@@ -113,8 +113,8 @@ pub struct Gpu {
 
 impl Gpu {
     /// Bytes of the workspace that PyTorch gives cuBLAS by default: 32 MiB on Hopper and its successor, 2 of 4 MiB and 8 of
-    /// 16 KiB otherwise.
-    pub(super) fn cublas_workspace(self) -> u64 {
+    /// 16 KiB otherwise (`parseChosenWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`).
+    pub(in crate::plan) fn cublas_workspace(self) -> u64 {
         const KIB: u64 = 1024;
         match self.capability.0 {
             9 | 10 => 8 * 4096 * KIB,
