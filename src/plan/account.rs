@@ -10,10 +10,29 @@ pub struct Account {
     pub peak: Peak,
     /// The highest point in each phase.
     pub in_phase: ByPhase,
-    /// Live when the last optimizer step ended, before its gradients are released.
-    pub after_step: u64,
+    /// Live when an optimizer step ended, before its gradients are released: the mean over the steps.
+    pub after_steps: Mean,
     /// Live at the end of the trace.
     pub at_end: u64,
+}
+
+/// The mean of what was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mean {
+    sum: u64,
+    count: u64,
+}
+
+impl Mean {
+    pub(super) fn see(&mut self, bytes: u64) {
+        self.sum += bytes;
+        self.count += 1;
+    }
+
+    /// In whole bytes; 0 where nothing was seen.
+    pub fn bytes(self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
 }
 
 /// The instant at which most is alive; the first of equal ones.
@@ -91,7 +110,8 @@ impl Account {
                     now.step = step;
                     is_measured = step >= from_step;
                 }
-                Event::StepEnd => account.after_step = total,
+                Event::StepEnd if is_measured => account.after_steps.see(total),
+                Event::StepEnd => {}
                 Event::EmptyCache => {}
             }
         }
@@ -149,7 +169,7 @@ mod tests {
             Phase::Idle,
         ];
         assert_eq!(phases.map(|phase| account.in_phase[phase]), [300, 150, 150, 0, 100]);
-        assert_eq!((account.after_step, account.at_end), (110, 0));
+        assert_eq!((account.after_steps.bytes(), account.at_end), (110, 0));
     }
 
     #[test]
@@ -168,7 +188,7 @@ mod tests {
     #[test]
     fn sizes_are_rounded_up_to_the_granularity() {
         let account = Account::of(&trace(), 512, 1);
-        assert_eq!((account.peak.bytes, account.after_step), (1024, 1024));
+        assert_eq!((account.peak.bytes, account.after_steps.bytes()), (1024, 1024));
         assert_eq!(account.in_phase[Phase::Load], 1024);
     }
 

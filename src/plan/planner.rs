@@ -20,7 +20,7 @@ use crate::{
     memory::{Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
-    spec::cell::{Cell, Data, Dtype, Stack, TargetModules, Task, Upcast, Weights},
+    spec::cell::{Cell, Data, Dtype, LoraFa, Stack, TargetModules, Task, Upcast, Weights},
 };
 
 /// What PyTorch's allocator rounds sizes up to.
@@ -71,7 +71,7 @@ type ModelKey = (String, Task, usize);
 type ConfigKey = (ModelKey, Weights, Option<TargetModules>);
 
 /// Those that decide what is in it: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
-type CountsKey = (ModelKey, Dtype, Dtype, Upcast, usize, TargetModules, bool, Dtype);
+type CountsKey = (ModelKey, Dtype, Dtype, Upcast, usize, TargetModules, LoraFa, Dtype);
 
 impl Planner {
     pub fn new(base_dir: &Path, options: Options) -> Self {
@@ -150,6 +150,7 @@ impl Planner {
             prediction = Prediction {
                 allocated_peak_bytes: reserved.stats.all.allocated.peak,
                 allocated_peak_in_phase: reserved.allocated_in_phase.named(),
+                allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
                 fragmentation_bytes: Some(reserved.peak.bytes - reserved.stats.all.allocated.peak),
                 segments: Some(reserved.stats.all.segments.peak),
@@ -305,7 +306,7 @@ fn told(account: &Account) -> Prediction {
             .map(|category| (category.name().to_owned(), peak.by_category[category]))
             .collect(),
         allocated_peak_in_phase: account.in_phase.named(),
-        allocated_mean_bytes: account.after_step,
+        allocated_mean_bytes: account.after_steps.bytes(),
         ..Prediction::default()
     }
 }

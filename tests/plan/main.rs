@@ -4,6 +4,7 @@
 mod command;
 mod sample;
 mod trainer;
+mod training_loop;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ fn our_trainer() {
         "candle",
         &[
             "adapter_dtype: bfloat16",
-            "lora_fa: true",
+            "lora_fa: frozen",
             "bnb_4bit_quant_type: fp4",
             "bnb_4bit_compute_dtype: float16",
             "attn_implementation: eager",
@@ -42,6 +42,8 @@ fn our_trainer() {
             "autocast: true",
             "use_cache: true",
             "empty_cache_steps: 1",
+            "keep_outputs: none",
+            "zero_grad: before_forward",
             "gpu: t4",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
             "model: llama-2-7b",
@@ -68,7 +70,7 @@ fn torch() {
         "adapter_dtype: int8",
         "bnb_4bit_compute_dtype: int4",
         "dtype: bfloat16; upcast: peft",
-        "dtype: bfloat16; rank: 0; lora_fa: true",
+        "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
     ]
     .map(|keys| format!("stack: torch; {keys}"));

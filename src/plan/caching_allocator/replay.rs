@@ -2,6 +2,7 @@
 
 use super::{Allocation, CachingAllocator, Device, OutOfMemory, Settings, Stats};
 use crate::memory::{ByPhase, Phase};
+use crate::plan::account::Mean;
 use crate::plan::trace::{Event, Module, Trace};
 
 /// What was held of the device.
@@ -13,6 +14,8 @@ pub struct Reserved {
     pub in_phase: ByPhase,
     /// The highest point of what was allocated of it in each phase: in blocks, so more than was asked for.
     pub allocated_in_phase: ByPhase,
+    /// What was allocated of it when an optimizer step ended, before its gradients are released: the mean over the steps.
+    pub allocated_after_steps: Mean,
     /// At the end, of the trace or of memory.
     pub at_end: u64,
     /// The allocator's counts. Peaks are those since the load: what is allocated, segments, both pools.
@@ -96,7 +99,11 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
             Event::Module(module) => moment.module = Some(module),
             Event::Step(step) => moment.step = step,
             Event::EmptyCache => allocator.empty_cache(),
-            Event::Label { .. } | Event::StepEnd => {}
+            Event::StepEnd => {
+                let allocated = allocator.stats().all.allocated.current;
+                reserved.allocated_after_steps.see(allocated);
+            }
+            Event::Label { .. } => {}
         }
     }
     reserved.at_end = allocator.stats().all.reserved.current;

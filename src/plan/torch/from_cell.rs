@@ -1,7 +1,8 @@
 //! A cell's keys as a configuration of the torch stack.
 
 use super::training::{
-    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, Optimizer, Outputs, Targets, Upcast,
+    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, LoraA, Optimizer, Outputs, Targets, Upcast,
+    ZeroGrad,
 };
 use super::{Dtype, ModelConfig};
 use crate::plan::device;
@@ -24,7 +25,11 @@ impl Configuration {
             torch_dtype: compute,
             rank: cell.rank as u32,
             lora_dropout: cell.lora_dropout,
-            train_lora_a: !cell.lora_fa,
+            lora_a: match cell.lora_fa {
+                cell::LoraFa::None => LoraA::Trained,
+                cell::LoraFa::Frozen => LoraA::Frozen,
+                cell::LoraFa::Optimizer => LoraA::Unstepped,
+            },
             target_modules: match &cell.target_modules {
                 cell::TargetModules::AllLinear => Targets::AllLinear,
                 cell::TargetModules::Names(names) => Targets::Names(names.clone()),
@@ -59,7 +64,15 @@ impl Configuration {
             enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != cell::Checkpointing::None,
             optim: Optimizer::Adamw { foreach: true },
             max_grad_norm: cell.max_grad_norm,
-            outputs: Outputs::Step,
+            outputs: match cell.keep_outputs {
+                cell::KeepOutputs::None => Outputs::None,
+                cell::KeepOutputs::Step => Outputs::Step,
+                cell::KeepOutputs::NextForward => Outputs::NextForward,
+            },
+            zero_grad: match cell.zero_grad {
+                cell::ZeroGrad::BeforeForward => ZeroGrad::BeforeForward,
+                cell::ZeroGrad::AfterStep => ZeroGrad::AfterStep,
+            },
             gpu: Gpu { capability },
             backend: Backend::Cuda,
         }

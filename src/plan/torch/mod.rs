@@ -26,6 +26,6 @@ mod training;
 pub use config::{ConfigError, Family, ModelConfig};
 pub use tensor::Dtype;
 pub use training::{
-    Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, Micro, Optimizer, Outputs,
-    Targets, Upcast, trace,
+    Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, LoraA, Micro, Optimizer, Outputs,
+    Targets, Upcast, ZeroGrad, trace,
 };

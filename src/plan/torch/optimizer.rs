@@ -64,8 +64,8 @@ impl<'t> State<'t> {
 
 impl Tape {
     /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place.
-    pub(super) fn clip_grad_norm(&self, trainable: &[Tensor<'_>]) {
-        let norms: Vec<_> = trainable.iter().map(|_| self.empty(&[], Dtype::Float32)).collect();
+    pub(super) fn clip_grad_norm(&self, gradients: usize) {
+        let norms: Vec<_> = (0..gradients).map(|_| self.empty(&[], Dtype::Float32)).collect();
         let stacked = self.empty(&[norms.len() as u32], Dtype::Float32);
         let total = self.empty(&[], Dtype::Float32);
         let coefficient = self.empty(&[], Dtype::Float32);

@@ -3,6 +3,7 @@
 use super::bitsandbytes::{EightBit, FourBit};
 use super::tape::Tape;
 use super::tensor::{Dtype, Tensor};
+use super::training::LoraA;
 
 /// The weight of a linear layer.
 pub(super) enum Base<'t> {
@@ -98,13 +99,13 @@ impl<'t> Adapter<'t> {
 
 /// What is done to a model beside loading it.
 impl Tape {
-    /// An adapter of `rank` on a layer of (out, in), of which B is trained, and A unless it is frozen.
+    /// An adapter of `rank` on a layer of (out, in), whose B wants gradients, and A unless it is frozen.
     pub(super) fn adapter<'t>(
         &'t self,
         dims: [u32; 2],
         rank: u32,
         dtype: Dtype,
-        train_a: bool,
+        lora_a: LoraA,
         dropout: bool,
     ) -> Adapter<'t> {
         let make = |dims: [u32; 2]| {
@@ -113,7 +114,7 @@ impl Tape {
         };
         let (a, b) = (make([rank, dims[1]]), make([dims[0], rank]));
         Adapter {
-            a: if train_a { self.leaf(a) } else { a },
+            a: if lora_a == LoraA::Frozen { a } else { self.leaf(a) },
             b: self.leaf(b),
             dropout,
         }

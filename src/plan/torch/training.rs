@@ -93,11 +93,28 @@ pub enum Optimizer {
     Sgd,
 }
 
+/// What becomes of LoRA's A.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoraA {
+    Trained,
+    /// As LoRA-FA has it.
+    Frozen,
+    /// The optimizer does not know it, but it wants gradients: they are computed, clipped and never released.
+    Unstepped,
+}
+
+/// When the last step's gradients are released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZeroGrad {
+    BeforeForward,
+    AfterStep,
+}
+
 /// How long a step's outputs, logits and cache, stay alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outputs {
     /// Only the loss leaves the forward pass.
-    Loss,
+    None,
     /// Until the step is over.
     Step,
     /// Until the next forward pass is over and its outputs take the name.
@@ -155,8 +172,7 @@ pub struct Configuration {
     /// 0 trains every weight.
     pub rank: u32,
     pub lora_dropout: f64,
-    /// False freezes A, as LoRA-FA does.
-    pub train_lora_a: bool,
+    pub lora_a: LoraA,
     pub target_modules: Targets,
     pub adapter_dtype: Dtype,
     pub bnb_4bit_use_double_quant: bool,
@@ -177,6 +193,7 @@ pub struct Configuration {
     /// 0 switches clipping off.
     pub max_grad_norm: f64,
     pub outputs: Outputs,
+    pub zero_grad: ZeroGrad,
     pub gpu: Gpu,
     pub backend: Backend,
 }
@@ -190,7 +207,7 @@ impl Configuration {
             torch_dtype: Dtype::Bfloat16,
             rank: 16,
             lora_dropout: 0.0,
-            train_lora_a: true,
+            lora_a: LoraA::Trained,
             target_modules: Targets::AllLinear,
             adapter_dtype: Dtype::Float32,
             bnb_4bit_use_double_quant: true,
@@ -206,6 +223,7 @@ impl Configuration {
             optim: Optimizer::Adamw { foreach: true },
             max_grad_norm: 1.0,
             outputs: Outputs::Step,
+            zero_grad: ZeroGrad::AfterStep,
             gpu: Gpu { capability: (8, 0) },
             backend: Backend::Cuda,
         }
@@ -238,6 +256,11 @@ impl Configuration {
 
     pub(super) fn inputs_require_grad(&self) -> bool {
         self.rank > 0 && self.enable_input_require_grads
+    }
+
+    /// Whether nothing of a step is released in the next one, so that its events can be repeated.
+    fn steps_end_clean(&self) -> bool {
+        self.outputs != Outputs::NextForward && self.zero_grad == ZeroGrad::AfterStep
     }
 
     fn attention(&self) -> Plan {
@@ -273,6 +296,7 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
         configuration,
         model,
         trainable: loader.trainable,
+        unstepped: loader.unstepped,
         optimizer: State::new(configuration.optim),
         previous: None,
     };
@@ -281,8 +305,7 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
         tape.step(number);
         let begin = tape.events();
         match &last {
-            // Outputs that live on would be released in the wrong step.
-            Some((before, events)) if before == micros && configuration.outputs != Outputs::NextForward => {
+            Some((before, events)) if before == micros && configuration.steps_end_clean() => {
                 tape.repeat(events.clone());
             }
             _ => training.step(micros),
@@ -301,7 +324,10 @@ struct Training<'t, 'c> {
     tape: &'t Tape,
     configuration: &'c Configuration,
     model: Model<'t>,
+    /// What the optimizer is given.
     trainable: Vec<Tensor<'t>>,
+    /// What wants gradients beside it.
+    unstepped: Vec<Tensor<'t>>,
     optimizer: State<'t>,
     previous: Option<Held<'t>>,
 }
@@ -309,22 +335,38 @@ struct Training<'t, 'c> {
 impl Training<'_, '_> {
     /// One optimizer step.
     fn step(&mut self, micros: &[Micro]) {
+        let zero_grad = self.configuration.zero_grad;
+        if zero_grad == ZeroGrad::BeforeForward {
+            self.zero_grad();
+        }
         for micro in micros {
             self.micro_batch(micro);
         }
         let tape = self.tape;
         tape.phase(Phase::Optimizer);
         if self.configuration.max_grad_norm > 0.0 {
-            tape.clip_grad_norm(&self.trainable);
+            tape.clip_grad_norm(self.leaves());
         }
         self.optimizer.step(tape, &self.trainable);
         tape.step_end();
         tape.phase(Phase::Idle);
-        for parameter in &self.trainable {
-            tape.zero_grad(parameter.view.edge);
+        if zero_grad == ZeroGrad::AfterStep {
+            self.zero_grad();
         }
         if self.configuration.outputs != Outputs::NextForward {
             self.previous = None;
+        }
+    }
+
+    /// Parameters that want gradients.
+    fn leaves(&self) -> usize {
+        self.trainable.len() + self.unstepped.len()
+    }
+
+    /// `optimizer.zero_grad()`.
+    fn zero_grad(&self) {
+        for parameter in &self.trainable {
+            self.tape.zero_grad(parameter.view.edge);
         }
     }
 
@@ -339,13 +381,13 @@ impl Training<'_, '_> {
         });
         self.previous = None;
         let Output { loss, logits, cache } = output;
-        let outputs = (configuration.outputs != Outputs::Loss).then_some((logits, cache));
+        let outputs = (configuration.outputs != Outputs::None).then_some((logits, cache));
         tape.phase(Phase::Backward);
         loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
         self.previous = Some(Held {
             _outputs: outputs,
             _loss: loss,
-            _history: tape.clear_graph(self.trainable.len()),
+            _history: tape.clear_graph(self.leaves()),
             _ids: ids,
         });
     }

@@ -105,8 +105,10 @@ pub struct Cell {
     /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj]; of an
     /// encoder, whose new head is trained beside them, such as [q_lin, v_lin] (DistilBERT) or [query, value] (BERT).
     pub target_modules: TargetModules,
-    /// Train B alone and freeze A, as LoRA-FA does; for stack: torch.
-    pub lora_fa: bool,
+    /// What becomes of A where B alone is trained, as LoRA-FA does: none (both are trained), frozen, or optimizer (it is left
+    /// out of the optimizer and wants gradients nevertheless, as all adapters do again once PEFT's disable_adapter was used);
+    /// for stack: torch.
+    pub lora_fa: LoraFa,
     /// Number format of the adapters.
     pub adapter_dtype: Dtype,
 
@@ -126,6 +128,11 @@ pub struct Cell {
     pub use_cache: bool,
     /// Give the allocator's cache back every n steps; 0 never.
     pub empty_cache_steps: usize,
+    /// Until when a micro-batch's outputs, logits and cache, are held: none (the loss alone leaves the forward pass, as in
+    /// transformers' Trainer), step (its end), or next_forward (until the next one has made others, as in a script's loop).
+    pub keep_outputs: KeepOutputs,
+    /// When gradients are released: before_forward (of the next step) or after_step.
+    pub zero_grad: ZeroGrad,
 
     /// Samples in a micro-batch.
     #[schemars(range(min = 1))]
@@ -223,7 +230,7 @@ impl Default for Cell {
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
-            lora_fa: false,
+            lora_fa: LoraFa::None,
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_use_double_quant: true,
@@ -233,6 +240,8 @@ impl Default for Cell {
             autocast: false,
             use_cache: false,
             empty_cache_steps: 0,
+            keep_outputs: KeepOutputs::Step,
+            zero_grad: ZeroGrad::AfterStep,
             batch_size: 1,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: Checkpointing::None,
@@ -420,6 +429,14 @@ pub enum Stack {
     Torch,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoraFa {
+    None,
+    Frozen,
+    Optimizer,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QuantType {
@@ -441,6 +458,21 @@ pub enum Attention {
 pub enum Upcast {
     None,
     Peft,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepOutputs {
+    None,
+    Step,
+    NextForward,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ZeroGrad {
+    BeforeForward,
+    AfterStep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

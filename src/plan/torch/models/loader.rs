@@ -5,7 +5,7 @@ use crate::plan::torch::layout::{Dims, Layout};
 use crate::plan::torch::peft::{Base, Linear};
 use crate::plan::torch::tape::Tape;
 use crate::plan::torch::tensor::{Dtype, Tensor};
-use crate::plan::torch::training::{BaseDtype, Configuration, Targets, Upcast};
+use crate::plan::torch::training::{BaseDtype, Configuration, LoraA, Targets, Upcast};
 
 /// Makes the weights of a model.
 pub(in crate::plan::torch) struct Loader<'t, 'c> {
@@ -13,6 +13,8 @@ pub(in crate::plan::torch) struct Loader<'t, 'c> {
     pub(in crate::plan::torch) configuration: &'c Configuration,
     /// What the optimizer is given, in order.
     pub(in crate::plan::torch) trainable: Vec<Tensor<'t>>,
+    /// What wants gradients that the optimizer is not given.
+    pub(in crate::plan::torch) unstepped: Vec<Tensor<'t>>,
     /// Weights of the base model so far.
     pub(in crate::plan::torch) parameters: u64,
     /// What PEFT would save.
@@ -34,6 +36,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             tape,
             configuration,
             trainable: Vec::new(),
+            unstepped: Vec::new(),
             parameters: 0,
             saved: Vec::new(),
         }
@@ -119,13 +122,15 @@ impl<'t, 'c> Loader<'t, 'c> {
             linear.dims,
             configuration.rank,
             configuration.adapter_dtype,
-            configuration.train_lora_a,
+            configuration.lora_a,
             configuration.lora_dropout > 0.0,
         );
-        let trained = [&adapter.a, &adapter.b]
-            .into_iter()
-            .filter(|factor| factor.requires_grad());
-        self.trainable.extend(trained.cloned());
+        match configuration.lora_a {
+            LoraA::Trained => self.trainable.push(adapter.a.clone()),
+            LoraA::Frozen => {}
+            LoraA::Unstepped => self.unstepped.push(adapter.a.clone()),
+        }
+        self.trainable.push(adapter.b.clone());
         for (part, factor) in [("lora_A.weight", &adapter.a), ("lora_B.weight", &adapter.b)] {
             self.record(block, linear.path, part, factor);
         }

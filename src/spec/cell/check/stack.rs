@@ -1,6 +1,9 @@
 //! The keys that describe a software stack: what our trainer does of them, and what a plan of PyTorch's does.
 
-use super::super::{Attention, Cell, Dtype, InstructionSet, Measure, Optimizer, QuantType, Stack, Upcast, Weights};
+use super::super::{
+    Attention, Cell, Dtype, InstructionSet, KeepOutputs, LoraFa, Measure, Optimizer, QuantType, Stack, Upcast, Weights,
+    ZeroGrad,
+};
 use super::{Checked, Invalid};
 use crate::plan::caching_allocator::Settings;
 use crate::plan::device::Gpu;
@@ -32,7 +35,7 @@ impl Cell {
             Err(Invalid::new(key, message).help("`stack: torch` can be planned with it"))
         };
         only("adapter_dtype", self.adapter_dtype == Dtype::Float32, "float32")?;
-        only("lora_fa", !self.lora_fa, "false")?;
+        only("lora_fa", self.lora_fa == LoraFa::None, "none")?;
         only("bnb_4bit_quant_type", self.bnb_4bit_quant_type == QuantType::Nf4, "nf4")?;
         only(
             "bnb_4bit_compute_dtype",
@@ -48,6 +51,8 @@ impl Cell {
         only("autocast", !self.autocast, "false")?;
         only("use_cache", !self.use_cache, "false")?;
         only("empty_cache_steps", self.empty_cache_steps == 0, "0")?;
+        only("keep_outputs", self.keep_outputs == KeepOutputs::Step, "step")?;
+        only("zero_grad", self.zero_grad == ZeroGrad::AfterStep, "after_step")?;
         if self.gpu.is_some() {
             return Err(Invalid::new("gpu", "names the GPU that `stack: torch` is planned for")
                 .with("stack")
@@ -92,7 +97,7 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
         }
-        if self.lora_fa && self.rank == 0 {
+        if self.lora_fa != LoraFa::None && self.rank == 0 {
             return Err(Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
                 .with("rank")
                 .help("leave the key out, or use `rank: 1` or more"));
