@@ -51,14 +51,15 @@ impl Attention {
 
     /// The gradient of `x`, float32, from that of the output, in the hidden dtype. Takes what the forward pass saved, and
     /// frees it as it goes.
-    pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: &Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
+    pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
         let Saved { q, k, v, out, sums } = saved;
         let out_tokens = self.tokens_of(&out)?;
-        let (d_out, ranks) = linear::input_gradient([&self.o_proj], [dy], pass, dy.dtype())?;
-        linear::accumulate([&mut self.o_proj], &out_tokens, [dy], ranks, pass)?;
-        let d_out = self.heads_of(&d_out, self.heads, pass)?;
+        let (d_out_tokens, ranks) = linear::input_gradient([&self.o_proj], [&dy], pass, dy.dtype())?;
+        linear::accumulate([&mut self.o_proj], &out_tokens, [&dy], ranks, pass)?;
+        drop(dy);
+        let d_out = self.heads_of(&d_out_tokens, self.heads, pass)?;
         let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, Pattern::CAUSAL)?;
-        drop((q, k, v, out, out_tokens, sums, d_out));
+        drop((q, k, v, out, out_tokens, sums, d_out, d_out_tokens));
         let (dq, dk) = (
             self.tokens_of(&rope.backward(dq)?)?,
             self.tokens_of(&rope.backward(dk)?)?,

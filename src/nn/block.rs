@@ -88,9 +88,9 @@ impl Block {
         let normed = within(INPUT_NORM, || self.input_layernorm.forward(&x))?;
         let d_out = host::narrow(&dy, x.dtype())?;
         let d_normed = within(ATTENTION, || {
-            self.self_attn.backward(&normed, attention, &d_out, rope, pass)
+            self.self_attn.backward(&normed, attention, d_out, rope, pass)
         })?;
-        drop((normed, d_out));
+        drop(normed);
         within(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
     }
 

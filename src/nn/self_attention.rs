@@ -65,17 +65,17 @@ impl SelfAttention {
         let Saved { q, k, v, out, sums } = saved;
         let dy = self.dropout.backward(dy, x.dtype(), pass)?;
         let out_tokens = tokens_of(&out)?;
-        let (d_out, ranks) = affine::input_gradient([&self.output], [&dy], pass, dy.dtype())?;
+        let (d_out_tokens, ranks) = affine::input_gradient([&self.output], [&dy], pass, dy.dtype())?;
         affine::accumulate([&mut self.output], &out_tokens, [&dy], ranks, pass)?;
         drop(dy);
-        let d_out = self.heads_of(&d_out, pass)?;
+        let d_out = self.heads_of(&d_out_tokens, pass)?;
         let masks = self.weight_dropout.masks(pass);
         let pattern = Pattern {
             keys: Keys::First(&pass.lengths),
             dropout: masks.as_deref(),
         };
         let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, pattern)?;
-        drop((q, k, v, out, out_tokens, sums, d_out));
+        drop((q, k, v, out, out_tokens, sums, d_out, d_out_tokens));
         let (dq, dk, dv) = (tokens_of(&dq)?, tokens_of(&dk)?, tokens_of(&dv)?);
         let dys = [&dq, &dk, &dv];
         let (dx, ranks) = affine::input_gradient([&self.query, &self.key, &self.value], dys, pass, DType::F32)?;

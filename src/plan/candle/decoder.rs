@@ -131,8 +131,8 @@ impl<'m> Block<'m> {
         let normed = norm_forward(memory, &self.input_layernorm, tokens, numbers);
         let d_out = narrow(memory, tokens * hidden, element);
         let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
-        let d_normed = attention::backward(memory, qkv, &mut self.o_proj, attention, None, tokens, numbers);
-        drop((normed, d_out));
+        let d_normed = attention::backward(memory, qkv, &mut self.o_proj, attention, d_out, tokens, numbers);
+        drop(normed);
         norm_backward(memory, &mut self.input_layernorm, tokens, numbers);
         drop((x, d_normed));
         dy
