@@ -120,8 +120,8 @@ impl Planner {
         let model = self.torch_model(cell)?;
         fits_positions(cell, model.max_position_embeddings as usize)?;
         let (budget, gpu) = match (self.options.budget, own_gpu(cell)) {
-            (Some(Budget::Gpu(gpu)), None) => (Some(gpu.total_bytes), Some(gpu)),
-            (Some(budget), gpu) => (Some(budget.bytes()), gpu),
+            (Some(Budget::Gpu(gpu)), _) => (Some(gpu.total_bytes), Some(gpu)),
+            (Some(Budget::Bytes(bytes)), gpu) => (Some(bytes), gpu),
             (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
         };
         let mut configuration = torch::Configuration::from_cell(cell, model, gpu);
@@ -402,5 +402,10 @@ mod tests {
         let named = planned(None, &torch);
         assert_eq!(Some(named.needed_bytes), named.process_peak_bytes);
         assert_eq!(named.budget_bytes, Gpu::named("t4").ok().map(|gpu| gpu.total_bytes));
+        // A GPU as the budget is the GPU that is planned for, whatever the cell names.
+        let other = planned(Gpu::named("rtx-3090").ok().map(Budget::Gpu), &torch);
+        torch.gpu = Some("rtx-3090".into());
+        assert_eq!(other, planned(None, &torch));
+        assert_ne!(other.process_peak_bytes, named.process_peak_bytes);
     }
 }

@@ -307,7 +307,9 @@ impl<'s> Planner<'s> {
                 } else {
                     format!("{key} = {}", flow(node))
                 };
-                diagnostic = diagnostic.label(node.place, label);
+                let at = invalid.at.as_ref().filter(|_| key == invalid.key);
+                let place = at.and_then(|at| node.place_of(at)).unwrap_or(node.place);
+                diagnostic = diagnostic.label(place, label);
             }
         }
         self.explain(diagnostic, origin)

@@ -1,5 +1,6 @@
 //! Values as a tree that remembers where everything was written, and that has not guessed any types yet.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use indexmap::IndexMap;
@@ -44,6 +45,21 @@ impl Node {
             value: Value::Map(Rc::default()),
             place,
         }
+    }
+
+    /// The place of some bytes of a scalar's text, where it stands in the source as it is, with or without quotes.
+    pub fn place_of(&self, bytes: &Range<usize>) -> Option<Place> {
+        let Value::Scalar(scalar) = &self.value else {
+            return None;
+        };
+        let written = (self.place.end - self.place.start) as usize;
+        let quote = usize::from(!scalar.plain);
+        let start = self.place.start as usize + quote;
+        (written == scalar.text.len() + 2 * quote).then(|| Place {
+            start: (start + bytes.start) as u32,
+            end: (start + bytes.end) as u32,
+            ..self.place
+        })
     }
 
     pub fn as_map(&self) -> Option<&Map> {

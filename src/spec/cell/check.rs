@@ -1,6 +1,7 @@
 //! Which configurations make sense, and which of them this version can train.
 
 use std::fmt;
+use std::ops::Range;
 
 mod stack;
 
@@ -38,6 +39,8 @@ pub struct Invalid {
     pub with: Vec<&'static str>,
     pub message: String,
     pub help: Option<String>,
+    /// The bytes of the value's text that are at fault; none means all of it.
+    pub at: Option<Range<usize>>,
 }
 
 impl Invalid {
@@ -47,6 +50,7 @@ impl Invalid {
             with: Vec::new(),
             message: message.into(),
             help: None,
+            at: None,
         }
     }
 

@@ -79,7 +79,13 @@ impl<'t> Encoder<'t> {
             output_norm: Norm::load(loader, hidden),
         });
         let mut blocks: Vec<_> = blocks.collect();
-        let mut pooler = loader.linear(name("bert.pooler.dense", "pre_classifier"), [hidden, hidden], true);
+        let mut pooler = if bert {
+            loader.linear("bert.pooler.dense", [hidden, hidden], true)
+        } else {
+            // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating point dtype
+            // can require gradients"). So bitsandbytes has to be told to leave it out, by `llm_int8_skip_modules`.
+            loader.head("pre_classifier", [hidden, hidden], true)
+        };
         let mut classifier = loader.head("classifier", [config.num_labels, hidden], true);
         let buffers = (0..if bert { 2 } else { 1 }).map(|_| {
             let layout = Layout::contiguous(&[config.max_position_embeddings]);

@@ -149,7 +149,8 @@ impl Cell {
         let text = self.allocator.env[name].as_deref().unwrap_or_default();
         text.parse()
             .map_err(|error: crate::plan::caching_allocator::SettingsError| Invalid {
-                help: error.help.clone(),
+                help: error.help,
+                at: Some(error.at),
                 ..Invalid::new(key(name), error.message)
             })
     }
