@@ -83,14 +83,17 @@ fn held_in(cell: &Cell, samples: usize) -> usize {
     samples - cell.held_out(samples).min(samples)
 }
 
-/// The most steps that the torch stack is planned with.
-const MOST_STEPS: usize = 3;
+/// The most equal steps that the torch stack is planned with: the first makes the optimizer's state, and all that is alive in
+/// those after it is alive in the second.
+const MOST_STEPS: usize = 2;
+/// The same where PyTorch's allocator is replayed, which finds other gaps after the second.
+const MOST_REPLAYED_STEPS: usize = 3;
 
 /// The same for the torch stack, whose micro-batches are those of synthetic data: its samples in turn.
 ///
 /// # Errors
 /// Where the lengths are not in the cell.
-pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
+pub fn torch_steps(cell: &Cell, is_replayed: bool) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
     let Data::Synthetic(data) = &cell.data else {
         return Err(PlanError::UnknownLengths);
     };
@@ -113,9 +116,15 @@ pub fn torch_steps(cell: &Cell) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
             padded: lengths.iter().any(|&length| length < len),
         }
     };
+    let is_even = list.len() == 1;
     let different = list.len().div_ceil(cell.effective_batch_size());
-    let steps = cell.max_steps().unwrap_or(MOST_STEPS).min(MOST_STEPS.max(different));
-    let micro_batches = if list.len() > 1 { usize::MAX } else { MOST_MICRO_BATCHES };
+    let most = if is_even && !is_replayed {
+        MOST_STEPS
+    } else {
+        MOST_REPLAYED_STEPS.max(different)
+    };
+    let steps = cell.max_steps().unwrap_or(most).min(most);
+    let micro_batches = if is_even { MOST_MICRO_BATCHES } else { usize::MAX };
     let micro_batches = cell.gradient_accumulation_steps.min(micro_batches);
     let step = |_| (0..micro_batches).map(|_| micro()).collect();
     Ok((0..steps).map(step).collect())
@@ -142,7 +151,7 @@ mod tests {
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn torch(cell: &Cell) -> Vec<Vec<(u32, u32, bool)>> {
         let told = |micro: &torch::Micro| (micro.batch, micro.len, micro.padded);
-        let steps = torch_steps(cell).unwrap();
+        let steps = torch_steps(cell, true).unwrap();
         steps.iter().map(|step| step.iter().map(told).collect()).collect()
     }
 
@@ -160,6 +169,7 @@ mod tests {
         };
         assert_eq!(torch(&even(1, 1)), [[(2, 64, false)]]);
         assert_eq!(torch(&even(100, 1)), [[(2, 64, false)]; 3]);
+        assert_eq!(torch_steps(&even(100, 1), false).unwrap().len(), MOST_STEPS);
         assert_eq!(torch(&even(1, 2)), [[(2, 64, false); 2]]);
         assert_eq!(
             torch(&even(1, 100)),
@@ -179,6 +189,8 @@ mod tests {
         let longest = [[(2, 20, true)], [(2, 64, true)], [(2, 64, true)]];
         assert_eq!(torch(&listed(Padding::Longest)), longest);
         assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
+        let uneven = torch_steps(&listed(Padding::Longest), false).unwrap();
+        assert_eq!(uneven.len(), 3, "as with replay");
         let mut single = listed(Padding::Longest);
         (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
         let step = [(1, 10, false), (1, 20, false), (1, 64, false)];
@@ -201,11 +213,11 @@ mod tests {
     #[test]
     fn unknown_lengths_are_refused() {
         assert!(matches!(
-            torch_steps(&cell(Lengths::Uniform, |_| ())),
+            torch_steps(&cell(Lengths::Uniform, |_| ()), true),
             Err(PlanError::UnknownLengths)
         ));
         assert!(matches!(
-            torch_steps(&cell(Lengths::Fixed, |cell| cell.data = Data::Sample)),
+            torch_steps(&cell(Lengths::Fixed, |cell| cell.data = Data::Sample), true),
             Err(PlanError::UnknownLengths)
         ));
     }

@@ -129,7 +129,7 @@ impl Planner {
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
-        let steps = batches::torch_steps(cell)?;
+        let steps = batches::torch_steps(cell, self.options.replay)?;
         if configuration.empty_cache_steps > 0 {
             // Whatever the interval: the step after it is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
