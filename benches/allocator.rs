@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<()> {
     let calls = [100, 1_000, 10_000].map(random);
     for text in ["", "expandable_segments:True", "max_split_size_mb:32"] {
         let settings: Settings = text.parse()?;
-        let replayed = rate(trace.events().len(), || {
+        let replayed = rate(trace.events().count(), || {
             black_box(replay(&trace, &settings, &Device::UNLIMITED));
         });
         let at_random = calls.each_ref().map(|calls| {

@@ -288,7 +288,6 @@ fn presets_have_the_published_numbers_of_weights() {
 fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
     let mut events = trace
         .events()
-        .iter()
         .skip_while(|event| **event != Event::Step(step))
         .skip(1)
         .peekable();

@@ -47,76 +47,117 @@ pub struct Peak {
 }
 
 impl Account {
-    /// Replays `trace`. Sizes count in multiples of `granularity`: 1 for what was asked for, 512 for PyTorch's allocator on
-    /// a GPU. Steps before `from_step`, which counts from 1, are not looked at, but for what they leave.
+    /// Replays `trace`. Sizes count in multiples of `granularity`, a power of two: 1 for what was asked for, 512 for
+    /// PyTorch's allocator on a GPU. Steps before `from_step`, which counts from 1, are not looked at, but for what they
+    /// leave.
     pub fn of(trace: &Trace, granularity: u64, from_step: u32) -> Self {
-        let mut account = Self::default();
-        let mut blocks = vec![(0u64, Category::Host); trace.blocks()];
-        let mut live = ByCategory::default();
-        let mut total = 0;
-        let mut now = Peak {
-            phase: Some(Phase::Idle),
-            ..Peak::default()
-        };
-        let mut phase = Phase::Idle;
-        let mut is_measured = from_step <= 1;
-        for event in trace.events() {
-            match *event {
-                Event::Alloc { block, bytes, category } => {
-                    let bytes = bytes.next_multiple_of(granularity);
-                    blocks[block.index()] = (bytes, category);
-                    if !category.is_tensor() {
-                        continue;
-                    }
-                    live[category] += bytes;
-                    total += bytes;
-                    if is_measured || phase == Phase::Load {
-                        account.in_phase[phase] = account.in_phase[phase].max(total);
-                    }
-                    if is_measured && total > account.peak.bytes && phase != Phase::Load {
-                        account.peak = Peak {
-                            bytes: total,
-                            by_category: live,
-                            ..now
-                        };
-                    }
-                }
-                Event::Free { block } => {
-                    let (bytes, category) = blocks[block.index()];
-                    if category.is_tensor() {
-                        live[category] -= bytes;
-                        total -= bytes;
-                    }
-                }
-                Event::Label { block, category } => {
-                    let (bytes, label) = &mut blocks[block.index()];
-                    let (bytes, before) = (*bytes, std::mem::replace(label, category));
-                    live[before] -= bytes;
-                    live[category] += bytes;
-                    // What made the peak is labelled right after.
-                    if total == account.peak.bytes && is_measured {
-                        account.peak.by_category = live;
-                    }
-                }
-                Event::Phase(next) => {
-                    phase = next;
-                    now.phase = Some(next);
-                    if is_measured {
-                        account.in_phase[phase] = account.in_phase[phase].max(total);
-                    }
-                }
-                Event::Module(module) => now.module = Some(module),
-                Event::Step(step) => {
-                    now.step = step;
-                    is_measured = step >= from_step;
-                }
-                Event::StepEnd if is_measured => account.after_steps.see(total),
-                Event::StepEnd => {}
-                Event::EmptyCache => {}
+        let mut replay = Replay::new(trace.blocks(), granularity, from_step);
+        for pass in trace.passes() {
+            for event in pass {
+                replay.see(event);
             }
         }
-        account.at_end = total;
-        account
+        Self {
+            at_end: replay.total,
+            ..replay.account
+        }
+    }
+}
+
+/// What is alive while a trace goes by.
+struct Replay {
+    account: Account,
+    granularity: u64,
+    from_step: u32,
+    is_measured: bool,
+    /// Of each block, its bytes and what it is for.
+    blocks: Vec<(u64, Category)>,
+    live: ByCategory,
+    total: u64,
+    phase: Phase,
+    module: Option<Module>,
+    step: u32,
+}
+
+impl Replay {
+    fn new(blocks: usize, granularity: u64, from_step: u32) -> Self {
+        Self {
+            account: Account::default(),
+            granularity,
+            from_step,
+            is_measured: from_step <= 1,
+            blocks: vec![(0, Category::Host); blocks],
+            live: ByCategory::default(),
+            total: 0,
+            phase: Phase::Idle,
+            module: None,
+            step: 0,
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
+        match *event {
+            Event::Alloc { block, bytes, category } => {
+                // As `next_multiple_of`, which divides.
+                let bytes = (bytes + self.granularity - 1) & !(self.granularity - 1);
+                self.blocks[block.index()] = (bytes, category);
+                if category.is_tensor() {
+                    self.live[category] += bytes;
+                    self.total += bytes;
+                    self.look();
+                }
+            }
+            Event::Free { block } => {
+                let (bytes, category) = self.blocks[block.index()];
+                if category.is_tensor() {
+                    self.live[category] -= bytes;
+                    self.total -= bytes;
+                }
+            }
+            Event::Label { block, category } => {
+                let (bytes, label) = &mut self.blocks[block.index()];
+                self.live[*label] -= *bytes;
+                self.live[category] += *bytes;
+                *label = category;
+                // What made the peak is labelled right after.
+                if self.total == self.account.peak.bytes && self.is_measured {
+                    self.account.peak.by_category = self.live;
+                }
+            }
+            Event::Phase(phase) => {
+                self.phase = phase;
+                if self.is_measured {
+                    let highest = &mut self.account.in_phase[phase];
+                    *highest = self.total.max(*highest);
+                }
+            }
+            Event::Module(module) => self.module = Some(module),
+            Event::Step(step) => {
+                self.step = step;
+                self.is_measured = step >= self.from_step;
+            }
+            Event::StepEnd if self.is_measured => self.account.after_steps.see(self.total),
+            Event::StepEnd | Event::EmptyCache => {}
+        }
+    }
+
+    /// Notes what is alive, if it is more than before.
+    fn look(&mut self) {
+        let is_load = self.phase == Phase::Load;
+        if !self.is_measured && !is_load {
+            return;
+        }
+        let highest = &mut self.account.in_phase[self.phase];
+        *highest = self.total.max(*highest);
+        if self.is_measured && !is_load && self.total > self.account.peak.bytes {
+            self.account.peak = Peak {
+                bytes: self.total,
+                by_category: self.live,
+                phase: Some(self.phase),
+                module: self.module,
+                step: self.step,
+            };
+        }
     }
 }
 

@@ -1,15 +1,24 @@
 //! What training allocates and releases, in order: the stacks write it, the accounts and the allocator read it.
 
+use std::ops::Range;
+
 use crate::memory::{Category, Phase};
 
-/// Events from the load on. Nothing is ever released twice, and what is still there at the end is alive.
+/// Events from the load on. Nothing that is there is asked for again or released twice, and what is still there at the end
+/// is alive.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    events: Vec<Event>,
+    /// Each event once, however often it happens.
+    written: Vec<Event>,
+    /// What happens, in order, as ranges of what is written.
+    passes: Vec<Range<usize>>,
+    /// From where on what is written is in no pass yet: it comes after them.
+    rest: usize,
     blocks: u32,
 }
 
-/// A piece of memory; numbered from 0 in the order in which they are asked for.
+/// A piece of memory; numbered from 0 in the order in which they are asked for. What happens once more has the same numbers
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block(u32);
 
@@ -73,21 +82,65 @@ impl Trace {
     /// With room for so many events.
     pub fn with_capacity(events: usize) -> Self {
         Self {
-            events: Vec::with_capacity(events),
-            blocks: 0,
+            written: Vec::with_capacity(events),
+            ..Self::default()
         }
     }
 
-    /// Makes room for so many events more.
-    pub fn reserve(&mut self, events: usize) {
-        self.events.reserve(events);
+    /// What happens, in order.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.passes().flatten()
     }
 
-    pub fn events(&self) -> &[Event] {
-        &self.events
+    /// The same, in a few long pieces: for those whose loop should be short.
+    pub fn passes(&self) -> impl Iterator<Item = &[Event]> {
+        let rest = self.rest..self.written.len();
+        let passes = self.passes.iter().cloned().chain([rest]);
+        passes.map(|pass| &self.written[pass])
     }
 
-    /// How many blocks were ever asked for.
+    /// How many events are written down.
+    pub fn written(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Lets the events that are written at `range` happen once more, now. What they leave is there already, and is not made
+    /// again.
+    pub fn repeat(&mut self, range: Range<usize>) {
+        self.pass(self.rest..self.written.len());
+        self.rest = self.written.len();
+        let mut from = range.start;
+        for place in self.left(range.clone()) {
+            self.pass(from..place);
+            from = place + 1;
+        }
+        self.pass(from..range.end);
+    }
+
+    /// Where in `range` something is made that is not released in it.
+    fn left(&self, range: Range<usize>) -> Vec<usize> {
+        let mut is_released = vec![false; self.blocks()];
+        let mut places = Vec::new();
+        for (event, place) in self.written[range.clone()].iter().zip(range).rev() {
+            match event {
+                Event::Free { block } => is_released[block.index()] = true,
+                Event::Alloc { block, .. } | Event::Label { block, .. } if !is_released[block.index()] => {
+                    places.push(place);
+                }
+                _ => {}
+            }
+        }
+        places.reverse();
+        places
+    }
+
+    fn pass(&mut self, range: Range<usize>) {
+        if !range.is_empty() {
+            self.passes.push(range);
+        }
+    }
+
+    /// How many numbers blocks have.
     pub fn blocks(&self) -> usize {
         self.blocks as usize
     }
@@ -95,35 +148,35 @@ impl Trace {
     pub fn alloc(&mut self, bytes: u64, category: Category) -> Block {
         let block = Block(self.blocks);
         self.blocks += 1;
-        self.events.push(Event::Alloc { block, bytes, category });
+        self.written.push(Event::Alloc { block, bytes, category });
         block
     }
 
     pub fn free(&mut self, block: Block) {
-        self.events.push(Event::Free { block });
+        self.written.push(Event::Free { block });
     }
 
     pub fn label(&mut self, block: Block, category: Category) {
-        self.events.push(Event::Label { block, category });
+        self.written.push(Event::Label { block, category });
     }
 
     pub fn phase(&mut self, phase: Phase) {
-        self.events.push(Event::Phase(phase));
+        self.written.push(Event::Phase(phase));
     }
 
     pub fn module(&mut self, name: &'static str, layer: Option<u16>) {
-        self.events.push(Event::Module(Module { name, layer }));
+        self.written.push(Event::Module(Module { name, layer }));
     }
 
     pub fn step(&mut self, number: u32) {
-        self.events.push(Event::Step(number));
+        self.written.push(Event::Step(number));
     }
 
     pub fn step_end(&mut self) {
-        self.events.push(Event::StepEnd);
+        self.written.push(Event::StepEnd);
     }
 
     pub fn empty_cache(&mut self) {
-        self.events.push(Event::EmptyCache);
+        self.written.push(Event::EmptyCache);
     }
 }

@@ -12,8 +12,6 @@ use super::tensor::{Dtype, Tensor, View};
 
 /// Most gradients that a node gives.
 const INPUTS: usize = 3;
-/// Most tensors that a node saves: those of attention with a mask.
-const SAVED: usize = 6;
 
 /// The derivative of an operation.
 pub(super) type Derivative = for<'t> fn(&mut Backward<'t>, &Tensor<'t>) -> Gradients<'t>;
@@ -39,28 +37,33 @@ pub(super) struct Backward<'t> {
     pub(super) attributes: Attributes,
     /// Which inputs want a gradient.
     pub(super) needs: [bool; INPUTS],
-    pub(super) saved: [Option<Tensor<'t>>; SAVED],
-    /// The gradient of the second output.
-    pub(super) second: Option<Tensor<'t>>,
+    saved: Saved,
 }
 
 impl<'t> Backward<'t> {
     /// What was saved as number `index`.
     pub(super) fn saved(&self, index: usize) -> Tensor<'t> {
-        self.saved[index]
-            .clone()
-            .unwrap_or_else(|| self.tape.empty(&[0], Dtype::Uint8))
+        match self.tape.graph.borrow_mut().saved(self.saved).get(index) {
+            Some(&Some(view)) => self.tape.tensor(view).clone_kept(),
+            _ => self.tape.empty(&[0], Dtype::Uint8),
+        }
     }
+}
+
+/// Where the tensors are that a node saved.
+#[derive(Clone, Copy)]
+struct Saved {
+    /// Of the first one, in the frame or in the graph.
+    start: u32,
+    count: u8,
+    frame: Option<u32>,
 }
 
 struct Node {
     derivative: Derivative,
     attributes: Attributes,
     edges: [Edge; INPUTS],
-    /// Where what it saved begins, in the graph or in the frame.
-    saved: u32,
-    count: u8,
-    frame: Option<u32>,
+    saved: Saved,
     reached: bool,
     part: u32,
     /// What it keeps that checkpointing does not see.
@@ -82,13 +85,35 @@ pub(super) struct Leaf {
     awaited: u32,
 }
 
-#[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
     saved: Vec<Option<View>>,
     slots: Slots,
     pub(super) leaves: Vec<Leaf>,
     pub(super) frames: Frames,
+}
+
+impl Graph {
+    /// With room for most models' graphs.
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Vec::with_capacity(1 << 12),
+            saved: Vec::with_capacity(1 << 12),
+            slots: Slots::default(),
+            leaves: Vec::new(),
+            frames: Frames::default(),
+        }
+    }
+
+    /// What a node saved.
+    fn saved(&mut self, saved: Saved) -> &mut [Option<View>] {
+        let all = match saved.frame {
+            None => &mut self.saved,
+            Some(frame) => self.frames[frame as usize].recomputed(),
+        };
+        let start = saved.start as usize;
+        all.get_mut(start..start + usize::from(saved.count)).unwrap_or_default()
+    }
 }
 
 /// A node in the making.
@@ -113,7 +138,7 @@ impl Tape {
             return recorder;
         }
         let graph = self.graph.borrow();
-        let (saved, frame) = match mode {
+        let (start, frame) = match mode {
             Mode::Checkpoint(frame) => (graph.frames[frame].count(), Some(frame as u32)),
             _ => (graph.saved.len(), None),
         };
@@ -126,9 +151,11 @@ impl Tape {
                 flat: false,
             },
             edges: [Edge::NONE; INPUTS],
-            saved: saved as u32,
-            count: 0,
-            frame,
+            saved: Saved {
+                start: start as u32,
+                count: 0,
+                frame,
+            },
             reached: false,
             part: self.part(),
             unseen: Slot::EMPTY,
@@ -191,12 +218,12 @@ impl<'t> Recorder<'t> {
             }
             (Mode::Checkpoint(frame), Some(node)) => {
                 tape.graph.borrow_mut().frames[frame].count_one();
-                node.count += 1;
+                node.saved.count += 1;
             }
             (Mode::Record, Some(node)) => {
                 let kept = keep();
                 tape.graph.borrow_mut().saved.push(Some(kept));
-                node.count += 1;
+                node.saved.count += 1;
             }
             _ => {}
         }
@@ -313,101 +340,107 @@ impl Tape {
 
     /// Runs one node and hands its gradients on.
     fn run(&self, index: usize, recompute: Recompute<'_>) {
-        let (mut backward, gradient, derivative, edges, kept) = {
-            let graph = &mut *self.graph.borrow_mut();
-            let node = &mut graph.nodes[index];
-            let [first, second] = node.gradients.each_mut().map(|slot| graph.slots.take(slot));
-            if first.is_none() && second.is_none() {
-                return;
-            }
-            let backward = Backward {
-                tape: self,
-                attributes: node.attributes,
-                needs: node.edges.map(Edge::is_some),
-                saved: [const { None }; SAVED],
-                second: second.map(|view| self.tensor(view)),
-            };
-            let kept = (node.saved as usize, node.count as usize, node.frame, node.part);
-            (
-                backward,
-                first.map(|view| self.tensor(view)),
-                node.derivative,
-                node.edges,
-                kept,
-            )
+        let mut graph = self.graph.borrow_mut();
+        let Graph { nodes, slots, .. } = &mut *graph;
+        let node = &mut nodes[index];
+        let [first, second] = &mut node.gradients;
+        let (first, second) = (slots.take(first), slots.take(second));
+        if first.is_none() && second.is_none() {
+            return;
+        }
+        let &mut Node {
+            derivative,
+            edges,
+            saved,
+            part,
+            ..
+        } = node;
+        let mut backward = Backward {
+            tape: self,
+            attributes: node.attributes,
+            needs: edges.map(Edge::is_some),
+            saved,
         };
-        let (start, count, frame, part) = kept;
+        drop(graph);
         self.enter_again(part);
-        let gradient = match gradient {
+        let gradient = match first.map(|view| self.tensor(view)) {
             Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
             Some(gradient) => gradient,
             None => self.empty(&[0], Dtype::Uint8),
         };
-        if let Some(frame) = frame
-            && count > 0
+        if let Some(frame) = saved.frame
+            && saved.count > 0
         {
             self.recompute(frame as usize, recompute);
             self.enter_again(part);
         }
-        for (slot, place) in backward.saved.iter_mut().zip(start..start + count) {
-            let graph = &mut *self.graph.borrow_mut();
-            *slot = match frame {
-                None => graph.saved[place].take(),
-                Some(frame) => graph.frames[frame as usize].take(place),
-            }
-            .map(|view| self.tensor(view));
-        }
-        let gradients = derivative(&mut backward, &gradient);
-        if frame.is_some() {
+        let mut gradients = derivative(&mut backward, &gradient);
+        if saved.frame.is_some() {
             // What was recomputed is nowhere else: it goes when the derivative returns.
-            backward.saved = [const { None }; SAVED];
+            self.release_saved(saved);
         }
-        let gradients = self.validate(gradients, &backward.attributes);
+        self.validate(&mut gradients, &backward.attributes);
         drop(gradient);
         let unseen = {
             let graph = &mut *self.graph.borrow_mut();
             graph.slots.take(&mut graph.nodes[index].unseen)
         };
-        if let Some(view) = unseen {
+        for view in unseen.into_iter().chain(second) {
             self.release(view.storage);
         }
-        backward.second = None;
-        backward.saved = [const { None }; SAVED];
-        if let Some(frame) = frame {
-            let released = self.graph.borrow_mut().frames[frame as usize].release(count);
-            for view in released {
+        match saved.frame {
+            None => self.release_saved(saved),
+            Some(frame) => {
+                let frame = &mut self.graph.borrow_mut().frames[frame as usize];
+                if frame.finish(saved.count.into()) {
+                    self.release_inputs(frame);
+                }
+            }
+        }
+        for (edge, gradient) in edges.into_iter().zip(&mut gradients) {
+            if let Some(gradient) = gradient.take() {
+                self.hand_on(edge, gradient);
+            }
+        }
+    }
+
+    /// Lets go what a node saved.
+    fn release_saved(&self, saved: Saved) {
+        for view in self.graph.borrow_mut().saved(saved) {
+            if let Some(view) = view.take() {
                 self.release(view.storage);
             }
         }
-        for (edge, gradient) in edges.into_iter().zip(gradients) {
-            let Some(gradient) = gradient else { continue };
-            match edge.target() {
-                Target::Nothing => {}
-                Target::Leaf(leaf) => self.give_leaf(leaf, gradient),
-                Target::Node { node, output } => {
-                    let there = {
-                        let graph = &mut *self.graph.borrow_mut();
-                        graph.slots.take(&mut graph.nodes[node].gradients[output])
-                    };
-                    let sum = self.accumulate(there, gradient);
+    }
+
+    /// Gives a gradient to where `edge` leads.
+    fn hand_on<'t>(&'t self, edge: Edge, gradient: Tensor<'t>) {
+        match edge.target() {
+            Target::Nothing => {}
+            Target::Leaf(leaf) => self.give_leaf(leaf, gradient),
+            Target::Node { node, output } => {
+                let there = {
                     let graph = &mut *self.graph.borrow_mut();
-                    graph.nodes[node].gradients[output] = graph.slots.put(sum);
-                }
+                    graph.slots.take(&mut graph.nodes[node].gradients[output])
+                };
+                let sum = self.accumulate(there, gradient);
+                let graph = &mut *self.graph.borrow_mut();
+                graph.nodes[node].gradients[output] = graph.slots.put(sum);
             }
         }
     }
 
     /// Brings gradients to the shapes and formats of the inputs, as the engine does after each node.
-    fn validate<'t>(&'t self, gradients: Gradients<'t>, attributes: &Attributes) -> Gradients<'t> {
-        let mut inputs = attributes.inputs.iter();
-        gradients.map(|gradient| {
-            let &(dims, dtype) = inputs.next()?;
-            let mut gradient = gradient?;
-            if gradient.dims() != &*dims {
-                gradient = gradient.sum_to(&dims);
+    fn validate<'t>(&'t self, gradients: &mut Gradients<'t>, attributes: &Attributes) {
+        for (gradient, (dims, dtype)) in gradients.iter_mut().zip(&attributes.inputs) {
+            let Some(gradient) = gradient else { continue };
+            if gradient.view.layout.dims != *dims {
+                *gradient = gradient.sum_to(dims);
             }
-            Some(gradient.to(dtype))
-        })
+            if gradient.dtype() != *dtype {
+                *gradient = gradient.to(*dtype);
+            }
+        }
     }
 
     /// Adds a gradient to what is in an input buffer: in place where the engine is the only one to hold what is there.

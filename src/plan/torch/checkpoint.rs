@@ -40,20 +40,15 @@ impl Frame {
         recomputed.len() == self.count
     }
 
-    pub(super) fn take(&mut self, place: usize) -> Option<View> {
-        self.recomputed.as_mut()?.get_mut(place)?.take()
+    /// What the second run saved.
+    pub(super) fn recomputed(&mut self) -> &mut [Option<View>] {
+        self.recomputed.as_deref_mut().unwrap_or_default()
     }
 
-    /// `count` saved tensors are done with; the inputs go with the last of them.
-    pub(super) fn release(&mut self, count: usize) -> impl Iterator<Item = View> + use<> {
-        let before = self.left;
+    /// `count` saved tensors are done with; whether these were the last, with which the inputs go.
+    pub(super) fn finish(&mut self, count: usize) -> bool {
         self.left -= count;
-        let inputs = if before > 0 && self.left == 0 {
-            std::mem::take(&mut self.inputs)
-        } else {
-            [None; BLOCK_INPUTS]
-        };
-        inputs.into_iter().flatten()
+        count > 0 && self.left == 0
     }
 }
 
@@ -109,11 +104,15 @@ impl Tape {
         let output = self.within(Mode::Checkpoint(frame), block);
         let frame = &mut self.graph.borrow_mut().frames[frame];
         if frame.count == 0 {
-            for view in std::mem::take(&mut frame.inputs).into_iter().flatten() {
-                self.release(view.storage);
-            }
+            self.release_inputs(frame);
         }
         output
+    }
+
+    pub(super) fn release_inputs(&self, frame: &mut Frame) {
+        for view in std::mem::take(&mut frame.inputs).into_iter().flatten() {
+            self.release(view.storage);
+        }
     }
 
     /// Runs the block of a frame again, unless that is done already.

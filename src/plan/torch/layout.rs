@@ -5,7 +5,7 @@ use std::ops::Deref;
 /// Most dimensions a tensor has here.
 pub(super) const MAX_RANK: usize = 4;
 
-/// Sizes of a tensor's dimensions.
+/// Sizes of a tensor's dimensions; 1 where there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dims {
     rank: u8,
@@ -98,19 +98,12 @@ impl Layout {
         if self.is_contiguous() {
             return true;
         }
-        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
-        let axes = &mut axes[..self.rank()];
-        axes.sort_unstable_by_key(|&axis| (self.strides[axis], self.dims[axis]));
+        let axes = || self.dims().iter().zip(self.strides()).filter(|(dim, _)| **dim != 1);
         let mut expected = 1;
-        for &axis in axes.iter() {
-            if self.dims[axis] != 1 {
-                if self.strides[axis] != expected {
-                    return false;
-                }
-                expected *= u64::from(self.dims[axis]);
-            }
-        }
-        true
+        axes().all(|_| {
+            let next = axes().find(|(_, stride)| **stride == expected);
+            next.inspect(|(dim, _)| expected *= u64::from(**dim)).is_some()
+        })
     }
 
     /// The layout of a new tensor shaped like this one: the same order of dimensions, without gaps.
@@ -167,6 +160,7 @@ impl Layout {
             out.dims.sizes[later] = self.dims.sizes[later + 1];
             out.strides[later] = self.strides[later + 1];
         }
+        out.dims.sizes[self.rank() - 1] = 1;
         out.dims.rank -= 1;
         out
     }

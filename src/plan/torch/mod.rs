@@ -17,7 +17,6 @@ mod ops;
 mod optimizer;
 mod peft;
 mod presets;
-mod replay;
 mod slots;
 mod tape;
 mod tensor;

@@ -1,6 +1,7 @@
 //! What is alive: storages with the number of those who hold them, and the graph that backward walks.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use super::autograd::{Graph, Leaf};
 use super::layout::Layout;
@@ -93,8 +94,10 @@ pub(super) struct Tape {
     mode: Cell<Mode>,
     /// Nothing is computed any more: the recomputation has all it needs.
     pub(super) stopped: Cell<bool>,
-    /// The parts of the model in the order in which they were at work; the last one is.
+    /// The parts of the model in the order in which they came to work.
     parts: RefCell<Vec<Part>>,
+    /// The number of the one that is at work.
+    part: Cell<u32>,
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
     autocast: Cell<Option<Dtype>>,
@@ -107,14 +110,14 @@ pub(super) struct Tape {
     workspace_bytes: u64,
 }
 
-pub(super) struct Memory {
-    pub(super) trace: Trace,
+struct Memory {
+    trace: Trace,
     storages: Vec<Storage>,
 }
 
 impl Memory {
     /// A new block, with a storage of one holder.
-    pub(super) fn alloc(&mut self, bytes: u64, category: Category) -> Block {
+    fn alloc(&mut self, bytes: u64, category: Category) -> Block {
         let block = self.trace.alloc(bytes, category);
         self.storages.push(Storage {
             block,
@@ -136,16 +139,19 @@ impl Tape {
     pub(super) fn new(backend: Backend, gpu: Gpu) -> Self {
         Self {
             memory: RefCell::new(Memory {
-                trace: Trace::with_capacity(1 << 14),
+                // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan only
+                // once it saw a piece as large as this freed, and a plan whose pages fault anew takes half as long again.
+                trace: Trace::with_capacity(1 << 17),
                 storages: Vec::with_capacity(1 << 14),
             }),
-            graph: RefCell::new(Graph::default()),
+            graph: RefCell::new(Graph::new()),
             mode: Cell::new(Mode::NoGrad),
             stopped: Cell::new(false),
             parts: RefCell::new(vec![Part {
                 name: "model",
                 layer: None,
             }]),
+            part: Cell::new(0),
             backend,
             autocast: Cell::new(None),
             in_backward: Cell::new(false),
@@ -176,15 +182,26 @@ impl Tape {
         self.memory.borrow_mut().trace.empty_cache();
     }
 
+    /// How many events are written down.
+    pub(super) fn written(&self) -> usize {
+        self.memory.borrow().trace.written()
+    }
+
+    /// Lets the events written at `range`, those of a step, happen once more.
+    pub(super) fn repeat(&self, range: Range<usize>) {
+        self.memory.borrow_mut().trace.repeat(range);
+    }
+
     /// The number of the part that is at work.
     pub(super) fn part(&self) -> u32 {
-        self.parts.borrow().len() as u32 - 1
+        self.part.get()
     }
 
     /// What follows is done for `part`.
     pub(super) fn enter(&self, part: Part) {
         let parts = &mut *self.parts.borrow_mut();
-        if parts.last() != Some(&part) {
+        if parts[self.part.get() as usize] != part {
+            self.part.set(parts.len() as u32);
             parts.push(part);
             self.memory.borrow_mut().trace.module(part.name, part.layer);
         }
@@ -192,8 +209,15 @@ impl Tape {
 
     /// What follows is done for the part with this number.
     pub(super) fn enter_again(&self, number: u32) {
-        let part = self.parts.borrow()[number as usize];
-        self.enter(part);
+        let before = self.part.replace(number);
+        if before == number {
+            return;
+        }
+        let parts = &*self.parts.borrow();
+        let part = parts[number as usize];
+        if parts[before as usize] != part {
+            self.memory.borrow_mut().trace.module(part.name, part.layer);
+        }
     }
 
     pub(super) fn mode(&self) -> Mode {
@@ -287,10 +311,6 @@ impl Tape {
         }
         let block = self.memory.borrow_mut().alloc(bytes, category);
         StorageId(block.index() as u32)
-    }
-
-    pub(super) fn memory(&self) -> RefMut<'_, Memory> {
-        self.memory.borrow_mut()
     }
 
     pub(super) fn retain(&self, storage: StorageId) {

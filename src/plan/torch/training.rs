@@ -303,14 +303,16 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[Micro]]) -> Trace 
     let mut last: Option<(&[Micro], Range<usize>)> = None;
     for (number, micros) in (1..).zip(steps) {
         tape.step(number);
-        let begin = tape.events();
         match &last {
             Some((before, events)) if before == micros && configuration.steps_end_clean() => {
                 tape.repeat(events.clone());
             }
-            _ => training.step(micros),
+            _ => {
+                let begin = tape.written();
+                training.step(micros);
+                last = Some((micros, begin..tape.written()));
+            }
         }
-        last = Some((micros, begin..tape.events()));
         if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
             tape.empty_cache();
         }
