@@ -38,6 +38,8 @@ pub enum PlanError {
     Task(String),
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),
+    #[error("`transformers_version`: {0}")]
+    Version(#[from] torch::VersionError),
     #[error("{0}")]
     Allocator(Invalid),
     #[error("the torch stack is planned with synthetic data of known lengths (fixed, or a list)")]

@@ -124,7 +124,7 @@ impl Planner {
             (Some(Budget::Bytes(bytes)), gpu) => (Some(bytes), gpu),
             (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
         };
-        let mut configuration = torch::Configuration::from_cell(cell, model, gpu);
+        let mut configuration = torch::Configuration::from_cell(cell, model, gpu)?;
         let counts = self.torch_counts(cell, &configuration);
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));

@@ -272,6 +272,8 @@ fn exemplar() -> Cell {
         galore_scale: Some(0.25),
         data: Data::Sample,
         gpu: Some(String::new()),
+        transformers_version: Some(String::new()),
+        bitsandbytes_version: Some(String::new()),
         threads: Some(1),
         device_memory: Some(ByteSize(0)),
         allocator: Allocator {

@@ -45,6 +45,9 @@ fn our_trainer() {
             "keep_outputs: none",
             "zero_grad: before_forward",
             "gpu: t4",
+            "transformers_version: '4.37.2'",
+            "bitsandbytes_version: '0.41.1'",
+            "transformer_version: '4.37.2'",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
             "model: llama-2-7b",
             "dtype: bfloat16; bnb_4bit_use_double_quant: false",
@@ -72,6 +75,13 @@ fn torch() {
         "dtype: bfloat16; upcast: peft",
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
+        "transformers_version: newest",
+        "transformers_version: '4.36.2'",
+        "bitsandbytes_version: '0.41.1rc1'",
+        "bitsandbytes_version: '0.39.0'",
+        "dtype: int8; bitsandbytes_version: '0.44.0'",
+        "dtype: bfloat16; bitsandbytes_version: '0.41.1'",
+        "bitsandbytes: '0.41.1'",
     ]
     .map(|keys| format!("stack: torch; {keys}"));
     insta::assert_snapshot!(all_said("torch", &keys.each_ref().map(String::as_str)));
@@ -98,5 +108,20 @@ fn pytorchs_allocator() {
             self::said(&with(variables).replace("; ", "\n  ")).ends_with("accepted"),
             "{variables}"
         );
+    }
+}
+
+#[test]
+fn releases_that_are_planned() {
+    for versions in [
+        "transformers_version: '4.37.2'",
+        "transformers_version: 4.37.2",
+        "transformers_version: 4.40",
+        "transformers_version: '99.0'",
+        "bitsandbytes_version: 0.41.2.post2",
+        "transformers_version: '4.40.0'; bitsandbytes_version: '0.43'",
+    ] {
+        let said = said(&format!("stack: torch; {versions}").replace("; ", "\n  "));
+        assert!(said.ends_with("accepted"), "{said}");
     }
 }

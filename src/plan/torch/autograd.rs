@@ -3,7 +3,8 @@
 //! Nodes run in the order opposite to that of their making (the engine takes the highest sequence number that is ready),
 //! gradients that meet at a node are added in its input buffer, and what a node saved is let go as soon as it is done.
 
-use super::Backend;
+mod engine;
+
 use super::checkpoint::{Frame, Frames};
 use super::layout::Dims;
 use super::slots::{Slot, Slots};
@@ -59,14 +60,22 @@ struct Saved {
     frame: Option<u32>,
 }
 
+/// What is done when backward comes to a node.
+#[derive(Clone, Copy)]
+enum Work {
+    Derivative(Derivative),
+    /// The block of its frame is run again, and walked back through.
+    Block,
+}
+
 struct Node {
-    derivative: Derivative,
+    work: Work,
     attributes: Attributes,
     edges: [Edge; INPUTS],
     saved: Saved,
     reached: bool,
     part: u32,
-    /// What it keeps that checkpointing does not see.
+    /// What its context keeps: checkpointing does not see it, and it stays for as long as the node.
     unseen: Slot,
     /// The input buffer, of each output.
     gradients: [Slot; 2],
@@ -91,9 +100,32 @@ pub(super) struct Graph {
     slots: Slots,
     pub(super) leaves: Vec<Leaf>,
     pub(super) frames: Frames,
+    /// What the contexts of a recomputation keep, until it is over.
+    recomputed: Vec<View>,
+}
+
+/// How much there is of a graph.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Extent {
+    pub(super) nodes: usize,
+    saved: usize,
+    leaves: usize,
 }
 
 impl Graph {
+    pub(super) fn extent(&self) -> Extent {
+        Extent {
+            nodes: self.nodes.len(),
+            saved: self.saved.len(),
+            leaves: self.leaves.len(),
+        }
+    }
+
+    /// What the contexts of a recomputation kept.
+    pub(super) fn take_recomputed(&mut self) -> Vec<View> {
+        std::mem::take(&mut self.recomputed)
+    }
+
     /// With room for most models' graphs.
     pub(super) fn new() -> Self {
         Self {
@@ -102,6 +134,7 @@ impl Graph {
             slots: Slots::default(),
             leaves: Vec::new(),
             frames: Frames::default(),
+            recomputed: Vec::new(),
         }
     }
 
@@ -127,6 +160,19 @@ pub(super) struct Recorder<'t> {
 impl Tape {
     /// Begins the node of an operation on `inputs`.
     pub(super) fn record<'t>(&'t self, inputs: &[&Tensor<'t>], derivative: Derivative) -> Recorder<'t> {
+        self.record_work(inputs, Work::Derivative(derivative))
+    }
+
+    /// Begins the node that stands for the block of `frame`, which checkpoints reentrantly.
+    pub(super) fn record_block<'t>(&'t self, input: &Tensor<'t>, frame: usize) -> Recorder<'t> {
+        let mut recorder = self.record_work(&[input], Work::Block);
+        if let Some(node) = &mut recorder.node {
+            node.saved.frame = Some(frame as u32);
+        }
+        recorder
+    }
+
+    fn record_work<'t>(&'t self, inputs: &[&Tensor<'t>], work: Work) -> Recorder<'t> {
         let wanted = inputs.iter().any(|input| input.requires_grad());
         let mode = self.mode();
         let mut recorder = Recorder {
@@ -143,7 +189,7 @@ impl Tape {
             _ => (graph.saved.len(), None),
         };
         let mut node = Node {
-            derivative,
+            work,
             attributes: Attributes {
                 inputs: [(Dims::new(&[]), Dtype::Float32); INPUTS],
                 axis: 0,
@@ -178,27 +224,31 @@ impl Tape {
         leaf
     }
 
-    /// Lets the graph go, but for the leaves that are parameters: the first `parameters` ones. The others stay alive for as
-    /// long as what is returned: a tensor's history holds its leaves, and these their gradients.
+    /// Lets the graph go, but for the leaves that are parameters: the first `parameters` ones. What is returned stays alive for as
+    /// long as a tensor that has this history: it holds the contexts of its nodes, and its leaves with their gradients.
     pub(super) fn clear_graph(&self, parameters: usize) -> Vec<Tensor<'_>> {
-        let graph = &mut *self.graph.borrow_mut();
-        let slots = &mut graph.slots;
-        let unseen = graph
-            .nodes
-            .drain(..)
-            .filter_map(|mut node| slots.take(&mut node.unseen));
-        for view in graph
-            .saved
-            .drain(..)
-            .flatten()
-            .chain(graph.frames.drain())
-            .chain(unseen)
-        {
+        let held = self.clear_graph_from(Extent {
+            leaves: parameters,
+            ..Extent::default()
+        });
+        for view in self.graph.borrow_mut().frames.drain() {
             self.release(view.storage);
         }
-        let leaves = graph.leaves.drain(parameters..);
-        let held = leaves.flat_map(|leaf| [leaf.tensor, leaf.grad, leaf.buffer]).flatten();
-        held.map(|view| self.tensor(view)).collect()
+        held
+    }
+
+    /// The same for what the graph has beyond `extent`.
+    pub(super) fn clear_graph_from(&self, extent: Extent) -> Vec<Tensor<'_>> {
+        let graph = &mut *self.graph.borrow_mut();
+        for view in graph.saved.drain(extent.saved..).flatten() {
+            self.release(view.storage);
+        }
+        let slots = &mut graph.slots;
+        let nodes = graph.nodes.drain(extent.nodes..);
+        let contexts = nodes.filter_map(|mut node| slots.take(&mut node.unseen));
+        let leaves = graph.leaves.drain(extent.leaves..);
+        let leaves = leaves.flat_map(|leaf| [leaf.tensor, leaf.grad, leaf.buffer]).flatten();
+        contexts.chain(leaves).map(|view| self.tensor(view)).collect()
     }
 }
 
@@ -229,11 +279,17 @@ impl<'t> Recorder<'t> {
         }
     }
 
-    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it.
+    /// Keeps `tensor` with the node itself, as a Python function's context does: checkpointing does not see it. The nodes of a
+    /// recomputation go when it is over.
     pub(super) fn keep_unseen(&mut self, tensor: &Tensor<'t>) {
-        if let Some(node) = &mut self.node {
-            self.tape.label_saved(tensor.view.storage);
-            node.unseen = self.tape.graph.borrow_mut().slots.put(tensor.clone().into_view());
+        if self.node.is_none() && !self.unrecorded {
+            return;
+        }
+        self.tape.label_saved(tensor.view.storage);
+        let (graph, view) = (&mut *self.tape.graph.borrow_mut(), tensor.clone().into_view());
+        match &mut self.node {
+            Some(node) => node.unseen = graph.slots.put(view),
+            None => graph.recomputed.push(view),
         }
     }
 
@@ -290,212 +346,5 @@ impl<'t> Recorder<'t> {
     }
 }
 
-/// Runs a checkpointed block again, for what it saves.
-pub(super) type Recompute<'a> = &'a dyn Fn(&Frame);
-
-impl<'t> Tensor<'t> {
-    /// `self.backward()`.
-    pub(super) fn backward(&self, recompute: Recompute<'_>) {
-        let tape = self.tape;
-        let Target::Node { node: root, .. } = self.view.edge.target() else {
-            return;
-        };
-        tape.await_gradients(root);
-        let ones = tape.empty_as(
-            self.view.layout.dense(),
-            self.dtype(),
-            crate::memory::Category::Temporary,
-        );
-        {
-            let graph = &mut *tape.graph.borrow_mut();
-            graph.nodes[root].gradients[0] = graph.slots.put(ones.clone().into_view());
-        }
-        tape.in_backward.set(true);
-        for index in (0..=root).rev() {
-            tape.run(index, recompute);
-        }
-        tape.in_backward.set(false);
-        drop(ones);
-    }
-}
-
-impl Tape {
-    /// Marks what is reached from `root`, and counts what each leaf will be given.
-    fn await_gradients(&self, root: usize) {
-        let graph = &mut *self.graph.borrow_mut();
-        graph.nodes[root].reached = true;
-        for index in (0..=root).rev() {
-            if !graph.nodes[index].reached {
-                continue;
-            }
-            for edge in graph.nodes[index].edges {
-                match edge.target() {
-                    Target::Nothing => {}
-                    Target::Leaf(leaf) => graph.leaves[leaf].awaited += 1,
-                    Target::Node { node, .. } => graph.nodes[node].reached = true,
-                }
-            }
-        }
-    }
-
-    /// Runs one node and hands its gradients on.
-    fn run(&self, index: usize, recompute: Recompute<'_>) {
-        let mut graph = self.graph.borrow_mut();
-        let Graph { nodes, slots, .. } = &mut *graph;
-        let node = &mut nodes[index];
-        let [first, second] = &mut node.gradients;
-        let (first, second) = (slots.take(first), slots.take(second));
-        if first.is_none() && second.is_none() {
-            return;
-        }
-        let &mut Node {
-            derivative,
-            edges,
-            saved,
-            part,
-            ..
-        } = node;
-        let mut backward = Backward {
-            tape: self,
-            attributes: node.attributes,
-            needs: edges.map(Edge::is_some),
-            saved,
-        };
-        drop(graph);
-        self.enter_again(part);
-        let gradient = match first.map(|view| self.tensor(view)) {
-            Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
-            Some(gradient) => gradient,
-            None => self.empty(&[0], Dtype::Uint8),
-        };
-        if let Some(frame) = saved.frame
-            && saved.count > 0
-        {
-            self.recompute(frame as usize, recompute);
-            self.enter_again(part);
-        }
-        let mut gradients = derivative(&mut backward, &gradient);
-        if saved.frame.is_some() {
-            // What was recomputed is nowhere else: it goes when the derivative returns.
-            self.release_saved(saved);
-        }
-        self.validate(&mut gradients, &backward.attributes);
-        drop(gradient);
-        let unseen = {
-            let graph = &mut *self.graph.borrow_mut();
-            graph.slots.take(&mut graph.nodes[index].unseen)
-        };
-        for view in unseen.into_iter().chain(second) {
-            self.release(view.storage);
-        }
-        match saved.frame {
-            None => self.release_saved(saved),
-            Some(frame) => {
-                let frame = &mut self.graph.borrow_mut().frames[frame as usize];
-                if frame.finish(saved.count.into()) {
-                    self.release_inputs(frame);
-                }
-            }
-        }
-        for (edge, gradient) in edges.into_iter().zip(&mut gradients) {
-            if let Some(gradient) = gradient.take() {
-                self.hand_on(edge, gradient);
-            }
-        }
-    }
-
-    /// Lets go what a node saved.
-    fn release_saved(&self, saved: Saved) {
-        for view in self.graph.borrow_mut().saved(saved) {
-            if let Some(view) = view.take() {
-                self.release(view.storage);
-            }
-        }
-    }
-
-    /// Gives a gradient to where `edge` leads.
-    fn hand_on<'t>(&'t self, edge: Edge, gradient: Tensor<'t>) {
-        match edge.target() {
-            Target::Nothing => {}
-            Target::Leaf(leaf) => self.give_leaf(leaf, gradient),
-            Target::Node { node, output } => {
-                let there = {
-                    let graph = &mut *self.graph.borrow_mut();
-                    graph.slots.take(&mut graph.nodes[node].gradients[output])
-                };
-                let sum = self.accumulate(there, gradient);
-                let graph = &mut *self.graph.borrow_mut();
-                graph.nodes[node].gradients[output] = graph.slots.put(sum);
-            }
-        }
-    }
-
-    /// Brings gradients to the shapes and formats of the inputs, as the engine does after each node.
-    fn validate<'t>(&'t self, gradients: &mut Gradients<'t>, attributes: &Attributes) {
-        for (gradient, (dims, dtype)) in gradients.iter_mut().zip(&attributes.inputs) {
-            let Some(gradient) = gradient else { continue };
-            if gradient.view.layout.dims != *dims {
-                *gradient = gradient.sum_to(dims);
-            }
-            if gradient.dtype() != *dtype {
-                *gradient = gradient.to(*dtype);
-            }
-        }
-    }
-
-    /// Adds a gradient to what is in an input buffer: in place where the engine is the only one to hold what is there.
-    fn accumulate<'t>(&'t self, there: Option<View>, gradient: Tensor<'t>) -> View {
-        let Some(there) = there else {
-            return gradient.into_view();
-        };
-        let there = self.tensor(there);
-        if self.backend == Backend::Cuda && self.is_sole(there.view.storage) && there.view.layout.is_dense() {
-            return there.into_view();
-        }
-        self.empty_as(
-            there.view.layout.dense(),
-            there.dtype(),
-            crate::memory::Category::Temporary,
-        )
-        .into_view()
-    }
-
-    /// A leaf's gradient is stolen when it is the first, or added in place.
-    fn give_leaf<'t>(&'t self, leaf: usize, gradient: Tensor<'t>) {
-        let buffered = self.graph.borrow_mut().leaves[leaf].buffer.take();
-        let sum = self.accumulate(buffered, gradient);
-        let graph = &mut *self.graph.borrow_mut();
-        let leaf = &mut graph.leaves[leaf];
-        leaf.awaited -= 1;
-        if leaf.awaited > 0 {
-            leaf.buffer = Some(sum);
-        } else if leaf.grad.is_some() {
-            self.release(sum.storage);
-        } else {
-            leaf.grad = Some(self.own(sum));
-        }
-    }
-
-    /// The gradient as the leaf keeps it: a copy where others hold it too or where it has gaps.
-    fn own(&self, sum: View) -> View {
-        let sum = if self.is_sole(sum.storage) && sum.layout.is_dense() {
-            sum
-        } else {
-            let copy = self.empty(sum.layout.dims(), sum.dtype).into_view();
-            self.release(sum.storage);
-            copy
-        };
-        self.label_gradient(sum.storage);
-        sum
-    }
-
-    /// `leaf.grad = None`.
-    pub(super) fn zero_grad(&self, leaf: Edge) {
-        if let Target::Leaf(leaf) = leaf.target() {
-            let grad = self.graph.borrow_mut().leaves[leaf].grad.take();
-            if let Some(grad) = grad {
-                self.release(grad.storage);
-            }
-        }
-    }
-}
+/// Runs a checkpointed block again, for what it saves; gives its output.
+pub(super) type Recompute<'a> = &'a dyn Fn(&Frame) -> Option<View>;

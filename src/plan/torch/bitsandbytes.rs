@@ -3,6 +3,7 @@
 use super::autograd::{Backward, Gradients};
 use super::tape::Tape;
 use super::tensor::{Dtype, Tensor};
+use super::versions::Bitsandbytes;
 use crate::memory::Category;
 
 /// Weights that share a scale.
@@ -23,6 +24,7 @@ pub(super) struct FourBit<'t> {
     compute: Dtype,
     /// The format it was quantised from, which the derivative dequantises to.
     source: Dtype,
+    release: Bitsandbytes,
 }
 
 /// An 8-bit weight with the scale of each row.
@@ -37,7 +39,14 @@ impl Tape {
     }
 
     /// Quantises a weight that was loaded to the GPU in `source`.
-    pub(super) fn four_bit(&self, dims: [u32; 2], source: Dtype, compute: Dtype, double_quant: bool) -> FourBit<'_> {
+    pub(super) fn four_bit(
+        &self,
+        dims: [u32; 2],
+        source: Dtype,
+        compute: Dtype,
+        double_quant: bool,
+        release: Bitsandbytes,
+    ) -> FourBit<'_> {
         let weight = self.empty(&dims, source);
         let blocks = weight.numel().div_ceil(BLOCK);
         let packed = self.parameter_bytes(weight.numel().div_ceil(2));
@@ -61,6 +70,7 @@ impl Tape {
             double_quant,
             compute,
             source,
+            release,
         }
     }
 
@@ -100,7 +110,10 @@ impl<'t> FourBit<'t> {
         let dims = [self.out_features, self.in_features];
         let tape = input.tape;
         let record = tape.record(&[&cast], derivative);
-        let record = record.argument(1, &dims, self.source).flag(self.double_quant);
+        let mut record = record.argument(1, &dims, self.source).flag(self.double_quant);
+        if self.release.keeps_inputs {
+            record.keep_unseen(&cast);
+        }
         let weight = dequantised(tape, &dims, self.compute, self.double_quant);
         tape.use_cublas();
         let output = record.finish(cast.with_width(self.out_features, self.compute));

@@ -1,6 +1,7 @@
-//! Gradient checkpointing: a block's forward pass keeps its inputs only and is run again when backward comes to it.
+//! Gradient checkpointing that is not reentrant: a block's forward pass keeps its inputs only and is run again when backward
+//! comes to it.
 //!
-//! With `use_reentrant=False` the second run stops as soon as everything that the first one would have saved is there, and
+//! The second run stops as soon as everything that the first one would have saved is there, and
 //! what it made is let go node by node.
 
 use std::ops::{Index, IndexMut};
@@ -24,6 +25,21 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    pub(super) fn new(block: usize, inputs: [Option<View>; BLOCK_INPUTS]) -> Self {
+        Self {
+            block,
+            inputs,
+            count: 0,
+            left: 0,
+            recomputed: None,
+        }
+    }
+
+    /// The block's number and what it was given.
+    pub(super) fn take_inputs(&mut self) -> (usize, [Option<View>; BLOCK_INPUTS]) {
+        (self.block, std::mem::take(&mut self.inputs))
+    }
+
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -80,6 +96,17 @@ impl IndexMut<usize> for Frames {
 }
 
 impl Tape {
+    /// A frame that holds what a block is given.
+    pub(super) fn open_frame<'t>(&'t self, index: usize, inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS]) -> usize {
+        for view in inputs.into_iter().flatten() {
+            self.label_saved(view.view.storage);
+        }
+        let inputs = inputs.map(|input| input.map(|tensor| tensor.clone().into_view()));
+        let frames = &mut self.graph.borrow_mut().frames.0;
+        frames.push(Frame::new(index, inputs));
+        frames.len() - 1
+    }
+
     /// Runs `block`, which is the one with the number `index`, without keeping what it saves.
     pub(super) fn checkpoint<'t>(
         &'t self,
@@ -87,20 +114,7 @@ impl Tape {
         inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS],
         block: impl FnOnce() -> Tensor<'t>,
     ) -> Tensor<'t> {
-        let frame = {
-            let frames = &mut self.graph.borrow_mut().frames.0;
-            frames.push(Frame {
-                block: index,
-                inputs: inputs.map(|input| input.map(|tensor| tensor.clone().into_view())),
-                count: 0,
-                left: 0,
-                recomputed: None,
-            });
-            frames.len() - 1
-        };
-        for view in inputs.into_iter().flatten() {
-            self.label_saved(view.view.storage);
-        }
+        let frame = self.open_frame(index, inputs);
         let output = self.within(Mode::Checkpoint(frame), block);
         let frame = &mut self.graph.borrow_mut().frames[frame];
         if frame.count == 0 {
@@ -128,7 +142,11 @@ impl Tape {
                 ..*frame
             }
         };
-        self.within(Mode::Recompute(index), || recompute(&frame));
+        let output = self.within(Mode::Recompute(index), || recompute(&frame));
+        let kept = self.graph.borrow_mut().take_recomputed();
+        for view in output.into_iter().chain(kept) {
+            self.release(view.storage);
+        }
         self.stopped.set(false);
     }
 }

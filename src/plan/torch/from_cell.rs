@@ -4,16 +4,27 @@ use super::training::{
     Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, LoraA, Optimizer, Outputs, Targets, Upcast,
     ZeroGrad,
 };
-use super::{Dtype, ModelConfig};
+use super::{Bitsandbytes, Dtype, ModelConfig, Transformers, VersionError};
 use crate::plan::device;
 use crate::spec::cell::{self, Cell};
 
 impl Configuration {
     /// What `cell` says, for a model of this shape.
-    pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&device::Gpu>) -> Self {
+    ///
+    /// # Errors
+    /// Where the release of a library that it names has not been studied with such a model.
+    pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&device::Gpu>) -> Result<Self, VersionError> {
         let compute = dtype(cell.bnb_4bit_compute_dtype);
         let capability = gpu.map_or((8, 0), |gpu| gpu.architecture.capability());
-        Self {
+        let transformers = match &cell.transformers_version {
+            Some(version) => Transformers::of(version, model.family)?,
+            None => Transformers::TODAY,
+        };
+        let bitsandbytes = match &cell.bitsandbytes_version {
+            Some(version) => Bitsandbytes::of(version)?,
+            None => Bitsandbytes::TODAY,
+        };
+        Ok(Self {
             model,
             dtype: match cell.dtype {
                 cell::Dtype::Float32 => BaseDtype::Float32,
@@ -74,8 +85,10 @@ impl Configuration {
                 cell::ZeroGrad::AfterStep => ZeroGrad::AfterStep,
             },
             gpu: Gpu { capability },
+            transformers,
+            bitsandbytes,
             backend: Backend::Cuda,
-        }
+        })
     }
 }
 

@@ -17,10 +17,12 @@ mod ops;
 mod optimizer;
 mod peft;
 mod presets;
+mod reentrant;
 mod slots;
 mod tape;
 mod tensor;
 mod training;
+mod versions;
 
 pub use config::{ConfigError, Family, ModelConfig};
 pub use tensor::Dtype;
@@ -28,3 +30,4 @@ pub use training::{
     Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, LoraA, Micro, Optimizer, Outputs,
     Targets, Upcast, ZeroGrad, trace,
 };
+pub use versions::{Angles, Bitsandbytes, Transformers, VersionError};

@@ -359,6 +359,11 @@ impl Tape {
         self.label(storage, Category::Gradient, true);
     }
 
+    /// It turned out to be nobody's gradient but that of an activation.
+    pub(super) fn label_temporary(&self, storage: StorageId) {
+        self.label(storage, Category::Temporary, true);
+    }
+
     /// Takes a view's claim on its storage back.
     pub(super) fn tensor(&self, view: View) -> Tensor<'_> {
         Tensor { tape: self, view }

@@ -11,7 +11,8 @@ use super::models::encoder::Encoder;
 use super::models::loader::Loader;
 use super::optimizer::State;
 use super::tape::{Mode, Tape};
-use super::tensor::{Dtype, Tensor};
+use super::tensor::{Dtype, Tensor, View};
+use super::versions::{Bitsandbytes, Transformers};
 use crate::memory::{Category, Phase};
 use crate::plan::trace::Trace;
 
@@ -195,6 +196,8 @@ pub struct Configuration {
     pub outputs: Outputs,
     pub zero_grad: ZeroGrad,
     pub gpu: Gpu,
+    pub transformers: Transformers,
+    pub bitsandbytes: Bitsandbytes,
     pub backend: Backend,
 }
 
@@ -225,6 +228,8 @@ impl Configuration {
             outputs: Outputs::Step,
             zero_grad: ZeroGrad::AfterStep,
             gpu: Gpu { capability: (8, 0) },
+            transformers: Transformers::TODAY,
+            bitsandbytes: Bitsandbytes::TODAY,
             backend: Backend::Cuda,
         }
     }
@@ -276,7 +281,9 @@ impl Configuration {
         Plan {
             implementation: self.attn_implementation,
             kernel,
-            grouped: kernel != Kernel::Efficient,
+            grouped: kernel != Kernel::Efficient && !self.transformers.repeats_heads,
+            copies_heads: self.transformers.copies_heads,
+            copies_into_cache: self.transformers.copies_into_cache,
         }
     }
 }
@@ -368,7 +375,7 @@ impl Training<'_, '_> {
     /// `optimizer.zero_grad()`.
     fn zero_grad(&self) {
         for parameter in &self.trainable {
-            self.tape.zero_grad(parameter.view.edge);
+            drop(self.tape.take_gradient(parameter));
         }
     }
 
@@ -418,11 +425,12 @@ impl<'t> Model<'t> {
         }
     }
 
-    fn recompute(&self, tape: &'t Tape, frame: &Frame) {
-        match self {
+    fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<View> {
+        let output = match self {
             Self::Decoder(decoder) => decoder.recompute(tape, frame),
             Self::Encoder(encoder) => encoder.recompute(tape, frame),
-        }
+        };
+        output.map(Tensor::into_view)
     }
 }
 

@@ -133,6 +133,11 @@ pub struct Cell {
     pub keep_outputs: KeepOutputs,
     /// When gradients are released: before_forward (of the next step) or after_step.
     pub zero_grad: ZeroGrad,
+    /// The release of transformers that stack: torch is planned for, such as "4.37.2": older ones hold more in some places, and
+    /// checkpoint reentrantly before 5.0.0. Default: today's, as is every newer one.
+    pub transformers_version: Option<String>,
+    /// The same of bitsandbytes, such as "0.41.1", for weights in int4.
+    pub bitsandbytes_version: Option<String>,
 
     /// Samples in a micro-batch.
     #[schemars(range(min = 1))]
@@ -242,6 +247,8 @@ impl Default for Cell {
             empty_cache_steps: 0,
             keep_outputs: KeepOutputs::Step,
             zero_grad: ZeroGrad::AfterStep,
+            transformers_version: None,
+            bitsandbytes_version: None,
             batch_size: 1,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: Checkpointing::None,

@@ -2,7 +2,7 @@
 
 use crate::plan::torch::config::{Family, ModelConfig};
 use crate::plan::torch::models::loader::Loader;
-use crate::plan::torch::ops::rotary::rotate;
+use crate::plan::torch::ops::rotary::{Rotary, rotate};
 use crate::plan::torch::peft::Linear;
 use crate::plan::torch::tensor::Tensor;
 use crate::plan::torch::{Attention, Kernel};
@@ -17,6 +17,10 @@ pub(in crate::plan::torch) struct Plan {
     pub(in crate::plan::torch) kernel: Kernel,
     /// The kernel takes fewer heads of keys and values than of queries as they are.
     pub(in crate::plan::torch) grouped: bool,
+    /// The kernel is given contiguous queries, keys and values.
+    pub(in crate::plan::torch) copies_heads: bool,
+    /// Keys and values are copied into the cache.
+    pub(in crate::plan::torch) copies_into_cache: bool,
 }
 
 pub(in crate::plan::torch) struct SelfAttention<'t> {
@@ -25,6 +29,8 @@ pub(in crate::plan::torch) struct SelfAttention<'t> {
     output: Linear<'t>,
     /// Qwen3's norms of queries and keys.
     norms: Option<[Tensor<'t>; 2]>,
+    /// The layer's own embedding of positions, in older releases.
+    rotary: Option<Rotary<'t>>,
     heads: u32,
     shared: u32,
     head_dim: u32,
@@ -56,6 +62,7 @@ impl<'t> SelfAttention<'t> {
             projections,
             output,
             norms,
+            rotary: loader.rotary(config),
             heads: config.num_attention_heads,
             shared: config.num_key_value_heads,
             head_dim: width,
@@ -101,17 +108,25 @@ impl<'t> SelfAttention<'t> {
         &self,
         hidden: &Tensor<'t>,
         mask: Option<&Tensor<'t>>,
-        angles: [&Tensor<'t>; 2],
+        angles: Option<[&Tensor<'t>; 2]>,
         cache: Option<&mut Cache<'t>>,
         plan: Plan,
     ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let [query, key, value] = self.project(hidden);
-        let turned = rotate([&query, &key], angles[0], angles[1]);
+        let own = self.rotary.as_ref().map(|rotary| rotary.angles(hidden.tape, &value));
+        let angles = own.as_ref().map(|[cos, sin]| [cos, sin]).or(angles);
+        let turned = match angles {
+            Some([cos, sin]) => rotate([&query, &key], cos, sin),
+            None => [query.clone(), key.clone()],
+        };
         drop((query, key));
         let [query, mut key] = turned;
         let mut value = value;
         if let Some(cache) = cache {
-            let [keys, values] = [&key, &value].map(|states| states.cat_alone());
+            let [keys, values] = [&key, &value].map(|states| match plan.copies_into_cache {
+                true => states.cat_alone(),
+                false => states.clone(),
+            });
             cache.push([keys.clone(), values.clone()]);
             (key, value) = (keys, values);
         }
@@ -129,9 +144,13 @@ impl<'t> SelfAttention<'t> {
                     self.heads / self.shared
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
-                let output = query.fused_attention(&keys, &values, mask, plan.kernel);
+                let [queries, keys, values] = match plan.copies_heads {
+                    true => [query.contiguous(), keys.contiguous(), values.contiguous()],
+                    false => [query.clone(), keys, values],
+                };
+                let output = queries.fused_attention(&keys, &values, mask, plan.kernel);
                 let output = output.transpose(1, 2).contiguous();
-                drop((keys, values));
+                drop((queries, keys, values));
                 output
             }
         };

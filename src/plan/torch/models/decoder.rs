@@ -8,11 +8,12 @@ use crate::memory::Category;
 use crate::plan::torch::checkpoint::Frame;
 use crate::plan::torch::config::ModelConfig;
 use crate::plan::torch::layout::Layout;
-use crate::plan::torch::ops::rotary::angles;
+use crate::plan::torch::ops::rotary;
 use crate::plan::torch::peft::Linear;
 use crate::plan::torch::tape::{Mode, Part, Tape};
 use crate::plan::torch::tensor::{Dtype, Tensor};
 use crate::plan::torch::training::{Attention, Configuration, Micro};
+use crate::plan::torch::versions::Angles;
 
 struct Block<'t> {
     attention: SelfAttention<'t>,
@@ -92,7 +93,7 @@ impl<'t> Decoder<'t> {
         index: usize,
         hidden: &Tensor<'t>,
         mask: Option<&Tensor<'t>>,
-        angles: [&Tensor<'t>; 2],
+        angles: Option<[&Tensor<'t>; 2]>,
         cache: Option<&mut Cache<'t>>,
     ) -> Tensor<'t> {
         let block = &self.blocks[index];
@@ -119,11 +120,10 @@ impl<'t> Decoder<'t> {
     }
 
     /// Runs a checkpointed block again.
-    pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) {
+    pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
         let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
-        if let (Some(hidden), Some(cos), Some(sin)) = (hidden, cos, sin) {
-            self.block(frame.block, &hidden, mask.as_ref(), [&cos, &sin], None);
-        }
+        let angles = cos.as_ref().zip(sin.as_ref()).map(<[_; 2]>::from);
+        Some(self.block(frame.block, &hidden?, mask.as_ref(), angles, None))
     }
 
     /// The whole model and its loss.
@@ -141,38 +141,55 @@ impl<'t> Decoder<'t> {
             embedded = tape.require_grad(embedded);
         }
         part("model");
+        let transformers = configuration.transformers;
         let mut cache = configuration.use_cache.then(Cache::new);
         let positions = tape.positions(micro.len);
         let shape = Shape {
             batch: micro.batch,
             len: micro.len,
             padded: micro.padded,
-            cached: configuration.use_cache,
+            searched: !configuration.use_cache && !transformers.masks_are_numbers,
             window: self.window,
         };
         let mask = match configuration.attn_implementation {
-            Attention::Eager => tape.eager_mask(&shape, embedded.dtype()),
+            Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
+            Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
             Attention::Sdpa => tape.causal_mask(&shape, false),
             Attention::FlashAttention2 => None,
         };
         let mut hidden = embedded.clone();
-        let [cos, sin] = tape.within(Mode::NoGrad, || angles(&positions, self.rotary_dim, embedded.dtype()));
+        let angles = (transformers.angles == Angles::Shared).then(|| {
+            tape.within(Mode::NoGrad, || {
+                rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype())
+            })
+        });
+        let shared = angles.as_ref().map(|[cos, sin]| [cos, sin]);
         for index in 0..self.blocks.len() {
-            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask.as_ref(), [&cos, &sin], cache);
+            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask.as_ref(), shared, cache);
             hidden = if configuration.gradient_checkpointing.covers(index) {
-                let inputs = [Some(&hidden), mask.as_ref(), Some(&cos), Some(&sin), Some(&positions)];
-                tape.checkpoint(index, inputs, || run(None))
+                let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
+                let inputs = [Some(&hidden), mask.as_ref(), cos, sin, Some(&positions)];
+                match transformers.use_reentrant {
+                    true => tape.checkpoint_reentrant(index, inputs, || run(None)),
+                    false => tape.checkpoint(index, inputs, || run(None)),
+                }
             } else {
                 run(cache.as_mut())
             };
         }
         part("norm");
         let normed = hidden.rms_norm(&self.norm);
-        drop((hidden, embedded, positions, mask, cos, sin));
+        drop((hidden, embedded, positions, mask, angles));
         part("lm_head");
-        let logits = self.head.forward(&normed);
+        let mut logits = self.head.forward(&normed);
         part("loss");
-        let loss = logits.causal_loss(ids);
+        if transformers.returns_float32_logits {
+            logits = logits.to(Dtype::Float32);
+        }
+        let loss = match transformers.shifts_logits {
+            true => logits.shifted_causal_loss(ids),
+            false => logits.causal_loss(ids),
+        };
         drop(normed);
         Output {
             loss,

@@ -206,10 +206,9 @@ impl<'t> Encoder<'t> {
     }
 
     /// Runs a checkpointed block again.
-    pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) {
-        if let Some(hidden) = frame.inputs[0].map(|view| tape.tensor(view).clone_kept()) {
-            self.block(frame.block, &hidden);
-        }
+    pub(in crate::plan::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+        let hidden = tape.tensor(frame.inputs[0]?).clone_kept();
+        Some(self.block(frame.block, &hidden))
     }
 
     fn embed(&self, ids: &Tensor<'t>, configuration: &Configuration) -> Tensor<'t> {

@@ -1,11 +1,14 @@
 //! Loading: the weights in the order in which a model names them, quantised where they are to be, then the adapters.
 
 use crate::memory::Category;
+use crate::plan::torch::config::ModelConfig;
 use crate::plan::torch::layout::{Dims, Layout};
+use crate::plan::torch::ops::rotary::Rotary;
 use crate::plan::torch::peft::{Base, Linear};
 use crate::plan::torch::tape::Tape;
 use crate::plan::torch::tensor::{Dtype, Tensor};
 use crate::plan::torch::training::{BaseDtype, Configuration, LoraA, Targets, Upcast};
+use crate::plan::torch::versions::Angles;
 
 /// Makes the weights of a model.
 pub(in crate::plan::torch) struct Loader<'t, 'c> {
@@ -81,6 +84,7 @@ impl<'t, 'c> Loader<'t, 'c> {
                 configuration.unquantised(),
                 configuration.bnb_4bit_compute_dtype,
                 configuration.bnb_4bit_use_double_quant,
+                configuration.bitsandbytes,
             )),
             BaseDtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
             _ => Base::Dense(self.weight(&dims)),
@@ -103,6 +107,22 @@ impl<'t, 'c> Loader<'t, 'c> {
             adapter: None,
             dims,
         }
+    }
+
+    /// A layer's own embedding of positions, where the release has one in each.
+    pub(in crate::plan::torch) fn rotary(&mut self, config: &ModelConfig) -> Option<Rotary<'t>> {
+        let transformers = self.configuration.transformers;
+        let width = config.rotary_dim();
+        let tables = transformers.keeps_angles.then(|| {
+            let table = Layout::contiguous(&[config.max_position_embeddings, width]);
+            let dtype = self.configuration.unquantised();
+            [0, 1].map(|_| self.tape.empty_as(table, dtype, Category::Parameter))
+        });
+        (transformers.angles != Angles::Shared).then_some(Rotary {
+            width,
+            tables,
+            takes_out: transformers.angles == Angles::TakenOut,
+        })
     }
 
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.

@@ -10,8 +10,8 @@ pub(in crate::plan::torch) struct Shape {
     pub(in crate::plan::torch) len: u32,
     /// Some samples are shorter than the batch.
     pub(in crate::plan::torch) padded: bool,
-    /// Keys and values are cached, so that no search for packed samples is made.
-    pub(in crate::plan::torch) cached: bool,
+    /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53 on.
+    pub(in crate::plan::torch) searched: bool,
     /// Tokens that a token sees, where it does not see all.
     pub(in crate::plan::torch) window: Option<u32>,
 }
@@ -47,9 +47,9 @@ impl Tape {
         self.mask_after(shape, always, |mask| mask)
     }
 
-    /// The mask as numbers for eager attention.
-    pub(in crate::plan::torch) fn eager_mask(&self, shape: &Shape, dtype: Dtype) -> Option<Tensor<'_>> {
-        self.mask_after(shape, true, |mask| {
+    /// The mask as numbers to add to the scores, as eager attention always has it.
+    pub(in crate::plan::torch) fn number_mask(&self, shape: &Shape, always: bool, dtype: Dtype) -> Option<Tensor<'_>> {
+        self.mask_after(shape, always, |mask| {
             let (zero, lowest) = (self.empty(&[], dtype), self.empty(&[], dtype));
             let numbers = self.empty(mask.dims(), dtype);
             drop((lowest, mask, zero));
@@ -65,7 +65,7 @@ impl Tape {
         finish: impl FnOnce(Tensor<'t>) -> Tensor<'t>,
     ) -> Option<Tensor<'t>> {
         // Without values, as here on the CPU, packed samples can't be ruled out.
-        let packed = (!shape.cached && !shape.padded).then(|| self.packed(shape));
+        let packed = (shape.searched && !shape.padded).then(|| self.packed(shape));
         let packed = packed.filter(|_| self.backend == Backend::Cpu);
         let windowed = shape.window.is_some_and(|window| shape.len >= window);
         if packed.is_none() && !shape.padded && !always && !windowed {

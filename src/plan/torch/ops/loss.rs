@@ -35,6 +35,20 @@ impl<'t> Tensor<'t> {
         self.log_softmax().nll_loss(target)
     }
 
+    /// The causal loss of older releases: the logits in float32, and of them all but each sample's last.
+    pub(in crate::plan::torch) fn shifted_causal_loss(&self, labels: &Self) -> Tensor<'t> {
+        let &[_, length] = labels.dims() else {
+            return self.clone();
+        };
+        let others = length - 1;
+        let logits = self.to(Dtype::Float32);
+        // Without a copy where that leaves no gaps: of one sample.
+        let shifted = logits.first_positions(others).contiguous();
+        let targets = labels.slice_last(others).contiguous();
+        let shifted = shifted.reshape(&shifted.rows_and_width());
+        shifted.cross_entropy(&targets)
+    }
+
     /// transformers' causal loss: the logits in float32, the labels moved by one.
     pub(in crate::plan::torch) fn causal_loss(&self, labels: &Self) -> Tensor<'t> {
         let tape = self.tape;

@@ -1,11 +1,33 @@
 //! Rotary position embedding.
 
+use crate::plan::torch::tape::Tape;
 use crate::plan::torch::tensor::{Dtype, Tensor};
 
+/// A layer's own rotary embedding, as older releases of transformers have it.
+pub(in crate::plan::torch) struct Rotary<'t> {
+    pub(in crate::plan::torch) width: u32,
+    /// Cosines and sines of all positions.
+    pub(in crate::plan::torch) tables: Option<[Tensor<'t>; 2]>,
+    /// The angles are taken out of the tables, and not computed anew.
+    pub(in crate::plan::torch) takes_out: bool,
+}
+
+impl<'t> Rotary<'t> {
+    /// Cosines and sines for `states` (batch, heads, length, width), in their format.
+    pub(in crate::plan::torch) fn angles(&self, tape: &'t Tape, states: &Tensor<'t>) -> [Tensor<'t>; 2] {
+        let (length, dtype) = (states.dim_from_last(1), states.dtype());
+        match &self.tables {
+            Some(tables) if self.takes_out => tables.each_ref().map(|table| {
+                let rows = table.clone().with_layout(table.view.layout.narrow(0, length)).to(dtype);
+                tape.empty(&[1, length, self.width], rows.dtype())
+            }),
+            _ => angles(tape, length, self.width, dtype),
+        }
+    }
+}
+
 /// Cosines and sines for a batch of this length and head width, in the format of the hidden states.
-pub(in crate::plan::torch) fn angles<'t>(positions: &Tensor<'t>, width: u32, dtype: Dtype) -> [Tensor<'t>; 2] {
-    let tape = positions.tape;
-    let length = positions.dim_from_last(0);
+pub(in crate::plan::torch) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype) -> [Tensor<'_>; 2] {
     let float = tape.empty(&[1, length, 1], Dtype::Float32);
     let frequencies = tape.empty(&[1, length, width / 2], Dtype::Float32);
     drop(float);

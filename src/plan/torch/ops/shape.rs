@@ -123,6 +123,16 @@ impl<'t> Tensor<'t> {
         record.finish(self.tape.empty(&dims.with(1, dims[1] * times), self.dtype()))
     }
 
+    /// `self[:, :len]` of (batch, length, width).
+    pub(in crate::plan::torch) fn first_positions(&self, len: u32) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.clone().with_layout(self.view.layout.narrow(1, len)))
+    }
+
     /// `self[:, 0]` of (batch, length, width).
     pub(in crate::plan::torch) fn first_position(&self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {

@@ -7,6 +7,7 @@ use super::super::{
 use super::{Checked, Invalid};
 use crate::plan::caching_allocator::Settings;
 use crate::plan::device::Gpu;
+use crate::plan::torch::{Bitsandbytes, Transformers, VersionError};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
@@ -58,6 +59,15 @@ impl Cell {
                 .with("stack")
                 .help("leave the key out; the device that is trained on is `device`"));
         }
+        let versions = [
+            ("transformers_version", &self.transformers_version),
+            ("bitsandbytes_version", &self.bitsandbytes_version),
+        ];
+        if let Some((key, _)) = versions.iter().find(|(_, version)| version.is_some()) {
+            return Err(Invalid::new(*key, "the candle stack is without this library")
+                .with("stack")
+                .help("leave the key out, or use `stack: torch`"));
+        }
         for (name, value) in &self.allocator.env {
             if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
                 return Err(Invalid::new(
@@ -89,6 +99,7 @@ impl Cell {
                     .help("such as `float32` or `bfloat16`"));
             }
         }
+        self.check_versions()?;
         let is_quantised = matches!(self.dtype, Dtype::Int4 | Dtype::Int8);
         if self.upcast == Upcast::Peft && !is_quantised {
             return Err(
@@ -103,6 +114,27 @@ impl Cell {
                 .help("leave the key out, or use `rank: 1` or more"));
         }
         Ok(())
+    }
+
+    fn check_versions(&self) -> Checked {
+        let invalid = |key: &str, error: VersionError| Invalid::new(key, error.message).help(error.help);
+        if let Some(version) = &self.transformers_version {
+            Transformers::check(version).map_err(|error| invalid("transformers_version", error))?;
+        }
+        let Some(version) = &self.bitsandbytes_version else {
+            return Ok(());
+        };
+        let key = "bitsandbytes_version";
+        let for_int4 = |message: &str| {
+            Err(Invalid::new(key, message)
+                .with("dtype")
+                .help("leave the key out, or use `dtype: int4`"))
+        };
+        match self.dtype {
+            Dtype::Int4 => Bitsandbytes::of(version).map(drop).map_err(|error| invalid(key, error)),
+            Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
+            _ => for_int4("these weights are not quantised by bitsandbytes"),
+        }
     }
 
     /// The keys of our trainer, which would do nothing to PyTorch's.
