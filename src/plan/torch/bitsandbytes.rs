@@ -100,8 +100,7 @@ impl<'t> FourBit<'t> {
             let weight = dequantised(tape, &dims, source, backward.attributes.flag);
             let cast = weight.to(grad.dtype());
             drop(weight);
-            tape.use_cublas();
-            let this = tape.empty(&input, grad.dtype());
+            let this = tape.product(&input, grad.dtype());
             drop(cast);
             [Some(this), None, None]
         }
@@ -115,8 +114,11 @@ impl<'t> FourBit<'t> {
             record.keep_unseen(&cast);
         }
         let weight = dequantised(tape, &dims, self.compute, self.double_quant);
-        tape.use_cublas();
         let output = record.finish(cast.with_width(self.out_features, self.compute));
+        match bias {
+            Some(_) => tape.use_cublas_lt(),
+            None => tape.use_cublas(),
+        }
         drop((weight, bias));
         output.to(input.dtype())
     }

@@ -10,6 +10,9 @@ use super::{Backend, Gpu};
 use crate::memory::{Category, Phase};
 use crate::plan::trace::{Block, Trace};
 
+/// Bytes of cuBLASLt's workspace (`parseCUDABlasLtWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`).
+const CUBLAS_LT_WORKSPACE: u64 = 1024 * 1024;
+
 /// A storage, numbered as its block in the trace is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StorageId(u32);
@@ -108,6 +111,8 @@ pub(super) struct Tape {
     /// cuBLAS' workspaces: one for the thread of the forward pass, one for that of the backward pass.
     workspaces: [Cell<Option<StorageId>>; 2],
     workspace_bytes: u64,
+    /// cuBLASLt's, likewise.
+    lt_workspaces: [Cell<Option<StorageId>>; 2],
 }
 
 struct Memory {
@@ -158,6 +163,7 @@ impl Tape {
             casts: RefCell::default(),
             workspaces: Default::default(),
             workspace_bytes: gpu.cublas_workspace(),
+            lt_workspaces: Default::default(),
         }
     }
 
@@ -232,11 +238,29 @@ impl Tape {
         result
     }
 
-    /// A product is computed: the first of a thread makes cuBLAS' workspace, which stays.
+    /// A new tensor that a product is written to.
+    pub(super) fn product(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        let product = self.empty(dims, dtype);
+        self.use_cublas();
+        product
+    }
+
+    /// A product is computed, whose result is there already: the first of a thread makes cuBLAS' workspace, which stays.
     pub(super) fn use_cublas(&self) {
-        let workspace = &self.workspaces[usize::from(self.in_backward.get())];
+        self.make_workspace(&self.workspaces, self.workspace_bytes);
+    }
+
+    /// The same for a product with a bias, which cuBLASLt computes with a workspace of its own besides (`gemm_and_bias` in
+    /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`).
+    pub(super) fn use_cublas_lt(&self) {
+        self.use_cublas();
+        self.make_workspace(&self.lt_workspaces, CUBLAS_LT_WORKSPACE);
+    }
+
+    fn make_workspace(&self, workspaces: &[Cell<Option<StorageId>>; 2], bytes: u64) {
+        let workspace = &workspaces[usize::from(self.in_backward.get())];
         if self.backend == Backend::Cuda && workspace.get().is_none() && !self.stopped.get() {
-            workspace.set(Some(self.alloc(self.workspace_bytes, Category::Temporary)));
+            workspace.set(Some(self.alloc(bytes, Category::Temporary)));
         }
     }
 

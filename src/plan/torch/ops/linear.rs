@@ -18,14 +18,13 @@ impl<'t> Tensor<'t> {
     /// `linear(self, weight, bias)` with a weight of (out, in).
     pub(in crate::plan::torch) fn linear(&self, weight: &Self, bias: Option<&Self>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let tape = backward.tape;
             let (input, _) = backward.attributes.inputs[0];
             let (weight, _) = backward.attributes.inputs[1];
-            tape.use_cublas();
             // With a bias the product is `addmm`, whose derivatives come in the order of its arguments' names.
             let fused = backward.attributes.flag;
-            let of_input = || Some(tape.empty(&input, grad.dtype()));
-            let of_weight = || Some(tape.empty(&weight, grad.dtype()));
+            let product = |dims: &[u32]| Some(grad.tape.product(dims, grad.dtype()));
+            let of_input = || product(&input);
+            let of_weight = || product(&weight);
             let needs = backward.needs;
             let (this, that) = if fused {
                 let this = needs[0].then(of_input).flatten();
@@ -50,24 +49,27 @@ impl<'t> Tensor<'t> {
             None => self.tape.record(&[&input, &weight], derivative),
         };
         let mut record = record.flat();
-        self.tape.use_cublas();
         if weight.requires_grad() {
             record.save(&flat);
         }
         if input.requires_grad() {
             record.save(&weight);
         }
-        record.finish(input.with_width(weight.dims()[0], input.dtype()))
+        let output = record.finish(input.with_width(weight.dims()[0], input.dtype()));
+        match bias {
+            Some(_) => self.tape.use_cublas_lt(),
+            None => self.tape.use_cublas(),
+        }
+        output
     }
 
     /// The batched product of (batch, heads, rows, inner) and (batch, heads, inner, width): `torch.matmul`.
     pub(in crate::plan::torch) fn matmul(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let tape = backward.tape;
             let [(this, _), (other, _), _] = backward.attributes.inputs;
-            tape.use_cublas();
-            let that = backward.needs[1].then(|| tape.empty(&other, grad.dtype()));
-            let this = backward.needs[0].then(|| tape.empty(&this, grad.dtype()));
+            let product = |dims: &[u32]| grad.tape.product(dims, grad.dtype());
+            let that = backward.needs[1].then(|| product(&other));
+            let this = backward.needs[0].then(|| product(&this));
             [this, that, None]
         }
         let right = other.cast_for_autocast();
@@ -82,14 +84,13 @@ impl<'t> Tensor<'t> {
         };
         let width = other.dim_from_last(0);
         let mut record = self.tape.record(&[&left, &right], derivative);
-        self.tape.use_cublas();
         if right.requires_grad() {
             record.save(&left);
         }
         if left.requires_grad() {
             record.save(&right);
         }
-        let product = record.finish(self.tape.empty(&[batch * heads, rows, width], left.dtype()));
+        let product = record.finish(self.tape.product(&[batch * heads, rows, width], left.dtype()));
         product.reshape(&[batch, heads, rows, width])
     }
 
