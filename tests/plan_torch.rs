@@ -2,6 +2,7 @@
 
 use expctl::memory::{Category, Phase};
 use expctl::plan::account::Account;
+use expctl::plan::caching_allocator::{Device, Settings, Ties, replay};
 use expctl::plan::torch::{
     Attention, Backend, BaseDtype, Bitsandbytes, Checkpointing, Configuration, Dtype, Gpu, Kernel, Micro, ModelConfig,
     Optimizer, Targets, Transformers, Upcast, trace,
@@ -250,6 +251,7 @@ fn steps_of_older_releases_take_what_they_took() {
 fn peaks_of_a_t4_are_predicted() {
     let keys = ["peak_forward_mib", "peak_backward_mib", "peak_optimizer_mib"];
     let mut errors = keys.map(|_| Vec::new());
+    let mut exact = 0;
     let cases = rows(include_str!("fixtures/fitcheck_t4.csv"), |row| {
         let model = ModelConfig::preset(row.get("model_id")).expect("a preset");
         let nf4 = row.get("quantization") == "nf4";
@@ -277,7 +279,21 @@ fn peaks_of_a_t4_are_predicted() {
         );
         assert_eq!(counts.trainable as f64, row.number("trainable_params"));
         let micro = row.micro("batch_size", "seq_len");
-        let account = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1);
+        let trace = trace(&configuration, &[&micro, &micro]);
+        // They ran PyTorch 2.10 and 2.14.
+        let settings = Settings {
+            ties: Ties::Address,
+            ..Settings::default()
+        };
+        let reserved = replay(&trace, &settings, &Device::UNLIMITED).peak.bytes as f64 / MIB;
+        let error = reserved / row.number("peak_reserved_mib") - 1.0;
+        // Runs of one model differ as soon as it is loaded and quantised: 1,070 to 1,078 MiB are allocated of TinyLlama.
+        assert!(
+            error.abs() < if nf4 { 0.07 } else { 0.003 },
+            "{configuration:?}: {error}"
+        );
+        exact += usize::from(error == 0.0);
+        let account = Account::of(&trace, GRANULARITY, 1);
         let phases = [Phase::Forward, Phase::Backward, Phase::Optimizer];
         for ((key, phase), errors) in keys.iter().zip(phases).zip(&mut errors) {
             errors.push(account.in_phase[phase] as f64 / MIB / row.number(key) - 1.0);
@@ -297,6 +313,7 @@ fn peaks_of_a_t4_are_predicted() {
         assert!(mean <= 0.0075 && worst <= 0.02, "{key}: mean {mean}, worst {worst}");
         assert!(errors.iter().all(|&error| error < 1e-3), "{key}: too high");
     }
+    assert!(exact >= 15, "{exact} rows reserve what was measured");
 }
 
 /// Weights as the models' cards give them, or safetensors' headers.

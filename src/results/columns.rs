@@ -273,6 +273,7 @@ fn exemplar() -> Cell {
         data: Data::Sample,
         gpu: Some(String::new()),
         transformers_version: Some(String::new()),
+        torch_version: Some(String::new()),
         bitsandbytes_version: Some(String::new()),
         threads: Some(1),
         device_memory: Some(ByteSize(0)),

@@ -47,6 +47,7 @@ fn our_trainer() {
             "gpu: t4",
             "transformers_version: '4.37.2'",
             "bitsandbytes_version: '0.41.1'",
+            "torch_version: '2.14'",
             "transformer_version: '4.37.2'",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
             "model: llama-2-7b",

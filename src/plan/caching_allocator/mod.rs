@@ -24,7 +24,7 @@ mod tests;
 
 pub use device::Device;
 pub use replay::{AllocationFailed, Moment, Reserved, ReservedPeak, replay};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Settings, SettingsError, Ties};
 pub use stats::{Amount, PoolStats, Stats};
 
 use blocks::{BlockId, Blocks, State};
@@ -41,6 +41,7 @@ pub struct CachingAllocator {
     blocks: Blocks,
     /// The small pool, then the large one.
     pools: [Pool; 2],
+    /// Where addresses begin that were never in use, or end.
     next_address: u64,
     stats: Stats,
 }
@@ -70,7 +71,10 @@ impl CachingAllocator {
             limit: (fraction < 1.0).then_some((fraction * device.total as f64) as u64),
             blocks: Blocks::default(),
             pools: Default::default(),
-            next_address: 0,
+            next_address: match settings.ties {
+                Ties::Age => 0,
+                Ties::Address => 1 << 63,
+            },
             stats: Stats::default(),
         }
     }

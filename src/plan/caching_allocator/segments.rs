@@ -4,6 +4,7 @@ use super::CachingAllocator;
 use super::blocks::{Block, BlockId};
 use super::pool::PoolKind;
 use super::rounding::segment_size;
+use super::settings::Ties;
 
 impl CachingAllocator {
     /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and in no
@@ -32,11 +33,21 @@ impl CachingAllocator {
         Some(self.blocks.add(Block::segment(address, segment, pool)))
     }
 
-    /// Addresses that were never in use, above all that were: CUDA promises no order, and this is one that it may have. The
-    /// first is a multiple of `alignment`.
+    /// Addresses that were never in use, above all that were or below them, so that the lowest is that of the block to take
+    /// of equal ones. The first is a multiple of `alignment`.
     pub(super) fn take_addresses(&mut self, size: u64, alignment: u64) -> Option<u64> {
-        let address = self.next_address.checked_next_multiple_of(alignment)?;
-        self.next_address = address.checked_add(size)?;
+        let (address, next) = match self.settings.ties {
+            Ties::Age => {
+                let address = self.next_address.checked_next_multiple_of(alignment)?;
+                (address, address.checked_add(size)?)
+            }
+            Ties::Address => {
+                let address = self.next_address.checked_sub(size)?;
+                let address = address - address % alignment;
+                (address, address)
+            }
+        };
+        self.next_address = next;
         Some(address)
     }
 

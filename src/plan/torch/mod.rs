@@ -30,4 +30,4 @@ pub use training::{
     Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, LoraA, Micro, Optimizer, Outputs,
     Targets, Upcast, ZeroGrad, trace,
 };
-pub use versions::{Angles, Bitsandbytes, Transformers, VersionError};
+pub use versions::{Angles, Bitsandbytes, Transformers, VersionError, ties};

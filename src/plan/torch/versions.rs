@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::config::Family;
+use crate::plan::caching_allocator::Ties;
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,13 +38,14 @@ impl VersionError {
 impl FromStr for Version {
     type Err = VersionError;
 
-    /// `4.38` or `4.38.2`; also `0.41.2.post2`, which is as `0.41.2`.
+    /// `4.38` or `4.38.2`; also `0.41.2.post2` and `2.13.0+cu130`, which are as `0.41.2` and `2.13.0`.
     fn from_str(text: &str) -> Result<Self, VersionError> {
         let malformed = || {
             let message = format!("{text:?} is no version");
             VersionError::new(message, "a version is a text such as \"4.38.2\"")
         };
-        let (numbers, post) = text.split_once(".post").unwrap_or((text, "0"));
+        let public = text.split_once('+').map_or(text, |(public, _)| public);
+        let (numbers, post) = public.split_once(".post").unwrap_or((public, "0"));
         let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
             true => digits.parse().map_err(|_| malformed()),
             false => Err(malformed()),
@@ -217,6 +219,19 @@ impl Bitsandbytes {
     }
 }
 
+/// Which of equally large free blocks the allocator of the release `torch` takes.
+///
+/// # Errors
+/// Where it is no version, or one that has not been studied.
+pub fn ties(torch: &str) -> Result<Ties, VersionError> {
+    let version = studied("torch", torch, Version(2, 0, 0))?;
+    Ok(if version < Version(2, 15, 0) {
+        Ties::Address
+    } else {
+        Ties::Age
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +250,7 @@ mod tests {
         assert_eq!(version("4.38.2"), Some(Version(4, 38, 2)));
         assert_eq!(version("0.43"), Some(Version(0, 43, 0)));
         assert_eq!(version("0.41.2.post2"), Some(Version(0, 41, 2)));
+        assert_eq!(version("2.13.0+cu130"), Some(Version(2, 13, 0)));
         for malformed in [
             "",
             "4",
@@ -300,6 +316,7 @@ mod tests {
         }
         let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
+        assert_eq!((ties("2.14.1"), ties("2.15.0")), (Ok(Ties::Address), Ok(Ties::Age)));
     }
 
     #[test]
@@ -317,5 +334,6 @@ mod tests {
                 .message
                 .contains("older than any")
         );
+        assert!(ties("1.13.1").unwrap_err().message.contains("older than any"));
     }
 }

@@ -138,6 +138,8 @@ pub struct Cell {
     pub transformers_version: Option<String>,
     /// The same of bitsandbytes, such as "0.41.1", for weights in int4.
     pub bitsandbytes_version: Option<String>,
+    /// The same of PyTorch, such as "2.14.0", of whose allocator it is.
+    pub torch_version: Option<String>,
 
     /// Samples in a micro-batch.
     #[schemars(range(min = 1))]
@@ -249,6 +251,7 @@ impl Default for Cell {
             zero_grad: ZeroGrad::AfterStep,
             transformers_version: None,
             bitsandbytes_version: None,
+            torch_version: None,
             batch_size: 1,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: Checkpointing::None,

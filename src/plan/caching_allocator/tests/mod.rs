@@ -24,6 +24,23 @@ fn take(allocator: &mut CachingAllocator, bytes: u64) -> Allocation {
 }
 
 #[test]
+fn of_equal_blocks_the_version_says_which() {
+    let taken = |ties| {
+        let settings = Settings {
+            ties,
+            ..Settings::default()
+        };
+        let mut allocator = CachingAllocator::new(&settings, &Device::UNLIMITED);
+        let blocks = [16 * MIB; 2].map(|bytes| take(&mut allocator, bytes));
+        let [older, _] = blocks.each_ref().map(|block| block.0);
+        blocks.into_iter().for_each(|block| allocator.free(block));
+        take(&mut allocator, 16 * MIB).0 == older
+    };
+    assert!(taken(Ties::Age));
+    assert!(!taken(Ties::Address));
+}
+
+#[test]
 fn one_request_to_an_empty_allocator() {
     let cases = [
         ("", 0, 0, 0),

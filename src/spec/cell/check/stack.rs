@@ -5,9 +5,9 @@ use super::super::{
     ZeroGrad,
 };
 use super::{Checked, Invalid};
-use crate::plan::caching_allocator::Settings;
+use crate::plan::caching_allocator::{Settings, SettingsError};
 use crate::plan::device::Gpu;
-use crate::plan::torch::{Bitsandbytes, Transformers, VersionError};
+use crate::plan::torch::{self, Bitsandbytes, Transformers, VersionError};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
@@ -62,6 +62,7 @@ impl Cell {
         let versions = [
             ("transformers_version", &self.transformers_version),
             ("bitsandbytes_version", &self.bitsandbytes_version),
+            ("torch_version", &self.torch_version),
         ];
         if let Some((key, _)) = versions.iter().find(|(_, version)| version.is_some()) {
             return Err(Invalid::new(*key, "the candle stack is without this library")
@@ -117,9 +118,8 @@ impl Cell {
     }
 
     fn check_versions(&self) -> Checked {
-        let invalid = |key: &str, error: VersionError| Invalid::new(key, error.message).help(error.help);
         if let Some(version) = &self.transformers_version {
-            Transformers::check(version).map_err(|error| invalid("transformers_version", error))?;
+            Transformers::check(version).map_err(|error| invalid_version("transformers_version", error))?;
         }
         let Some(version) = &self.bitsandbytes_version else {
             return Ok(());
@@ -131,7 +131,9 @@ impl Cell {
                 .help("leave the key out, or use `dtype: int4`"))
         };
         match self.dtype {
-            Dtype::Int4 => Bitsandbytes::of(version).map(drop).map_err(|error| invalid(key, error)),
+            Dtype::Int4 => Bitsandbytes::of(version)
+                .map(drop)
+                .map_err(|error| invalid_version(key, error)),
             Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
             _ => for_int4("these weights are not quantised by bitsandbytes"),
         }
@@ -175,15 +177,27 @@ impl Cell {
                     .help(format!("it reads {}", PYTORCH_VARIABLES.join(" and "))),
             );
         }
+        let ties = match &self.torch_version {
+            Some(version) => torch::ties(version).map_err(|error| invalid_version("torch_version", error))?,
+            None => Settings::default().ties,
+        };
         let Some(name) = PYTORCH_VARIABLES.into_iter().find(given) else {
-            return Ok(Settings::default());
+            return Ok(Settings {
+                ties,
+                ..Settings::default()
+            });
         };
         let text = self.allocator.env[name].as_deref().unwrap_or_default();
         text.parse()
-            .map_err(|error: crate::plan::caching_allocator::SettingsError| Invalid {
+            .map(|settings| Settings { ties, ..settings })
+            .map_err(|error: SettingsError| Invalid {
                 help: error.help,
                 at: Some(error.at),
                 ..Invalid::new(key(name), error.message)
             })
     }
+}
+
+fn invalid_version(key: &str, error: VersionError) -> Invalid {
+    Invalid::new(key, error.message).help(error.help)
 }

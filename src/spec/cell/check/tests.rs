@@ -381,6 +381,10 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         refused(|cell| cell.empty_cache_steps = 1).as_deref(),
         Some("empty_cache_steps")
     );
+    assert_eq!(
+        refused(|cell| cell.torch_version = Some("2.14".into())).as_deref(),
+        Some("torch_version")
+    );
     let float32 = |cell: &mut Cell| cell.bnb_4bit_compute_dtype = Dtype::Float32;
     assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
 }
