@@ -470,6 +470,8 @@ fn a_config_that_is_wrong_is_told_by_its_key() {
         heads,
         "num_attention_heads 9 is not a multiple of num_key_value_heads 2"
     );
+    let window = error(r#"{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 4096}"#);
+    assert!(window.starts_with("use_sliding_window: "), "{window}");
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub enum ConfigError {
     Heads { heads: u32, shared: u32 },
     #[error("head_dim is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")]
     HeadDim { hidden: u32, heads: u32 },
+    #[error("use_sliding_window: layers of this family that see a window of tokens are not planned yet")]
+    Window,
 }
 
 fn families() -> String {
@@ -189,6 +191,10 @@ impl ModelConfig {
         } else {
             base.sliding_window
         };
+        // Of these families, some layers have a window and others have none, each kind with a mask of its own.
+        if matches!(family, Family::Qwen2 | Family::Qwen3) && windowed && window.is_some() {
+            return Err(ConfigError::Window);
+        }
         Ok(Self {
             family,
             vocab_size: keys.count("vocab_size")?.unwrap_or(base.vocab_size),
