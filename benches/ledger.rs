@@ -150,7 +150,7 @@ fn step(cell: &Cell, steps: usize) -> anyhow::Result<Step> {
     let source = Source::open(cell, Path::new("."))?;
     let dataset = data::load(cell, source.config(), Path::new("."))?;
     let batches: Vec<EffectiveBatch> = dataset.batches(cell, source.config()).take(steps).collect();
-    let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu)?);
+    let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu)?)?;
     let mut quickest: Option<Step> = None;
     for (index, batch) in batches.iter().enumerate() {
         let mut looks = 0;

@@ -49,7 +49,7 @@ fn run(pairs: usize) -> anyhow::Result<()> {
     let source = Source::open(&cell, Path::new("."))?;
     let dataset = data::load(&cell, source.config(), Path::new("."))?;
     let batches: Vec<EffectiveBatch> = dataset.batches(&cell, source.config()).collect();
-    let mut trainer = Trainer::new(&cell, model::load(&cell, &source, &Device::Cpu)?);
+    let mut trainer = Trainer::new(&cell, model::load(&cell, &source, &Device::Cpu)?)?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("timeline.bin");
     let mut step = |index: usize, record: bool| -> anyhow::Result<Times> {

@@ -5,7 +5,7 @@ use expctl::plan::account::Account;
 use expctl::plan::caching_allocator::{Device, Settings, Ties, replay};
 use expctl::plan::torch::{
     Attention, Backend, BaseDtype, Bitsandbytes, Checkpointing, Configuration, Dtype, Gpu, Kernel, Micro, ModelConfig,
-    Optimizer, Targets, Transformers, Upcast, trace,
+    Optimizer, Targets, Transformers, Upcast, Way, trace,
 };
 use expctl::plan::trace::{Event, Trace};
 
@@ -165,8 +165,8 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
             autocast: row.is("autocast").then_some(Dtype::Bfloat16),
             use_cache: row.is("use_cache"),
             optim: match row.get("optim") {
-                "sgd" => Optimizer::Sgd,
-                _ => Optimizer::Adamw { foreach: false },
+                "sgd" => Optimizer::Sgd { decays: false },
+                _ => Optimizer::Adamw(Way::Single),
             },
             max_grad_norm: 0.0,
             backend: Backend::Cpu,
@@ -220,7 +220,7 @@ fn steps_of_older_releases_take_what_they_took() {
             },
             enable_input_require_grads: checkpointing != "none",
             use_cache: row.is("use_cache"),
-            optim: Optimizer::Adamw { foreach: false },
+            optim: Optimizer::Adamw(Way::Single),
             max_grad_norm: 0.0,
             transformers,
             bitsandbytes: Bitsandbytes {

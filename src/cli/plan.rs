@@ -19,6 +19,7 @@ use crate::results::columns::predictions;
 use crate::results::frame::{self, FrameError, Row};
 use crate::results::prediction::{Prediction, Verdict};
 use crate::runner::counted;
+use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
 
 /// Say what each cell of a spec will take, without running it
@@ -55,7 +56,15 @@ struct Planned {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+    let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+    if let Some(Budget::Gpu(gpu)) = args.budget {
+        // It is the GPU that is planned for, and rows say so.
+        let torch = study
+            .cells
+            .iter_mut()
+            .filter(|planned| planned.cell.stack == Stack::Torch);
+        torch.for_each(|planned| planned.cell.gpu = Some(gpu.name.into()));
+    }
     let options = Options {
         budget: args.budget,
         replay: !args.no_replay,

@@ -58,8 +58,9 @@ impl Attention {
         linear::accumulate([&mut self.o_proj], &out_tokens, [&dy], ranks, pass)?;
         drop(dy);
         let d_out = self.heads_of(&d_out_tokens, self.heads, pass)?;
+        drop(d_out_tokens);
         let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, Pattern::CAUSAL)?;
-        drop((q, k, v, out, out_tokens, sums, d_out, d_out_tokens));
+        drop((q, k, v, out, out_tokens, sums, d_out));
         let (dq, dk) = (
             self.tokens_of(&rope.backward(dq)?)?,
             self.tokens_of(&rope.backward(dk)?)?,

@@ -69,13 +69,14 @@ impl SelfAttention {
         affine::accumulate([&mut self.output], &out_tokens, [&dy], ranks, pass)?;
         drop(dy);
         let d_out = self.heads_of(&d_out_tokens, pass)?;
+        drop(d_out_tokens);
         let masks = self.weight_dropout.masks(pass);
         let pattern = Pattern {
             keys: Keys::First(&pass.lengths),
             dropout: masks.as_deref(),
         };
         let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, pattern)?;
-        drop((q, k, v, out, out_tokens, sums, d_out, d_out_tokens));
+        drop((q, k, v, out, out_tokens, sums, d_out));
         let (dq, dk, dv) = (tokens_of(&dq)?, tokens_of(&dk)?, tokens_of(&dv)?);
         let dys = [&dq, &dk, &dv];
         let (dx, ranks) = affine::input_gradient([&self.query, &self.key, &self.value], dys, pass, DType::F32)?;

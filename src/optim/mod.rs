@@ -29,7 +29,10 @@ pub trait Optimizer {
 }
 
 /// The cell's optimizer.
-pub fn new(cell: &Cell) -> Box<dyn Optimizer> {
+///
+/// # Errors
+/// Where it is one that is planned for other stacks alone.
+pub fn new(cell: &Cell) -> Result<Box<dyn Optimizer>> {
     let options = Options {
         beta1: cell.adam_beta1,
         beta2: cell.adam_beta2,
@@ -41,14 +44,15 @@ pub fn new(cell: &Cell) -> Box<dyn Optimizer> {
         gap: cell.update_proj_gap(),
         seed: cell.seed,
     };
-    match cell.optim {
+    Ok(match cell.optim {
         Name::Adamw => Box::new(AdamW::new(options)),
         Name::Galore => {
             let scale = cell.galore_scale();
             Box::new(LowRank::new(Galore { scale }, options, reach))
         }
         Name::Rsvd => Box::new(LowRank::new(Rsvd, options, reach)),
-    }
+        planned => candle_core::bail!("{planned:?} is planned, not trained with"),
+    })
 }
 
 /// Whether the kernels can change these parameters, which are on one device.

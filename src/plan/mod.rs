@@ -38,7 +38,7 @@ pub enum PlanError {
     Task(String),
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),
-    #[error("`transformers_version`: {0}")]
+    #[error("{0}")]
     Version(#[from] torch::VersionError),
     #[error("{0}")]
     Allocator(Invalid),

@@ -105,7 +105,7 @@ impl Trace {
     }
 
     /// Lets the events that are written at `range` happen once more, now. What they leave is there already, and is not made
-    /// again.
+    /// again; they may release nothing that was made before them.
     pub fn repeat(&mut self, range: Range<usize>) {
         self.pass(self.rest..self.written.len());
         self.rest = self.written.len();
@@ -178,5 +178,45 @@ impl Trace {
 
     pub fn empty_cache(&mut self) {
         self.written.push(Event::EmptyCache);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_repeated_range_leaves_is_made_once() {
+        let mut trace = Trace::new();
+        let weight = trace.alloc(1, Category::Parameter);
+        let from = trace.written();
+        let activation = trace.alloc(2, Category::Temporary);
+        trace.label(activation, Category::Activation);
+        let state = trace.alloc(3, Category::Temporary);
+        trace.label(state, Category::OptimizerState);
+        trace.free(activation);
+        let range = from..trace.written();
+        trace.repeat(range.clone());
+        trace.step_end();
+        trace.repeat(range);
+        trace.free(weight);
+        let lives = |block: Block| {
+            let of = |event: &&Event| match event {
+                Event::Alloc { block: of, .. } | Event::Free { block: of } | Event::Label { block: of, .. } => {
+                    *of == block
+                }
+                _ => false,
+            };
+            trace.events().filter(of).count()
+        };
+        assert_eq!((lives(weight), lives(activation), lives(state)), (2, 9, 2));
+        let ends: Vec<usize> = trace
+            .events()
+            .enumerate()
+            .filter_map(|(at, event)| matches!(event, Event::StepEnd).then_some(at))
+            .collect();
+        assert_eq!(ends, [1 + 5 + 3], "after the first repeat, before the second");
+        assert_eq!(trace.events().count(), 1 + 5 + 3 + 1 + 3 + 1);
+        assert_eq!(trace.blocks(), 3);
     }
 }

@@ -215,7 +215,7 @@ pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.weights = Some(cell.weights());
     resolved.lora_alpha = (cell.rank > 0).then(|| cell.lora_alpha());
     resolved.max_steps = cell.max_steps().filter(|_| cell.measure == Measure::Epoch);
-    let is_low_rank = cell.optim != Optimizer::Adamw;
+    let is_low_rank = cell.optim.is_low_rank();
     resolved.optim_rank = is_low_rank.then(|| cell.optim_rank());
     resolved.update_proj_gap = is_low_rank.then(|| cell.update_proj_gap());
     resolved.galore_scale = (cell.optim == Optimizer::Galore).then(|| cell.galore_scale());
@@ -274,6 +274,7 @@ fn exemplar() -> Cell {
         gpu: Some(String::new()),
         transformers_version: Some(String::new()),
         torch_version: Some(String::new()),
+        use_reentrant: Some(true),
         bitsandbytes_version: Some(String::new()),
         threads: Some(1),
         device_memory: Some(ByteSize(0)),

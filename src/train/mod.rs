@@ -66,7 +66,7 @@ pub fn run(
     let config = source.config().clone();
     let model = model::load(cell, &source, &device)?;
     drop(source);
-    let mut trainer = Trainer::new(cell, model);
+    let mut trainer = Trainer::new(cell, model)?;
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 

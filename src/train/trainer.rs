@@ -38,12 +38,14 @@ pub struct Evaluation {
 }
 
 impl Trainer {
-    pub fn new(cell: &Cell, model: Model) -> Self {
-        Self {
+    /// # Errors
+    /// Where the cell's optimizer is none that is trained with.
+    pub fn new(cell: &Cell, model: Model) -> Result<Self, TrainError> {
+        Ok(Self {
             cell: cell.clone(),
             model,
-            optimizer: optim::new(cell),
-        }
+            optimizer: optim::new(cell)?,
+        })
     }
 
     /// Runs the micro-batches, clips, and moves the weights. The gradients are left for the caller to look at and to
@@ -205,7 +207,7 @@ mod tests {
         let source = Source::open(cell, Path::new("")).unwrap();
         let config = source.config();
         let dataset = data::load(cell, config, Path::new("")).unwrap();
-        let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).unwrap());
+        let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).unwrap()).unwrap();
         let steps = dataset.steps(cell);
         let mut numbers = Vec::new();
         for (index, batch) in dataset.batches(cell, config).enumerate() {

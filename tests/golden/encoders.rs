@@ -101,7 +101,8 @@ fn adapter_cell(model: &str) -> Cell {
 fn trainer(cell: &Cell) -> Trainer {
     assert_eq!(cell.validate(), Ok(()));
     let source = Source::open(cell, &fixture("")).expect("the checkpoint");
-    let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model"));
+    let mut trainer =
+        Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model")).expect("a trainer");
     if cell.rank > 0 {
         set(&mut trainer, &fixture(&format!("{}_adapter", cell.model)));
     }

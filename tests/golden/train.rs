@@ -100,7 +100,8 @@ fn trainer(cell: &Cell) -> Trainer {
 
 fn load(cell: &Cell, base_dir: &Path, adapter: Option<&Path>) -> Trainer {
     let source = Source::open(cell, base_dir).expect("the checkpoint");
-    let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model"));
+    let mut trainer =
+        Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model")).expect("a trainer");
     if let Some(adapter) = adapter {
         let (_, tensors) = peft::read(adapter).expect("the adapter");
         let mut params = trainer.trainable();

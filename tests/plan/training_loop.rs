@@ -1,4 +1,4 @@
-//! When the loop of `stack: torch` lets outputs and gradients go, and what its optimizer leaves out: to the byte.
+//! When the loop of `stack: torch` lets outputs and gradients go, and what its optimizers keep and leave out: to the byte.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ name: training_loop
 defaults: { stack: torch, model: smollm2-135m, dtype: bfloat16, batch_size: 2, max_seq_length: 256, max_steps: 3 }
 sweep: { grid: ";
 
-/// Logits of a micro-batch, in bfloat16.
-const LOGITS: u64 = 2 * 256 * 49_152 * 2;
+/// What a micro-batch's outputs hold: logits in bfloat16, the loss, and its token ids.
+const HELD: u64 = 2 * 256 * 49_152 * 2 + 512 + 2 * 256 * 8;
 
 /// The cells of `grid`, in its order.
 fn planned(grid: &str) -> Vec<Value> {
@@ -29,12 +29,11 @@ fn outputs_stay_as_long_as_is_said() {
         panic!("{cells:?}")
     };
     let mean = |cell| predicted(cell, "allocated_mean_bytes");
-    assert_eq!(mean(step) - mean(none), LOGITS);
+    assert_eq!(mean(step) - mean(none), HELD);
     assert_eq!(mean(next), mean(step));
     let forward = |cell| predicted(cell, "allocated_peak_in_forward_bytes");
     assert_eq!(forward(step), forward(none));
-    // The last ones are still there, with the token ids and the loss.
-    assert_eq!(forward(next) - forward(step), LOGITS + 2 * 256 * 8 + 512);
+    assert_eq!(forward(next) - forward(step), HELD, "the last ones are still there");
 }
 
 #[test]
@@ -74,4 +73,40 @@ fn a_factor_that_the_optimizer_leaves_out_has_gradients_and_no_moments() {
         peak(optimizer) > peak(frozen) + factor * 4,
         "inputs are kept in float32"
     );
+}
+
+/// 60 factors of 9,216 weights in float32; what is allocated comes in multiples of 512 bytes.
+#[test]
+fn states_are_what_each_optimizer_keeps() {
+    let states = |optim: &str, rank: u64| {
+        let grid =
+            format!("{{ target_modules: [[o_proj]], rank: [{rank}], weight_decay: [0.1], optim: [sgd, {optim}] }}");
+        let cells = planned(&grid);
+        let mean = |cell| predicted(cell, "allocated_mean_bytes");
+        mean(&cells[1]) - mean(&cells[0])
+    };
+    let moments = 60 * 2 * 9_216 * 4;
+    assert_eq!(states("adamw", 16), moments);
+    assert_eq!(states("adamw_torch_fused", 16), moments + 60 * 512, "and a count each");
+    // A byte a weight and moment, scales for 256 of them each, and two codes of 256 values.
+    assert_eq!(states("adamw_8bit", 16), 60 * 2 * (9_216 + 512) + 2 * 1_024);
+    // Parameters of fewer than 4,096 weights stay in 32 bits, and of fewer than 100,000 unpaged.
+    assert_eq!(states("adamw_8bit", 4), moments / 4);
+    assert_eq!(states("paged_adamw_32bit", 16), moments);
+    assert_eq!(states("paged_adamw_32bit", 256), 0);
+    assert_eq!(
+        states("paged_adamw_8bit", 256),
+        60 * 2 * 2_560 + 2 * 1_024,
+        "scales of 576 blocks"
+    );
+
+    // AdamW's roots and the gradients with SGD's decay are beside everything; the others work in place.
+    let grid = "{ rank: [0], weight_decay: [0.1], optim: [adamw, adamw_torch_fused, sgd, adamw_8bit] }";
+    let cells = planned(grid);
+    let temporaries = |at: usize| {
+        predicted(&cells[at], "allocated_peak_in_optimizer_bytes") - predicted(&cells[at], "allocated_mean_bytes")
+    };
+    let weights = predicted(&cells[0], "parameter_count") * 2;
+    assert!(temporaries(0) >= weights && temporaries(2) >= weights);
+    assert!(temporaries(1) < weights / 100 && temporaries(3) < weights / 100);
 }

@@ -57,7 +57,8 @@ impl Training {
         let source = Source::open(cell, base_dir).expect("the model");
         let data = data::load(cell, source.config(), base_dir).expect("the data");
         Self {
-            trainer: Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the weights")),
+            trainer: Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the weights"))
+                .expect("a trainer"),
             batches: data.batches(cell, source.config()).collect(),
             held_out: data.eval_batches(cell, source.config()).collect(),
         }

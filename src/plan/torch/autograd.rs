@@ -64,8 +64,8 @@ struct Saved {
 #[derive(Clone, Copy)]
 enum Work {
     Derivative(Derivative),
-    /// The block of its frame is run again, and walked back through.
-    Block,
+    /// The block of this frame is run again, and walked back through.
+    Block(u32),
 }
 
 struct Node {
@@ -165,11 +165,7 @@ impl Tape {
 
     /// Begins the node that stands for the block of `frame`, which checkpoints reentrantly.
     pub(super) fn record_block<'t>(&'t self, input: &Tensor<'t>, frame: usize) -> Recorder<'t> {
-        let mut recorder = self.record_work(&[input], Work::Block);
-        if let Some(node) = &mut recorder.node {
-            node.saved.frame = Some(frame as u32);
-        }
-        recorder
+        self.record_work(&[input], Work::Block(frame as u32))
     }
 
     fn record_work<'t>(&'t self, inputs: &[&Tensor<'t>], work: Work) -> Recorder<'t> {

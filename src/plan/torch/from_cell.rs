@@ -1,7 +1,7 @@
 //! A cell's keys as a configuration of the torch stack.
 
 use super::training::{
-    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, LoraA, Optimizer, Outputs, Targets, Upcast,
+    Attention, Backend, BaseDtype, Checkpointing, Configuration, Gpu, LoraA, Optimizer, Outputs, Targets, Upcast, Way,
     ZeroGrad,
 };
 use super::{Bitsandbytes, Dtype, ModelConfig, Transformers, VersionError};
@@ -16,10 +16,11 @@ impl Configuration {
     pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&device::Gpu>) -> Result<Self, VersionError> {
         let compute = dtype(cell.bnb_4bit_compute_dtype);
         let capability = gpu.map_or((8, 0), |gpu| gpu.architecture.capability());
-        let transformers = match &cell.transformers_version {
+        let mut transformers = match &cell.transformers_version {
             Some(version) => Transformers::of(version, model.family)?,
             None => Transformers::TODAY,
         };
+        transformers.use_reentrant = cell.use_reentrant.unwrap_or(transformers.use_reentrant);
         let bitsandbytes = match &cell.bitsandbytes_version {
             Some(version) => Bitsandbytes::of(version)?,
             None => Bitsandbytes::TODAY,
@@ -73,7 +74,7 @@ impl Configuration {
             },
             // PEFT asks for it where the model checkpoints.
             enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != cell::Checkpointing::None,
-            optim: Optimizer::Adamw { foreach: true },
+            optim: optimizer(cell),
             max_grad_norm: cell.max_grad_norm,
             outputs: match cell.keep_outputs {
                 cell::KeepOutputs::None => Outputs::None,
@@ -81,14 +82,30 @@ impl Configuration {
                 cell::KeepOutputs::NextForward => Outputs::NextForward,
             },
             zero_grad: match cell.zero_grad {
-                cell::ZeroGrad::BeforeForward => ZeroGrad::BeforeForward,
-                cell::ZeroGrad::AfterStep => ZeroGrad::AfterStep,
+                // Nothing but an emptied cache lies between the two.
+                cell::ZeroGrad::BeforeForward if cell.empty_cache_steps > 0 => ZeroGrad::BeforeForward,
+                _ => ZeroGrad::AfterStep,
             },
             gpu: Gpu { capability },
             transformers,
             bitsandbytes,
             backend: Backend::Cuda,
         })
+    }
+}
+
+fn optimizer(cell: &Cell) -> Optimizer {
+    let bitsandbytes = |bits, is_paged| Optimizer::Bitsandbytes { bits, is_paged };
+    match cell.optim {
+        // The last two are refused by the spec.
+        cell::Optimizer::Adamw | cell::Optimizer::Galore | cell::Optimizer::Rsvd => Optimizer::Adamw(Way::Foreach),
+        cell::Optimizer::AdamwTorchFused => Optimizer::Adamw(Way::Fused),
+        cell::Optimizer::Sgd => Optimizer::Sgd {
+            decays: cell.weight_decay > 0.0,
+        },
+        cell::Optimizer::Adamw8bit => bitsandbytes(8, false),
+        cell::Optimizer::PagedAdamw32bit => bitsandbytes(32, true),
+        cell::Optimizer::PagedAdamw8bit => bitsandbytes(8, true),
     }
 }
 

@@ -28,6 +28,6 @@ pub use config::{ConfigError, Family, ModelConfig};
 pub use tensor::Dtype;
 pub use training::{
     Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, LoraA, Micro, Optimizer, Outputs,
-    Targets, Upcast, ZeroGrad, trace,
+    Targets, Upcast, Way, ZeroGrad, trace,
 };
 pub use versions::{Angles, Bitsandbytes, Transformers, VersionError, ties};

@@ -87,11 +87,27 @@ pub enum Targets {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Optimizer {
-    /// `foreach` as on a GPU, or one parameter after the other.
-    Adamw {
-        foreach: bool,
+    Adamw(Way),
+    /// Without momentum, over all parameters at once; a weight decay is added to copies of the gradients.
+    Sgd {
+        decays: bool,
     },
-    Sgd,
+    /// bitsandbytes' AdamW with states of 32 or 8 bits.
+    Bitsandbytes {
+        bits: u8,
+        is_paged: bool,
+    },
+}
+
+/// How PyTorch's AdamW goes over the parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// One after the other.
+    Single,
+    /// All at once, as it does on a GPU unless told otherwise.
+    Foreach,
+    /// All at once and in one kernel.
+    Fused,
 }
 
 /// What becomes of LoRA's A.
@@ -223,7 +239,7 @@ impl Configuration {
             empty_cache_steps: 0,
             gradient_checkpointing: Checkpointing::None,
             enable_input_require_grads: false,
-            optim: Optimizer::Adamw { foreach: true },
+            optim: Optimizer::Adamw(Way::Foreach),
             max_grad_norm: 1.0,
             outputs: Outputs::Step,
             zero_grad: ZeroGrad::AfterStep,
@@ -263,9 +279,9 @@ impl Configuration {
         self.rank > 0 && self.enable_input_require_grads
     }
 
-    /// Whether nothing of a step is released in the next one, so that its events can be repeated.
+    /// Whether a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
     fn steps_end_clean(&self) -> bool {
-        self.outputs != Outputs::NextForward && self.zero_grad == ZeroGrad::AfterStep
+        self.outputs != Outputs::NextForward && self.zero_grad == ZeroGrad::AfterStep && self.lora_a != LoraA::Unstepped
     }
 
     fn attention(&self) -> Plan {
@@ -393,10 +409,12 @@ impl Training<'_, '_> {
         let outputs = (configuration.outputs != Outputs::None).then_some((logits, cache));
         tape.phase(Phase::Backward);
         loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
-        self.previous = Some(Held {
+        let history = tape.clear_graph(self.leaves());
+        // Where outputs do not leave the forward pass, of the loss only a detached number does.
+        self.previous = outputs.map(|outputs| Held {
             _outputs: outputs,
             _loss: loss,
-            _history: tape.clear_graph(self.leaves()),
+            _history: history,
             _ids: ids,
         });
     }
@@ -436,7 +454,7 @@ impl<'t> Model<'t> {
 
 /// What a step leaves alive.
 struct Held<'t> {
-    _outputs: Option<(Tensor<'t>, super::models::attention::Cache<'t>)>,
+    _outputs: (Tensor<'t>, super::models::attention::Cache<'t>),
     _loss: Tensor<'t>,
     _history: Vec<Tensor<'t>>,
     _ids: Tensor<'t>,

@@ -103,7 +103,8 @@ pub struct Transformers {
     /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
     pub copies_heads: bool,
     /// The mask of padded batches for `sdpa` is made of numbers, once, and not of booleans that each layer turns into numbers.
-    /// Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`; before, `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
+    /// Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`; before,
+    /// `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
     pub masks_are_numbers: bool,
     /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in `cache_utils.py`.
     pub copies_into_cache: bool,
@@ -140,6 +141,9 @@ impl Transformers {
     /// Where it is no version, or the two together have not been studied.
     pub fn of(text: &str, family: Family) -> Result<Self, VersionError> {
         let version = studied("transformers", text, Self::OLDEST)?;
+        if version >= Version(5, 0, 0) {
+            return Ok(Self::TODAY);
+        }
         if family.is_encoder() {
             let message = format!("what transformers {text} does with encoders has not been studied");
             return Err(VersionError::new(message, "leave the key out for today's"));
@@ -188,7 +192,7 @@ impl Transformers {
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
             copies_into_cache: !before(56),
-            use_reentrant: version < Version(5, 0, 0),
+            use_reentrant: true,
         })
     }
 }
@@ -328,6 +332,7 @@ mod tests {
         assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
         assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
         assert!(message("4.57.6", Family::Bert).contains("encoders"));
+        assert_eq!(Transformers::of("5.0.0", Family::Bert), Ok(Transformers::TODAY));
         assert!(
             Bitsandbytes::of("0.40.2")
                 .unwrap_err()

@@ -306,7 +306,7 @@ impl Cell {
 
     /// The keys of the optimizers with low-rank state, which do nothing for the others.
     fn check_low_rank(&self) -> Checked {
-        let is_low_rank = self.optim != Optimizer::Adamw;
+        let is_low_rank = self.optim.is_low_rank();
         let is_galore = self.optim == Optimizer::Galore;
         let given = [
             (

@@ -128,11 +128,15 @@ pub struct Cell {
     pub use_cache: bool,
     /// Give the allocator's cache back every n steps; 0 never.
     pub empty_cache_steps: usize,
-    /// Until when a micro-batch's outputs, logits and cache, are held: none (the loss alone leaves the forward pass, as in
-    /// transformers' Trainer), step (its end), or next_forward (until the next one has made others, as in a script's loop).
+    /// Until when a micro-batch's outputs, logits and cache, and with them its graph are held: none (nothing but a number
+    /// outlives the backward pass, as in transformers' Trainer), step (its end, or the next micro-batch's forward pass), or
+    /// next_forward (until the next one has made others, also in the next step, as in a script's loop).
     pub keep_outputs: KeepOutputs,
-    /// When gradients are released: before_forward (of the next step) or after_step.
+    /// When gradients are released: before_forward (of the next step) or after_step. An emptied cache lies in between, so it
+    /// matters with empty_cache_steps.
     pub zero_grad: ZeroGrad,
+    /// Whether checkpointing is reentrant; default: as transformers_version has it, which today is not.
+    pub use_reentrant: Option<bool>,
     /// The release of transformers that stack: torch is planned for, such as "4.37.2": older ones hold more in some places, and
     /// checkpoint reentrantly before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
@@ -162,7 +166,8 @@ pub struct Cell {
     pub num_train_epochs: Option<f64>,
     /// The optimizer: adamw; galore (Adam in a basis of the gradient's leading singular vectors, on a matrix's shorter
     /// side); rsvd (the same on its rows, found by randomised SVD). Both keep matrices with more rows and columns than
-    /// optim_rank so, embeddings included, and are adamw for all else.
+    /// optim_rank so, embeddings included, and are adamw for all else. Of stack: torch adamw (PyTorch's), adamw_torch_fused,
+    /// sgd (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
     pub optim: Optimizer,
     /// Rank of galore's and rsvd's optimizer state; default: 4.
     #[schemars(range(min = 1))]
@@ -249,6 +254,7 @@ impl Default for Cell {
             empty_cache_steps: 0,
             keep_outputs: KeepOutputs::Step,
             zero_grad: ZeroGrad::AfterStep,
+            use_reentrant: None,
             transformers_version: None,
             bitsandbytes_version: None,
             torch_version: None,
@@ -493,11 +499,26 @@ pub enum Padding {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Optimizer {
     Adamw,
     Galore,
     Rsvd,
+    AdamwTorchFused,
+    Sgd,
+    #[serde(rename = "adamw_8bit")]
+    Adamw8bit,
+    #[serde(rename = "paged_adamw_32bit")]
+    PagedAdamw32bit,
+    #[serde(rename = "paged_adamw_8bit")]
+    PagedAdamw8bit,
+}
+
+impl Optimizer {
+    /// Whether its state is of a low rank: our trainer's own.
+    pub fn is_low_rank(self) -> bool {
+        matches!(self, Self::Galore | Self::Rsvd)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -94,10 +94,9 @@ impl Tape {
             self.recompute(frame as usize, recompute);
             self.enter_again(part);
         }
-        let mut gradients = match (work, saved.frame) {
-            (Work::Derivative(derivative), _) => derivative(&mut backward, &gradient),
-            (Work::Block, Some(frame)) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
-            (Work::Block, None) => Gradients::default(),
+        let mut gradients = match work {
+            Work::Derivative(derivative) => derivative(&mut backward, &gradient),
+            Work::Block(frame) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
         };
         if saved.frame.is_some() {
             // What was recomputed is nowhere else: it goes when the derivative returns.

@@ -261,7 +261,11 @@ impl<'t> Encoder<'t> {
         for index in 0..self.blocks.len() {
             hidden = if configuration.gradient_checkpointing.covers(index) {
                 let inputs = [Some(&hidden), None, None, None, None];
-                tape.checkpoint(index, inputs, || self.block(index, &hidden))
+                let block = || self.block(index, &hidden);
+                match configuration.transformers.use_reentrant {
+                    true => tape.checkpoint_reentrant(index, inputs, block),
+                    false => tape.checkpoint(index, inputs, block),
+                }
             } else {
                 self.block(index, &hidden)
             };

@@ -59,22 +59,14 @@ impl<'t> Tensor<'t> {
 
     /// Elements of the last dimension, `len` of them from the one or the other end or from between.
     pub(in crate::plan::torch) fn slice_last(&self, len: u32) -> Tensor<'t> {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
-        }
-        let record = self.tape.record(&[self], derivative);
+        let record = self.tape.record(&[self], spread);
         let layout = self.view.layout.narrow(self.view.layout.rank() - 1, len);
         record.finish(self.clone().with_layout(layout))
     }
 
     /// `torch.chunk(self, 2, dim=-1)`.
     pub(in crate::plan::torch) fn halves(&self) -> [Tensor<'t>; 2] {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
-        }
-        let record = self.tape.record(&[self], derivative);
+        let record = self.tape.record(&[self], spread);
         let axis = self.view.layout.rank() - 1;
         let layout = self.view.layout.narrow(axis, self.dims()[axis] / 2);
         let [mut first, mut second] = [0, 1].map(|_| self.clone().with_layout(layout));
@@ -125,22 +117,20 @@ impl<'t> Tensor<'t> {
 
     /// `self[:, :len]` of (batch, length, width).
     pub(in crate::plan::torch) fn first_positions(&self, len: u32) -> Tensor<'t> {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
-        }
-        let record = self.tape.record(&[self], derivative);
+        let record = self.tape.record(&[self], spread);
         record.finish(self.clone().with_layout(self.view.layout.narrow(1, len)))
     }
 
     /// `self[:, 0]` of (batch, length, width).
     pub(in crate::plan::torch) fn first_position(&self) -> Tensor<'t> {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
-        }
-        let record = self.tape.record(&[self], derivative);
+        let record = self.tape.record(&[self], spread);
         let layout = self.view.layout.narrow(1, 1).squeeze(1);
         record.finish(self.clone().with_layout(layout))
     }
+}
+
+/// The derivative of a slice: the gradient among zeros.
+fn spread<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+    let (dims, dtype) = backward.attributes.inputs[0];
+    [Some(grad.tape.empty(&dims, dtype)), None, None]
 }

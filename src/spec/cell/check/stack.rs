@@ -1,8 +1,8 @@
 //! The keys that describe a software stack: what our trainer does of them, and what a plan of PyTorch's does.
 
 use super::super::{
-    Attention, Cell, Dtype, InstructionSet, KeepOutputs, LoraFa, Measure, Optimizer, QuantType, Stack, Upcast, Weights,
-    ZeroGrad,
+    Attention, Cell, Checkpointing, Dtype, InstructionSet, KeepOutputs, LoraFa, Measure, Optimizer, QuantType, Stack,
+    Upcast, Weights, ZeroGrad,
 };
 use super::{Checked, Invalid};
 use crate::plan::caching_allocator::{Settings, SettingsError};
@@ -52,8 +52,11 @@ impl Cell {
         only("autocast", !self.autocast, "false")?;
         only("use_cache", !self.use_cache, "false")?;
         only("empty_cache_steps", self.empty_cache_steps == 0, "0")?;
+        let trains = self.optim == Optimizer::Adamw || self.optim.is_low_rank();
+        only("optim", trains, "adamw`, `galore` or `rsvd")?;
         only("keep_outputs", self.keep_outputs == KeepOutputs::Step, "step")?;
         only("zero_grad", self.zero_grad == ZeroGrad::AfterStep, "after_step")?;
+        only("use_reentrant", self.use_reentrant.is_none(), "null")?;
         if self.gpu.is_some() {
             return Err(Invalid::new("gpu", "names the GPU that `stack: torch` is planned for")
                 .with("stack")
@@ -109,6 +112,11 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
         }
+        if self.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
+            return Err(Invalid::new("use_reentrant", "no block is checkpointed")
+                .with("gradient_checkpointing")
+                .help("leave the key out, or use `gradient_checkpointing: full`"));
+        }
         if self.lora_fa != LoraFa::None && self.rank == 0 {
             return Err(Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
                 .with("rank")
@@ -130,10 +138,10 @@ impl Cell {
                 .with("dtype")
                 .help("leave the key out, or use `dtype: int4`"))
         };
+        let release = Bitsandbytes::of(version);
         match self.dtype {
-            Dtype::Int4 => Bitsandbytes::of(version)
-                .map(drop)
-                .map_err(|error| invalid_version(key, error)),
+            Dtype::Int8 if release == Ok(Bitsandbytes::TODAY) => Ok(()),
+            Dtype::Int4 => release.map(drop).map_err(|error| invalid_version(key, error)),
             Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
             _ => for_int4("these weights are not quantised by bitsandbytes"),
         }
@@ -143,7 +151,7 @@ impl Cell {
     fn check_ours_alone(&self) -> Checked {
         let given = [
             ("measure", self.measure != Measure::Epoch),
-            ("optim", self.optim != Optimizer::Adamw),
+            ("optim", self.optim.is_low_rank()),
             ("device", self.device != "cpu"),
             ("device_memory", self.device_memory.is_some()),
             ("threads", self.threads.is_some()),
