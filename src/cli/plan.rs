@@ -63,7 +63,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             .cells
             .iter_mut()
             .filter(|planned| planned.cell.stack == Stack::Torch);
-        torch.for_each(|planned| planned.cell.gpu = Some(gpu.name.into()));
+        for planned in torch {
+            planned.cell.gpu = Some(gpu.name.into());
+            if let Some(value) = planned.axes.get_mut("gpu") {
+                *value = gpu.name.into();
+            }
+        }
     }
     let options = Options {
         budget: args.budget,

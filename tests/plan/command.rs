@@ -136,6 +136,24 @@ fn a_budget_is_a_size_or_a_gpu() {
 }
 
 #[test]
+fn a_gpu_as_the_budget_is_the_one_that_is_planned_for() {
+    let place = Place::new(
+        "name: gpus\ndefaults: { stack: torch, model: smollm2-135m, max_seq_length: 64 }\n\
+         sweep: { grid: { gpu: [t4, rtx-3090] } }\n",
+    );
+    let needed = |cell: &Value| number(&cell["predicted_needed_bytes"]);
+    let own = place.planned(&[]);
+    assert_ne!(needed(&own[0]), needed(&own[1]));
+    let other = place.planned(&["--budget", "rtx-3090"]);
+    for cell in &other {
+        assert_eq!(
+            (cell["gpu"].as_str(), needed(cell)),
+            (Some("rtx-3090"), needed(&own[1]))
+        );
+    }
+}
+
+#[test]
 fn without_a_replay_nothing_is_said_of_what_is_reserved() {
     let place = Place::new(TORCH);
     let with = place.planned(&[]);

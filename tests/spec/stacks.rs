@@ -78,6 +78,7 @@ fn torch() {
         "dtype: bfloat16; upcast: peft",
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "use_reentrant: true",
+        "model: llama-2-7b; transformers_version: '4.38.2'",
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
         "transformers_version: newest",
         "transformers_version: '4.36.2'",

@@ -127,7 +127,11 @@ impl Cell {
 
     fn check_versions(&self) -> Checked {
         if let Some(version) = &self.transformers_version {
-            Transformers::check(version).map_err(|error| invalid_version("transformers_version", error))?;
+            let checked = match torch::ModelConfig::preset(&self.model) {
+                Some(model) => Transformers::of(version, model.family).map(drop),
+                None => Transformers::check(version),
+            };
+            checked.map_err(|error| invalid_version("transformers_version", error))?;
         }
         let Some(version) = &self.bitsandbytes_version else {
             return Ok(());
