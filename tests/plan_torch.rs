@@ -470,8 +470,9 @@ fn a_config_that_is_wrong_is_told_by_its_key() {
         heads,
         "num_attention_heads 9 is not a multiple of num_key_value_heads 2"
     );
-    let window = error(r#"{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 4096}"#);
-    assert!(window.starts_with("use_sliding_window: "), "{window}");
+    let types = r#"["sliding_attention", "full_attention"]"#;
+    let windows = error(&format!(r#"{{"model_type": "qwen2", "layer_types": {types}}}"#));
+    assert!(windows.starts_with("layer_types: "), "{windows}");
 }
 
 #[test]
@@ -493,6 +494,15 @@ fn what_a_config_leaves_out_is_as_transformers_has_it() {
     );
     let qwen2 = read(r#"{"model_type": "qwen2", "sliding_window": 4096}"#);
     assert!(qwen2.attention_bias && qwen2.sliding_window.is_none());
+    let windowed = |layers: &str| {
+        let keys = r#""model_type": "qwen2", "use_sliding_window": true, "sliding_window": 64, "num_hidden_layers": 4"#;
+        let model = read(&format!("{{{keys}, {layers}}}"));
+        model.sliding_window.map(|_| model.first_windowed_layer)
+    };
+    assert_eq!(windowed(r#""max_window_layers": 1"#), Some(1));
+    assert_eq!(windowed(r#""max_window_layers": 4"#), None);
+    let types = r#""layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]"#;
+    assert_eq!(windowed(types), Some(2));
     assert_eq!(read(r#"{"model_type": "qwen3", "hidden_size": 1024}"#).head_dim, 128);
     let phi = read(r#"{"model_type": "phi3", "rope_scaling": {"partial_rotary_factor": 0.75}}"#);
     assert!((phi.partial_rotary_factor - 0.75).abs() < 1e-9);

@@ -52,6 +52,8 @@ pub struct ModelConfig {
     pub partial_rotary_factor: f64,
     /// Tokens that a token sees, where it does not see all.
     pub sliding_window: Option<u32>,
+    /// The first layer with such a window: of Qwen's, those before it are without.
+    pub first_windowed_layer: u32,
     /// Dropout of an encoder's hidden states and attention.
     pub dropout: f64,
     pub attention_dropout: f64,
@@ -81,8 +83,8 @@ pub enum ConfigError {
     Heads { heads: u32, shared: u32 },
     #[error("head_dim is missing, and hidden_size {hidden} is not a multiple of num_attention_heads {heads}")]
     HeadDim { hidden: u32, heads: u32 },
-    #[error("use_sliding_window: layers of this family that see a window of tokens are not planned yet")]
-    Window,
+    #[error("layer_types: layers with a sliding window before layers without are not planned")]
+    Windows,
 }
 
 fn families() -> String {
@@ -116,6 +118,29 @@ impl Keys<'_> {
             expected: "true or false",
             found: value.to_string(),
         })
+    }
+
+    /// Qwen's `layer_types`, or `max_window_layers`, from which transformers makes them.
+    fn first_windowed_layer(&self) -> Result<u32, ConfigError> {
+        const MAX_WINDOW_LAYERS: u64 = 28;
+        let Some(types) = self.get("layer_types").and_then(Value::as_array) else {
+            let layers = self
+                .get("max_window_layers")
+                .map_or(Some(MAX_WINDOW_LAYERS), Value::as_u64);
+            return layers
+                .and_then(|layers| u32::try_from(layers).ok())
+                .ok_or_else(|| ConfigError::Value {
+                    key: "max_window_layers",
+                    expected: "a number of layers",
+                    found: self.0["max_window_layers"].to_string(),
+                });
+        };
+        let is_full = |layer: &&Value| layer.as_str() == Some("full_attention");
+        let first = types.iter().take_while(is_full).count();
+        match types.iter().filter(is_full).count() == first {
+            true => Ok(first as u32),
+            false => Err(ConfigError::Windows),
+        }
     }
 
     fn share(&self, key: &'static str) -> Result<Option<f64>, ConfigError> {
@@ -191,16 +216,18 @@ impl ModelConfig {
         } else {
             base.sliding_window
         };
-        // Of these families, some layers have a window and others have none, each kind with a mask of its own.
-        if matches!(family, Family::Qwen2 | Family::Qwen3) && windowed && window.is_some() {
-            return Err(ConfigError::Window);
-        }
+        let layers = keys.count("num_hidden_layers")?.unwrap_or(base.num_hidden_layers);
+        let first_windowed_layer = match family {
+            Family::Qwen2 | Family::Qwen3 => keys.first_windowed_layer()?,
+            _ => 0,
+        };
+        let has_windows = windowed && family != Family::Llama && first_windowed_layer < layers;
         Ok(Self {
             family,
             vocab_size: keys.count("vocab_size")?.unwrap_or(base.vocab_size),
             hidden_size: hidden,
             intermediate_size: keys.count("intermediate_size")?.unwrap_or(base.intermediate_size),
-            num_hidden_layers: keys.count("num_hidden_layers")?.unwrap_or(base.num_hidden_layers),
+            num_hidden_layers: layers,
             num_attention_heads: heads,
             num_key_value_heads: shared,
             head_dim,
@@ -218,7 +245,8 @@ impl ModelConfig {
                 Family::Phi3 => keys.share("partial_rotary_factor")?.unwrap_or(1.0),
                 _ => 1.0,
             },
-            sliding_window: window.filter(|_| windowed && family != Family::Llama),
+            sliding_window: window.filter(|_| has_windows),
+            first_windowed_layer,
             ..base
         })
     }
@@ -277,6 +305,7 @@ impl ModelConfig {
             mlp_bias: false,
             partial_rotary_factor: 1.0,
             sliding_window: None,
+            first_windowed_layer: 0,
             dropout: 0.0,
             attention_dropout: 0.0,
             type_vocab_size: 0,

@@ -117,6 +117,7 @@ impl ModelConfig {
             max_position_embeddings: positions(name),
             // Wider than the positions that the model was made for.
             sliding_window: None,
+            first_windowed_layer: 0,
             ..Self::default_of(family)
         })
     }

@@ -6,7 +6,7 @@ use super::mask::Shape;
 use super::mlp::Mlp;
 use crate::memory::Category;
 use crate::plan::torch::checkpoint::Frame;
-use crate::plan::torch::config::ModelConfig;
+use crate::plan::torch::config::{Family, ModelConfig};
 use crate::plan::torch::layout::Layout;
 use crate::plan::torch::ops::rotary;
 use crate::plan::torch::peft::Linear;
@@ -33,6 +33,9 @@ pub(in crate::plan::torch) struct Decoder<'t> {
     _frequencies: [Tensor<'t>; 2],
     plan: Plan,
     window: Option<u32>,
+    first_windowed: usize,
+    /// A mask is made for layers without a window, whether there are any or not.
+    both_masks: bool,
 }
 
 /// What a forward pass gives: transformers' `CausalLMOutputWithPast`.
@@ -85,6 +88,8 @@ impl<'t> Decoder<'t> {
             _frequencies: frequencies,
             plan,
             window: config.sliding_window,
+            first_windowed: config.first_windowed_layer as usize,
+            both_masks: matches!(config.family, Family::Qwen2 | Family::Qwen3),
         }
     }
 
@@ -144,19 +149,23 @@ impl<'t> Decoder<'t> {
         let transformers = configuration.transformers;
         let mut cache = configuration.use_cache.then(Cache::new);
         let positions = tape.positions(micro.len);
-        let shape = Shape {
-            batch: micro.batch,
-            len: micro.len,
-            padded: micro.padded,
-            searched: !configuration.use_cache && !transformers.masks_are_numbers,
-            window: self.window,
+        let mask = |window| {
+            let shape = Shape {
+                batch: micro.batch,
+                len: micro.len,
+                padded: micro.padded,
+                searched: !configuration.use_cache && !transformers.masks_are_numbers,
+                window,
+            };
+            match configuration.attn_implementation {
+                Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
+                Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
+                Attention::Sdpa => tape.causal_mask(&shape, false),
+                Attention::FlashAttention2 => None,
+            }
         };
-        let mask = match configuration.attn_implementation {
-            Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
-            Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
-            Attention::Sdpa => tape.causal_mask(&shape, false),
-            Attention::FlashAttention2 => None,
-        };
+        let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
+        let windowed = self.window.and_then(|window| mask(Some(window)));
         let mut hidden = embedded.clone();
         let angles = (transformers.angles == Angles::Shared).then(|| {
             tape.within(Mode::NoGrad, || {
@@ -165,10 +174,12 @@ impl<'t> Decoder<'t> {
         });
         let shared = angles.as_ref().map(|[cos, sin]| [cos, sin]);
         for index in 0..self.blocks.len() {
-            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask.as_ref(), shared, cache);
+            let has_window = self.window.is_some() && index >= self.first_windowed;
+            let mask = if has_window { &windowed } else { &full }.as_ref();
+            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask, shared, cache);
             hidden = if configuration.gradient_checkpointing.covers(index) {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
-                let inputs = [Some(&hidden), mask.as_ref(), cos, sin, Some(&positions)];
+                let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 match transformers.use_reentrant {
                     true => tape.checkpoint_reentrant(index, inputs, || run(None)),
                     false => tape.checkpoint(index, inputs, || run(None)),
@@ -179,7 +190,7 @@ impl<'t> Decoder<'t> {
         }
         part("norm");
         let normed = hidden.rms_norm(&self.norm);
-        drop((hidden, embedded, positions, mask, angles));
+        drop((hidden, embedded, positions, full, windowed, angles));
         part("lm_head");
         let mut logits = self.head.forward(&normed);
         part("loss");
