@@ -110,10 +110,14 @@ impl Tape {
     /// Runs `block`, which is the one with the number `index`, without keeping what it saves.
     pub(super) fn checkpoint<'t>(
         &'t self,
+        use_reentrant: bool,
         index: usize,
         inputs: [Option<&Tensor<'t>>; BLOCK_INPUTS],
         block: impl FnOnce() -> Tensor<'t>,
     ) -> Tensor<'t> {
+        if use_reentrant {
+            return self.checkpoint_reentrant(index, inputs, block);
+        }
         let frame = self.open_frame(index, inputs);
         let output = self.within(Mode::Checkpoint(frame), block);
         let frame = &mut self.graph.borrow_mut().frames[frame];

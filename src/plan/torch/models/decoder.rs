@@ -180,10 +180,7 @@ impl<'t> Decoder<'t> {
             hidden = if configuration.gradient_checkpointing.covers(index) {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
-                match transformers.use_reentrant {
-                    true => tape.checkpoint_reentrant(index, inputs, || run(None)),
-                    false => tape.checkpoint(index, inputs, || run(None)),
-                }
+                tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
             } else {
                 run(cache.as_mut())
             };

@@ -261,11 +261,8 @@ impl<'t> Encoder<'t> {
         for index in 0..self.blocks.len() {
             hidden = if configuration.gradient_checkpointing.covers(index) {
                 let inputs = [Some(&hidden), None, None, None, None];
-                let block = || self.block(index, &hidden);
-                match configuration.transformers.use_reentrant {
-                    true => tape.checkpoint_reentrant(index, inputs, block),
-                    false => tape.checkpoint(index, inputs, block),
-                }
+                let use_reentrant = configuration.transformers.use_reentrant;
+                tape.checkpoint(use_reentrant, index, inputs, || self.block(index, &hidden))
             } else {
                 self.block(index, &hidden)
             };
