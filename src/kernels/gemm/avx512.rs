@@ -1,45 +1,85 @@
-//! AVX-512: 8 rows of float32 at a time, in 16 vectors of sums.
+//! AVX-512: 8 rows of 32 columns of float32 at a time, or 16 rows of 16, in 16 vectors of sums; and transposes.
 
 use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::pack::{EDGE, GROUP};
+use super::{
+    block::Block,
+    pack::{EDGE, GROUP},
+};
 
-/// Adds the product to `out`.
+/// Columns of a vector of sums.
+const WIDTH: usize = 16;
+
+/// Computes at least the first `rows` rows and `cols` columns.
 ///
 /// # Safety
-/// The CPU has AVX-512; `left` has 8 rows of `depth` elements, `left_row` apart, `right` `depth · 32`.
+/// The CPU has AVX-512; `left` has 32 rows of `depth` elements, `left_row` apart, `right` `depth · 32` elements.
 #[target_feature(enable = "avx512f")]
 pub unsafe fn multiply(
+    (left, left_row): (*const f32, usize),
+    right: *const f32,
+    depth: usize,
+    (rows, cols): (usize, usize),
+    out: &mut Block,
+    accumulate: bool,
+) {
+    let out = out.0.as_mut_ptr();
+    // SAFETY: the caller's promise; a block has 32 rows, a multiple of both groups.
+    unsafe {
+        if cols <= WIDTH {
+            groups::<{ 2 * GROUP }, 1>(left, left_row, right, depth, rows, out, accumulate);
+        } else {
+            groups::<GROUP, 2>(left, left_row, right, depth, rows, out, accumulate);
+        }
+    }
+}
+
+/// `ROWS` rows at a time, `VECTORS` vectors of columns.
+///
+/// # Safety
+/// As [`multiply`]; `out` is a block.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     left: *const f32,
     left_row: usize,
     right: *const f32,
     depth: usize,
-    out: &mut [f32; GROUP * EDGE],
+    rows: usize,
+    out: *mut f32,
+    accumulate: bool,
 ) {
-    // SAFETY: every pointer stays within what the caller promises, or within `out`.
+    // SAFETY: every pointer stays within what the caller promises.
     unsafe {
-        let out = out.as_mut_ptr();
-        let mut sums = [[_mm512_setzero_ps(); 2]; GROUP];
-        for (row, sums) in sums.iter_mut().enumerate() {
-            *sums = [
-                _mm512_loadu_ps(out.add(row * EDGE)),
-                _mm512_loadu_ps(out.add(row * EDGE + 16)),
-            ];
-        }
-        for place in 0..depth {
-            let (left, right) = (left.add(place), right.add(place * EDGE));
-            let (first, second) = (_mm512_loadu_ps(right), _mm512_loadu_ps(right.add(16)));
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let left = _mm512_set1_ps(*left.add(row * left_row));
-                sums[0] = _mm512_fmadd_ps(left, first, sums[0]);
-                sums[1] = _mm512_fmadd_ps(left, second, sums[1]);
+        for group in (0..rows).step_by(ROWS) {
+            let (left, out) = (left.add(group * left_row), out.add(group * EDGE));
+            let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+            if accumulate {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (vector, sum) in sums.iter_mut().enumerate() {
+                        *sum = _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH));
+                    }
+                }
             }
-        }
-        for (row, sums) in sums.iter().enumerate() {
-            _mm512_storeu_ps(out.add(row * EDGE), sums[0]);
-            _mm512_storeu_ps(out.add(row * EDGE + 16), sums[1]);
+            for place in 0..depth {
+                let mut columns = [_mm512_setzero_ps(); VECTORS];
+                for (vector, columns) in columns.iter_mut().enumerate() {
+                    *columns = _mm512_loadu_ps(right.add(place * EDGE + vector * WIDTH));
+                }
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let left = _mm512_set1_ps(*left.add(row * left_row + place));
+                    for (sum, columns) in sums.iter_mut().zip(columns) {
+                        *sum = _mm512_fmadd_ps(left, columns, *sum);
+                    }
+                }
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for (vector, sum) in sums.iter().enumerate() {
+                    _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum);
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! AVX-512 with dot products of bfloat16 pairs: 8 rows at a time, in 16 vectors of sums.
+//! AVX-512 with dot products of bfloat16 pairs: 8 rows of 32 columns at a time, or 16 rows of 16, in 16 vectors of sums.
 
 use std::{arch::x86_64::*, mem::transmute};
 
@@ -9,48 +9,87 @@ use super::{
     pack::{EDGE, GROUP},
 };
 
+/// Columns of a vector of sums.
+const WIDTH: usize = 16;
+/// Places and pairs of a packed step.
+const PLACES: usize = 32;
+const PAIRS: usize = PLACES / 2;
+
+/// A left operand: its first element, and elements between rows, and between steps.
+type Strided = (*const bf16, usize, usize);
+
+/// Computes at least the first `rows` rows and `cols` columns.
+///
 /// # Safety
-/// The CPU has AVX-512 with bfloat16; both operands have `steps` packed steps.
+/// The CPU has AVX-512 with bfloat16; 32 rows of the left operand and the panel have `depth` places, packed.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub unsafe fn multiply(
-    (left, left_row, left_step): (*const bf16, usize, usize),
+    left: Strided,
     right: *const bf16,
-    steps: usize,
-    rows: usize,
+    depth: usize,
+    (rows, cols): (usize, usize),
     out: &mut Block,
     accumulate: bool,
 ) {
-    // SAFETY: every pointer stays within what the caller promises, or within `out`; the two vector types are both
-    // 64 bytes of which every pattern is a value.
+    let out = out.0.as_mut_ptr();
+    // SAFETY: the caller's promise; a block has 32 rows, a multiple of both groups.
     unsafe {
-        for group in (0..rows).step_by(GROUP) {
-            let out = out.0.as_mut_ptr().add(group * EDGE);
-            let mut sums = [[_mm512_setzero_ps(); 2]; GROUP];
+        if cols <= WIDTH {
+            groups::<{ 2 * GROUP }, 1>(left, right, depth, rows, out, accumulate);
+        } else {
+            groups::<GROUP, 2>(left, right, depth, rows, out, accumulate);
+        }
+    }
+}
+
+/// `ROWS` rows at a time, `VECTORS` vectors of columns.
+///
+/// # Safety
+/// As [`multiply`]; `out` is a block.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
+    (left, left_row, left_step): Strided,
+    right: *const bf16,
+    depth: usize,
+    rows: usize,
+    out: *mut f32,
+    accumulate: bool,
+) {
+    // SAFETY: every pointer stays within what the caller promises; the two vector types are both 64 bytes of which every
+    // pattern is a value.
+    unsafe {
+        for group in (0..rows).step_by(ROWS) {
+            let out = out.add(group * EDGE);
+            let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
             if accumulate {
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    *sums = [
-                        _mm512_loadu_ps(out.add(row * EDGE)),
-                        _mm512_loadu_ps(out.add(row * EDGE + 16)),
-                    ];
+                    for (vector, sum) in sums.iter_mut().enumerate() {
+                        *sum = _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH));
+                    }
                 }
             }
-            for step in 0..steps {
+            for step in 0..depth.div_ceil(PLACES) {
                 let left = left.add(step * left_step + group * left_row);
-                let right = right.add(step * EDGE * 32);
-                for pair in 0..16 {
-                    let first: __m512bh = transmute(_mm512_loadu_si512(right.add(pair * 32).cast()));
-                    let second: __m512bh = transmute(_mm512_loadu_si512(right.add(512 + pair * 32).cast()));
+                let right = right.add(step * EDGE * PLACES);
+                for pair in 0..(depth - step * PLACES).div_ceil(2).min(PAIRS) {
+                    let mut columns = [_mm512_setzero_si512(); VECTORS];
+                    for (vector, columns) in columns.iter_mut().enumerate() {
+                        *columns = _mm512_loadu_si512(right.add((vector * PAIRS + pair) * 2 * WIDTH).cast());
+                    }
                     for (row, sums) in sums.iter_mut().enumerate() {
                         let left = left.add(row * left_row + pair * 2).cast::<i32>().read_unaligned();
                         let left: __m512bh = transmute(_mm512_set1_epi32(left));
-                        sums[0] = _mm512_dpbf16_ps(sums[0], left, first);
-                        sums[1] = _mm512_dpbf16_ps(sums[1], left, second);
+                        for (sum, columns) in sums.iter_mut().zip(columns) {
+                            *sum = _mm512_dpbf16_ps(*sum, left, transmute::<__m512i, __m512bh>(columns));
+                        }
                     }
                 }
             }
             for (row, sums) in sums.iter().enumerate() {
-                _mm512_storeu_ps(out.add(row * EDGE), sums[0]);
-                _mm512_storeu_ps(out.add(row * EDGE + 16), sums[1]);
+                for (vector, sum) in sums.iter().enumerate() {
+                    _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum);
+                }
             }
         }
     }

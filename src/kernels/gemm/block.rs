@@ -189,7 +189,7 @@ impl Multiply for bf16 {
                 }
                 InstructionSet::Avx512Bf16 => {
                     let left = (left.values.as_ptr(), left.row, left.step);
-                    avx512_bf16::multiply(left, right.as_ptr(), steps, rows, out, accumulate);
+                    avx512_bf16::multiply(left, right.as_ptr(), depth, (rows, cols), out, accumulate);
                 }
                 _ => scalar_pairs(left, right, steps, (rows, cols), out, accumulate),
             }
@@ -233,35 +233,33 @@ impl Multiply for f32 {
         left: Left<Self>,
         right: &[Self],
         depth: usize,
-        (rows, _): (usize, usize),
+        shape: (usize, usize),
         out: &mut Block,
         accumulate: bool,
     ) {
         let len = Self::packed_len(depth);
         assert!(right.len() >= len);
         left.check(EDGE, depth);
+        #[cfg(target_arch = "x86_64")]
+        if session.level >= InstructionSet::Avx512 {
+            let left = (left.values.as_ptr(), left.row);
+            // SAFETY: the session's level is one that the CPU has; 32 rows of the left operand have `depth` elements, and
+            // so has each column of the panel.
+            unsafe { avx512::multiply(left, right.as_ptr(), depth, shape, out, accumulate) };
+            return;
+        }
         if !accumulate {
             *out = Block::ZERO;
         }
-        let groups = out
-            .0
-            .as_chunks_mut::<{ GROUP * EDGE }>()
-            .0
-            .iter_mut()
-            .take(rows.div_ceil(GROUP));
-        for (group, out) in groups.enumerate() {
+        let groups = out.0.as_chunks_mut::<{ GROUP * EDGE }>().0;
+        for (group, out) in groups.iter_mut().take(shape.0.div_ceil(GROUP)).enumerate() {
             let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the session's level is one that the CPU has; 32 rows of the left operand have `depth` elements, and
-            // so has each column of the panel.
-            unsafe {
-                match session.level {
-                    InstructionSet::Portable => portable(values, left.row, right, depth, out),
-                    InstructionSet::Avx2 => avx2::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out),
-                    _ => avx512::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out),
-                }
+            if session.level == InstructionSet::Avx2 {
+                // SAFETY: as above, for the group's 8 rows.
+                unsafe { avx2::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out) };
+                continue;
             }
-            #[cfg(not(target_arch = "x86_64"))]
             portable(values, left.row, right, depth, out);
         }
     }

@@ -22,7 +22,7 @@ use crate::kernels::InstructionSet;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
 const WIDE: usize = 512;
-/// Panels for which a left block is not worth packing: more of them read it faster from the first-level cache.
+/// Panels for which a left block is not worth packing into tiles: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
 /// Rows whose sums are held from round to round, where not all of the depth fits.
 const HELD_ROWS: usize = 2048;
@@ -294,7 +294,7 @@ impl<P: Multiply> Worker<'_, P> {
                 let block = &mut packed_left[left..][..len];
                 let operand = segment.terms[chunk.term].left;
                 if !held[at_chunk].is_some_and(|(held, _)| held.is(operand)) {
-                    let lent = if self.panels.len() > FEW {
+                    let lent = if level == InstructionSet::Amx && self.panels.len() > FEW {
                         None
                     } else {
                         lent(operand, rows.clone(), chunk.depth.clone())
