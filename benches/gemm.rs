@@ -1,9 +1,11 @@
-//! Matrix products at the models' shapes, in FLOP/s: `cargo bench --bench gemm`.
+//! Matrix products at the models' shapes, in TFLOP/s, as the layers take them: the output in the operands' format.
+//!
+//!     cargo bench --bench gemm [-- 2048x576x576 …]
 
 use std::time::Instant;
 
 use expctl::kernels::{
-    InstructionSet,
+    Element, InstructionSet,
     gemm::{
         Dense, Operand, Segment, Source, Term,
         block::Multiply,
@@ -14,21 +16,24 @@ use expctl::kernels::{
 use half::bf16;
 
 /// Rows, depth, columns.
-const SHAPES: [(usize, usize, usize); 9] = [
-    (2048, 576, 576),
-    (2048, 576, 960),
-    (2048, 576, 3072),
-    (2048, 1536, 576),
-    (2048, 3072, 576),
-    (352, 576, 49152),
-    (352, 49152, 576),
-    (512, 2048, 8192),
-    (512, 8192, 2048),
+type Shape = [usize; 3];
+
+const SHAPES: [Shape; 9] = [
+    [2048, 576, 576],
+    [2048, 576, 960],
+    [2048, 576, 3072],
+    [2048, 1536, 576],
+    [2048, 3072, 576],
+    [352, 576, 49152],
+    [352, 49152, 576],
+    [512, 2048, 8192],
+    [512, 8192, 2048],
 ];
 /// Runs of each, of which the median counts.
 const RUNS: usize = 7;
 
 fn main() {
+    let asked: Vec<Shape> = std::env::args().filter_map(|argument| shape(&argument)).collect();
     println!(
         "instruction set: {}, threads: {}",
         InstructionSet::current().name(),
@@ -38,39 +43,38 @@ fn main() {
         "{:>20}  {:>12}  {:>12}  {:>12}",
         "rows x depth x cols", "bf16 x·Wᵀ", "bf16 dy·W", "f32 x·Wᵀ"
     );
-    for (rows, depth, cols) in SHAPES {
-        let x = vec![bf16::from_f32(0.5); rows * depth];
-        let w = vec![bf16::from_f32(0.25); cols * depth];
-        let (x32, w32) = (vec![0.5f32; rows * depth], vec![0.25f32; cols * depth]);
-        let figures = [
-            tera::<bf16>(
-                (rows, depth, cols),
-                &Dense::new(&x, depth),
-                Operand::depth_last(&Dense::new(&w, depth)),
-            ),
-            tera::<bf16>(
-                (rows, depth, cols),
-                &Dense::new(&x, depth),
-                Operand::depth_first(&Dense::new(&w, cols)),
-            ),
-            tera::<f32>(
-                (rows, depth, cols),
-                &Dense::new(&x32, depth),
-                Operand::depth_last(&Dense::new(&w32, depth)),
-            ),
-        ];
+    for shape in if asked.is_empty() { &SHAPES[..] } else { &asked } {
+        let [rows, depth, cols] = *shape;
         println!(
-            "{:>20}  {:>7.2} TF/s  {:>7.2} TF/s  {:>7.2} TF/s",
+            "{:>20}  {:>7.3} TF/s  {:>7.3} TF/s  {:>7.3} TF/s",
             format!("{rows} x {depth} x {cols}"),
-            figures[0],
-            figures[1],
-            figures[2]
+            tera::<bf16>(*shape, true),
+            tera::<bf16>(*shape, false),
+            tera::<f32>(*shape, true),
         );
     }
 }
 
-fn tera<P: Multiply>((rows, depth, cols): (usize, usize, usize), left: &dyn Source<P>, right: Operand<P>) -> f64 {
-    let mut out = vec![0f32; rows * cols];
+/// `2048x576x3072`; None for what cargo passes along.
+fn shape(argument: &str) -> Option<Shape> {
+    let sizes: Result<Vec<usize>, _> = argument.split('x').map(str::parse).collect();
+    sizes.ok()?.try_into().ok()
+}
+
+/// Of `x [rows, depth]` and a weight that is stored along the depth, or across it.
+fn tera<P: Multiply + Element>([rows, depth, cols]: Shape, along_depth: bool) -> f64
+where
+    for<'a> Dense<'a, P>: Source<P>,
+{
+    let (x, weight) = (vec![P::narrow(0.5); rows * depth], vec![P::narrow(0.25); cols * depth]);
+    let x = Dense::new(&x, depth);
+    let weight = Dense::new(&weight, if along_depth { depth } else { cols });
+    let right = if along_depth {
+        Operand::depth_last(&weight)
+    } else {
+        Operand::depth_first(&weight)
+    };
+    let mut out = vec![P::narrow(0.0); rows * cols];
     let mut seconds: Vec<f64> = (0..=RUNS)
         .map(|_| {
             let store = Replace {
@@ -78,7 +82,7 @@ fn tera<P: Multiply>((rows, depth, cols): (usize, usize, usize), left: &dyn Sour
                 scale: 1.0,
             };
             let term = Term {
-                left: Operand::depth_last(left),
+                left: Operand::depth_last(&x),
                 right,
                 depth,
             };

@@ -43,6 +43,8 @@ where
         (16, 700, 33),
         (31, 1, 65),
         (300, 33, 47),
+        (47, 49, 16),
+        (49, 15, 17),
         (2, 0, 3),
     ] {
         let (x, w): (Vec<E>, Vec<E>) = (values(rows * depth, 1), values(cols * depth, 2));
