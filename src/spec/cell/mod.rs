@@ -7,50 +7,26 @@ use serde::{Deserialize, Serialize};
 
 use super::units::ByteSize;
 
+mod allocator;
 mod check;
+mod choices;
 mod data;
 mod id;
 mod modules;
+mod presets;
 
+pub use allocator::{Allocator, Backend};
 pub use check::Invalid;
+pub use choices::{
+    Attention, Dtype, InstructionSet, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack,
+    Task, Upcast, Weights, ZeroGrad,
+};
 pub use data::{Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use modules::{Checkpointing, ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};
+pub use presets::{PLANNED_PRESETS, PRESETS};
 
-/// The models with known shapes; any other model is a directory.
-pub const PRESETS: [&str; 8] = [
-    "tiny",
-    "smollm2-135m",
-    "smollm2-360m",
-    "tinyllama-1.1b",
-    "llama-3.2-1b",
-    "llama-3.2-3b",
-    "distilbert-base",
-    "bert-base",
-];
-
-/// Models with known shapes that are planned with `stack: torch` and not trained here.
-pub const PLANNED_PRESETS: [&str; 17] = [
-    "smollm2-1.7b",
-    "llama-2-7b",
-    "llama-2-13b",
-    "llama-3-8b",
-    "llama-3.1-8b",
-    "qwen2.5-0.5b",
-    "qwen2.5-1.5b",
-    "qwen2.5-3b",
-    "qwen2.5-7b",
-    "qwen2.5-14b",
-    "qwen3-0.6b",
-    "qwen3-1.7b",
-    "qwen3-4b",
-    "qwen3-8b",
-    "mistral-7b",
-    "phi-3-mini",
-    "phi-4-mini",
-];
-
-/// Those of them that are encoders.
-const ENCODER_PRESETS: [&str; 2] = ["distilbert-base", "bert-base"];
+use allocator::Variable;
+use presets::{ENCODER_PRESETS, presets};
 
 /// `num_labels` where it is not given, as in transformers.
 const DEFAULT_LABELS: usize = 2;
@@ -63,11 +39,6 @@ const DEFAULT_OPTIM_RANK: usize = 4;
 /// The two as in transformers' `galore_adamw`.
 const DEFAULT_PROJ_GAP: usize = 200;
 const DEFAULT_GALORE_SCALE: f64 = 0.25;
-
-/// All presets.
-fn presets() -> impl Iterator<Item = &'static str> {
-    PRESETS.into_iter().chain(PLANNED_PRESETS)
-}
 
 /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
@@ -402,209 +373,4 @@ pub enum Device {
     Cpu,
     /// The CUDA device with this index.
     Cuda(usize),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Weights {
-    Random,
-    Pretrained,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Task {
-    CausalLm,
-    SequenceClassification,
-}
-
-impl Task {
-    /// The name in specs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CausalLm => "causal_lm",
-            Self::SequenceClassification => "sequence_classification",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    Float32,
-    Float16,
-    Bfloat16,
-    Int8,
-    Int4,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Stack {
-    Candle,
-    Torch,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LoraFa {
-    None,
-    Frozen,
-    Optimizer,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum QuantType {
-    Nf4,
-    Fp4,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Attention {
-    Eager,
-    Sdpa,
-    #[serde(rename = "flash_attention_2")]
-    FlashAttention2,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Upcast {
-    None,
-    Peft,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KeepOutputs {
-    None,
-    Step,
-    NextForward,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ZeroGrad {
-    BeforeForward,
-    AfterStep,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Padding {
-    MaxLength,
-    Longest,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    Adamw,
-    Galore,
-    Rsvd,
-    AdamwTorchFused,
-    Sgd,
-    #[serde(rename = "adamw_8bit")]
-    Adamw8bit,
-    #[serde(rename = "paged_adamw_32bit")]
-    PagedAdamw32bit,
-    #[serde(rename = "paged_adamw_8bit")]
-    PagedAdamw8bit,
-}
-
-impl Optimizer {
-    /// Whether its state is of a low rank: our trainer's own.
-    pub fn is_low_rank(self) -> bool {
-        matches!(self, Self::Galore | Self::Rsvd)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Measure {
-    Epoch,
-    Profile,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LrScheduler {
-    Linear,
-    Cosine,
-    Constant,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InstructionSet {
-    Auto,
-    Portable,
-    Avx2,
-    Avx512,
-    Avx512Bf16,
-    Amx,
-}
-
-impl InstructionSet {
-    /// The name in specs; that of the kernels' level where it is one.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Bf16 => "avx512_bf16",
-            Self::Amx => "amx",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Allocator {
-    /// Which allocator: system (the C library's as it stands), retain (glibc's, told to keep the pages of what is freed, so
-    /// that no step asks the system for them again, and by GLIBC_TUNABLES to ask for huge ones, unless the cell unsets that
-    /// variable) or mimalloc (told to keep them too); default: retain, or system without glibc.
-    pub backend: Option<Backend>,
-    /// Environment variables that the allocator reads, such as system's MALLOC_ARENA_MAX; null leaves one unset.
-    #[schemars(with = "BTreeMap<String, Variable>")]
-    pub env: BTreeMap<String, Option<String>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    System,
-    Retain,
-    Mimalloc,
-}
-
-impl Backend {
-    /// What a cell has that does not say.
-    pub const DEFAULT: Self = if cfg!(all(target_os = "linux", target_env = "gnu")) {
-        Self::Retain
-    } else {
-        Self::System
-    };
-
-    /// The name in specs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Retain => "retain",
-            Self::Mimalloc => "mimalloc",
-        }
-    }
-}
-
-/// For the schema: a variable's value may be written as a number, and is then the text that was written.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum Variable {
-    Text(String),
-    Number(f64),
-    Unset(()),
 }

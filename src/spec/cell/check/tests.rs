@@ -1,5 +1,7 @@
-use super::*;
-use crate::spec::cell::{Attention, QuantType, Upcast};
+use crate::spec::cell::{
+    Attention, Backend, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet, Lengths, LrScheduler,
+    Measure, Optimizer, QuantType, Synthetic, TargetModules, Task, Upcast, Weights,
+};
 
 /// The key that is refused after `change`, or none.
 fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {

@@ -1,0 +1,76 @@
+//! LoRA's keys.
+
+use super::super::{Cell, Dtype, ENCODER_MODULES, FUSED_MODULES, MODULES, Stack, TargetModules, Task};
+use super::invalid::{Checked, Invalid, at_most, number};
+use crate::spec::error::{nearest, quoted};
+use crate::spec::keys::did_you_mean;
+
+impl Cell {
+    pub(super) fn check_adapter(&self) -> Checked {
+        if self.rank == 0 && matches!(self.dtype, Dtype::Int4 | Dtype::Int8) {
+            return Err(Invalid::new(
+                "rank",
+                "rank 0 trains every weight, and quantised weights cannot be trained",
+            )
+            .with("dtype")
+            .help("use `rank: 1` or more, or a `dtype` of float32, float16 or bfloat16"));
+        }
+        at_most("rank", self.rank, 1 << 16)?;
+        if let Some(alpha) = self.lora_alpha {
+            number(
+                "lora_alpha",
+                alpha,
+                alpha > 0.0 && alpha <= 1e6,
+                "more than 0 and at most 1e6",
+            )?;
+        }
+        let dropout = self.lora_dropout;
+        number(
+            "lora_dropout",
+            dropout,
+            (0.0..1.0).contains(&dropout),
+            "at least 0 and less than 1",
+        )?;
+        if self.rank == 0 {
+            self.check_no_adapter()?;
+        }
+        let TargetModules::Names(names) = &self.target_modules else {
+            return Ok(());
+        };
+        if names.is_empty() {
+            return Err(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
+        }
+        let modules: Vec<&str> = match self.task {
+            Task::CausalLm if self.stack == Stack::Torch => MODULES.into_iter().chain(FUSED_MODULES).collect(),
+            Task::CausalLm => MODULES.to_vec(),
+            Task::SequenceClassification => ENCODER_MODULES.to_vec(),
+        };
+        for (index, name) in names.iter().enumerate() {
+            let invalid = |message| Invalid::new(format!("target_modules[{index}]"), message);
+            if !modules.contains(&name.as_str()) {
+                let near = nearest(name, modules.iter().copied()).map(did_you_mean);
+                let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
+                return Err(invalid(format!("{} is no linear layer of a block", quoted(name))).help(help));
+            }
+            if names[..index].contains(name) {
+                return Err(invalid(format!("`{name}` is here twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without adapters their keys would do nothing.
+    fn check_no_adapter(&self) -> Checked {
+        let given = [
+            ("lora_alpha", self.lora_alpha.is_some()),
+            ("lora_dropout", self.lora_dropout != 0.0),
+            ("target_modules", self.target_modules != TargetModules::AllLinear),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(Invalid::new(*key, "rank 0 trains every weight and has no adapter")
+                .with("rank")
+                .help("leave the key out, or use `rank: 1` or more")),
+            None => Ok(()),
+        }
+    }
+}

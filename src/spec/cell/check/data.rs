@@ -1,0 +1,105 @@
+//! The data, for the task and for a step.
+
+use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Synthetic, Task};
+use super::invalid::{Checked, Invalid, at_least, at_most, number};
+use crate::spec::error::quoted;
+
+impl Cell {
+    pub(super) fn check_data(&self) -> Checked {
+        let held_out = self.eval_fraction;
+        number(
+            "eval_fraction",
+            held_out,
+            (0.0..1.0).contains(&held_out),
+            "at least 0 and less than 1",
+        )?;
+        match &self.data {
+            Data::Synthetic(synthetic) => {
+                check_synthetic(synthetic)?;
+                self.check_samples(synthetic.samples)
+            }
+            Data::File(file) => {
+                check_file(file)?;
+                self.check_labels(file)
+            }
+            Data::Sample if self.task == Task::SequenceClassification => {
+                Err(Invalid::new("data", "the sample text has no labels")
+                    .with("task")
+                    .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"))
+            }
+            Data::Sample => Ok(()),
+        }
+    }
+
+    fn check_labels(&self, file: &DataFile) -> Checked {
+        if self.task == Task::CausalLm {
+            return match file.label_column {
+                None => Ok(()),
+                Some(_) => Err(
+                    Invalid::new("data.label_column", "a causal language model is trained without labels")
+                        .with("task")
+                        .help("leave the key out, or write `task: sequence_classification`"),
+                ),
+            };
+        }
+        if file.format() == DataFormat::Text {
+            return Err(Invalid::new("data.path", "a text file has no labels")
+                .with("task")
+                .help("give a JSONL or Parquet file with a column of labels"));
+        }
+        Ok(())
+    }
+
+    fn check_samples(&self, samples: usize) -> Checked {
+        let (needed, held_out) = (self.effective_batch_size(), self.held_out(samples));
+        if samples.saturating_sub(held_out) >= needed {
+            return Ok(());
+        }
+        let of_them = if held_out > 0 {
+            format!(", {held_out} of them held out")
+        } else {
+            String::new()
+        };
+        let (batch, accumulation) = (self.batch_size, self.gradient_accumulation_steps);
+        Err(Invalid::new(
+            "data.synthetic.samples",
+            format!("a step of {batch} × {accumulation} needs {needed} samples, and there are {samples}{of_them}"),
+        )
+        .with("batch_size")
+        .with("gradient_accumulation_steps")
+        .help("ask for more samples: `data: {synthetic: {samples: …}}`"))
+    }
+}
+
+fn check_synthetic(synthetic: &Synthetic) -> Checked {
+    at_least("data.synthetic.samples", synthetic.samples, 1)?;
+    at_most("data.synthetic.samples", synthetic.samples, 1 << 32)?;
+    let Lengths::List(lengths) = &synthetic.lengths else {
+        return Ok(());
+    };
+    if lengths.is_empty() {
+        return Err(Invalid::new("data.synthetic.lengths", "the list is empty"));
+    }
+    for (index, &length) in lengths.iter().enumerate() {
+        let key = format!("data.synthetic.lengths[{index}]");
+        at_least(&key, length, 2)?;
+        at_most(&key, length, 1 << 24)?;
+    }
+    Ok(())
+}
+
+fn check_file(file: &DataFile) -> Checked {
+    if file.path.is_empty() {
+        return Err(Invalid::new("data.path", "the path is empty"));
+    }
+    if file.format.is_none() && file.format_by_extension().is_none() {
+        let message = format!("the name of {} does not say what the file is", quoted(&file.path));
+        return Err(Invalid::new("data.path", message).help("give the `format`: text, jsonl or parquet"));
+    }
+    if file.column.is_some() && file.format() == DataFormat::Text {
+        return Err(
+            Invalid::new("data.column", "a text file has no columns").help("leave the key out, or give the `format`")
+        );
+    }
+    Ok(())
+}

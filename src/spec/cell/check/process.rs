@@ -1,0 +1,111 @@
+//! The process: device, threads, allocator and environment.
+
+use super::super::{Backend, Cell, Device, InstructionSet, Stack};
+use super::invalid::{Checked, Invalid, at_least, at_most};
+use crate::spec::error::quoted;
+use crate::spec::keys::did_you_mean;
+
+/// More threads than machines have cores; far more hang.
+const MOST_THREADS: usize = 512;
+
+/// Variables that the run sets, each with the key that says to what.
+const RUN_VARIABLES: [(&str, &str); 3] = [
+    ("RAYON_NUM_THREADS", "threads"),
+    ("CANDLE_NUM_THREADS", "threads"),
+    ("CELL_ALLOCATOR", "allocator.backend"),
+];
+
+/// What the variables begin with that only one backend reads.
+const BACKEND_VARIABLES: [(&str, Backend); 3] = [
+    ("MALLOC_", Backend::System),
+    ("GLIBC_TUNABLES", Backend::System),
+    ("MIMALLOC_", Backend::Mimalloc),
+];
+
+impl Cell {
+    pub(super) fn check_process(&self) -> Checked {
+        if self.device().is_none() {
+            let message = format!("{} is no device; a device is `cpu` or `cuda:N`", quoted(&self.device));
+            let help = matches!(self.device.as_str(), "cuda" | "gpu").then(|| did_you_mean("cuda:0"));
+            return Err(Invalid {
+                help,
+                ..Invalid::new("device", message)
+            });
+        }
+        if self.device_memory.is_some() && self.device() != Some(Device::Cpu) {
+            return Err(Invalid::new("device_memory", "a budget is kept on the cpu only so far")
+                .with("device")
+                .help("leave the key out for no budget"));
+        }
+        if let Some(threads) = self.threads {
+            at_least("threads", threads, 1)?;
+            at_most("threads", threads, MOST_THREADS)?;
+        }
+        if self.instruction_set != InstructionSet::Auto && self.device() != Some(Device::Cpu) {
+            return Err(
+                Invalid::new("instruction_set", "the kernels that have one are for the cpu")
+                    .with("device")
+                    .help("leave the key out"),
+            );
+        }
+        for (map, env) in [("env", &self.env), ("allocator.env", &self.allocator.env)] {
+            for (name, value) in env {
+                check_variable(map, name, value.as_deref())?;
+                if value.is_some() {
+                    self.check_reader(map, name)?;
+                }
+            }
+        }
+        match self.env.keys().find(|name| self.allocator.env.contains_key(*name)) {
+            Some(name) => Err(Invalid::new(
+                format!("env.{name}"),
+                format!("{} is in allocator.env as well", quoted(name)),
+            )
+            .with("allocator")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the cell's allocator reads this variable, where it is one that an allocator reads.
+    fn check_reader(&self, map: &str, name: &str) -> Checked {
+        let reader = BACKEND_VARIABLES.iter().find(|(prefix, _)| name.starts_with(prefix));
+        match reader {
+            Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
+                let (backend, reader) = (self.backend().name(), reader.name());
+                let message = format!("the allocator `{backend}` does not heed this variable");
+                Err(Invalid {
+                    with: self
+                        .allocator
+                        .backend
+                        .map(|_| "allocator.backend")
+                        .into_iter()
+                        .collect(),
+                    help: Some(format!("set `allocator.backend: {reader}`")),
+                    ..Invalid::new(format!("{map}.{name}"), message)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_variable(map: &str, name: &str, value: Option<&str>) -> Checked {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        return Err(Invalid::new(
+            map,
+            format!("{} cannot be the name of an environment variable", quoted(name)),
+        ));
+    }
+    if let Some((_, key)) = RUN_VARIABLES.iter().find(|(variable, _)| *variable == name) {
+        return Err(
+            Invalid::new(format!("{map}.{name}"), "the trainer sets this variable itself").help(format!("use `{key}`")),
+        );
+    }
+    if value.is_some_and(|value| value.contains('\0')) {
+        return Err(Invalid::new(
+            format!("{map}.{name}"),
+            "an environment variable cannot hold a NUL character",
+        ));
+    }
+    Ok(())
+}

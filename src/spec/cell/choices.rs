@@ -1,0 +1,161 @@
+//! What the keys take that are a choice of names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    Random,
+    Pretrained,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    CausalLm,
+    SequenceClassification,
+}
+
+impl Task {
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CausalLm => "causal_lm",
+            Self::SequenceClassification => "sequence_classification",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Float32,
+    Float16,
+    Bfloat16,
+    Int8,
+    Int4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Stack {
+    Candle,
+    Torch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoraFa {
+    None,
+    Frozen,
+    Optimizer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QuantType {
+    Nf4,
+    Fp4,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Attention {
+    Eager,
+    Sdpa,
+    #[serde(rename = "flash_attention_2")]
+    FlashAttention2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Upcast {
+    None,
+    Peft,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepOutputs {
+    None,
+    Step,
+    NextForward,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ZeroGrad {
+    BeforeForward,
+    AfterStep,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Padding {
+    MaxLength,
+    Longest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Optimizer {
+    Adamw,
+    Galore,
+    Rsvd,
+    AdamwTorchFused,
+    Sgd,
+    #[serde(rename = "adamw_8bit")]
+    Adamw8bit,
+    #[serde(rename = "paged_adamw_32bit")]
+    PagedAdamw32bit,
+    #[serde(rename = "paged_adamw_8bit")]
+    PagedAdamw8bit,
+}
+
+impl Optimizer {
+    /// Whether its state is of a low rank: our trainer's own.
+    pub fn is_low_rank(self) -> bool {
+        matches!(self, Self::Galore | Self::Rsvd)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    Epoch,
+    Profile,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LrScheduler {
+    Linear,
+    Cosine,
+    Constant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InstructionSet {
+    Auto,
+    Portable,
+    Avx2,
+    Avx512,
+    Avx512Bf16,
+    Amx,
+}
+
+impl InstructionSet {
+    /// The name in specs; that of the kernels' level where it is one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512_bf16",
+            Self::Amx => "amx",
+        }
+    }
+}
