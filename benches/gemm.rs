@@ -33,7 +33,11 @@ const SHAPES: [Shape; 9] = [
 const RUNS: usize = 7;
 
 fn main() {
-    let asked: Vec<Shape> = std::env::args().filter_map(|argument| shape(&argument)).collect();
+    let asked: Vec<Shape> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .map(|argument| shape(&argument).unwrap_or_else(|| panic!("`{argument}` is no shape; one is `2048x576x3072`")))
+        .collect();
     println!(
         "instruction set: {}, threads: {}",
         InstructionSet::current().name(),
@@ -55,7 +59,7 @@ fn main() {
     }
 }
 
-/// `2048x576x3072`; None for what cargo passes along.
+/// Of `2048x576x3072`.
 fn shape(argument: &str) -> Option<Shape> {
     let sizes: Result<Vec<usize>, _> = argument.split('x').map(str::parse).collect();
     sizes.ok()?.try_into().ok()

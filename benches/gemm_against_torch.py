@@ -1,4 +1,4 @@
-"""Matrix products of expctl beside torch's (oneDNN), on two threads, in turn, in one run.
+"""Matrix products of expctl beside torch's (oneDNN in bfloat16, MKL in float32), on two threads, in turn, in one run.
 
     pip install torch
     python benches/gemm_against_torch.py [--rounds 5] [2048x576x3072 ...]
@@ -6,7 +6,7 @@
 Torch computes `x @ w.t()` into a tensor that is there already. Prints a Markdown table: medians over the rounds of each
 round's median, in TFLOP/s, and ours as a multiple of torch's.
 """
-import argparse, re, statistics, subprocess, time
+import argparse, os, re, statistics, subprocess, time
 
 import torch
 
@@ -14,7 +14,7 @@ import torch
 def ours(shapes):
     """{shape: (bfloat16, float32)} of one run of `cargo bench --bench gemm`."""
     output = subprocess.run(["cargo", "bench", "--quiet", "--bench", "gemm", "--", *shapes],
-                            check=True, stdout=subprocess.PIPE, text=True).stdout
+                            check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "RAYON_NUM_THREADS": "2"}).stdout
     rows = re.findall(r"(\d+) x (\d+) x (\d+)\s+([\d.]+) TF/s\s+[\d.]+ TF/s\s+([\d.]+) TF/s", output)
     return {"x".join(row[:3]): (float(row[3]), float(row[4])) for row in rows}
 

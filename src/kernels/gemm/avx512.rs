@@ -54,7 +54,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     // SAFETY: every pointer stays within what the caller promises.
     unsafe {
         for group in (0..rows).step_by(ROWS) {
-            let (left, out) = (left.add(group * left_row), out.add(group * EDGE));
+            let (left, out) = (left.wrapping_add(group * left_row), out.add(group * EDGE));
             let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
             if accumulate {
                 for (row, sums) in sums.iter_mut().enumerate() {

@@ -256,7 +256,7 @@ impl Multiply for f32 {
             let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
             #[cfg(target_arch = "x86_64")]
             if session.level == InstructionSet::Avx2 {
-                // SAFETY: as above, for the group's 8 rows.
+                // SAFETY: the level is one that the CPU has; 32 rows of the left operand have `depth` elements, as was checked.
                 unsafe { avx2::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out) };
                 continue;
             }

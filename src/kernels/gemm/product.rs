@@ -2,7 +2,7 @@
 //!
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
 //! columns into its second-level cache, dequantising them on the way, and then walks down the rows: a block of 32 rows of
-//! the left operand is packed into the first-level cache and multiplied with each panel. Every element of the output is
+//! the left operand is packed into the first-level cache, unless it can be read where it lies, and multiplied with each panel. Every element of the output is
 //! summed over the depth in one order, whatever the number of threads.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::kernels::InstructionSet;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
 const WIDE: usize = 512;
-/// Panels for which a left block is not worth packing into tiles: more of them read it faster from the first-level cache.
+/// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
 /// Rows whose sums are held from round to round, where not all of the depth fits.
 const HELD_ROWS: usize = 2048;

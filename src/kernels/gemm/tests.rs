@@ -45,6 +45,8 @@ where
         (300, 33, 47),
         (47, 49, 16),
         (49, 15, 17),
+        (70, 96, 16),
+        (40, 704, 300),
         (2, 0, 3),
     ] {
         let (x, w): (Vec<E>, Vec<E>) = (values(rows * depth, 1), values(cols * depth, 2));

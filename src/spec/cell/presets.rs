@@ -33,7 +33,7 @@ pub const PLANNED_PRESETS: [&str; 17] = [
     "phi-4-mini",
 ];
 
-/// Those of both that are encoders.
+/// The presets that are encoders.
 pub(super) const ENCODER_PRESETS: [&str; 2] = ["distilbert-base", "bert-base"];
 
 /// All presets.
