@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Columns of a vector of sums.
-const WIDTH: usize = 16;
+pub const WIDTH: usize = 16;
 
 /// Computes at least the first `rows` rows and `cols` columns.
 ///
@@ -55,14 +55,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     unsafe {
         for group in (0..rows).step_by(ROWS) {
             let (left, out) = (left.wrapping_add(group * left_row), out.add(group * EDGE));
-            let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
-            if accumulate {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (vector, sum) in sums.iter_mut().enumerate() {
-                        *sum = _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH));
-                    }
-                }
-            }
+            let mut sums = begin::<ROWS, VECTORS>(out, accumulate);
             for place in 0..depth {
                 let mut columns = [_mm512_setzero_ps(); VECTORS];
                 for (vector, columns) in columns.iter_mut().enumerate() {
@@ -75,11 +68,44 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
                     }
                 }
             }
-            for (row, sums) in sums.iter().enumerate() {
-                for (vector, sum) in sums.iter().enumerate() {
-                    _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum);
-                }
+            end(&sums, out);
+        }
+    }
+}
+
+/// The sums of a group of rows: those of the block, or zeros.
+///
+/// # Safety
+/// The CPU has AVX-512; `out` is a block's row with `ROWS` rows from it on, of `VECTORS` vectors.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub unsafe fn begin<const ROWS: usize, const VECTORS: usize>(
+    out: *const f32,
+    accumulate: bool,
+) -> [[__m512; VECTORS]; ROWS] {
+    let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+    if accumulate {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            for (vector, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *sum = unsafe { _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH)) };
             }
+        }
+    }
+    sums
+}
+
+/// Writes the sums of a group of rows to the block.
+///
+/// # Safety
+/// As [`begin`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub unsafe fn end<const ROWS: usize, const VECTORS: usize>(sums: &[[__m512; VECTORS]; ROWS], out: *mut f32) {
+    for (row, sums) in sums.iter().enumerate() {
+        for (vector, sum) in sums.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum) };
         }
     }
 }

@@ -5,12 +5,11 @@ use std::{arch::x86_64::*, mem::transmute};
 use half::bf16;
 
 use super::{
+    avx512::{WIDTH, begin, end},
     block::Block,
     pack::{EDGE, GROUP},
 };
 
-/// Columns of a vector of sums.
-const WIDTH: usize = 16;
 /// Places and pairs of a packed step.
 const PLACES: usize = 32;
 const PAIRS: usize = PLACES / 2;
@@ -61,14 +60,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     unsafe {
         for group in (0..rows).step_by(ROWS) {
             let out = out.add(group * EDGE);
-            let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
-            if accumulate {
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    for (vector, sum) in sums.iter_mut().enumerate() {
-                        *sum = _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH));
-                    }
-                }
-            }
+            let mut sums = begin::<ROWS, VECTORS>(out, accumulate);
             for step in 0..depth.div_ceil(PLACES) {
                 let left = left.add(step * left_step + group * left_row);
                 let right = right.add(step * EDGE * PLACES);
@@ -86,11 +78,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
                     }
                 }
             }
-            for (row, sums) in sums.iter().enumerate() {
-                for (vector, sum) in sums.iter().enumerate() {
-                    _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum);
-                }
-            }
+            end(&sums, out);
         }
     }
 }
