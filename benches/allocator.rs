@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use expctl::memory::{Category, Phase};
-use expctl::plan::caching_allocator::{CachingAllocator, Device, Settings, replay};
-use expctl::plan::trace::Trace;
+use expctl::torch::caching_allocator::{CachingAllocator, Device, Settings, replay};
+use expctl::trace::Trace;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

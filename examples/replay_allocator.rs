@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
 
 use anyhow::{Context, bail};
-use expctl::plan::caching_allocator::{Amount, CachingAllocator, Device, PoolStats};
+use expctl::torch::caching_allocator::{Amount, CachingAllocator, Device, PoolStats};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,13 +1,13 @@
 //! The plan of PyTorch's stack against PyTorch itself: steps on fake tensors, and steps measured on a GPU.
 
 use expctl::memory::{Category, Phase};
-use expctl::plan::account::Account;
-use expctl::plan::caching_allocator::{Device, Settings, Ties, replay};
-use expctl::plan::torch::{
+use expctl::torch::caching_allocator::{Device, Settings, Ties, replay};
+use expctl::torch::{
     Attention, Backend, BaseDtype, Bitsandbytes, Checkpointing, Configuration, Dtype, Gpu, Kernel, Micro, ModelConfig,
     Optimizer, Targets, Transformers, Upcast, Way, trace,
 };
-use expctl::plan::trace::{Event, Trace};
+use expctl::trace::Account;
+use expctl::trace::{Event, Trace};
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// Both PyTorch's allocator and the fake tensors' table count in multiples of this.

@@ -9,11 +9,12 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::report::compare::{Comparison, Difference, Gate, Pair, Passed, compare, differences, varying};
-use crate::report::{Entry, entries, format, markdown, setting};
+use crate::report::{Entry, entries, markdown, setting};
 use crate::results::frame;
 use crate::results::store::StudyDir;
 use crate::runner::counted;
 use crate::spec::STUDY_FILE;
+use crate::text::format;
 
 use super::{Format, NOT_AS_ASKED, Table, print, studies};
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::report::format;
 use crate::report::{Entry, axes, entries, setting};
 use crate::results::datum::Datum;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
+use crate::text::format;
 
 use super::{Format, Table, print, studies};
 

@@ -12,15 +12,16 @@ use serde_json::{Value, json};
 use super::cells::{cell_row, cell_table};
 use super::{Format, NOT_AS_ASKED, print};
 use crate::plan::advice::{Advice, advise};
-use crate::plan::device::Budget;
 use crate::plan::{Options, PlanError, Planner};
-use crate::report::{self, About, format};
+use crate::report::{self, About};
 use crate::results::columns::predictions;
 use crate::results::frame::{self, FrameError, Row};
 use crate::results::prediction::{Prediction, Verdict};
 use crate::runner::counted;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
+use crate::text::format;
+use crate::torch::gpu::Budget;
 
 /// Say what each cell of a spec will take, without running it
 ///

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::report::{Judged, check_study, format};
+use crate::report::{Judged, check_study};
 use crate::results::columns::status_name;
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
@@ -16,6 +16,7 @@ use crate::runner::{
     trainable,
 };
 use crate::spec::{self, Overrides, Study};
+use crate::text::format;
 
 use super::cells::{cell_row, cell_table};
 use super::{Format, NOT_AS_ASKED, claims, print, report};

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::report::format::{self, Quantity};
 use crate::report::{Entry, entries, setting};
 use crate::results::collect::read_cell;
 use crate::results::columns::{keys, outcomes, predictions};
@@ -15,6 +14,7 @@ use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Step};
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::spec::cell::Cell;
+use crate::text::format::{self, Quantity};
 
 use super::{Format, Table, print, studies};
 

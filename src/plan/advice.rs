@@ -166,7 +166,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::plan::{Options, device::Budget};
+    use crate::{plan::Options, torch::gpu::Budget};
 
     fn cell() -> Cell {
         Cell {

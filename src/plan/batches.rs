@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{PlanError, torch};
+use super::PlanError;
 use crate::{
     data::{DataError, Dataset, EffectiveBatch},
     model::Config,
     spec::cell::{Cell, Data, Lengths, Padding, Task},
+    torch,
 };
 
 /// Steps of uneven data that are planned, beside the first: the largest.

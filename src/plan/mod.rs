@@ -1,19 +1,14 @@
 //! What training will take, before anything runs.
 //!
-//! A stack writes a [`trace`] of what it will allocate and release: `candle/`, our trainer, or `torch/`, that of
-//! transformers, PEFT and bitsandbytes on a GPU. An [`account`] replays it for the live bytes, PyTorch's
-//! [`caching_allocator`] for those that a GPU has to have. [`Planner`] puts together what is said of a cell, and
-//! [`advice`] what would make it fit.
+//! A stack writes a [`Trace`](crate::trace::Trace) of what it will allocate and release: `candle/`, our trainer, or the room
+//! [`torch`](crate::torch), transformers with PEFT and bitsandbytes on a GPU. [`Planner`] turns a trace into a prediction,
+//! [`advice`] looks for a change that makes a cell fit.
 
-pub mod account;
 pub mod advice;
 pub mod batches;
-pub mod caching_allocator;
 pub mod candle;
-pub mod device;
 mod planner;
-pub mod torch;
-pub mod trace;
+mod torch;
 
 use std::path::PathBuf;
 
@@ -39,7 +34,7 @@ pub enum PlanError {
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),
     #[error("{0}")]
-    Version(#[from] torch::VersionError),
+    Version(#[from] crate::torch::VersionError),
     #[error("{0}")]
     Allocator(Invalid),
     #[error("the torch stack is planned with synthetic data of known lengths (fixed, or a list)")]

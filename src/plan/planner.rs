@@ -6,21 +6,19 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{
-    PlanError,
-    account::Account,
-    batches,
-    caching_allocator::{self, Device},
-    candle,
-    device::{Budget, Gpu},
-    torch,
-};
+use super::{PlanError, batches, candle};
 use crate::{
     data::{self, DataError, Dataset},
     memory::{Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraFa, Stack, TargetModules, Task, Upcast, Weights},
+    torch::{
+        self,
+        caching_allocator::{self, Device},
+        gpu::{Budget, Gpu},
+    },
+    trace::Account,
 };
 
 /// What PyTorch's allocator rounds sizes up to.

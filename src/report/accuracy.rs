@@ -8,7 +8,7 @@ use super::context::About;
 use super::group::groups;
 use super::published::{Figure, figures};
 use super::{ReportError, Template, entries, filters, markdown};
-use crate::spec::Unit;
+use crate::text::Unit;
 
 /// A study with a frame of predictions.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::entry::Entry;
-use super::format;
 use crate::results::columns::{IDENTITY, PREDICTED, keys, outcomes};
 use crate::results::datum::Datum;
 use crate::spec::cell::Cell;
+use crate::text::format;
 
 /// A key and its value as people read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

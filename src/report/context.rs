@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::axes::{self, Setting};
 use super::claims::{self, Judged, Posed};
 use super::entry::Entry;
-use super::format::ByteUnit;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::pairs::{self, Pair};
 use super::published::{self, Figure, Wanted};
@@ -17,6 +16,7 @@ use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
 use crate::spec::{SpecError, Study};
+use crate::text::format::ByteUnit;
 
 /// What a report says besides its numbers; from `study.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

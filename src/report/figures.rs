@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use plotters::style::RGBColor;
 
 use super::chart::{Bar, Growth, Point, SERIES_COLOURS, Sample, Scatter, Series, StackedBars};
-use super::format::{self, ByteUnit};
 use super::group::Group;
 use crate::memory::Category;
 use crate::results::columns::category_column;
+use crate::text::format::{self, ByteUnit};
 
 /// More bars than this are no picture any more.
 const MOST_BARS: usize = 100;

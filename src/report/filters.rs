@@ -6,9 +6,9 @@ use std::sync::Arc;
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use super::format::{self, ABSENT, ByteUnit, Quantity};
 use super::markdown;
-use crate::spec::Unit;
+use crate::text::Unit;
+use crate::text::format::{self, ABSENT, ByteUnit, Quantity};
 
 /// What a filter is given: a number, or a mean with its deviation; none where nothing was measured.
 fn quantity(value: &Value) -> Result<Option<Quantity>, Error> {

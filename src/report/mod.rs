@@ -10,7 +10,6 @@ mod context;
 mod entry;
 mod figures;
 mod filters;
-pub mod format;
 mod group;
 pub mod markdown;
 mod pairs;

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::group::{Group, Stat};
 use crate::results::columns::{Kind, PREDICTED, outcomes};
-use crate::spec::{self, Dimension, Metric, Published, SpecError, Study, Unit};
+use crate::spec::{self, Metric, Published, SpecError, Study};
+use crate::text::{Dimension, Unit, quoted};
 
 /// A published figure and the group that it belongs to; from `study.yaml`.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,7 +153,7 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
             let help = spec::suggestion(name, &known).unwrap_or_else(|| COLUMNS_ARE.into());
             return wrong(
                 key,
-                format!("{} is no column of numbers that are measured", spec::quoted(name)),
+                format!("{} is no column of numbers that are measured", quoted(name)),
                 Some(help),
             );
         }
@@ -164,7 +165,7 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
         if published.unit.dimension() != dimension {
             let message = format!(
                 "{} is not a unit of {}",
-                spec::quoted(published.unit.name()),
+                quoted(published.unit.name()),
                 published.column
             );
             return wrong("unit", message, Some(format!("its units are {}", dimension.units())));

@@ -5,10 +5,10 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::entry::Entry;
-use super::format::{self, ByteUnit};
 use super::group::Group;
 use crate::memory::{Category, Phase};
 use crate::results::timeline::folded;
+use crate::text::format::{self, ByteUnit};
 
 /// A recorded cell, for templates.
 #[derive(Debug, Serialize)]

@@ -6,8 +6,8 @@ use super::datum::Datum;
 use super::prediction::{Prediction, Verdict};
 use super::record::{Measured, Oom, Profile, Record, Status};
 use crate::memory::{Category, Phase};
+use crate::options::ByteSize;
 use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights};
-use crate::spec::units::ByteSize;
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use signal_hook::consts::SIGKILL;
 use signal_hook::low_level::signal_name;
 
 use crate::memory::OOM_EXIT_CODE;
-use crate::report::format;
 use crate::results::record::{Oom, Provenance, Record, Status};
 use crate::results::store::{CellDir, StoreError, read_record, write_record};
+use crate::text::format;
 
 use super::child::{Ended, Stopped};
 

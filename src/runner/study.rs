@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use crate::memory::probes;
 use crate::plan::{self, Planner};
-use crate::report::format;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::results::record::{Record, Status};
 use crate::results::store::{CellDir, StudyDir, remove_temporaries, write_if_changed, write_prediction, write_record};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
+use crate::text::format;
 
 use super::child::{self, Launch};
 use super::error::RunError;

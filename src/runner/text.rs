@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::report::{format, setting};
+use crate::report::setting;
 use crate::results::columns::status_name;
 use crate::results::datum::Datum;
 use crate::results::record::{Record, Status, StepEvent};
+use crate::text::format;
 
 use super::{Overview, Task};
 

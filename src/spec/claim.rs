@@ -7,12 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::de;
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::published::{entries, place};
 use super::selection::{Chooser, Selection};
 use super::source::{Origin, Sources};
 use super::tree::Node;
-use super::unit::Unit;
+use crate::text::Unit;
+use crate::text::quoted;
 
 /// A sentence and the expression that must hold if it is true. Like the description it is no part of a cell: a change
 /// takes effect with the next report.

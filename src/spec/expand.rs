@@ -8,11 +8,12 @@ use serde_json::{Map, Value as Json};
 
 use super::cell::{Cell, Invalid};
 use super::de;
-use super::error::{Diagnostic, Label, quoted};
+use super::error::{Diagnostic, Label};
 use super::filter::{self, Filter};
 use super::study::PlannedCell;
 use super::sweep::{Assignment, Axis, Sweep, flow};
 use super::tree::Node;
+use crate::text::quoted;
 
 /// More combinations than this are a mistake: at a second a cell they take more than a day.
 const MOST_CELLS: u64 = 100_000;

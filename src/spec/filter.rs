@@ -7,9 +7,10 @@ use minijinja::{Environment, Expression, UndefinedBehavior};
 use serde_json::{Map, Value};
 
 use super::cell::Cell;
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::keys;
 use super::sweep::Exclude;
+use crate::text::quoted;
 
 /// The compiled expressions.
 pub(crate) struct Filter<'e> {

@@ -1,9 +1,10 @@
 //! Overrides of swept keys: an override is above the file, and the sweep is in the file, so it fixes the axis.
 
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::layers::Layer;
 use super::source::Place;
 use super::sweep::Sweep;
+use crate::text::quoted;
 
 /// Takes the keys that `layers` set out of the sweep, and says which.
 pub(crate) fn fix(sweep: &mut Sweep, layers: &[Layer]) -> Result<Vec<String>, Diagnostic> {

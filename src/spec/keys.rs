@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::cell::Cell;
-use super::error::nearest;
 use super::schema;
+use crate::text::{did_you_mean, nearest};
 
 /// A key of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,11 +153,6 @@ pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
 /// The question whether that was meant.
 pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
     near(word, expected).map(did_you_mean)
-}
-
-/// `did you mean …?`
-pub(crate) fn did_you_mean(word: &str) -> String {
-    format!("did you mean `{word}`?")
 }
 
 /// The dotted keys of a cell, without those that stand for any name.

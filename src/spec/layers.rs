@@ -10,11 +10,12 @@ use std::rc::Rc;
 use figment::value::{Dict, Num, Tag, Value as Merged};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::error::{Diagnostic, SpecError, quoted};
+use super::error::{Diagnostic, SpecError};
 use super::keys;
 use super::source::{Place, Sources};
 use super::tree::{Entry, Map, Node, Value};
 use super::yaml::{self, Budget};
+use crate::text::quoted;
 
 /// What is laid over a spec's file.
 #[derive(Debug, Clone, Default)]
@@ -123,7 +124,7 @@ fn variable(name: &str, value: &str, sources: &mut Sources) -> Result<Layer, Dia
     let Some(path) = variable_path(&written) else {
         let near = nearest_key(&written.join(".").to_lowercase());
         let help = match near {
-            Some(near) => keys::did_you_mean(&format!("{PREFIX}{}", near.replace('.', "__").to_uppercase())),
+            Some(near) => crate::text::did_you_mean(&format!("{PREFIX}{}", near.replace('.', "__").to_uppercase())),
             None => "a variable that begins with EXPCTL_ must name a key, as EXPCTL_ALLOCATOR__ENV__NAME does".into(),
         };
         let message = format!("the environment variable {} names no key", quoted(name));
@@ -180,7 +181,7 @@ fn set(setting: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
         return Err(Diagnostic::new(message).at(key));
     }
     if !keys::is_known(&path) && !SPEC_KEYS.contains(&name) {
-        let help = nearest_key(&path.join(".")).map(keys::did_you_mean);
+        let help = nearest_key(&path.join(".")).map(crate::text::did_you_mean);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))
             .at(key)
             .help_if(help));

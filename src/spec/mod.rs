@@ -31,13 +31,10 @@ mod source;
 mod study;
 mod sweep;
 mod tree;
-mod unit;
-pub mod units;
 mod yaml;
 
 pub use claim::{Claim, Expected, Measure};
 pub use error::SpecError;
-pub(crate) use error::quoted;
 pub use file::STUDY_FILE;
 pub use given::Given;
 pub(crate) use keys::suggestion;
@@ -48,7 +45,6 @@ pub use schema::schema;
 pub use selection::Selection;
 pub use source::Origin;
 pub use study::{Limits, PlannedCell, RecordSpec, ReportSpec, Study, TEMPLATES, flow};
-pub use unit::{Dimension, Unit};
 
 use source::Sources;
 use yaml::Budget;

@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::de;
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::selection::{Chooser, Selection};
 use super::source::{Origin, Place, Sources};
 use super::tree::{Node, Value};
-use super::unit::{Dimension, Unit};
+use crate::text::quoted;
+use crate::text::{Dimension, Unit};
 
 /// A published figure. Like the description it is no part of a cell: a change takes effect with the next report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

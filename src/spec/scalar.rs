@@ -3,8 +3,8 @@
 //! Nothing is guessed: a number's key takes `1e-4` and not `"1e-4"`, a string's key takes `08` as it is written, and `no`
 //! is neither a string nor a truth value, since YAML 1.1 and 1.2 read it differently.
 
-use super::error::quoted;
 use super::tree::Scalar;
+use crate::text::quoted;
 
 /// Why a scalar is not what its key asks for.
 pub(crate) struct Mismatch {

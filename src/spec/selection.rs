@@ -7,13 +7,14 @@ use serde_json::Value as Json;
 
 use super::cell::Cell;
 use super::de;
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::expand::{Expansion, axis_values};
 use super::layers::Layer;
 use super::source::Place;
 use super::study::{PlannedCell, flow};
 use super::sweep;
 use super::tree::{Entry, Node};
+use crate::text::quoted;
 
 /// Values by dotted key, as in [`Cell::value`].
 pub type Selection = IndexMap<String, Json>;

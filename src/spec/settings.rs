@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::error::{Diagnostic, nearest, quoted};
+use super::error::Diagnostic;
 use super::expand;
 use super::fix;
 use super::given::Given;
@@ -21,6 +21,7 @@ use super::study::{Limits, RecordSpec, ReportSpec, Study, TEMPLATES};
 use super::sweep::{self, Sweep};
 use super::tree::{Entry, Map, Node, Value};
 use super::{claim, de};
+use crate::text::{nearest, quoted};
 
 const SECTIONS: [&str; 10] = [
     "name",
@@ -218,7 +219,7 @@ fn check_template(template: Option<String>, merged: &Node) -> Result<String, Dia
                 TEMPLATES.join(", ")
             )
         },
-        keys::did_you_mean,
+        crate::text::did_you_mean,
     );
     Err(at_key(merged, "report.template", &message).help(help))
 }

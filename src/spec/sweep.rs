@@ -1,9 +1,10 @@
 //! The `sweep` section: which keys vary, and how they are combined.
 
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::keys;
 use super::source::Place;
 use super::tree::{Map, Node, Value};
+use crate::text::quoted;
 
 /// One key and the value that a cell gives it.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::error::quoted;
 use super::source::Place;
+use crate::text::quoted;
 
 /// A value and where it was written.
 #[derive(Debug, Clone)]

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, StructureStyle};
 
-use super::error::{Diagnostic, quoted};
+use super::error::Diagnostic;
 use super::source::Place;
 use super::tree::{Entry, Map, Node, Scalar, Value};
+use crate::text::quoted;
 
 /// What a text may cost.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::{
     memory::{Category, Phase},
-    plan::trace::{Block, Trace},
+    trace::{Block, Trace},
 };
 
 /// What a tensor of candle's keeps on the heap beside its values: the tensor, its storage, its shape and strides.

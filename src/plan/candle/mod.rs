@@ -14,7 +14,8 @@ mod optimizer;
 mod param;
 mod segments;
 
-use super::{batches::Micro, trace::Trace};
+use super::batches::Micro;
+use crate::trace::Trace;
 use crate::{
     adapter::peft,
     memory::Phase,

@@ -4,10 +4,10 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::super::format;
 use super::ChartError;
 use super::theme::{GRID, MUTED, TEXT, WIDTH, bold, category_color, finish, letters, shortened, text_width};
 use crate::memory::Category;
+use crate::text::format;
 
 /// A curve whose parts stay as they are from one moment to the next.
 #[derive(Debug, Clone, PartialEq)]

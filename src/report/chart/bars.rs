@@ -3,9 +3,9 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::super::format;
 use super::ChartError;
 use super::theme::{GRID, MUTED, TEXT, WIDTH, bold, finish, legend_places, letters, shortened, text_width};
+use crate::text::format;
 
 /// One bar; the parts are in the order of the chart's legend.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,10 +6,10 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::super::format;
 use super::ChartError;
 use super::labels::{self, Rect};
 use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, legend_places, letters, shortened, text_width};
+use crate::text::format;
 
 /// What is told of one value of the quantity.
 #[derive(Debug, Clone, PartialEq)]

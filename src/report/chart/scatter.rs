@@ -4,10 +4,10 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::super::format;
 use super::ChartError;
 use super::labels::{self, Placed, Rect};
 use super::theme::{GRID, MUTED, SERIES, TEXT, WIDTH, bold, finish, letters, shortened, text_width};
+use crate::text::format;
 
 /// One cell or group of repeats.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,6 +9,7 @@ use minijinja::{Environment, Error, Value};
 use super::scope::Scope;
 use crate::report::published::{COLUMNS_ARE, measured_columns};
 use crate::spec;
+use crate::text::quoted;
 
 pub const NAMES: [&str; 4] = ["mean", "means", "status", "between"];
 
@@ -47,7 +48,7 @@ fn check_column(scope: &Scope, column: &str) -> Result<(), Error> {
     let known: Vec<&str> = columns.iter().map(String::as_str).collect();
     let help = spec::suggestion(column, &known).unwrap_or_else(|| COLUMNS_ARE.into());
     Err(scope.wrong(
-        format!("{} is no column of numbers that are measured", spec::quoted(column)),
+        format!("{} is no column of numbers that are measured", quoted(column)),
         Some(help),
     ))
 }
@@ -57,10 +58,7 @@ fn selection(scope: &Scope, maps: &[Value], keys: &Kwargs) -> Result<Vec<(String
     let mut wanted = Vec::new();
     for map in maps {
         if map.kind() != ValueKind::Map {
-            let message = format!(
-                "cells are picked by `key=value`, not by {}",
-                spec::quoted(&map.to_string())
-            );
+            let message = format!("cells are picked by `key=value`, not by {}", quoted(&map.to_string()));
             return Err(scope.wrong(
                 message,
                 Some("a dotted key stands in a map: `{'allocator.backend': 'system'}`".into()),

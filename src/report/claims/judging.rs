@@ -9,6 +9,7 @@ use minijinja::{Environment, Error, Expression, UndefinedBehavior, Value};
 use super::scope::{NOT_MEASURED, Scope};
 use super::{Posed, functions};
 use crate::spec::{self, SpecError};
+use crate::text::quoted;
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
@@ -142,7 +143,7 @@ impl Judging<'_> {
                 let names: Vec<&str> = functions::NAMES.into_iter().chain(ROWS).chain(measured).collect();
                 let help = spec::suggestion(&name, &names)
                     .unwrap_or_else(|| format!("the names here are {}; a text has quotes", names.join(", ")));
-                let message = format!("{} is no name that expressions of this claim have", spec::quoted(&name));
+                let message = format!("{} is no name that expressions of this claim have", quoted(&name));
                 return Err(self.posed.point(key, text, find(text, &name), message, Some(help)));
             }
         }
@@ -156,7 +157,7 @@ impl Judging<'_> {
         let user = key.strip_prefix("measured.").and_then(|key| key.strip_suffix(".value"));
         match user.and_then(at) {
             Some(user) if at(name) >= Some(user) => {
-                let message = format!("{} is not computed before this value", spec::quoted(name));
+                let message = format!("{} is not computed before this value", quoted(name));
                 Err(self.posed.point(key, text, find(text, name), message, None))
             }
             _ => Ok(true),

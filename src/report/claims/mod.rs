@@ -11,9 +11,10 @@ use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde::Serialize;
 
-use super::format::{self, ABSENT};
 use super::group::{Group, Stat, repeats};
-use crate::spec::{self, Claim, Expected, Measure, SpecError, Study, Unit};
+use crate::spec::{Claim, Expected, Measure, SpecError, Study};
+use crate::text::format::{self, ABSENT};
+use crate::text::{Unit, quoted};
 use doubt::{doubt, spread};
 use judging::{Evaluated, evaluate};
 use scope::Scope;
@@ -184,10 +185,10 @@ fn written(value: &Value, measure: &Measure) -> Result<String, String> {
         _ => None,
     }
     .ok_or_else(|| {
-        let value = spec::quoted(&value.to_string());
+        let value = quoted(&value.to_string());
         format!(
             "the expression gives {value}, and {} is the unit of numbers",
-            spec::quoted(measure.unit.name())
+            quoted(measure.unit.name())
         )
     })
 }

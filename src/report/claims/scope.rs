@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use indexmap::IndexSet;
 use minijinja::{Error, ErrorKind, Value};
 
+use crate::options::ByteSize;
 use crate::report::axes::{key_columns, setting};
 use crate::report::group::{Group, Stat};
 use crate::results::datum::Datum;
 use crate::spec;
-use crate::spec::units::ByteSize;
+use crate::text::quoted;
 
 /// The detail of the error that ends an expression which needs what was not measured.
 pub const NOT_MEASURED: &str = "it was not measured";
@@ -163,7 +164,7 @@ impl Scope {
             let some = self.groups.iter().any(|group| is(group.cells[0].get(key), key, value));
             let all: IndexSet<String> = self.groups.iter().map(there).collect();
             let all: Vec<String> = all.into_iter().take(8).collect();
-            (!some).then(|| format!("{} is {} in this claim's cells", spec::quoted(key), all.join(" or ")))
+            (!some).then(|| format!("{} is {} in this claim's cells", quoted(key), all.join(" or ")))
         };
         Err(self.wrong(
             format!("no cell has {}", text.join(", ")),
@@ -196,7 +197,7 @@ impl Scope {
         let known: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         let help = spec::suggestion(key, &known);
         let help = help.unwrap_or_else(|| "cells are picked by their keys, such as `rank=16`".into());
-        Err(self.wrong(format!("{} is no key of a cell", spec::quoted(key)), Some(help)))
+        Err(self.wrong(format!("{} is no key of a cell", quoted(key)), Some(help)))
     }
 }
 

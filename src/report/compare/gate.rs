@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::Pair;
 use crate::report::published::{COLUMNS_ARE, measured_columns};
 use crate::spec;
+use crate::text::quoted;
 
 /// A condition such as `allocated_peak_bytes > 1.02`: a minijinja expression in which a column stands for its ratio.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Gate {
             let known: Vec<&str> = columns.iter().map(String::as_str).collect();
             let help = spec::suggestion(name, &known).unwrap_or_else(|| COLUMNS_ARE.into());
             let at = text.find(name.as_str()).map(|at| at..at + name.len());
-            let message = format!("{} is no column of numbers that are measured", spec::quoted(name));
+            let message = format!("{} is no column of numbers that are measured", quoted(name));
             return Err(wrong(at, message, Some(help)));
         }
         if used.is_empty() {
@@ -163,7 +164,7 @@ impl Gate {
         }
         Err(format!(
             "the condition gives {}, not true or false",
-            spec::quoted(&value.to_string())
+            quoted(&value.to_string())
         ))
     }
 }

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::data::DEFAULT_LABEL_COLUMN;
 use super::{
     Backend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data, TargetModules,
 };
+use crate::options::DEFAULT_LABEL_COLUMN;
 
 /// Part of every id. To be raised when a default changes or a key gets another meaning: ids must never be given twice.
 const ID_VERSION: u64 = 1;

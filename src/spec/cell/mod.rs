@@ -5,24 +5,20 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::units::ByteSize;
+use crate::options::ByteSize;
 
 mod allocator;
 mod check;
-mod choices;
-mod data;
 mod id;
-mod modules;
 mod presets;
 
+pub use crate::options::{
+    Attention, Checkpointing, Data, DataFile, DataFormat, Dtype, ENCODER_MODULES, FUSED_MODULES, InstructionSet,
+    KeepOutputs, Lengths, LoraFa, LrScheduler, MODULES, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
+    TargetModules, Task, Upcast, Weights, ZeroGrad,
+};
 pub use allocator::{Allocator, Backend};
 pub use check::Invalid;
-pub use choices::{
-    Attention, Dtype, InstructionSet, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack,
-    Task, Upcast, Weights, ZeroGrad,
-};
-pub use data::{Data, DataFile, DataFormat, Lengths, Synthetic};
-pub use modules::{Checkpointing, ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};
 pub use presets::{PLANNED_PRESETS, PRESETS};
 
 use allocator::Variable;

@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::de;
 
-use crate::spec::error::{Diagnostic, either, quoted};
+use crate::spec::error::Diagnostic;
 use crate::spec::keys;
 use crate::spec::source::Place;
+use crate::text::{either, quoted};
 
 /// What was wrong, and under which key.
 #[derive(Debug, Clone)]

@@ -15,9 +15,9 @@ mod error;
 
 pub(crate) use error::Error;
 
-use super::error::either;
 use super::scalar::{self, Core, Mismatch};
 use super::tree::{Entry, Node, Scalar, Value};
+use crate::text::either;
 
 /// Reads a `T` from `node`.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {

@@ -2,8 +2,8 @@
 
 use super::super::{Cell, Dtype, ENCODER_MODULES, FUSED_MODULES, MODULES, Stack, TargetModules, Task};
 use super::invalid::{Checked, Invalid, at_most, number};
-use crate::spec::error::{nearest, quoted};
-use crate::spec::keys::did_you_mean;
+use crate::text::did_you_mean;
+use crate::text::{nearest, quoted};
 
 impl Cell {
     pub(super) fn check_adapter(&self) -> Checked {

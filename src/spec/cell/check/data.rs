@@ -2,7 +2,7 @@
 
 use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Synthetic, Task};
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
-use crate::spec::error::quoted;
+use crate::text::quoted;
 
 impl Cell {
     pub(super) fn check_data(&self) -> Checked {

@@ -2,8 +2,8 @@
 
 use super::super::{Cell, DEFAULT_LABELS, ENCODER_PRESETS, PLANNED_PRESETS, PRESETS, Stack, Task, Weights, presets};
 use super::invalid::{Checked, Invalid, at_least, at_most};
-use crate::spec::error::{nearest, quoted};
-use crate::spec::keys::did_you_mean;
+use crate::text::did_you_mean;
+use crate::text::{nearest, quoted};
 
 impl Cell {
     pub(super) fn check_model(&self) -> Checked {

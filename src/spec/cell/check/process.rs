@@ -2,8 +2,8 @@
 
 use super::super::{Backend, Cell, Device, InstructionSet, Stack};
 use super::invalid::{Checked, Invalid, at_least, at_most};
-use crate::spec::error::quoted;
-use crate::spec::keys::did_you_mean;
+use crate::text::did_you_mean;
+use crate::text::quoted;
 
 /// More threads than machines have cores; far more hang.
 const MOST_THREADS: usize = 512;

@@ -5,9 +5,9 @@ use super::super::{
     Upcast, Weights, ZeroGrad,
 };
 use super::{Checked, Invalid};
-use crate::plan::caching_allocator::{Settings, SettingsError};
-use crate::plan::device::Gpu;
-use crate::plan::torch::{self, Bitsandbytes, Transformers, VersionError};
+use crate::torch::caching_allocator::{Settings, SettingsError};
+use crate::torch::gpu::Gpu;
+use crate::torch::{self, Bitsandbytes, Transformers, VersionError};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];

@@ -1,0 +1,16 @@
+//! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the plans.
+
+mod byte_size;
+mod checkpointing;
+mod choices;
+mod data;
+mod target_modules;
+
+pub use byte_size::ByteSize;
+pub use checkpointing::Checkpointing;
+pub use choices::{
+    Attention, Dtype, InstructionSet, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack,
+    Task, Upcast, Weights, ZeroGrad,
+};
+pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
+pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};

@@ -1,0 +1,214 @@
+//! What the allocator holds while a trace goes by.
+
+use super::{Allocation, CachingAllocator, Device, OutOfMemory, Settings, Stats};
+use crate::memory::{ByPhase, Phase};
+use crate::trace::Mean;
+use crate::trace::{Event, Module, Trace};
+
+/// What was held of the device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// The highest point since the load.
+    pub peak: ReservedPeak,
+    /// The highest point in each phase.
+    pub in_phase: ByPhase,
+    /// The highest point of what was allocated of it in each phase: in blocks, so more than was asked for.
+    pub allocated_in_phase: ByPhase,
+    /// What was allocated of it when an optimizer step ended, before its gradients are released: the mean over the steps.
+    pub allocated_after_steps: Mean,
+    /// At the end, of the trace or of memory.
+    pub at_end: u64,
+    /// The allocator's counts. Peaks are those since the load: what is allocated, segments, both pools.
+    pub stats: Stats,
+    /// What did not fit, which ended the replay.
+    pub out_of_memory: Option<AllocationFailed>,
+}
+
+/// The instant at which most is held; the first of equal ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReservedPeak {
+    pub bytes: u64,
+    /// Bytes of blocks in use.
+    pub allocated: u64,
+    /// The largest block that could be had without asking the device for more.
+    pub largest_free_block: u64,
+    pub moment: Moment,
+}
+
+impl ReservedPeak {
+    /// Bytes that are held and not in use.
+    pub fn fragmentation(&self) -> u64 {
+        self.bytes - self.allocated
+    }
+}
+
+/// When something is in a trace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Number of the optimizer step, from 1.
+    pub step: u32,
+    pub phase: Option<Phase>,
+    pub module: Option<Module>,
+}
+
+/// What did not fit, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllocationFailed {
+    pub error: OutOfMemory,
+    pub moment: Moment,
+}
+
+/// Replays `trace` on a device that holds nothing yet. What is not a tensor is not on the device.
+pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
+    let mut allocator = CachingAllocator::new(settings, device);
+    let mut blocks: Vec<Option<Allocation>> = Vec::new();
+    blocks.resize_with(trace.blocks(), || None);
+    let mut reserved = Reserved::default();
+    let mut phase = Phase::Idle;
+    reserved.peak.moment.phase = Some(phase);
+    let mut moment = reserved.peak.moment;
+    for event in trace.events() {
+        match *event {
+            Event::Alloc { block, bytes, category } => {
+                if !category.is_tensor() {
+                    continue;
+                }
+                match allocator.malloc(bytes) {
+                    Ok(allocation) => blocks[block.index()] = Some(allocation),
+                    Err(error) => {
+                        reserved.out_of_memory = Some(AllocationFailed { error, moment });
+                        break;
+                    }
+                }
+                reserved.see(&allocator, phase, moment);
+            }
+            Event::Free { block } => {
+                if let Some(allocation) = blocks[block.index()].take() {
+                    allocator.free(allocation);
+                }
+            }
+            Event::Phase(next) => {
+                if phase == Phase::Load {
+                    allocator.reset_peaks();
+                    reserved.peak = ReservedPeak::default();
+                }
+                phase = next;
+                moment.phase = Some(next);
+                reserved.see(&allocator, phase, moment);
+            }
+            Event::Module(module) => moment.module = Some(module),
+            Event::Step(step) => moment.step = step,
+            Event::EmptyCache => allocator.empty_cache(),
+            Event::StepEnd => {
+                let allocated = allocator.stats().all.allocated.current;
+                reserved.allocated_after_steps.see(allocated);
+            }
+            Event::Label { .. } => {}
+        }
+    }
+    reserved.at_end = allocator.stats().all.reserved.current;
+    reserved.stats = *allocator.stats();
+    reserved
+}
+
+impl Reserved {
+    /// Notes what the allocator holds.
+    fn see(&mut self, allocator: &CachingAllocator, phase: Phase, moment: Moment) {
+        let stats = &allocator.stats().all;
+        let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
+        self.in_phase[phase] = self.in_phase[phase].max(reserved);
+        self.allocated_in_phase[phase] = self.allocated_in_phase[phase].max(allocated);
+        if reserved > self.peak.bytes && phase != Phase::Load {
+            self.peak = ReservedPeak {
+                bytes: reserved,
+                allocated,
+                largest_free_block: allocator.largest_free_block(),
+                moment,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Category;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A load of 30 MiB of which 12 are temporary, then a step with 25 MiB that are released, an empty cache and another.
+    fn trace() -> Trace {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Load);
+        trace.alloc(18 * MIB, Category::Parameter);
+        trace.alloc(1 << 50, Category::Host);
+        let temporary = trace.alloc(12 * MIB, Category::Temporary);
+        trace.free(temporary);
+        trace.phase(Phase::Forward);
+        trace.step(1);
+        trace.module("mlp", Some(3));
+        let activation = trace.alloc(25 * MIB, Category::Activation);
+        trace.label(activation, Category::Temporary);
+        trace.alloc(0, Category::Activation);
+        trace.phase(Phase::Backward);
+        trace.free(activation);
+        trace.empty_cache();
+        trace.phase(Phase::Optimizer);
+        trace.alloc(14 * MIB, Category::OptimizerState);
+        trace
+    }
+
+    #[test]
+    fn peaks_are_those_since_the_load() {
+        let reserved = replay(&trace(), &Settings::default(), &Device::new(100 * MIB));
+        assert_eq!(reserved.peak.bytes, (18 + 12 + 26) * MIB, "what the load cached counts");
+        assert_eq!(
+            reserved.peak.allocated,
+            (18 + 26) * MIB,
+            "26: 1 MiB is too little to split off"
+        );
+        assert_eq!(reserved.peak.fragmentation(), 12 * MIB);
+        assert_eq!(reserved.peak.largest_free_block, 12 * MIB);
+        let mlp = Some(Module {
+            name: "mlp",
+            layer: Some(3),
+        });
+        let moment = Moment {
+            step: 1,
+            phase: Some(Phase::Forward),
+            module: mlp,
+        };
+        assert_eq!(reserved.peak.moment, moment);
+        let in_phase = [30, 56, 56, 32, 0].map(|mib| mib * MIB);
+        assert_eq!(Phase::ALL.map(|phase| reserved.in_phase[phase]), in_phase);
+        let allocated = [30, 44, 44, 32, 0].map(|mib| mib * MIB);
+        assert_eq!(Phase::ALL.map(|phase| reserved.allocated_in_phase[phase]), allocated);
+        assert_eq!(reserved.at_end, 32 * MIB);
+        assert_eq!(reserved.stats.all.segments.peak, 3);
+        assert_eq!(reserved.stats.all.segments.current, 2);
+        assert_eq!((reserved.stats.retries, reserved.out_of_memory), (0, None));
+    }
+
+    #[test]
+    fn cached_memory_is_given_back_where_the_device_is_full() {
+        let reserved = replay(&trace(), &Settings::default(), &Device::new(50 * MIB));
+        assert_eq!(reserved.stats.retries, 1);
+        assert_eq!(reserved.peak.bytes, 44 * MIB);
+        assert_eq!(reserved.out_of_memory, None);
+    }
+
+    #[test]
+    fn what_does_not_fit_ends_the_replay() {
+        let device = Device {
+            taken: 10 * MIB,
+            ..Device::new(50 * MIB)
+        };
+        let reserved = replay(&trace(), &Settings::default(), &device);
+        let failed = reserved.out_of_memory.expect("25 MiB do not fit");
+        assert_eq!(failed.moment.phase, Some(Phase::Forward));
+        assert_eq!(failed.error.requested, 25 * MIB);
+        assert_eq!((failed.error.allocated, failed.error.reserved), (18 * MIB, 18 * MIB));
+        assert_eq!(reserved.at_end, 18 * MIB);
+        assert_eq!((reserved.stats.retries, reserved.stats.out_of_memory), (1, 1));
+    }
+}

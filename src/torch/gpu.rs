@@ -1,0 +1,300 @@
+//! GPUs by name: how much memory a program finds on them, and what a process takes beside its tensors.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::options::ByteSize;
+use crate::text::{quoted, suggestion};
+
+/// A GPU.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// As specs and the command line write it.
+    pub name: &'static str,
+    pub architecture: Architecture,
+    /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
+    /// some. Drivers differ by up to 1 %; of those seen, without Windows, it is the least.
+    pub total_bytes: u64,
+    /// What a process has on it before its first tensor, where that was measured and published.
+    pub context_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    Volta,
+    Turing,
+    Ampere,
+    Ada,
+    Hopper,
+}
+
+impl Architecture {
+    /// What PyTorch takes from its allocator for cuBLAS at a process's first matrix product.
+    pub fn cublas_workspace_bytes(self) -> u64 {
+        let capability = self.capability();
+        super::Gpu { capability }.cublas_workspace()
+    }
+
+    /// The compute capability of its GPUs; of Ampere, that of data centres.
+    pub fn capability(self) -> (u8, u8) {
+        match self {
+            Self::Volta => (7, 0),
+            Self::Turing => (7, 5),
+            Self::Ampere => (8, 0),
+            Self::Ada => (8, 9),
+            Self::Hopper => (9, 0),
+        }
+    }
+
+    /// Whether it computes in bfloat16.
+    pub fn has_bfloat16(self) -> bool {
+        !matches!(self, Self::Volta | Self::Turing)
+    }
+}
+
+/// Memory: what deviceQuery, of NVIDIA's CUDA samples, printed on such a GPU. Contexts: of the T4, FitCheck's archive
+/// (140.875 MiB in each of its runs); of L4 and A100-40GB, AgileRL's figures (226 and 501 MiB). Context sizes depend on the
+/// driver and on the libraries that are loaded.
+const GPUS: [Gpu; 17] = {
+    use Architecture::*;
+    const MIB: u64 = 1 << 20;
+    const T4_CONTEXT: u64 = 140 * MIB + 896 * 1024;
+    [
+        gpu("t4", Turing, 15_843_721_216, Some(T4_CONTEXT)),
+        gpu("rtx-2060-6gb", Turing, 6_204_162_048, None),
+        gpu("v100-16gb", Volta, 16_911_433_728, None),
+        gpu("v100-32gb", Volta, 34_058_272_768, None),
+        gpu("rtx-3060-12gb", Ampere, 12_587_106_304, None),
+        gpu("rtx-3070-8gb", Ampere, 8_197_111_808, None),
+        gpu("rtx-3080-10gb", Ampere, 10_472_390_656, None),
+        gpu("rtx-3090", Ampere, 25_414_860_800, None),
+        gpu("a10", Ampere, 23_609_475_072, None),
+        gpu("rtx-a6000", Ampere, 51_160_023_040, None),
+        gpu("a100-40gb", Ampere, 42_298_834_944, Some(501 * MIB)),
+        gpu("a100-80gb", Ampere, 84_987_740_160, None),
+        gpu("l4", Ada, 23_612_293_120, Some(226 * MIB)),
+        gpu("rtx-4060-ti-16gb", Ada, 16_722_821_120, None),
+        gpu("rtx-4090", Ada, 25_250_627_584, None),
+        gpu("l40s", Ada, 47_576_711_168, None),
+        gpu("h100-80gb", Hopper, 85_017_755_648, None),
+    ]
+};
+
+const fn gpu(name: &'static str, architecture: Architecture, total_bytes: u64, context_bytes: Option<u64>) -> Gpu {
+    Gpu {
+        name,
+        architecture,
+        total_bytes,
+        context_bytes,
+    }
+}
+
+/// A text that is no GPU's name or no budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{}", help.as_ref().map(|help| format!("; {help}")).unwrap_or_default())]
+pub struct UnknownGpu {
+    pub message: String,
+    /// What was meant, or what there is.
+    pub help: Option<String>,
+}
+
+impl Gpu {
+    /// All that are known.
+    pub fn all() -> &'static [Self] {
+        &GPUS
+    }
+
+    /// The GPU with this name, however it is spaced and with the maker's words or without: `NVIDIA GeForce RTX 3090` is
+    /// `rtx-3090`. A model that is sold with different memories needs its size.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn named(text: &str) -> Result<&'static Self, UnknownGpu> {
+        let name = plain(text);
+        if let Some(gpu) = GPUS.iter().find(|gpu| plain(gpu.name) == name) {
+            return Ok(gpu);
+        }
+        let without_size = |gpu: &Gpu| plain(gpu.name.rsplit_once('-').map_or("", |(model, _)| model)) == name;
+        let sizes: Vec<&str> = GPUS
+            .iter()
+            .filter(|gpu| without_size(gpu))
+            .map(|gpu| gpu.name)
+            .collect();
+        let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        let help = match sizes.as_slice() {
+            [] => suggestion(text.trim(), names.iter().copied())
+                .unwrap_or_else(|| format!("known GPUs: {}", names.join(", "))),
+            sizes => format!("write its size too: `{}`", sizes.join("` or `")),
+        };
+        Err(UnknownGpu {
+            message: match sizes.is_empty() {
+                true => format!("{} is no GPU that is known", quoted(text)),
+                false => format!("{} comes with different memories", quoted(text)),
+            },
+            help: Some(help),
+        })
+    }
+}
+
+/// A name without what people write differently.
+fn plain(name: &str) -> String {
+    let words = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::to_ascii_lowercase);
+    words
+        .filter(|word| !matches!(word.as_str(), "nvidia" | "geforce" | "tesla"))
+        .collect()
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// How much memory there is: a size, or a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    Bytes(u64),
+    Gpu(&'static Gpu),
+}
+
+impl Budget {
+    /// All of it, in bytes; on a GPU, the context is to come from it.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Gpu(gpu) => gpu.total_bytes,
+        }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => ByteSize(*bytes).fmt(f),
+            Self::Gpu(gpu) => gpu.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = UnknownGpu;
+
+    /// Reads a size such as `6GiB`, or a GPU's name.
+    ///
+    /// # Errors
+    ///
+    /// Where it is neither, and for a small number without a unit.
+    fn from_str(text: &str) -> Result<Self, UnknownGpu> {
+        const SMALLEST_WITHOUT_UNIT: u64 = 1 << 20;
+        let text = text.trim();
+        if !text.starts_with(|c: char| c.is_ascii_digit()) {
+            return Gpu::named(text).map(Self::Gpu).map_err(|error| UnknownGpu {
+                message: error
+                    .message
+                    .replace("is no GPU", "is no size, such as 6GiB, and no GPU"),
+                ..error
+            });
+        }
+        let wrong = |message: String| UnknownGpu { message, help: None };
+        match text.parse() {
+            Ok(ByteSize(0)) => Err(wrong("a budget of 0 bytes holds nothing".into())),
+            Ok(ByteSize(bytes)) if bytes < SMALLEST_WITHOUT_UNIT && text.ends_with(|c: char| c.is_ascii_digit()) => {
+                Err(wrong(format!(
+                    "{} has no unit: write `{text}GiB`, for example",
+                    quoted(text)
+                )))
+            }
+            Ok(ByteSize(bytes)) => Ok(Self::Bytes(bytes)),
+            Err(message) => Err(wrong(format!("{}: {message}", quoted(text)))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(text: &str) -> Result<u64, String> {
+        text.parse()
+            .map(Budget::bytes)
+            .map_err(|error: UnknownGpu| error.to_string())
+    }
+
+    #[test]
+    fn a_gpu_has_less_than_its_box_says() {
+        for gpu in Gpu::all() {
+            if let Some(gib) = gpu.name.rsplit_once('-').and_then(|(_, size)| size.strip_suffix("gb")) {
+                let box_bytes = gib.parse::<u64>().unwrap() << 30;
+                assert!(
+                    gpu.total_bytes < box_bytes && gpu.total_bytes > box_bytes / 100 * 95,
+                    "{gpu}"
+                );
+            }
+            assert!(gpu.context_bytes.is_none_or(|context| context < 1 << 30), "{gpu}");
+            assert_eq!(Gpu::named(gpu.name), Ok(gpu));
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_people_write_them() {
+        let names = [
+            ("T4", "t4"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+            ("RTX3060 12GB", "rtx-3060-12gb"),
+            ("H100_80GB", "h100-80gb"),
+            ("NVIDIA A100 40GB", "a100-40gb"),
+        ];
+        for (text, name) in names {
+            assert_eq!(Gpu::named(text).map(|gpu| gpu.name), Ok(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_size_or_a_gpu() {
+        assert_eq!(budget("6GiB"), Ok(6 << 30));
+        assert_eq!(budget(" 1.5GB "), Ok(1_500_000_000));
+        assert_eq!(budget("6442450944"), Ok(6 << 30));
+        assert_eq!(budget("rtx-2060-6gb"), Ok(6_204_162_048));
+        assert_eq!(
+            "6GiB".parse::<Budget>().map(|budget| budget.to_string()),
+            Ok("6GiB".into())
+        );
+        assert_eq!("L4".parse::<Budget>().map(|budget| budget.to_string()), Ok("l4".into()));
+    }
+
+    #[test]
+    fn errors_say_what_was_meant() {
+        let errors = [
+            (
+                "rtx-3900",
+                "`rtx-3900` is no size, such as 6GiB, and no GPU that is known; did you mean `rtx-3090`?",
+            ),
+            (
+                "a100",
+                "`a100` comes with different memories; write its size too: `a100-40gb` or `a100-80gb`",
+            ),
+            (
+                "rtx 3060",
+                "`rtx 3060` comes with different memories; write its size too: `rtx-3060-12gb`",
+            ),
+            ("6", "`6` has no unit: write `6GiB`, for example"),
+            ("0GiB", "a budget of 0 bytes holds nothing"),
+        ];
+        for (text, message) in errors {
+            assert_eq!(budget(text), Err(message.into()));
+        }
+        assert!(budget("quadro").unwrap_err().contains("known GPUs: t4, "));
+        assert!(budget("6 GB of it").unwrap_err().contains("a size such as 2GiB"));
+        assert!(budget("").is_err());
+    }
+
+    #[test]
+    fn workspaces_depend_on_the_architecture() {
+        assert_eq!(Architecture::Turing.cublas_workspace_bytes(), 8_519_680);
+        assert_eq!(Architecture::Hopper.cublas_workspace_bytes(), 33_554_432);
+    }
+}

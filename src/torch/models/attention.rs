@@ -1,0 +1,166 @@
+//! Self-attention of the decoders.
+
+use crate::torch::config::{Family, ModelConfig};
+use crate::torch::models::loader::Loader;
+use crate::torch::ops::rotary::{Rotary, rotate};
+use crate::torch::peft::Linear;
+use crate::torch::tensor::Tensor;
+use crate::torch::{Attention, Kernel};
+
+/// Keys and values of each layer so far.
+pub(in crate::torch) type Cache<'t> = Vec<[Tensor<'t>; 2]>;
+
+/// How attention is computed in this run.
+#[derive(Clone, Copy)]
+pub(in crate::torch) struct Plan {
+    pub(in crate::torch) implementation: Attention,
+    pub(in crate::torch) kernel: Kernel,
+    /// The kernel takes fewer heads of keys and values than of queries as they are.
+    pub(in crate::torch) grouped: bool,
+    /// The kernel is given contiguous queries, keys and values.
+    pub(in crate::torch) copies_heads: bool,
+    /// Keys and values are copied into the cache.
+    pub(in crate::torch) copies_into_cache: bool,
+}
+
+pub(in crate::torch) struct SelfAttention<'t> {
+    /// Queries, keys and values; in Phi-3 the three in one.
+    projections: Vec<Linear<'t>>,
+    output: Linear<'t>,
+    /// Qwen3's norms of queries and keys.
+    norms: Option<[Tensor<'t>; 2]>,
+    /// The layer's own embedding of positions, in older releases.
+    rotary: Option<Rotary<'t>>,
+    heads: u32,
+    shared: u32,
+    head_dim: u32,
+}
+
+impl<'t> SelfAttention<'t> {
+    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
+        let (hidden, width) = (config.hidden_size, config.head_dim);
+        let queries = config.num_attention_heads * width;
+        let keys = config.num_key_value_heads * width;
+        let bias = config.attention_bias;
+        let (projections, output) = if config.family == Family::Phi3 {
+            let output = loader.linear("self_attn.o_proj", [hidden, queries], false);
+            let fused = loader.linear("self_attn.qkv_proj", [queries + 2 * keys, hidden], false);
+            (vec![fused], output)
+        } else {
+            let names = [
+                ("self_attn.q_proj", queries),
+                ("self_attn.k_proj", keys),
+                ("self_attn.v_proj", keys),
+            ];
+            let separate = names.map(|(name, rows)| loader.linear(name, [rows, hidden], bias));
+            let output_bias = bias && config.family != Family::Qwen2;
+            let output = loader.linear("self_attn.o_proj", [hidden, queries], output_bias);
+            (separate.into(), output)
+        };
+        let norms = (config.family == Family::Qwen3).then(|| [0, 1].map(|_| loader.vector(width)));
+        Self {
+            projections,
+            output,
+            norms,
+            rotary: loader.rotary(config),
+            heads: config.num_attention_heads,
+            shared: config.num_key_value_heads,
+            head_dim: width,
+        }
+    }
+
+    /// The layers that may get an adapter, in the order of the module's attributes.
+    pub(in crate::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
+        // Phi-3's output comes before the others.
+        let (before, after) = match self.projections.len() {
+            1 => (Some(&mut self.output), None),
+            _ => (None, Some(&mut self.output)),
+        };
+        before.into_iter().chain(&mut self.projections).chain(after)
+    }
+
+    /// Queries, keys and values as (batch, heads, length, width).
+    fn project(&self, hidden: &Tensor<'t>) -> [Tensor<'t>; 3] {
+        let &[batch, length, _] = hidden.dims() else {
+            return [0, 1, 2].map(|_| hidden.clone());
+        };
+        let by_head = |tensor: Tensor<'t>, heads: u32| tensor.reshape(&[batch, length, heads, self.head_dim]);
+        let heads = [self.heads, self.shared, self.shared];
+        match &self.projections[..] {
+            linears @ [_, _, _] => [0, 1, 2].map(|which| {
+                let mut states = by_head(linears[which].forward(hidden), heads[which]);
+                if let Some(norms) = self.norms.as_ref().filter(|_| which < 2) {
+                    states = states.rms_norm(&norms[which]);
+                }
+                states.transpose(1, 2)
+            }),
+            fused => {
+                let all = fused[0].forward(hidden);
+                let parts = heads.map(|heads| all.slice_last(heads * self.head_dim));
+                let mut heads = heads.into_iter();
+                parts.map(|part| by_head(part, heads.next().unwrap_or(1)).transpose(1, 2))
+            }
+        }
+    }
+
+    /// The output, and the weights of eager attention, which the block holds on to.
+    pub(in crate::torch) fn forward(
+        &self,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+        angles: Option<[&Tensor<'t>; 2]>,
+        cache: Option<&mut Cache<'t>>,
+        plan: Plan,
+    ) -> (Tensor<'t>, Option<Tensor<'t>>) {
+        let [query, key, value] = self.project(hidden);
+        let own = self.rotary.as_ref().map(|rotary| rotary.angles(hidden.tape, &value));
+        let angles = own.as_ref().map(|[cos, sin]| [cos, sin]).or(angles);
+        let turned = match angles {
+            Some([cos, sin]) => rotate([&query, &key], cos, sin),
+            None => [query.clone(), key.clone()],
+        };
+        drop((query, key));
+        let [query, mut key] = turned;
+        let mut value = value;
+        if let Some(cache) = cache {
+            let [keys, values] = [&key, &value].map(|states| match plan.copies_into_cache {
+                true => states.cat_alone(),
+                false => states.clone(),
+            });
+            cache.push([keys.clone(), values.clone()]);
+            (key, value) = (keys, values);
+        }
+        let mut weights = None;
+        let attended = match plan.implementation {
+            Attention::Eager => {
+                let (output, all) = query.eager_attention(&key, &value, mask);
+                weights = Some(all);
+                output
+            }
+            Attention::Sdpa | Attention::FlashAttention2 => {
+                let times = if plan.grouped && mask.is_none() {
+                    1
+                } else {
+                    self.heads / self.shared
+                };
+                let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
+                let [queries, keys, values] = match plan.copies_heads {
+                    true => [query.contiguous(), keys.contiguous(), values.contiguous()],
+                    false => [query.clone(), keys, values],
+                };
+                let output = queries.fused_attention(&keys, &values, mask, plan.kernel);
+                let output = output.transpose(1, 2).contiguous();
+                drop((queries, keys, values));
+                output
+            }
+        };
+        let &[batch, length, heads, width] = attended.dims() else {
+            return (attended, weights);
+        };
+        let merged = attended.reshape(&[batch, length, heads * width]);
+        drop(attended);
+        let output = self.output.forward(&merged);
+        drop(merged);
+        (output, weights)
+    }
+}

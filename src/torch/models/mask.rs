@@ -1,0 +1,122 @@
+//! Attention masks as transformers makes them, where it makes any.
+
+use crate::torch::Backend;
+use crate::torch::tape::Tape;
+use crate::torch::tensor::{Dtype, Tensor};
+
+/// What a batch's mask depends on.
+pub(in crate::torch) struct Shape {
+    pub(in crate::torch) batch: u32,
+    pub(in crate::torch) len: u32,
+    /// Some samples are shorter than the batch.
+    pub(in crate::torch) padded: bool,
+    /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53 on.
+    pub(in crate::torch) searched: bool,
+    /// Tokens that a token sees, where it does not see all.
+    pub(in crate::torch) window: Option<u32>,
+}
+
+impl Tape {
+    /// 0 to `len`.
+    fn arange(&self, len: u32) -> Tensor<'_> {
+        self.empty(&[len], Dtype::Int64)
+    }
+
+    /// Positions from an offset on.
+    pub(in crate::torch) fn positions(&self, len: u32) -> Tensor<'_> {
+        let range = self.arange(len);
+        let shifted = self.arange(len);
+        drop(range);
+        shifted
+    }
+
+    /// Which of the samples that might be packed into a row each token is of.
+    fn packed(&self, shape: &Shape) -> Tensor<'_> {
+        let first = self.empty(&[shape.batch, 1], Dtype::Int64);
+        let joined = self.empty(&[shape.batch, shape.len + 1], Dtype::Int64);
+        let difference = self.empty(&[shape.batch, shape.len], Dtype::Int64);
+        drop(joined);
+        let jumps = self.empty(&[shape.batch, shape.len], Dtype::Bool);
+        let sums = self.empty(&[shape.batch, shape.len], Dtype::Int64);
+        drop((jumps, first, difference));
+        sums
+    }
+
+    /// The boolean mask (batch, 1, len, len); none where the kernel's own causal one will do, unless `always`.
+    pub(in crate::torch) fn causal_mask(&self, shape: &Shape, always: bool) -> Option<Tensor<'_>> {
+        self.mask_after(shape, always, |mask| mask)
+    }
+
+    /// The mask as numbers to add to the scores, as eager attention always has it.
+    pub(in crate::torch) fn number_mask(&self, shape: &Shape, always: bool, dtype: Dtype) -> Option<Tensor<'_>> {
+        self.mask_after(shape, always, |mask| {
+            let (zero, lowest) = (self.empty(&[], dtype), self.empty(&[], dtype));
+            let numbers = self.empty(mask.dims(), dtype);
+            drop((lowest, mask, zero));
+            numbers
+        })
+    }
+
+    /// Makes the mask and what `finish` makes of it, while the packed samples are still known.
+    fn mask_after<'t>(
+        &'t self,
+        shape: &Shape,
+        always: bool,
+        finish: impl FnOnce(Tensor<'t>) -> Tensor<'t>,
+    ) -> Option<Tensor<'t>> {
+        // Without values, as here on the CPU, packed samples can't be ruled out.
+        let packed = (shape.searched && !shape.padded).then(|| self.packed(shape));
+        let packed = packed.filter(|_| self.backend == Backend::Cpu);
+        let windowed = shape.window.is_some_and(|window| shape.len >= window);
+        if packed.is_none() && !shape.padded && !always && !windowed {
+            return None;
+        }
+        let (rows, heads) = (self.arange(shape.batch), self.arange(1));
+        let queries = self.positions(shape.len);
+        let keys = self.positions(shape.len);
+        let mask = self.pairs(shape, packed.is_some() || shape.padded);
+        drop((rows, heads, queries, keys));
+        let mask = finish(mask);
+        drop(packed);
+        Some(mask)
+    }
+
+    /// For each query and key, whether the key comes before; and whether they are of one sample, if that is asked.
+    fn pairs(&self, shape: &Shape, same: bool) -> Tensor<'_> {
+        let square = [shape.batch, 1, shape.len, shape.len];
+        let table = || self.empty(&square, Dtype::Bool);
+        let indices = || {
+            let query = self.empty(&[shape.batch, 1, shape.len, 1], Dtype::Int64);
+            (query, self.empty(&[shape.batch, 1, 1, shape.len], Dtype::Int64))
+        };
+        let same = same.then(|| {
+            let all = self.empty(&[], Dtype::Bool);
+            let pair = indices();
+            let compared = table();
+            drop(pair);
+            let both = table();
+            drop((compared, all));
+            both
+        });
+        let (query, key) = indices();
+        let causal = if shape.window.is_some() {
+            let all = self.empty(&[], Dtype::Bool);
+            let first = query.like(Dtype::Int64);
+            let near = table();
+            drop(first);
+            let both = table();
+            drop((near, all));
+            let before = table();
+            let causal = table();
+            drop((before, both));
+            causal
+        } else {
+            table()
+        };
+        drop((query, key));
+        let Some(same) = same else { return causal };
+        let mask = table();
+        drop((causal, same));
+        mask
+    }
+}

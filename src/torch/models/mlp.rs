@@ -1,0 +1,60 @@
+//! Feed-forward layers.
+
+use crate::torch::config::{Family, ModelConfig};
+use crate::torch::models::loader::Loader;
+use crate::torch::peft::Linear;
+use crate::torch::tensor::Tensor;
+
+/// The gated feed-forward layer.
+pub(in crate::torch) struct Mlp<'t> {
+    /// Gate and up; in Phi-3 the two in one.
+    inner: Vec<Linear<'t>>,
+    down: Linear<'t>,
+}
+
+impl<'t> Mlp<'t> {
+    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
+        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+        let bias = config.mlp_bias;
+        let names = match config.family {
+            Family::Phi3 => &[("mlp.gate_up_proj", 2)][..],
+            _ => &[("mlp.gate_proj", 1), ("mlp.up_proj", 1)],
+        };
+        let linears = names
+            .iter()
+            .map(|&(name, parts)| loader.linear(name, [parts * inner, hidden], bias));
+        let linears = linears.collect();
+        Self {
+            inner: linears,
+            down: loader.linear("mlp.down_proj", [hidden, inner], bias),
+        }
+    }
+
+    pub(in crate::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
+        self.inner.iter_mut().chain([&mut self.down])
+    }
+
+    pub(in crate::torch) fn forward(&self, hidden: &Tensor<'t>) -> Tensor<'t> {
+        match &self.inner[..] {
+            [gate, up] => {
+                let gate = gate.forward(hidden);
+                let activated = gate.silu();
+                drop(gate);
+                let up = up.forward(hidden);
+                let product = activated.mul(&up);
+                drop((activated, up));
+                self.down.forward(&product)
+            }
+            fused => {
+                let both = fused[0].forward(hidden);
+                let [gate, up] = both.halves();
+                let activated = gate.silu();
+                let product = up.mul(&activated);
+                drop((both, up, activated));
+                let output = self.down.forward(&product);
+                drop(gate);
+                output
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Operations on one element after another, with broadcasting and casts.
+
+use crate::memory::Category;
+use crate::torch::Backend;
+use crate::torch::autograd::{Backward, Gradients};
+use crate::torch::layout::{Layout, MAX_RANK};
+use crate::torch::tensor::{Dtype, Tensor};
+
+impl<'t> Tensor<'t> {
+    /// A new tensor of this one's layout.
+    pub(in crate::torch) fn like(&self, dtype: Dtype) -> Tensor<'t> {
+        self.tape.empty_as(self.view.layout.dense(), dtype, Category::Temporary)
+    }
+
+    /// The layout of an operation on both: that of the operand which is as large as the result.
+    fn broadcast(&self, other: &Self) -> Layout {
+        let (a, b) = (&self.view.layout, &other.view.layout);
+        if a.dims() == b.dims() {
+            return if a.is_dense() { *a } else { b.dense() };
+        }
+        let rank = a.rank().max(b.rank());
+        let size = |layout: &Layout, axis: usize| {
+            let missing = rank - layout.rank();
+            if axis < missing {
+                1
+            } else {
+                layout.dims()[axis - missing]
+            }
+        };
+        let mut dims = [1; MAX_RANK];
+        for (axis, dim) in dims[..rank].iter_mut().enumerate() {
+            *dim = size(a, axis).max(size(b, axis));
+        }
+        let dims = &dims[..rank];
+        if a.dims() == dims {
+            a.dense()
+        } else if b.dims() == dims {
+            b.dense()
+        } else {
+            Layout::contiguous(dims)
+        }
+    }
+
+    /// `self.to(dtype)`: itself where that is its format.
+    pub(in crate::torch) fn to(&self, dtype: Dtype) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.to(backward.attributes.inputs[0].1)), None, None]
+        }
+        if self.dtype() == dtype {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(dtype))
+    }
+
+    /// `self + other`.
+    pub(in crate::torch) fn add(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [0, 1, 2].map(|input| backward.needs[input].then(|| grad.clone()))
+        }
+        let record = self.tape.record(&[self, other], derivative);
+        let dtype = self.dtype().promote(other.dtype());
+        record.finish(self.tape.empty_as(self.broadcast(other), dtype, Category::Temporary))
+    }
+
+    /// `self * other`.
+    pub(in crate::torch) fn mul(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            // The gradient of the second comes first.
+            let other = backward.needs[1].then(|| grad.times(&backward.saved(0)));
+            let place = usize::from(backward.needs[1]);
+            let this = backward.needs[0].then(|| grad.times(&backward.saved(place)));
+            [this, other, None]
+        }
+        let mut record = self.tape.record(&[self, other], derivative);
+        if other.requires_grad() {
+            record.save(self);
+        }
+        if self.requires_grad() {
+            record.save(other);
+        }
+        record.finish(self.times(other))
+    }
+
+    /// The product, without a history.
+    fn times(&self, other: &Self) -> Tensor<'t> {
+        let dtype = self.dtype().promote(other.dtype());
+        self.tape.empty_as(self.broadcast(other), dtype, Category::Temporary)
+    }
+
+    /// `self * number`.
+    pub(in crate::torch) fn scale(&self) -> Tensor<'t> {
+        self.neg()
+    }
+
+    /// `-self`: nothing is saved.
+    pub(in crate::torch) fn neg(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// `silu(self)`.
+    pub(in crate::torch) fn silu(&self) -> Tensor<'t> {
+        self.activation()
+    }
+
+    /// An activation function that saves its input and has a kernel for its derivative, as silu and gelu have.
+    pub(in crate::torch) fn activation(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(self);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// The sum over all that `dims` lacks, in the engine.
+    pub(in crate::torch) fn sum_to(&self, dims: &[u32]) -> Tensor<'t> {
+        self.tape.empty(dims, self.dtype())
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// `dropout(self, p)` of a p above 0: a GPU remembers what is kept as one byte an element, the CPU as numbers.
+    pub(in crate::torch) fn dropout(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let kept = self.like(match self.tape.backend {
+            Backend::Cpu => self.dtype(),
+            Backend::Cuda => Dtype::Bool,
+        });
+        let output = self.like(self.dtype());
+        record.save(&kept);
+        record.finish(output)
+    }
+
+    /// `gelu(self)`.
+    pub(in crate::torch) fn gelu(&self) -> Tensor<'t> {
+        self.activation()
+    }
+
+    /// An activation whose derivative is taken from its result: tanh and relu.
+    pub(in crate::torch) fn activation_of_result(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let result = self.like(self.dtype());
+        record.save(&result);
+        record.finish(result)
+    }
+}

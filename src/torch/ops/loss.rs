@@ -1,0 +1,67 @@
+//! Cross entropy over all logits.
+
+use crate::torch::autograd::{Backward, Gradients};
+use crate::torch::tensor::{Dtype, Tensor};
+
+impl<'t> Tensor<'t> {
+    /// `log_softmax(self, dim=-1)`.
+    fn log_softmax(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        let result = self.like(self.dtype());
+        record.save(&result);
+        record.finish(result)
+    }
+
+    /// `nll_loss(self, target)`.
+    fn nll_loss(&self, target: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let this = backward.saved(0);
+            [Some(this.like(grad.dtype())), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(self);
+        record.save(target);
+        let output = self.tape.empty(&[], self.dtype());
+        let weight = self.tape.empty(&[], self.dtype());
+        record.save(&weight);
+        record.finish(output)
+    }
+
+    /// `cross_entropy(self, target)` of (rows, classes).
+    pub(in crate::torch) fn cross_entropy(&self, target: &Self) -> Tensor<'t> {
+        self.log_softmax().nll_loss(target)
+    }
+
+    /// The causal loss of older releases: the logits in float32, and of them all but each sample's last.
+    pub(in crate::torch) fn shifted_causal_loss(&self, labels: &Self) -> Tensor<'t> {
+        let &[_, length] = labels.dims() else {
+            return self.clone();
+        };
+        let others = length - 1;
+        let logits = self.to(Dtype::Float32);
+        // Without a copy where that leaves no gaps: of one sample.
+        let shifted = logits.first_positions(others).contiguous();
+        let targets = labels.slice_last(others).contiguous();
+        let shifted = shifted.reshape(&shifted.rows_and_width());
+        shifted.cross_entropy(&targets)
+    }
+
+    /// transformers' causal loss: the logits in float32, the labels moved by one.
+    pub(in crate::torch) fn causal_loss(&self, labels: &Self) -> Tensor<'t> {
+        let tape = self.tape;
+        let logits = self.to(Dtype::Float32);
+        let &[batch, length] = labels.dims() else {
+            return self.clone();
+        };
+        let padded = tape.empty(&[batch, length + 1], Dtype::Int64);
+        // Without a copy where that leaves no gaps: of one sample.
+        let shifted = padded.slice_last(length).contiguous();
+        let logits = logits.reshape(&logits.rows_and_width());
+        let loss = logits.cross_entropy(&shifted);
+        drop((logits, padded, shifted));
+        loss
+    }
+}

@@ -1,0 +1,71 @@
+//! Rotary position embedding.
+
+use crate::torch::tape::Tape;
+use crate::torch::tensor::{Dtype, Tensor};
+
+/// A layer's own rotary embedding, as older releases of transformers have it.
+pub(in crate::torch) struct Rotary<'t> {
+    pub(in crate::torch) width: u32,
+    /// Cosines and sines of all positions.
+    pub(in crate::torch) tables: Option<[Tensor<'t>; 2]>,
+    /// The angles are taken out of the tables, and not computed anew.
+    pub(in crate::torch) takes_out: bool,
+}
+
+impl<'t> Rotary<'t> {
+    /// Cosines and sines for `states` (batch, heads, length, width), in their format.
+    pub(in crate::torch) fn angles(&self, tape: &'t Tape, states: &Tensor<'t>) -> [Tensor<'t>; 2] {
+        let (length, dtype) = (states.dim_from_last(1), states.dtype());
+        match &self.tables {
+            Some(tables) if self.takes_out => tables.each_ref().map(|table| {
+                let rows = table.clone().with_layout(table.view.layout.narrow(0, length)).to(dtype);
+                tape.empty(&[1, length, self.width], rows.dtype())
+            }),
+            _ => angles(tape, length, self.width, dtype),
+        }
+    }
+}
+
+/// Cosines and sines for a batch of this length and head width, in the format of the hidden states.
+pub(in crate::torch) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype) -> [Tensor<'_>; 2] {
+    let float = tape.empty(&[1, length, 1], Dtype::Float32);
+    // A product by cuBLAS, of one column and one row, up to transformers 5.17 at least; 5.23 multiplies without it.
+    let frequencies = tape.product(&[1, length, width / 2], Dtype::Float32);
+    drop(float);
+    let both = tape.empty(&[1, length, width], Dtype::Float32);
+    let [cos, sin] = [0, 1].map(|_| {
+        let wave = both.like(Dtype::Float32);
+        wave.like(Dtype::Float32)
+    });
+    let result = [cos.to(dtype), sin.to(dtype)];
+    drop((frequencies, both, cos, sin));
+    result
+}
+
+impl<'t> Tensor<'t> {
+    fn rotate_half(&self) -> Tensor<'t> {
+        let half = self.dim_from_last(0) / 2;
+        let first = self.slice_last(half);
+        let second = self.slice_last(self.dim_from_last(0) - half);
+        second.neg().cat(&first, self.view.layout.rank() - 1)
+    }
+
+    /// (batch, heads, length, width) turned by its positions: `(x * cos) + (rotate_half(x) * sin)`.
+    fn rotate(&self, cos: &Self, sin: &Self) -> Tensor<'t> {
+        let straight = self.mul(cos);
+        let crossed = self.rotate_half().mul(sin);
+        straight.add(&crossed)
+    }
+}
+
+/// Queries and keys turned by their positions; where the angles are narrower than a head, only the first of its width.
+pub(in crate::torch) fn rotate<'t>(states: [&Tensor<'t>; 2], cos: &Tensor<'t>, sin: &Tensor<'t>) -> [Tensor<'t>; 2] {
+    let (width, turned) = (states[0].dim_from_last(0), cos.dim_from_last(0));
+    if width == turned {
+        return states.map(|states| states.rotate(cos, sin));
+    }
+    let parts = states.map(|states| (states.slice_last(turned), states.slice_last(width - turned)));
+    parts
+        .each_ref()
+        .map(|(first, rest)| first.rotate(cos, sin).cat(rest, rest.dims().len() - 1))
+}

@@ -1,0 +1,136 @@
+//! Other ways to see the same elements, and the copies they need now and then.
+
+use crate::torch::autograd::{Backward, Gradients};
+use crate::torch::tensor::Tensor;
+
+impl<'t> Tensor<'t> {
+    /// The same elements under other dimensions, copied if need be, without a history.
+    pub(in crate::torch) fn reshaped(&self, dims: &[u32]) -> Tensor<'t> {
+        match self.view.layout.view(dims) {
+            Some(layout) => self.clone().with_layout(layout),
+            None => self.tape.empty(dims, self.dtype()),
+        }
+    }
+
+    /// `self.reshape(dims)`, and `self.view(dims)` where that is possible.
+    pub(in crate::torch) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (dims, _) = backward.attributes.inputs[0];
+            [Some(grad.reshaped(&dims)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.reshaped(dims))
+    }
+
+    /// `self.transpose(a, b)`.
+    pub(in crate::torch) fn transpose(&self, a: usize, b: usize) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let axis = backward.attributes.axis;
+            let layout = grad
+                .view
+                .layout
+                .transpose(usize::from(axis & 7), usize::from(axis >> 3));
+            [Some(grad.clone().with_layout(layout)), None, None]
+        }
+        let record = self.tape.record(&[self], derivative).axis(a | b << 3);
+        record.finish(self.clone().with_layout(self.view.layout.transpose(a, b)))
+    }
+
+    /// `self.contiguous()`.
+    pub(in crate::torch) fn contiguous(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        if self.view.layout.is_contiguous() {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.tape.empty(self.dims(), self.dtype()))
+    }
+
+    /// `self.clone()`.
+    pub(in crate::torch) fn copy(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.like(self.dtype()))
+    }
+
+    /// Elements of the last dimension, `len` of them from the one or the other end or from between.
+    pub(in crate::torch) fn slice_last(&self, len: u32) -> Tensor<'t> {
+        let record = self.tape.record(&[self], spread);
+        let layout = self.view.layout.narrow(self.view.layout.rank() - 1, len);
+        record.finish(self.clone().with_layout(layout))
+    }
+
+    /// `torch.chunk(self, 2, dim=-1)`.
+    pub(in crate::torch) fn halves(&self) -> [Tensor<'t>; 2] {
+        let record = self.tape.record(&[self], spread);
+        let axis = self.view.layout.rank() - 1;
+        let layout = self.view.layout.narrow(axis, self.dims()[axis] / 2);
+        let [mut first, mut second] = [0, 1].map(|_| self.clone().with_layout(layout));
+        record.finish_all([&mut first, &mut second]);
+        [first, second]
+    }
+
+    /// `torch.cat([self, other], dim=axis)`.
+    pub(in crate::torch) fn cat(&self, other: &Self, axis: usize) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let axis = usize::from(backward.attributes.axis);
+            let part = |input: usize| {
+                let (dims, _) = backward.attributes.inputs[input];
+                let layout = grad.view.layout.narrow(axis, dims[axis]);
+                backward.needs[input].then(|| grad.clone().with_layout(layout))
+            };
+            [part(0), part(1), None]
+        }
+        let record = self.tape.record(&[self, other], derivative).axis(axis);
+        let dims = self.view.layout.dims;
+        let dims = dims.with(axis, dims[axis] + other.dims()[axis]);
+        record.finish(self.tape.empty(&dims, self.dtype()))
+    }
+
+    /// A copy that was put behind nothing: `torch.cat([empty, self])`.
+    pub(in crate::torch) fn cat_alone(&self) -> Tensor<'t> {
+        fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.clone()), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.tape.empty(self.dims(), self.dtype()))
+    }
+
+    /// Heads repeated for the queries that share them: transformers' `repeat_kv`.
+    pub(in crate::torch) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            // Summed over those that were one.
+            let (dims, dtype) = backward.attributes.inputs[0];
+            [Some(grad.tape.empty(&dims, dtype)), None, None]
+        }
+        if times == 1 {
+            return self.clone();
+        }
+        let record = self.tape.record(&[self], derivative);
+        let dims = self.view.layout.dims;
+        record.finish(self.tape.empty(&dims.with(1, dims[1] * times), self.dtype()))
+    }
+
+    /// `self[:, :len]` of (batch, length, width).
+    pub(in crate::torch) fn first_positions(&self, len: u32) -> Tensor<'t> {
+        let record = self.tape.record(&[self], spread);
+        record.finish(self.clone().with_layout(self.view.layout.narrow(1, len)))
+    }
+
+    /// `self[:, 0]` of (batch, length, width).
+    pub(in crate::torch) fn first_position(&self) -> Tensor<'t> {
+        let record = self.tape.record(&[self], spread);
+        let layout = self.view.layout.narrow(1, 1).squeeze(1);
+        record.finish(self.clone().with_layout(layout))
+    }
+}
+
+/// The derivative of a slice: the gradient among zeros.
+fn spread<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+    let (dims, dtype) = backward.attributes.inputs[0];
+    [Some(grad.tape.empty(&dims, dtype)), None, None]
+}

@@ -1,0 +1,344 @@
+//! What older releases of the libraries do otherwise, as far as it moves the peak.
+//!
+//! Read from the released sources of transformers 4.37 to 5.23 and bitsandbytes 0.41 to 0.50; named beside each behaviour are
+//! the file and the function, and the first release that no longer has it. What differs by a few tensors of a token's or a
+//! layer's size at most is left out. A release after those that were read is taken to behave as the last of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::config::Family;
+use crate::torch::caching_allocator::Ties;
+
+/// A release: major, minor and patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(u32, u32, u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+/// A release that there is none of, or of which nothing is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {help}")]
+pub struct VersionError {
+    pub message: String,
+    pub help: String,
+}
+
+impl VersionError {
+    fn new(message: String, help: impl Into<String>) -> Self {
+        let help = help.into();
+        Self { message, help }
+    }
+}
+
+impl FromStr for Version {
+    type Err = VersionError;
+
+    /// `4.38` or `4.38.2`; also `0.41.2.post2` and `2.13.0+cu130`, which are as `0.41.2` and `2.13.0`.
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let malformed = || {
+            let message = format!("{text:?} is no version");
+            VersionError::new(message, "a version is a text such as \"4.38.2\"")
+        };
+        let public = text.split_once('+').map_or(text, |(public, _)| public);
+        let (numbers, post) = public.split_once(".post").unwrap_or((public, "0"));
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse().map_err(|_| malformed()),
+            false => Err(malformed()),
+        };
+        number(post)?;
+        match numbers.split('.').map(number).collect::<Result<Vec<u32>, _>>()?[..] {
+            [major, minor] => Ok(Self(major, minor, 0)),
+            [major, minor, patch] => Ok(Self(major, minor, patch)),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+/// The version that `text` names, if it is one of `library` that has been studied.
+fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, VersionError> {
+    let version: Version = text.parse()?;
+    if version < oldest {
+        let message = format!("{library} {text} is older than any whose memory has been studied");
+        return Err(VersionError::new(message, format!("the oldest is {oldest}")));
+    }
+    Ok(version)
+}
+
+/// Where a layer has the cosines and sines of its rotary embedding from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Angles {
+    /// From the model, which computes them once for all layers.
+    Shared,
+    /// It computes them itself.
+    Computed,
+    /// It takes them out of tables that it keeps for all positions.
+    TakenOut,
+}
+
+/// How a release of transformers computes the decoders of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transformers {
+    /// The loss takes the last token's logits away, which copies the others, and gives them a gradient of 0, which is another
+    /// copy; later the labels are shifted. Until 4.49.0: `ForCausalLMLoss` in `loss/loss_utils.py`, before 4.46.0 (Mistral:
+    /// 4.48.0) `LlamaForCausalLM.forward` and its like.
+    pub shifts_logits: bool,
+    /// The outputs hold the logits in float32 and not in the model's format. Until 4.46.0 (Mistral: 4.48.0): `logits =
+    /// logits.float()` in `LlamaForCausalLM.forward`.
+    pub returns_float32_logits: bool,
+    /// Until Llama's 4.43.0, Qwen2's 4.45.0 and Mistral's 4.48.0 each layer has its own: `self.rotary_emb(…)` in
+    /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their tables.
+    pub angles: Angles,
+    /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's 4.41.0,
+    /// Mistral's 4.42.0 and Qwen2's 4.45.0.
+    pub keeps_angles: bool,
+    /// `sdpa` is given keys and values repeated for the queries that share them, whatever the kernel. Until 4.54.0:
+    /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
+    pub repeats_heads: bool,
+    /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From
+    /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
+    pub copies_heads: bool,
+    /// The mask of padded batches for `sdpa` is made of numbers, once, and not of booleans that each layer turns into numbers.
+    /// Nor are samples searched for that are packed into a row. Until 4.53.0, which has `masking_utils.py`; before,
+    /// `modeling_attn_mask_utils.py` or the model's `_update_causal_mask`.
+    pub masks_are_numbers: bool,
+    /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in `cache_utils.py`.
+    pub copies_into_cache: bool,
+    /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
+    pub use_reentrant: bool,
+}
+
+impl Transformers {
+    pub const TODAY: Self = Self {
+        shifts_logits: false,
+        returns_float32_logits: false,
+        angles: Angles::Shared,
+        keeps_angles: false,
+        repeats_heads: false,
+        copies_heads: false,
+        masks_are_numbers: false,
+        copies_into_cache: true,
+        use_reentrant: false,
+    };
+
+    const OLDEST: Version = Version(4, 37, 0);
+
+    /// Whether `text` names a release that may be planned.
+    ///
+    /// # Errors
+    /// Where it is no version, or one that has not been studied.
+    pub fn check(text: &str) -> Result<(), VersionError> {
+        studied("transformers", text, Self::OLDEST).map(drop)
+    }
+
+    /// What the release `text` does with models of `family`.
+    ///
+    /// # Errors
+    /// Where it is no version, or the two together have not been studied.
+    pub fn of(text: &str, family: Family) -> Result<Self, VersionError> {
+        let version = studied("transformers", text, Self::OLDEST)?;
+        if version >= Version(5, 0, 0) {
+            return Ok(Self::TODAY);
+        }
+        if family.is_encoder() {
+            let message = format!("what transformers {text} does with encoders has not been studied");
+            return Err(VersionError::new(message, "leave the key out for today's"));
+        }
+        // The first with the family, of those that were read.
+        let oldest = match family {
+            Family::Phi3 => Version(4, 48, 0),
+            Family::Qwen3 => Version(4, 51, 0),
+            _ => Self::OLDEST,
+        };
+        if version < oldest {
+            let message = format!("transformers {text} is older than any that has been studied with {family:?}");
+            return Err(VersionError::new(message, format!("the oldest is {oldest}")));
+        }
+        let before = |minor| version < Version(4, minor, 0);
+        // A mask of all positions, for every batch, that later releases are without.
+        if family == Family::Llama && !before(38) && before(40) {
+            let message = format!("the causal mask that transformers {text} makes for Llama has not been studied");
+            return Err(VersionError::new(
+                message,
+                "4.37.2 and 4.40.0 are the nearest that have been",
+            ));
+        }
+        let shared_from = match family {
+            Family::Llama => 43,
+            Family::Qwen2 => 45,
+            _ => 48,
+        };
+        let tables_until = match family {
+            Family::Llama => 41,
+            Family::Mistral => 42,
+            Family::Qwen2 => 45,
+            _ => 0,
+        };
+        let taken_out = before(if family == Family::Llama { 38 } else { tables_until });
+        Ok(Self {
+            shifts_logits: before(49),
+            returns_float32_logits: before(if family == Family::Mistral { 48 } else { 46 }),
+            angles: match before(shared_from) {
+                false => Angles::Shared,
+                true if taken_out => Angles::TakenOut,
+                true => Angles::Computed,
+            },
+            keeps_angles: before(tables_until),
+            repeats_heads: before(54),
+            copies_heads: !before(48) && before(56),
+            masks_are_numbers: before(53),
+            copies_into_cache: !before(56),
+            use_reentrant: true,
+        })
+    }
+}
+
+/// How a release of bitsandbytes computes with 4-bit weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bitsandbytes {
+    /// A product's context keeps its input, which the backward pass does not need, for as long as the loss is there; and
+    /// checkpointing that is not reentrant does not see it there. Until 0.43.2: `ctx.tensors = (A, B)` in `MatMul4Bit.forward`,
+    /// `autograd/_functions.py`.
+    pub keeps_inputs: bool,
+}
+
+impl Bitsandbytes {
+    pub const TODAY: Self = Self { keeps_inputs: false };
+
+    const OLDEST: Version = Version(0, 41, 0);
+
+    /// What the release `text` does.
+    ///
+    /// # Errors
+    /// Where it is no version, or one that has not been studied.
+    pub fn of(text: &str) -> Result<Self, VersionError> {
+        let version = studied("bitsandbytes", text, Self::OLDEST)?;
+        Ok(Self {
+            keeps_inputs: version < Version(0, 43, 2),
+        })
+    }
+}
+
+/// Which of equally large free blocks the allocator of the release `torch` takes.
+///
+/// # Errors
+/// Where it is no version, or one that has not been studied.
+pub fn ties(torch: &str) -> Result<Ties, VersionError> {
+    let version = studied("torch", torch, Version(2, 0, 0))?;
+    Ok(if version < Version(2, 15, 0) {
+        Ties::Address
+    } else {
+        Ties::Age
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECODERS: [Family; 5] = [
+        Family::Llama,
+        Family::Mistral,
+        Family::Qwen2,
+        Family::Qwen3,
+        Family::Phi3,
+    ];
+
+    #[test]
+    fn versions_are_two_or_three_numbers() {
+        let version = |text: &str| text.parse::<Version>().ok();
+        assert_eq!(version("4.38.2"), Some(Version(4, 38, 2)));
+        assert_eq!(version("0.43"), Some(Version(0, 43, 0)));
+        assert_eq!(version("0.41.2.post2"), Some(Version(0, 41, 2)));
+        assert_eq!(version("2.13.0+cu130"), Some(Version(2, 13, 0)));
+        for malformed in [
+            "",
+            "4",
+            "v4.38",
+            "4.38.2.1",
+            "4..2",
+            "4.38rc1",
+            "4.38.",
+            "+4.38",
+            "4.99999999999",
+            "4.38.post",
+        ] {
+            assert_eq!(version(malformed), None, "{malformed}");
+        }
+        assert!(version("4.9.0") < version("4.10.0"));
+    }
+
+    #[test]
+    fn newer_releases_are_as_todays() {
+        for family in DECODERS {
+            for text in ["5.0.0", "5.23.0", "6.1"] {
+                assert_eq!(
+                    Transformers::of(text, family),
+                    Ok(Transformers::TODAY),
+                    "{text} {family:?}"
+                );
+            }
+        }
+        for text in ["0.43.2", "0.50.2", "1.0.0"] {
+            assert_eq!(Bitsandbytes::of(text), Ok(Bitsandbytes::TODAY), "{text}");
+        }
+    }
+
+    /// The last release that had a behaviour, and the first without it; of one that came and went its first, and the last before.
+    #[test]
+    fn behaviours_end_with_the_releases_that_dropped_them() {
+        type Has = fn(Transformers) -> bool;
+        let ends: [(Family, &str, &str, Has); 16] = [
+            (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
+            (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
+            (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
+            (Family::Llama, "4.37.2", "4.40.0", |t| t.angles == Angles::TakenOut),
+            (Family::Llama, "4.42.4", "4.43.0", |t| t.angles == Angles::Computed),
+            (Family::Qwen2, "4.44.2", "4.45.0", |t| t.angles == Angles::TakenOut),
+            (Family::Mistral, "4.41.2", "4.42.0", |t| t.angles == Angles::TakenOut),
+            (Family::Mistral, "4.47.1", "4.48.0", |t| t.angles == Angles::Computed),
+            (Family::Llama, "4.40.2", "4.41.0", |t| t.keeps_angles),
+            (Family::Mistral, "4.41.2", "4.42.0", |t| t.keeps_angles),
+            (Family::Qwen2, "4.52.4", "4.53.0", |t| t.masks_are_numbers),
+            (Family::Qwen3, "4.53.3", "4.54.0", |t| t.repeats_heads),
+            (Family::Llama, "4.55.4", "4.56.0", |t| t.copies_heads),
+            (Family::Llama, "4.48.0", "4.47.1", |t| t.copies_heads),
+            (Family::Qwen3, "4.55.4", "4.56.0", |t| !t.copies_into_cache),
+            (Family::Phi3, "4.57.6", "5.0.0", |t| t.use_reentrant),
+        ];
+        for (family, last, first_without, has) in ends {
+            let at = |text| Transformers::of(text, family).map(has);
+            assert_eq!(
+                (at(last), at(first_without)),
+                (Ok(true), Ok(false)),
+                "{family:?} {last} {first_without}"
+            );
+        }
+        let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
+        assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
+        assert_eq!((ties("2.14.1"), ties("2.15.0")), (Ok(Ties::Address), Ok(Ties::Age)));
+    }
+
+    #[test]
+    fn what_has_not_been_studied_is_refused() {
+        let message = |text, family| Transformers::of(text, family).unwrap_err().message;
+        assert!(message("4.36.2", Family::Llama).contains("older than any"));
+        assert!(message("4.38.2", Family::Llama).contains("causal mask"));
+        assert!(Transformers::of("4.38.2", Family::Mistral).is_ok());
+        assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
+        assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
+        assert!(message("4.57.6", Family::Bert).contains("encoders"));
+        assert_eq!(Transformers::of("5.0.0", Family::Bert), Ok(Transformers::TODAY));
+        assert!(
+            Bitsandbytes::of("0.40.2")
+                .unwrap_err()
+                .message
+                .contains("older than any")
+        );
+        assert!(ties("1.13.1").unwrap_err().message.contains("older than any"));
+    }
+}

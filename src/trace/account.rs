@@ -1,0 +1,257 @@
+//! How many bytes a trace keeps alive: its peaks, when they are and what for.
+
+use super::{Event, Module, Trace};
+use crate::memory::{ByCategory, ByPhase, Category, Phase};
+
+/// Live bytes over a trace; of tensors, so host memory counts nowhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The highest point after the load.
+    pub peak: Peak,
+    /// The highest point in each phase.
+    pub in_phase: ByPhase,
+    /// Live when an optimizer step ended, before its gradients are released: the mean over the steps.
+    pub after_steps: Mean,
+    /// Live at the end of the trace.
+    pub at_end: u64,
+}
+
+/// The mean of what was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mean {
+    sum: u64,
+    count: u64,
+}
+
+impl Mean {
+    pub(crate) fn see(&mut self, bytes: u64) {
+        self.sum += bytes;
+        self.count += 1;
+    }
+
+    /// In whole bytes; 0 where nothing was seen.
+    pub fn bytes(self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// The instant at which most is alive; the first of equal ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Peak {
+    pub bytes: u64,
+    pub by_category: ByCategory,
+    pub phase: Option<Phase>,
+    pub module: Option<Module>,
+    /// Number of the optimizer step, from 1.
+    pub step: u32,
+}
+
+impl Account {
+    /// Replays `trace`. Sizes count in multiples of `granularity`, a power of two: 1 for what was asked for, 512 for
+    /// PyTorch's allocator on a GPU. Steps before `from_step`, which counts from 1, are not looked at, but for what they
+    /// leave.
+    pub fn of(trace: &Trace, granularity: u64, from_step: u32) -> Self {
+        let mut replay = Replay::new(trace.blocks(), granularity, from_step);
+        for pass in trace.passes() {
+            for event in pass {
+                replay.see(event);
+            }
+        }
+        Self {
+            at_end: replay.total,
+            ..replay.account
+        }
+    }
+}
+
+/// What is alive while a trace goes by.
+struct Replay {
+    account: Account,
+    granularity: u64,
+    from_step: u32,
+    is_measured: bool,
+    /// Of each block, its bytes and what it is for.
+    blocks: Vec<(u64, Category)>,
+    live: ByCategory,
+    total: u64,
+    phase: Phase,
+    module: Option<Module>,
+    step: u32,
+}
+
+impl Replay {
+    fn new(blocks: usize, granularity: u64, from_step: u32) -> Self {
+        Self {
+            account: Account::default(),
+            granularity,
+            from_step,
+            is_measured: from_step <= 1,
+            blocks: vec![(0, Category::Host); blocks],
+            live: ByCategory::default(),
+            total: 0,
+            phase: Phase::Idle,
+            module: None,
+            step: 0,
+        }
+    }
+
+    pub(crate) fn see(&mut self, event: &Event) {
+        match *event {
+            Event::Alloc { block, bytes, category } => {
+                // As `next_multiple_of`, which divides.
+                let bytes = (bytes + self.granularity - 1) & !(self.granularity - 1);
+                self.blocks[block.index()] = (bytes, category);
+                if category.is_tensor() {
+                    self.live[category] += bytes;
+                    self.total += bytes;
+                    self.look();
+                }
+            }
+            Event::Free { block } => {
+                let (bytes, category) = self.blocks[block.index()];
+                if category.is_tensor() {
+                    self.live[category] -= bytes;
+                    self.total -= bytes;
+                }
+            }
+            Event::Label { block, category } => {
+                let (bytes, label) = &mut self.blocks[block.index()];
+                self.live[*label] -= *bytes;
+                self.live[category] += *bytes;
+                *label = category;
+                // What made the peak is labelled right after.
+                if self.total == self.account.peak.bytes && self.is_measured {
+                    self.account.peak.by_category = self.live;
+                }
+            }
+            Event::Phase(phase) => {
+                self.phase = phase;
+                if self.is_measured {
+                    let highest = &mut self.account.in_phase[phase];
+                    *highest = self.total.max(*highest);
+                }
+            }
+            Event::Module(module) => self.module = Some(module),
+            Event::Step(step) => {
+                self.step = step;
+                self.is_measured = step >= self.from_step;
+            }
+            Event::StepEnd if self.is_measured => self.account.after_steps.see(self.total),
+            Event::StepEnd | Event::EmptyCache => {}
+        }
+    }
+
+    /// Notes what is alive, if it is more than before.
+    fn look(&mut self) {
+        let is_load = self.phase == Phase::Load;
+        if !self.is_measured && !is_load {
+            return;
+        }
+        let highest = &mut self.account.in_phase[self.phase];
+        *highest = self.total.max(*highest);
+        if self.is_measured && !is_load && self.total > self.account.peak.bytes {
+            self.account.peak = Peak {
+                bytes: self.total,
+                by_category: self.live,
+                phase: Some(self.phase),
+                module: self.module,
+                step: self.step,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Category::{Activation, Gradient, Host, Parameter, Temporary};
+
+    /// A load of 100 bytes and a peak of 300 on the way, then two steps: 100 + 50 live, then 100 + 40.
+    fn trace() -> Trace {
+        let mut trace = Trace::new();
+        trace.phase(Phase::Load);
+        let weight = trace.alloc(100, Parameter);
+        let read = trace.alloc(200, Temporary);
+        trace.free(read);
+        trace.phase(Phase::Idle);
+        for (number, bytes) in [(1, 50), (2, 40)] {
+            trace.step(number);
+            trace.phase(Phase::Forward);
+            trace.module("mlp", Some(3));
+            let saved = trace.alloc(bytes, Activation);
+            trace.alloc(1 << 20, Host);
+            trace.phase(Phase::Backward);
+            trace.module("lm_head", None);
+            trace.free(saved);
+            let gradient = trace.alloc(10, Gradient);
+            trace.step_end();
+            trace.free(gradient);
+        }
+        trace.free(weight);
+        trace
+    }
+
+    #[test]
+    fn the_peak_is_the_first_highest_point_after_the_load() {
+        let account = Account::of(&trace(), 1, 1);
+        let peak = account.peak;
+        assert_eq!((peak.bytes, peak.step, peak.phase), (150, 1, Some(Phase::Forward)));
+        assert_eq!(
+            peak.module.map(|module| module.to_string()),
+            Some("layers.3.mlp".into())
+        );
+        assert_eq!((peak.by_category[Parameter], peak.by_category[Activation]), (100, 50));
+        assert_eq!(peak.by_category[Host], 0, "host memory counts nowhere");
+        let phases = [
+            Phase::Load,
+            Phase::Forward,
+            Phase::Backward,
+            Phase::Optimizer,
+            Phase::Idle,
+        ];
+        assert_eq!(phases.map(|phase| account.in_phase[phase]), [300, 150, 150, 0, 100]);
+        assert_eq!((account.after_steps.bytes(), account.at_end), (110, 0));
+    }
+
+    #[test]
+    fn steps_before_the_measured_ones_are_left_out() {
+        let account = Account::of(&trace(), 1, 2);
+        assert_eq!((account.peak.bytes, account.peak.step), (140, 2));
+        assert_eq!(account.peak.by_category[Activation], 40);
+        let phases = [Phase::Load, Phase::Forward, Phase::Backward];
+        assert_eq!(
+            phases.map(|phase| account.in_phase[phase]),
+            [300, 140, 140],
+            "the load counts"
+        );
+    }
+
+    #[test]
+    fn sizes_are_rounded_up_to_the_granularity() {
+        let account = Account::of(&trace(), 512, 1);
+        assert_eq!((account.peak.bytes, account.after_steps.bytes()), (1024, 1024));
+        assert_eq!(account.in_phase[Phase::Load], 1024);
+    }
+
+    #[test]
+    fn a_label_given_at_the_peak_counts_there_and_one_given_later_does_not() {
+        let mut trace = Trace::new();
+        trace.step(1);
+        trace.phase(Phase::Forward);
+        let kept = trace.alloc(30, Temporary);
+        trace.label(kept, Activation);
+        let peak = Account::of(&trace, 1, 1).peak;
+        assert_eq!((peak.by_category[Temporary], peak.by_category[Activation]), (0, 30));
+
+        let other = trace.alloc(5, Temporary);
+        trace.free(other);
+        trace.label(kept, Gradient);
+        let account = Account::of(&trace, 1, 1);
+        let peak = account.peak;
+        assert_eq!(
+            [Temporary, Activation, Gradient].map(|category| peak.by_category[category]),
+            [5, 30, 0]
+        );
+        assert_eq!(account.at_end, 30, "a label moves no byte");
+    }
+}
