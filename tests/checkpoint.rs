@@ -118,7 +118,7 @@ fn every_stored_format_is_read_in_any_range_of_rows() {
     }
 }
 
-/// `tests/fixtures/make_checkpoint.py` made these with transformers: a tied model in one bfloat16 file, and one with
+/// `python/real_input/make_checkpoint.py` made these with transformers: a tied model in one bfloat16 file, and one with
 /// Llama 3's rotary scaling in three float32 shards.
 #[test]
 fn directories_of_transformers_are_read() {

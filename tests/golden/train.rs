@@ -304,7 +304,7 @@ fn twenty_steps_on_quantised_weights() {
     }
 }
 
-/// Writes what tests/fixtures/check_adapter.py compares with PEFT's: our logits, in float32, of the first tokens of a text,
+/// Writes what python/real_input/check_adapter.py compares with PEFT's: our logits, in float32, of the first tokens of a text,
 /// from a checkpoint with an adapter that a run left.
 ///
 ///     BASE=checkpoint ADAPTER=.../adapter TEXT=prose.txt OUT=logits.safetensors \

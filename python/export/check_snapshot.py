@@ -1,6 +1,6 @@
 """Reads an exported memory snapshot with PyTorch's own tools (CONTRIBUTING.md, "Exports").
 
-    python tests/exports/check_snapshot.py SNAPSHOT [RECORD]
+    python python/export/check_snapshot.py SNAPSHOT [RECORD]
 
 SNAPSHOT is what `expctl export CELL --format pytorch` wrote; with RECORD, the cell's record.json, the highest point of
 the trace must be the cell's allocated_peak_bytes.

@@ -1,7 +1,7 @@
 """Matrix products of expctl beside torch's (oneDNN in bfloat16, MKL in float32), on two threads, in turn, in one run.
 
     pip install torch
-    python benches/gemm_against_torch.py [--rounds 5] [2048x576x3072 ...]
+    python python/bench/gemm_against_torch.py [--rounds 5] [2048x576x3072 ...]
 
 Torch computes `x @ w.t()` into a tensor that is there already. Prints a Markdown table: medians over the rounds of each
 round's median, in TFLOP/s, and ours as a multiple of torch's.

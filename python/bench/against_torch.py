@@ -2,7 +2,7 @@
 
     pip install torch transformers peft bitsandbytes accelerate psutil
     cargo build --release
-    python benches/against_torch.py [--runs 5] [--tcmalloc /path/to/libtcmalloc_minimal.so.4] [ROW ...]
+    python python/bench/against_torch.py [--runs 5] [--tcmalloc /path/to/libtcmalloc_minimal.so.4] [ROW ...]
 
 Both train the same shapes from random weights (nothing is downloaded), in turn, so that a change of the machine's speed
 meets both. Prints a Markdown table: medians over the runs of each run's median step, and the highest resident set.
