@@ -1,7 +1,7 @@
 //! What training allocates and releases, in order, and the account of what is live.
 
 mod account;
-mod trace;
+mod events;
 
 pub use account::{Account, Mean};
-pub use trace::{Block, Event, Module, Trace};
+pub use events::{Block, Event, Module, Trace};
