@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Format, Table};
-use crate::runner::shown;
+use crate::results::setting;
 use crate::spec::Study;
 
 /// A table of cells: what varies, and then `columns`.
@@ -18,7 +18,7 @@ pub fn cell_row(study: &Study, index: usize, format: Format, values: impl IntoIt
     let planned = &study.cells[index];
     let axis = |axis: &String| {
         let value = planned.axes.get(axis).cloned().unwrap_or_default();
-        let (text, plain) = (shown(axis, &value), value.to_string());
+        let (text, plain) = (setting(axis, &value.clone().into()), value.to_string());
         // A number stays one, to be aligned as such.
         if format == Format::Table && text != plain {
             text.into()

@@ -1,7 +1,7 @@
 //! What `run` and `report` say of a study's claims.
 
 use crate::report::{Judged, Verdict};
-use crate::runner::counted;
+use crate::text::counted;
 
 /// How many claims have which verdict; none where the study has no claims.
 pub fn summary(claims: &[Judged]) -> Option<String> {

@@ -9,12 +9,11 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::report::compare::{Comparison, Difference, Gate, Pair, Passed, compare, differences, varying};
-use crate::report::{Entry, entries, markdown, setting};
-use crate::results::frame;
+use crate::report::{Entry, entries, markdown};
 use crate::results::store::StudyDir;
-use crate::runner::counted;
+use crate::results::{frame, setting};
 use crate::spec::STUDY_FILE;
-use crate::text::format;
+use crate::text::{counted, format};
 
 use super::{Format, NOT_AS_ASKED, Table, print, studies};
 

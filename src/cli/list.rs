@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::report::{Entry, axes, entries, setting};
+use crate::report::{Entry, axes, entries};
 use crate::results::datum::Datum;
+use crate::results::setting;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
 use crate::text::format;

@@ -17,10 +17,9 @@ use crate::report::{self, About};
 use crate::results::columns::predictions;
 use crate::results::frame::{self, FrameError, Row};
 use crate::results::prediction::{Prediction, Verdict};
-use crate::runner::counted;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
-use crate::text::format;
+use crate::text::{counted, format};
 use crate::torch::gpu::Budget;
 
 /// Say what each cell of a spec will take, without running it

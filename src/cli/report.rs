@@ -12,8 +12,8 @@ use crate::results::collect::Collected;
 use crate::results::record::Status;
 use crate::results::store::StudyDir;
 use crate::results::{frame, timeline};
-use crate::runner::counted;
 use crate::spec::{self, Study};
+use crate::text::counted;
 
 use super::{NOT_AS_ASKED, claims, print, studies};
 

@@ -8,15 +8,13 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::report::{Judged, check_study};
-use crate::results::columns::status_name;
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
 use crate::runner::{
-    self, Bars, Finished, Json, Options, Plain, Progress, Silent, Summary, counted, log_tail, preflight, schedule,
-    trainable,
+    self, Bars, Finished, Json, Options, Plain, Progress, Silent, Summary, log_tail, preflight, schedule, trainable,
 };
 use crate::spec::{self, Overrides, Study};
-use crate::text::format;
+use crate::text::{counted, format};
 
 use super::cells::{cell_row, cell_table};
 use super::{Format, NOT_AS_ASKED, claims, print, report};
@@ -145,7 +143,7 @@ fn dry_run(study: &Study, options: &Options, format: Format) -> anyhow::Result<E
         plans[task.index] = ["run".into(), task.attempt.into()];
     }
     for kept in &schedule.kept {
-        let status = status_name(kept.record.status);
+        let status = kept.record.status.name();
         plans[kept.index] = [format!("keep ({status})").into(), kept.record.attempt.into()];
     }
     let mut table = cell_table(study, &["plan", "attempt"]);
@@ -189,7 +187,7 @@ fn told(study: &Study, summary: &Summary, dir: &StudyDir) -> String {
     }
     for Finished { task, record } in summary.failed() {
         let reason = record.reason.as_deref().unwrap_or("no reason given");
-        let status = status_name(record.status);
+        let status = record.status.name();
         lines.push(format!("{}: {status}: {reason}", task.name()));
         let log = dir.cell(&task.cell_id).log();
         let tail = log_tail(&log, LOG_LINES).unwrap_or_default();
@@ -218,7 +216,7 @@ fn figures(record: &Record) -> [Value; 5] {
     let measured = record.measured.as_ref();
     let figure = |value: Option<String>| value.map_or_else(absent, Value::from);
     [
-        status_name(record.status).into(),
+        record.status.name().into(),
         figure(measured.map(|measured| format!("{:.4}", measured.loss_last))),
         figure(measured.map(|measured| format::seconds(measured.step_seconds_median.into()))),
         figure(

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::report::{Entry, entries, setting};
+use crate::report::{Entry, entries};
 use crate::results::collect::read_cell;
 use crate::results::columns::{keys, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Step};
+use crate::results::setting;
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::spec::cell::Cell;
 use crate::text::format::{self, Quantity};

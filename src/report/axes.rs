@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::entry::Entry;
 use crate::results::columns::{IDENTITY, PREDICTED, keys, outcomes};
 use crate::results::datum::Datum;
+use crate::results::setting;
 use crate::spec::cell::Cell;
-use crate::text::format;
 
 /// A key and its value as people read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,20 +71,6 @@ pub fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
         settings.push(Setting { key, value });
     }
     settings
-}
-
-/// The text of a configuration's value: of an axis, or of what is fixed.
-pub fn setting(key: &str, value: &Datum) -> String {
-    match value {
-        Datum::Null if key.starts_with("env.") || key.starts_with("allocator.env.") => "unset".into(),
-        Datum::Null => format::ABSENT.into(),
-        Datum::Bool(value) => value.to_string(),
-        Datum::Int(bytes) if key == "device_memory" => format::bytes((*bytes as f64).into()),
-        Datum::Int(value) => value.to_string(),
-        Datum::Float(value) if *value != 0.0 && value.abs() < 1e-2 => format!("{value:e}"),
-        Datum::Float(value) => value.to_string(),
-        Datum::Text(value) => value.clone(),
-    }
 }
 
 /// The columns that hold a cell's keys: all but identity, outcome and prediction.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::axes::setting;
 use super::entry::Entry;
 use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
+use crate::results::setting;
 
 /// A measured column over the repeats that ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

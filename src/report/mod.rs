@@ -26,7 +26,7 @@ use std::sync::Arc;
 use minijinja::value::Serde;
 use polars_core::prelude::{DataFrame, PolarsError};
 
-pub use axes::{axes, setting};
+pub use axes::axes;
 pub use claims::{Judged, Shown, Verdict};
 pub use context::About;
 pub use entry::{Entry, entries};

@@ -3,11 +3,12 @@
 
 use serde::Serialize;
 
-use super::axes::{key_columns, ran_on, setting};
+use super::axes::{key_columns, ran_on};
 use super::entry::Entry;
 use super::group::Group;
 use crate::memory::Category;
 use crate::results::columns::{category_column, profile_column};
+use crate::results::setting;
 
 /// What a training has and a profile cannot have, or what only says how much goes through the model at a time.
 const FREE: [&str; 11] = [

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::datum::Datum;
 use super::prediction::{Prediction, Verdict};
-use super::record::{Measured, Oom, Profile, Record, Status};
+use super::record::{Measured, Oom, Profile, Record};
 use crate::memory::{Category, Phase};
 use crate::options::ByteSize;
 use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights};
@@ -193,19 +193,6 @@ pub fn profile_column(figure: &str) -> String {
 /// Highest live bytes within a phase.
 pub fn phase_column(phase: &str) -> String {
     format!("allocated_peak_in_{phase}_bytes")
-}
-
-/// A status under its name in records.
-pub fn status_name(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "ok",
-        Status::Oom => "oom",
-        Status::Failed => "failed",
-        Status::Timeout => "timeout",
-        Status::Killed => "killed",
-        Status::Lost => "lost",
-        Status::Oversize => "oversize",
-    }
 }
 
 /// The keys of a cell as columns: in the spec's order, maps as dotted keys. Keys that are left out have the value that

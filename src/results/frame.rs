@@ -11,7 +11,7 @@ use polars_io::parquet::read::ParquetReader;
 use polars_io::parquet::write::ParquetWriter;
 use polars_io::{SerReader, SerWriter};
 
-use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, predictions, status_name};
+use super::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, predictions};
 use super::datum::Datum;
 use super::prediction::Prediction;
 use super::record::Record;
@@ -101,7 +101,7 @@ fn identity(name: &str, row: &Row<'_>) -> Datum {
     match name {
         "cell_id" => row.cell_id.into(),
         "group_id" => Datum::Text(row.cell.group_id()),
-        "status" => row.record.map(|record| status_name(record.status)).into(),
+        "status" => row.record.map(|record| record.status.name()).into(),
         "attempt" => row.record.map(|record| u64::from(record.attempt)).into(),
         _ => row.cell.seed.into(),
     }

@@ -6,5 +6,8 @@ pub mod datum;
 pub mod frame;
 pub mod prediction;
 pub mod record;
+mod setting;
 pub mod store;
 pub mod timeline;
+
+pub use setting::setting;

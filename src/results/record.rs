@@ -22,6 +22,21 @@ pub enum Status {
     Oversize,
 }
 
+impl Status {
+    /// The name in records and frames.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Oom => "oom",
+            Self::Failed => "failed",
+            Self::Timeout => "timeout",
+            Self::Killed => "killed",
+            Self::Lost => "lost",
+            Self::Oversize => "oversize",
+        }
+    }
+}
+
 /// One optimizer step; a line of `steps.jsonl`. Bytes are read at the end of the step, before gradients are released.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

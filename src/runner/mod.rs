@@ -21,4 +21,3 @@ pub use progress::{Bars, Json, Plain, Progress, Silent};
 pub use provenance::{instruction_set, provenance, threads};
 pub use schedule::{Kept, Overview, Schedule, Task, schedule};
 pub use study::{Finished, Options, Summary, run};
-pub use text::{counted, shown};

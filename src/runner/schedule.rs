@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Status};
+use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::spec::cell::{Cell, Data};
 use crate::spec::{PlannedCell, Study};
 
 use super::provenance::{GIT_COMMIT, VERSION};
 use super::study::Options;
-use super::text::shown;
 
 /// What a run is about to do.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
 }
 
 fn label(study: &Study, planned: &PlannedCell) -> String {
-    let axis = |(name, value): (&String, &Value)| format!("{name}={}", shown(name, value));
+    let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
     let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
     if study.shows_seeds() {
         parts.push(format!("seed={}", planned.cell.seed));

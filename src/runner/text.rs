@@ -1,25 +1,9 @@
 //! A run in words.
 
-use serde_json::Value;
-
-use crate::report::setting;
-use crate::results::columns::status_name;
-use crate::results::datum::Datum;
 use crate::results::record::{Record, Status, StepEvent};
-use crate::text::format;
+use crate::text::{counted, format};
 
 use super::{Overview, Task};
-
-/// `1 cell`, `2 cells`.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
-}
-
-/// A cell's value for an axis, as reports write it.
-pub fn shown(axis: &str, value: &Value) -> String {
-    setting(axis, &Datum::from(value.clone()))
-}
 
 pub(super) fn overview(study: &Overview) -> String {
     let kept = if study.kept > 0 {
@@ -58,7 +42,7 @@ pub(super) fn outcome(record: &Record) -> String {
         let reason = record.reason.as_deref().unwrap_or("no reason given");
         return match record.status {
             Status::Oversize => format!("left out: {reason}"),
-            status => format!("{} after {seconds}: {reason}", status_name(status)),
+            status => format!("{} after {seconds}: {reason}", status.name()),
         };
     };
     let step = format::seconds(measured.step_seconds_median.into());

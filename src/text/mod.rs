@@ -1,10 +1,12 @@
 //! Words and numbers for people: formats, units, quotes, suggestions.
 
+mod count;
 pub mod format;
 mod quote;
 mod suggest;
 mod unit;
 
+pub use count::counted;
 pub use quote::{either, quoted};
 pub use suggest::{did_you_mean, nearest, suggestion};
 pub use unit::{Dimension, Unit};

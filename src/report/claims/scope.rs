@@ -6,9 +6,10 @@ use indexmap::IndexSet;
 use minijinja::{Error, ErrorKind, Value};
 
 use crate::options::ByteSize;
-use crate::report::axes::{key_columns, setting};
+use crate::report::axes::key_columns;
 use crate::report::group::{Group, Stat};
 use crate::results::datum::Datum;
+use crate::results::setting;
 use crate::spec;
 use crate::text::quoted;
 

@@ -4,8 +4,9 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::Pair;
-use crate::report::axes::{key_columns, setting};
+use crate::report::axes::key_columns;
 use crate::results::datum::Datum;
+use crate::results::setting;
 
 /// A column in which paired cells differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
