@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use expctl::memory::{
-    self, BACKEND_VARIABLE, Backend, BackendAllocator, ByCategory, Category, LedgerAllocator, OOM_EXIT_CODE, Phase,
-    probes,
+    self, BACKEND_VARIABLE, BackendAllocator, ByCategory, Category, LedgerAllocator, OOM_EXIT_CODE, Phase, probes,
 };
+use expctl::options::AllocatorBackend;
 use expctl::results::record::Oom;
 
 #[global_allocator]
@@ -230,11 +230,14 @@ fn peaks_are_split_by_category_and_phase() {
 #[test]
 fn every_backend_keeps_the_account() {
     if let Ok(name) = std::env::var(BACKEND_VARIABLE) {
-        assert_eq!(Backend::current().name(), name);
+        assert_eq!(AllocatorBackend::current().name(), name);
         return;
     }
-    assert_eq!(Backend::current(), Backend::System);
-    for backend in Backend::ALL.into_iter().filter(|backend| backend.is_available()) {
+    assert_eq!(AllocatorBackend::current(), AllocatorBackend::System);
+    for backend in AllocatorBackend::ALL
+        .into_iter()
+        .filter(|backend| backend.is_available())
+    {
         let output = Command::new(std::env::current_exe().unwrap())
             .env(BACKEND_VARIABLE, backend.name())
             .output()
@@ -257,7 +260,7 @@ fn a_backend_holds_what_is_live_and_keeps_its_pages() {
         drop(block);
         *faults = probes::page_faults().unwrap() - before;
     }
-    if Backend::current() != Backend::System {
+    if AllocatorBackend::current() != AllocatorBackend::System {
         assert!(faults[1] < 1000, "{faults:?} for 16384 pages");
     }
 }

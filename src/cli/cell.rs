@@ -12,7 +12,8 @@ use anyhow::{Context, anyhow, ensure};
 use rustix::process::{Pid, getppid};
 
 use crate::kernels::InstructionSet;
-use crate::memory::{self, Backend, Category, timeline};
+use crate::memory::{self, Category, timeline};
+use crate::options::AllocatorBackend;
 use crate::results::record::{Event, Record, Status};
 use crate::results::store::{CellDir, write_record};
 use crate::runner;
@@ -57,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "{name} must be {value} in the environment, as `expctl run` sets it; it is {seen:?}"
         );
     }
-    let (asked, backend) = (cell.backend().name(), Backend::current().name());
+    let (asked, backend) = (cell.backend().name(), AllocatorBackend::current().name());
     ensure!(
         backend == asked,
         "this build has no allocator `{asked}`; it runs on `{backend}`"

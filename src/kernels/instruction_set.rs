@@ -2,43 +2,11 @@
 
 use std::sync::OnceLock;
 
-/// The levels that kernels are compiled for, each with all that the ones before it have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InstructionSet {
-    /// What every CPU of the architecture has (SSE2 on x86-64).
-    Portable,
-    /// AVX2 with fused multiply-add.
-    Avx2,
-    /// AVX-512 F, BW, DQ and VL.
-    Avx512,
-    /// Dot products of bfloat16 pairs.
-    Avx512Bf16,
-    /// Tiles: matrix products of bfloat16.
-    Amx,
-}
+use crate::options::InstructionSet;
 
 static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
 
 impl InstructionSet {
-    /// From the least to the best.
-    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
-
-    /// The name in specs and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Bf16 => "avx512_bf16",
-            Self::Amx => "amx",
-        }
-    }
-
-    /// The level of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.name() == name)
-    }
-
     /// The best that this CPU, and the system for it, can do.
     pub fn best() -> Self {
         static BEST: OnceLock<InstructionSet> = OnceLock::new();
@@ -184,14 +152,6 @@ pub(crate) mod forced {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn levels_are_known_by_their_names() {
-        for level in InstructionSet::ALL {
-            assert_eq!(InstructionSet::named(level.name()), Some(level));
-        }
-        assert_eq!(InstructionSet::named("mmx"), None);
-    }
 
     #[test]
     fn a_body_runs_at_each_level() {

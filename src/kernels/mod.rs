@@ -27,8 +27,8 @@ pub mod swiglu;
 #[cfg(test)]
 mod testing;
 
+pub use crate::options::InstructionSet;
 pub use convert::Element;
-pub use instruction_set::InstructionSet;
 
 use arithmetic::Arithmetic;
 use rayon::prelude::*;

@@ -6,57 +6,31 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use mimalloc::MiMalloc;
 
+use crate::options::AllocatorBackend;
+
 /// The environment variable that names the backend of a process; the system's where it is unset or names none.
 pub const BACKEND_VARIABLE: &str = "CELL_ALLOCATOR";
 /// The same as the C library takes it.
 const VARIABLE: &CStr = c"CELL_ALLOCATOR";
 
-/// Who allocates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Backend {
-    /// The C library's malloc as it stands.
-    System = 1,
-    /// glibc's malloc, told to keep the pages of what is freed.
-    Retain,
-    /// mimalloc, told the same.
-    Mimalloc,
-}
-
 /// The backend's number, once it is chosen.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
-impl Backend {
-    pub const ALL: [Self; 3] = [Self::System, Self::Retain, Self::Mimalloc];
-
-    /// The name in specs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Retain => "retain",
-            Self::Mimalloc => "mimalloc",
-        }
-    }
-
-    /// The backend of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|backend| backend.name() == name)
-    }
-
-    /// Whether this build has it.
-    pub fn is_available(self) -> bool {
-        self != Self::Retain || cfg!(all(target_os = "linux", target_env = "gnu"))
-    }
-
+impl AllocatorBackend {
     /// The backend of this process. The first call chooses; it allocates nothing, so that an allocator can make it.
     #[inline]
     pub fn current() -> Self {
         match CHOSEN.load(Ordering::Relaxed) {
-            chosen if chosen == Self::System as u8 => Self::System,
-            chosen if chosen == Self::Retain as u8 => Self::Retain,
-            chosen if chosen == Self::Mimalloc as u8 => Self::Mimalloc,
+            chosen if chosen == Self::System.code() => Self::System,
+            chosen if chosen == Self::Retain.code() => Self::Retain,
+            chosen if chosen == Self::Mimalloc.code() => Self::Mimalloc,
             _ => Self::choose(),
         }
+    }
+
+    /// The backend's number in [`CHOSEN`], where 0 is no choice.
+    const fn code(self) -> u8 {
+        self as u8 + 1
     }
 
     /// Threads that came here at once would choose the same, and telling an allocator twice does no harm.
@@ -68,7 +42,7 @@ impl Backend {
             Self::Retain => keep_pages(),
             Self::Mimalloc => never_purge(),
         }
-        CHOSEN.store(chosen as u8, Ordering::Relaxed);
+        CHOSEN.store(chosen.code(), Ordering::Relaxed);
         chosen
     }
 
@@ -130,7 +104,7 @@ pub(super) fn mimalloc_reserved() -> u64 {
     committed as u64
 }
 
-/// The allocator that [`Backend::current`] names.
+/// The allocator that [`AllocatorBackend::current`] names.
 pub struct BackendAllocator;
 
 // SAFETY: hands every request as it came to one allocator, which never changes.
@@ -139,9 +113,9 @@ unsafe impl GlobalAlloc for BackendAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is the allocator's.
         unsafe {
-            match Backend::current() {
-                Backend::System | Backend::Retain => System.alloc(layout),
-                Backend::Mimalloc => MiMalloc.alloc(layout),
+            match AllocatorBackend::current() {
+                AllocatorBackend::System | AllocatorBackend::Retain => System.alloc(layout),
+                AllocatorBackend::Mimalloc => MiMalloc.alloc(layout),
             }
         }
     }
@@ -150,9 +124,9 @@ unsafe impl GlobalAlloc for BackendAllocator {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is the allocator's.
         unsafe {
-            match Backend::current() {
-                Backend::System | Backend::Retain => System.alloc_zeroed(layout),
-                Backend::Mimalloc => MiMalloc.alloc_zeroed(layout),
+            match AllocatorBackend::current() {
+                AllocatorBackend::System | AllocatorBackend::Retain => System.alloc_zeroed(layout),
+                AllocatorBackend::Mimalloc => MiMalloc.alloc_zeroed(layout),
             }
         }
     }
@@ -161,9 +135,9 @@ unsafe impl GlobalAlloc for BackendAllocator {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller's promise is the allocator's, and the pointer is its own.
         unsafe {
-            match Backend::current() {
-                Backend::System | Backend::Retain => System.realloc(pointer, layout, new_size),
-                Backend::Mimalloc => MiMalloc.realloc(pointer, layout, new_size),
+            match AllocatorBackend::current() {
+                AllocatorBackend::System | AllocatorBackend::Retain => System.realloc(pointer, layout, new_size),
+                AllocatorBackend::Mimalloc => MiMalloc.realloc(pointer, layout, new_size),
             }
         }
     }
@@ -172,9 +146,9 @@ unsafe impl GlobalAlloc for BackendAllocator {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise is the allocator's, and the pointer is its own.
         unsafe {
-            match Backend::current() {
-                Backend::System | Backend::Retain => System.dealloc(pointer, layout),
-                Backend::Mimalloc => MiMalloc.dealloc(pointer, layout),
+            match AllocatorBackend::current() {
+                AllocatorBackend::System | AllocatorBackend::Retain => System.dealloc(pointer, layout),
+                AllocatorBackend::Mimalloc => MiMalloc.dealloc(pointer, layout),
             }
         }
     }
@@ -187,13 +161,5 @@ mod tests {
     #[test]
     fn the_variable_has_one_name() {
         assert_eq!(VARIABLE.to_str(), Ok(BACKEND_VARIABLE));
-    }
-
-    #[test]
-    fn backends_are_known_by_their_names() {
-        for backend in Backend::ALL {
-            assert_eq!(Backend::named(backend.name()), Some(backend));
-        }
-        assert_eq!(Backend::named("jemalloc"), None);
     }
 }

@@ -2,8 +2,8 @@
 //! and what the operating system says about the process.
 //!
 //! Everything unsafe that memory needs is in here. The ledger counts in every process that installs [`LedgerAllocator`] as
-//! its global allocator; in others every figure is zero and labels do nothing. Under it lies the allocator that [`Backend`]
-//! names.
+//! its global allocator; in others every figure is zero and labels do nothing. Under it lies the allocator that
+//! [`AllocatorBackend`](crate::options::AllocatorBackend) names.
 
 mod allocator;
 mod backend;
@@ -20,7 +20,7 @@ mod spin;
 pub mod timeline;
 
 pub use allocator::{LedgerAllocator, installed};
-pub use backend::{BACKEND_VARIABLE, Backend, BackendAllocator};
+pub use backend::{BACKEND_VARIABLE, BackendAllocator};
 pub use budget::{OOM_EXIT_CODE, arm};
 pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use label::{describe, describe_buffer, dtype_name, label};

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::io::Read;
 
-use super::backend::{Backend, mimalloc_reserved};
+use super::backend::mimalloc_reserved;
+use crate::options::AllocatorBackend;
 
 /// What the allocator holds of the system.
 pub fn reserved_bytes() -> Option<u64> {
-    match Backend::current() {
-        Backend::System | Backend::Retain => c_library_reserved(),
-        Backend::Mimalloc => Some(mimalloc_reserved()),
+    match AllocatorBackend::current() {
+        AllocatorBackend::System | AllocatorBackend::Retain => c_library_reserved(),
+        AllocatorBackend::Mimalloc => Some(mimalloc_reserved()),
     }
 }
 

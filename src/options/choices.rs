@@ -134,28 +134,3 @@ pub enum LrScheduler {
     Cosine,
     Constant,
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InstructionSet {
-    Auto,
-    Portable,
-    Avx2,
-    Avx512,
-    Avx512Bf16,
-    Amx,
-}
-
-impl InstructionSet {
-    /// The name in specs; that of the kernels' level where it is one.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Bf16 => "avx512_bf16",
-            Self::Amx => "amx",
-        }
-    }
-}

@@ -1,16 +1,22 @@
 //! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the plans.
 
+mod allocator_backend;
 mod byte_size;
 mod checkpointing;
 mod choices;
 mod data;
+mod device;
+mod instruction_set;
 mod target_modules;
 
+pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Dtype, InstructionSet, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack,
-    Task, Upcast, Weights, ZeroGrad,
+    Attention, Dtype, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Task, Upcast,
+    Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
+pub use device::{Device, NoCuda};
+pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};

@@ -166,7 +166,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{plan::Options, torch::gpu::Budget};
+    use crate::{
+        options::{InstructionSet, InstructionSetChoice},
+        plan::Options,
+        torch::gpu::Budget,
+    };
 
     fn cell() -> Cell {
         Cell {
@@ -176,7 +180,7 @@ mod tests {
             batch_size: 16,
             max_seq_length: 128,
             max_steps: Some(2),
-            instruction_set: crate::spec::cell::InstructionSet::Avx2,
+            instruction_set: InstructionSetChoice::Level(InstructionSet::Avx2),
             ..Cell::default()
         }
     }

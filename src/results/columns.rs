@@ -7,7 +7,9 @@ use super::prediction::{Prediction, Verdict};
 use super::record::{Measured, Oom, Profile, Record};
 use crate::memory::{Category, Phase};
 use crate::options::ByteSize;
-use crate::spec::cell::{Allocator, Backend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights};
+use crate::spec::cell::{
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights,
+};
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,7 +268,7 @@ fn exemplar() -> Cell {
         threads: Some(1),
         device_memory: Some(ByteSize(0)),
         allocator: Allocator {
-            backend: Some(Backend::DEFAULT),
+            backend: Some(AllocatorBackend::DEFAULT),
             ..Allocator::default()
         },
         ..Cell::default()
@@ -314,7 +316,10 @@ mod tests {
         assert_eq!(columns["gradient_checkpointing"], Datum::from("{every: 2}"));
         assert_eq!(columns["target_modules"], Datum::from("[q_proj, v_proj]"));
         assert_eq!(columns["allocator.env.MALLOC_ARENA_MAX"], Datum::from("1"));
-        assert_eq!(columns["allocator.backend"], Datum::from(Backend::DEFAULT.name()));
+        assert_eq!(
+            columns["allocator.backend"],
+            Datum::from(AllocatorBackend::DEFAULT.name())
+        );
         assert_eq!(columns["env.EMPTY"], Datum::Null);
         assert_eq!(columns["device_memory"], Datum::Int(2 << 30));
         assert_eq!(columns["lora_alpha"], Datum::Float(32.0));

@@ -17,7 +17,7 @@ use super::prediction::Prediction;
 use super::record::Record;
 use super::store::{StoreError, StudyDir, write_if_changed};
 use super::timeline::TimelineError;
-use crate::spec::cell::{Cell, InstructionSet};
+use crate::spec::cell::{Cell, InstructionSetChoice};
 
 /// Why a frame could not be made or written.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
                     ("device", Some(record)) => record.provenance.device.as_str().into(),
                     ("threads", Some(record)) => record.provenance.threads.into(),
                     ("instruction_set", Some(record)) => record.provenance.instruction_set.as_str().into(),
-                    ("instruction_set", None) if row.cell.instruction_set == InstructionSet::Auto => Datum::Null,
+                    ("instruction_set", None) if row.cell.instruction_set == InstructionSetChoice::Auto => Datum::Null,
                     _ => given,
                 }
             });

@@ -16,7 +16,7 @@ use crate::memory::BACKEND_VARIABLE;
 use crate::results::record::Event;
 use crate::results::store::CellDir;
 use crate::spec::RecordSpec;
-use crate::spec::cell::{Backend, Cell};
+use crate::spec::cell::{AllocatorBackend, Cell};
 
 use super::inbox::{FromChild, Inbox, Message, spawn};
 use super::provenance::threads;
@@ -142,7 +142,7 @@ pub fn variables(cell: &Cell) -> Vec<(&'static str, String)> {
         ("CANDLE_NUM_THREADS", threads),
         (BACKEND_VARIABLE, cell.backend().name().into()),
     ];
-    if cell.backend() == Backend::Retain && !cell.environment().contains_key(TUNABLES) {
+    if cell.backend() == AllocatorBackend::Retain && !cell.environment().contains_key(TUNABLES) {
         variables.push((TUNABLES, HUGE_PAGES.into()));
     }
     variables
@@ -231,7 +231,6 @@ fn forward_events(stdout: ChildStdout, serial: usize, sender: &Sender<Message>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
 
     #[test]
     fn a_cell_cannot_set_what_the_run_sets() {
@@ -250,7 +249,12 @@ mod tests {
             variables(&cell).iter().any(|(name, _)| *name == TUNABLES)
         };
         assert_eq!(
-            [Backend::System, Backend::Retain, Backend::Mimalloc].map(tunables),
+            [
+                AllocatorBackend::System,
+                AllocatorBackend::Retain,
+                AllocatorBackend::Mimalloc
+            ]
+            .map(tunables),
             [false, true, false]
         );
     }
@@ -260,12 +264,5 @@ mod tests {
         let mut cell = Cell::default();
         cell.env.insert(TUNABLES.into(), None);
         assert!(variables(&cell).iter().all(|(name, _)| *name != TUNABLES));
-    }
-
-    #[test]
-    fn a_cell_names_the_backends() {
-        let keys = [Backend::System, Backend::Retain, Backend::Mimalloc];
-        assert_eq!(keys.map(Backend::name), memory::Backend::ALL.map(memory::Backend::name));
-        assert!(memory::Backend::named(Backend::DEFAULT.name()).is_some_and(memory::Backend::is_available));
     }
 }

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 
 use crate::data::{self, DataError};
 use crate::kernels::InstructionSet;
-use crate::memory::Backend;
 use crate::model::{ModelError, Source};
 use crate::spec::Study;
 use crate::spec::cell::{Cell, Data, Stack, TargetModules, Task, Weights};
@@ -76,7 +75,7 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
             let reason = Reason::Positions { model, most };
             return Err(fail("max_seq_length", &cell.max_seq_length, reason));
         }
-        if !Backend::named(cell.backend().name()).is_some_and(Backend::is_available) {
+        if !cell.backend().is_available() {
             return Err(fail("allocator.backend", &cell.backend().name(), Reason::Backend));
         }
         if let Some(reason) = lacks(instruction_set(cell), InstructionSet::best()) {

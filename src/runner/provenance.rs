@@ -38,7 +38,7 @@ pub fn threads(cell: &Cell) -> usize {
 
 /// The level of the kernels that the cell is trained with: the one that it names, or the best of this CPU.
 pub fn instruction_set(cell: &Cell) -> InstructionSet {
-    InstructionSet::named(cell.instruction_set.name()).unwrap_or_else(InstructionSet::best)
+    cell.instruction_set.level().unwrap_or_else(InstructionSet::best)
 }
 
 fn cores() -> usize {
@@ -66,26 +66,4 @@ fn cpu_model() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     line.split_once(':').map(|(_, name)| name.trim().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::cell;
-
-    #[test]
-    fn a_cell_names_the_kernels_levels() {
-        use cell::InstructionSet::{Amx, Auto, Avx2, Avx512, Avx512Bf16, Portable};
-        let named = |instruction_set| {
-            super::instruction_set(&Cell {
-                instruction_set,
-                ..Cell::default()
-            })
-        };
-        assert_eq!(
-            [Portable, Avx2, Avx512, Avx512Bf16, Amx].map(named),
-            InstructionSet::ALL
-        );
-        assert_eq!(named(Auto), InstructionSet::best());
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use expctl::spec::cell::{Backend, InstructionSet};
+use expctl::spec::cell::{AllocatorBackend, InstructionSet, InstructionSetChoice};
 use expctl::spec::{self, Overrides};
 
 use crate::{parse, study, sweep};
@@ -106,8 +106,8 @@ fn set_is_above_variables_which_are_above_the_file() {
     let cell = &study.cells[0].cell;
     assert_eq!((cell.rank, cell.batch_size, cell.max_seq_length), (4, 2, 16));
     assert_eq!(cell.allocator.env["MALLOC_ARENA_MAX"].as_deref(), Some("1"));
-    assert_eq!(cell.backend(), Backend::System);
-    assert_eq!(cell.instruction_set, InstructionSet::Avx2);
+    assert_eq!(cell.backend(), AllocatorBackend::System);
+    assert_eq!(cell.instruction_set, InstructionSetChoice::Level(InstructionSet::Avx2));
     assert_eq!(
         spec::flow(&cell.value("data")),
         "{path: a.txt, column: text, format: jsonl}"

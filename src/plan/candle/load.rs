@@ -14,7 +14,7 @@ use crate::{
     memory::Category,
     model::{CHUNK_ELEMENTS, EncoderConfig, Family, LlamaConfig, adapts},
     nn, quant,
-    spec::cell::{Cell, Dtype, InstructionSet as Asked},
+    spec::cell::{Cell, Dtype},
 };
 
 pub(super) struct Loader<'m, 'c> {
@@ -127,10 +127,7 @@ impl<'m, 'c> Loader<'m, 'c> {
     fn numbers(&self) -> Numbers {
         let hidden = dense_bytes(self.cell.dtype);
         let is_bfloat16 = matches!(self.cell.dtype, Dtype::Bfloat16 | Dtype::Int4 | Dtype::Int8);
-        let level = match self.cell.instruction_set {
-            Asked::Auto => InstructionSet::best(),
-            asked => InstructionSet::named(asked.name()).unwrap_or(InstructionSet::best()),
-        };
+        let level = self.cell.instruction_set.level().unwrap_or_else(InstructionSet::best);
         let native = is_bfloat16 && level >= InstructionSet::Avx512Bf16;
         Numbers {
             hidden,

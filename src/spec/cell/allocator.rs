@@ -5,42 +5,18 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::options::AllocatorBackend;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Allocator {
     /// Which allocator: system (the C library's as it stands), retain (glibc's, told to keep the pages of what is freed, so
     /// that no step asks the system for them again, and by GLIBC_TUNABLES to ask for huge ones, unless the cell unsets that
     /// variable) or mimalloc (told to keep them too); default: retain, or system without glibc.
-    pub backend: Option<Backend>,
+    pub backend: Option<AllocatorBackend>,
     /// Environment variables that the allocator reads, such as system's MALLOC_ARENA_MAX; null leaves one unset.
     #[schemars(with = "BTreeMap<String, Variable>")]
     pub env: BTreeMap<String, Option<String>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    System,
-    Retain,
-    Mimalloc,
-}
-
-impl Backend {
-    /// What a cell has that does not say.
-    pub const DEFAULT: Self = if cfg!(all(target_os = "linux", target_env = "gnu")) {
-        Self::Retain
-    } else {
-        Self::System
-    };
-
-    /// The name in specs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Retain => "retain",
-            Self::Mimalloc => "mimalloc",
-        }
-    }
 }
 
 /// For the schema: a variable's value may be written as a number, and is then the text that was written.

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Backend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data, TargetModules,
+    AllocatorBackend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data,
+    TargetModules,
 };
 use crate::options::DEFAULT_LABEL_COLUMN;
 
@@ -70,7 +71,10 @@ impl Cell {
         cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
         cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);
         // On every machine, also where leaving the key out means another: ids are the same everywhere.
-        cell.allocator.backend = cell.allocator.backend.filter(|&backend| backend != Backend::Retain);
+        cell.allocator.backend = cell
+            .allocator
+            .backend
+            .filter(|&backend| backend != AllocatorBackend::Retain);
         if let TargetModules::Names(names) = &mut cell.target_modules {
             names.sort_unstable();
         }
@@ -117,7 +121,9 @@ fn canonical(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::cell::{DataFile, DataFormat, Dtype, InstructionSet, Optimizer, Synthetic, Weights};
+    use crate::spec::cell::{
+        DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Optimizer, Synthetic, Weights,
+    };
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {
         let mut cell = Cell::default();
@@ -156,7 +162,7 @@ mod tests {
         same(cell(|cell| cell.lora_alpha = Some(32.0)), Cell::default());
         same(cell(|cell| cell.max_steps = Some(10)), Cell::default());
         same(
-            cell(|cell| cell.allocator.backend = Some(Backend::Retain)),
+            cell(|cell| cell.allocator.backend = Some(AllocatorBackend::Retain)),
             Cell::default(),
         );
         same(cell(|cell| cell.weights = Some(Weights::Random)), Cell::default());
@@ -216,11 +222,11 @@ mod tests {
             cell(|cell| cell.optim = Optimizer::Rsvd),
         );
         different(
-            cell(|cell| cell.allocator.backend = Some(Backend::System)),
+            cell(|cell| cell.allocator.backend = Some(AllocatorBackend::System)),
             Cell::default(),
         );
         different(
-            cell(|cell| cell.instruction_set = InstructionSet::Avx2),
+            cell(|cell| cell.instruction_set = InstructionSetChoice::Level(InstructionSet::Avx2)),
             Cell::default(),
         );
         assert_eq!(cell(|cell| cell.seed = 7).group_id(), Cell::default().id());

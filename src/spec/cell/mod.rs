@@ -13,11 +13,11 @@ mod id;
 mod presets;
 
 pub use crate::options::{
-    Attention, Checkpointing, Data, DataFile, DataFormat, Dtype, ENCODER_MODULES, FUSED_MODULES, InstructionSet,
-    KeepOutputs, Lengths, LoraFa, LrScheduler, MODULES, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
-    TargetModules, Task, Upcast, Weights, ZeroGrad,
+    AllocatorBackend, Attention, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, ENCODER_MODULES,
+    FUSED_MODULES, InstructionSet, InstructionSetChoice, KeepOutputs, Lengths, LoraFa, LrScheduler, MODULES, Measure,
+    Optimizer, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
-pub use allocator::{Allocator, Backend};
+pub use allocator::Allocator;
 pub use check::Invalid;
 pub use presets::{PLANNED_PRESETS, PRESETS};
 
@@ -185,7 +185,7 @@ pub struct Cell {
     pub threads: Option<usize>,
     /// The instructions of the trainer's kernels: auto (the best that the CPU has), portable, avx2, avx512, avx512_bf16 or
     /// amx, each with those before it. It does not govern candle's own operations, which take what the CPU has.
-    pub instruction_set: InstructionSet,
+    pub instruction_set: InstructionSetChoice,
     /// Budget on live tensor bytes, on the cpu only so far; a request past it ends the cell as out of memory.
     pub device_memory: Option<ByteSize>,
     /// Environment variables of the cell's process; null leaves one unset.
@@ -250,7 +250,7 @@ impl Default for Cell {
             measure: Measure::Epoch,
             device: "cpu".into(),
             threads: None,
-            instruction_set: InstructionSet::Auto,
+            instruction_set: InstructionSetChoice::Auto,
             device_memory: None,
             env: BTreeMap::new(),
             allocator: Allocator::default(),
@@ -338,20 +338,14 @@ impl Cell {
         (samples as f64 * self.eval_fraction).ceil() as usize
     }
 
-    /// The device; none where its text is not one (see [`Cell::validate`]).
+    /// The device; `None` if its text does not name one (see [`Cell::validate`]).
     pub fn device(&self) -> Option<Device> {
-        match self.device.split_once(':') {
-            None if self.device == "cpu" => Some(Device::Cpu),
-            Some(("cuda", index)) if index == "0" || !index.starts_with(['0', '+']) => {
-                index.parse().ok().map(Device::Cuda)
-            }
-            _ => None,
-        }
+        Device::named(&self.device)
     }
 
     /// The allocator of the cell's process.
-    pub fn backend(&self) -> Backend {
-        self.allocator.backend.unwrap_or(Backend::DEFAULT)
+    pub fn backend(&self) -> AllocatorBackend {
+        self.allocator.backend.unwrap_or(AllocatorBackend::DEFAULT)
     }
 
     /// The environment that the cell's process is given on top of its parent's: `env` and `allocator.env`; none unsets.
@@ -361,12 +355,4 @@ impl Cell {
             .map(|(name, value)| (name.as_str(), value.as_deref()))
             .collect()
     }
-}
-
-/// Where a cell computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    Cpu,
-    /// The CUDA device with this index.
-    Cuda(usize),
 }

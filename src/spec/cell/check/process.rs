@@ -1,6 +1,6 @@
 //! The process: device, threads, allocator and environment.
 
-use super::super::{Backend, Cell, Device, InstructionSet, Stack};
+use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Stack};
 use super::invalid::{Checked, Invalid, at_least, at_most};
 use crate::text::did_you_mean;
 use crate::text::quoted;
@@ -16,16 +16,19 @@ const RUN_VARIABLES: [(&str, &str); 3] = [
 ];
 
 /// What the variables begin with that only one backend reads.
-const BACKEND_VARIABLES: [(&str, Backend); 3] = [
-    ("MALLOC_", Backend::System),
-    ("GLIBC_TUNABLES", Backend::System),
-    ("MIMALLOC_", Backend::Mimalloc),
+const BACKEND_VARIABLES: [(&str, AllocatorBackend); 3] = [
+    ("MALLOC_", AllocatorBackend::System),
+    ("GLIBC_TUNABLES", AllocatorBackend::System),
+    ("MIMALLOC_", AllocatorBackend::Mimalloc),
 ];
 
 impl Cell {
     pub(super) fn check_process(&self) -> Checked {
         if self.device().is_none() {
-            let message = format!("{} is no device; a device is `cpu` or `cuda:N`", quoted(&self.device));
+            let message = format!(
+                "{} is not a device; a device is `cpu` or `cuda:N`",
+                quoted(&self.device)
+            );
             let help = matches!(self.device.as_str(), "cuda" | "gpu").then(|| did_you_mean("cuda:0"));
             return Err(Invalid {
                 help,
@@ -41,7 +44,7 @@ impl Cell {
             at_least("threads", threads, 1)?;
             at_most("threads", threads, MOST_THREADS)?;
         }
-        if self.instruction_set != InstructionSet::Auto && self.device() != Some(Device::Cpu) {
+        if self.instruction_set != InstructionSetChoice::Auto && self.device() != Some(Device::Cpu) {
             return Err(
                 Invalid::new("instruction_set", "the kernels that have one are for the cpu")
                     .with("device")

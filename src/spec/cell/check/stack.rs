@@ -1,8 +1,8 @@
 //! The keys that describe a software stack: what our trainer does of them, and what a plan of PyTorch's does.
 
 use super::super::{
-    Attention, Cell, Checkpointing, Dtype, InstructionSet, KeepOutputs, LoraFa, Measure, Optimizer, QuantType, Stack,
-    Upcast, Weights, ZeroGrad,
+    Attention, Cell, Checkpointing, Dtype, InstructionSetChoice, KeepOutputs, LoraFa, Measure, Optimizer, QuantType,
+    Stack, Upcast, Weights, ZeroGrad,
 };
 use super::{Checked, Invalid};
 use crate::torch::caching_allocator::{Settings, SettingsError};
@@ -159,7 +159,7 @@ impl Cell {
             ("device", self.device != "cpu"),
             ("device_memory", self.device_memory.is_some()),
             ("threads", self.threads.is_some()),
-            ("instruction_set", self.instruction_set != InstructionSet::Auto),
+            ("instruction_set", self.instruction_set != InstructionSetChoice::Auto),
             ("allocator.backend", self.allocator.backend.is_some()),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ];

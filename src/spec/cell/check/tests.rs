@@ -1,6 +1,7 @@
 use crate::spec::cell::{
-    Attention, Backend, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet, Lengths, LrScheduler,
-    Measure, Optimizer, QuantType, Synthetic, TargetModules, Task, Upcast, Weights,
+    AllocatorBackend, Attention, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
+    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, QuantType, Synthetic, TargetModules, Task, Upcast,
+    Weights,
 };
 
 /// The key that is refused after `change`, or none.
@@ -332,12 +333,12 @@ fn a_variable_is_for_the_allocator_that_reads_it() {
         })
     };
     let (malloc, mimalloc) = ("MALLOC_ARENA_MAX", "MIMALLOC_PURGE_DELAY");
-    assert_eq!(with(Some(Backend::System), malloc, Some("1")), None);
-    assert_eq!(with(Some(Backend::Mimalloc), mimalloc, Some("0")), None);
+    assert_eq!(with(Some(AllocatorBackend::System), malloc, Some("1")), None);
+    assert_eq!(with(Some(AllocatorBackend::Mimalloc), mimalloc, Some("0")), None);
     for (backend, name) in [
-        (Some(Backend::Retain), malloc),
-        (Some(Backend::Mimalloc), malloc),
-        (Some(Backend::System), mimalloc),
+        (Some(AllocatorBackend::Retain), malloc),
+        (Some(AllocatorBackend::Mimalloc), malloc),
+        (Some(AllocatorBackend::System), mimalloc),
         (None, mimalloc),
     ] {
         let key = format!("allocator.env.{name}");
@@ -345,7 +346,7 @@ fn a_variable_is_for_the_allocator_that_reads_it() {
         assert_eq!(with(backend, name, None), None, "nobody minds what is not set");
     }
     let plain = |cell: &mut Cell| {
-        cell.allocator.backend = Some(Backend::Retain);
+        cell.allocator.backend = Some(AllocatorBackend::Retain);
         cell.env.insert("MALLOC_TOP_PAD_".into(), Some("0".into()));
     };
     assert_eq!(refused(plain).as_deref(), Some("env.MALLOC_TOP_PAD_"));
@@ -354,10 +355,10 @@ fn a_variable_is_for_the_allocator_that_reads_it() {
 #[test]
 fn an_instruction_set_is_the_cpus() {
     let on = |device: &str, level| refused(|cell| (cell.device, cell.instruction_set) = (device.into(), level));
-    assert_eq!(on("cpu", InstructionSet::Amx), None);
-    assert_eq!(on("cuda:0", InstructionSet::Auto), None);
+    assert_eq!(on("cpu", InstructionSetChoice::Level(InstructionSet::Amx)), None);
+    assert_eq!(on("cuda:0", InstructionSetChoice::Auto), None);
     assert_eq!(
-        on("cuda:0", InstructionSet::Portable).as_deref(),
+        on("cuda:0", InstructionSetChoice::Level(InstructionSet::Portable)).as_deref(),
         Some("instruction_set")
     );
 }
