@@ -1,8 +1,9 @@
-//! Predictions: those of our trainer against its ledger, and what a user sees of them.
+//! Predictions: our trainer's against its ledger, those of PyTorch's stack against PyTorch, and what a user sees of them.
 #![cfg(target_os = "linux")]
 
 mod command;
 mod sample;
+mod torch;
 mod trainer;
 mod training_loop;
 

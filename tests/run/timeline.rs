@@ -1,5 +1,4 @@
 //! `record: {timeline: true}` and `expctl export`, as a user sees them.
-#![cfg(target_os = "linux")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

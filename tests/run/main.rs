@@ -1,6 +1,8 @@
 //! `expctl run`, as a user sees it: outcomes, resuming, signals, and places that cannot be written to.
 #![cfg(target_os = "linux")]
 
+mod timeline;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;

@@ -144,7 +144,7 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
     let keys = FIGURES;
     let mut errors = keys.map(|_| Vec::new());
     let mut exact = 0;
-    let cases = rows(include_str!("fixtures/torch_abstract/torch_abstract.csv"), |row| {
+    let cases = rows(include_str!("../fixtures/torch_abstract/torch_abstract.csv"), |row| {
         let mut model = ModelConfig::preset(row.get("model")).expect("a preset");
         if !row.get("num_hidden_layers").is_empty() {
             model.num_hidden_layers = row.count("num_hidden_layers");
@@ -200,7 +200,7 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
 /// Steps of older releases of transformers, and of bitsandbytes' product as it was.
 #[test]
 fn steps_of_older_releases_take_what_they_took() {
-    let cases = rows(include_str!("fixtures/torch_abstract/versions.csv"), |row| {
+    let cases = rows(include_str!("../fixtures/torch_abstract/versions.csv"), |row| {
         let mut model = ModelConfig::preset(row.get("model")).expect("a preset");
         model.num_hidden_layers = 3;
         let mut transformers = Transformers::of(row.get("transformers"), model.family).expect("a studied release");
@@ -252,7 +252,7 @@ fn peaks_of_a_t4_are_predicted() {
     let keys = ["peak_forward_mib", "peak_backward_mib", "peak_optimizer_mib"];
     let mut errors = keys.map(|_| Vec::new());
     let mut exact = 0;
-    let cases = rows(include_str!("fixtures/fitcheck_t4.csv"), |row| {
+    let cases = rows(include_str!("../fixtures/fitcheck_t4.csv"), |row| {
         let model = ModelConfig::preset(row.get("model_id")).expect("a preset");
         let nf4 = row.get("quantization") == "nf4";
         let configuration = Configuration {

@@ -16,11 +16,8 @@ use polars_io::parquet::read::ParquetReader;
 use predicates::prelude::*;
 use tempfile::TempDir;
 
-#[path = "report/claims.rs"]
 mod claims;
-#[path = "report/compare.rs"]
 mod compare;
-#[path = "report/published.rs"]
 mod published;
 
 const MIB: u64 = 1 << 20;
