@@ -1,4 +1,4 @@
-//! Our adapter files against PEFT's (written by python/golden/make_golden.py).
+//! Our adapter files against PEFT's (written by python/golden/make.py).
 
 use std::fs;
 

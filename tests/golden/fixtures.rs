@@ -1,4 +1,4 @@
-//! The fixtures that python/golden/make_golden.py and make_golden_encoders.py wrote.
+//! The fixtures that python/golden/make.py wrote.
 
 use std::path::PathBuf;
 

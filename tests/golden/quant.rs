@@ -1,4 +1,4 @@
-//! Our quantisation against bitsandbytes' (numbers made by python/golden/make_golden.py).
+//! Our quantisation against bitsandbytes' (numbers made by python/golden/make.py).
 
 use crate::fixtures::{Tensors, assert_same, bits};
 use expctl::quant::double::{DoubleQuantised, Scales};

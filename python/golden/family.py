@@ -1,0 +1,148 @@
+"""What the golden numbers of every family share: checkpoints, adapters, gradients, and the files they are written to."""
+import json
+import math
+import shutil
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import save_file
+
+STEPS = 20
+LEARNING_RATE = 2e-3
+LENGTHS = [[12, 7, 10], [5, 12, 9], [11, 11, 2], [12, 12, 12]]
+
+
+class Family:
+    """Models of one kind in a folder. A subclass gives `auto` (transformers' class), `task` (PEFT's name of it), `models`
+    (name: `config`, `rank`, `alpha` and what else it needs), `sampled` (the micro-batch whose logits and gradients are kept)
+    and the functions that raise NotImplementedError here."""
+
+    recorded = ["losses", "gradient_norms", "learning_rates"]
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def start_value(self, name, shape, generator):
+        """A weight's random value; larger than a model begins with, so that every part matters to the loss."""
+        raise NotImplementedError
+
+    def make_batches(self, vocab, generator):
+        """Four micro-batches of rows of LENGTHS, padded on the right with 0."""
+        raise NotImplementedError
+
+    def labels(self, batch, ids, mask):
+        """The labels that the model is given."""
+        raise NotImplementedError
+
+    def weigh(self, model, batch, taken):
+        """The loss of a micro-batch, as its share of the loss of the step's micro-batches `taken`."""
+        raise NotImplementedError
+
+    def runs(self, name, batches):
+        """The golden runs of a model, by name."""
+        raise NotImplementedError
+
+    def save(self, model, folder, spec):
+        """Saves a checkpoint."""
+        model.save_pretrained(folder)
+
+    def load(self, name, dtype=torch.float32, adapter=True, **loading):
+        """A model in training mode, with its adapter if there is to be one."""
+        model = self.auto.from_pretrained(self.folder / name, dtype=dtype, attn_implementation="sdpa", **loading)
+        model.config.use_cache = False
+        return self.adapted(model, name) if adapter else model.train()
+
+    def adapted(self, model, name):
+        return PeftModel.from_pretrained(model, self.folder / f"{name}_adapter", is_trainable=True).train()
+
+    def make_checkpoint(self, name, spec, generator):
+        model = self.auto.from_config(spec["config"], dtype=torch.float32)
+        with torch.no_grad():
+            for key, weight in model.named_parameters():
+                weight.copy_(self.start_value(key, weight.shape, generator))
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.save(model, self.folder / name, spec)
+
+    def make_adapter(self, name, spec, generator):
+        """An adapter whose B is not zero, or A would have no gradient."""
+        config = LoraConfig(r=spec["rank"], lora_alpha=spec["alpha"], target_modules=spec.get("targets", "all-linear"), task_type=self.task)
+        model = get_peft_model(self.auto.from_pretrained(self.folder / name, dtype=torch.float32), config)
+        with torch.no_grad():
+            for key, weight in model.named_parameters():
+                if "lora_" in key:
+                    weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 / math.sqrt(weight.shape[1])))
+        folder = self.folder / f"{name}_adapter"
+        shutil.rmtree(folder, ignore_errors=True)
+        model.save_pretrained(folder)
+        (folder / "README.md").unlink()
+        path = folder / "adapter_config.json"
+        settings = json.loads(path.read_text())
+        settings["base_model_name_or_path"] = name
+        settings["target_modules"] = sorted(settings["target_modules"])
+        path.write_text(json.dumps(settings, indent=2))
+
+    def inputs(self, batch):
+        ids = torch.tensor(batch["ids"])
+        mask = torch.arange(ids.shape[1]) < torch.tensor(batch["lengths"])[:, None]
+        return dict(input_ids=ids, attention_mask=mask.long(), labels=self.labels(batch, ids, mask))
+
+    def gradients(self, model, batch):
+        """Logits, loss and gradients of one micro-batch."""
+        out = model(**self.inputs(batch))
+        out.loss.backward()
+        return out.logits.detach(), out.loss.item(), {key: weight.grad for key, weight in trainable(model).items()}
+
+    def train(self, model, batches, scheduler=None, weight_decay=0.0, max_grad_norm=0.0, accumulate=False):
+        """Losses (before each step's update), gradient norms and learning rates. A step takes the next micro-batch in turn,
+        or with `accumulate` all of them."""
+        weights = list(trainable(model).values())
+        optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=weight_decay)  # betas .9 and .999, eps 1e-8
+        schedule = scheduler and scheduler(optimizer, math.ceil(0.1 * STEPS), STEPS)
+        losses, norms, rates = [], [], []
+        for step in range(STEPS):
+            taken = batches if accumulate else [batches[step % len(batches)]]
+            total = 0.0
+            for batch in taken:
+                loss = self.weigh(model, batch, taken)
+                loss.backward()
+                total += loss.item()
+            losses.append(total)
+            norms.append(torch.nn.utils.clip_grad_norm_(weights, max_grad_norm or math.inf).item())
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if schedule:
+                schedule.step()
+            optimizer.zero_grad()
+        figures = dict(losses=losses, gradient_norms=norms, learning_rates=rates)
+        return {key: figures[key] for key in self.recorded}
+
+    def write(self, file, modules):
+        """Writes checkpoints, adapters and tensors, and `file` with the runs and the modules' versions."""
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(0)
+        versions = {module.__name__: module.__version__ for module in modules}
+        golden = dict(versions=versions, learning_rate=LEARNING_RATE, models={})
+        for name, spec in self.models.items():
+            self.make_checkpoint(name, spec, generator)
+            self.make_adapter(name, spec, generator)
+            batches = self.make_batches(spec["config"].vocab_size, generator)
+            logits, loss, lora = self.gradients(self.load(name), batches[self.sampled])
+            full_logits, full_loss, full = self.gradients(self.load(name, adapter=False), batches[self.sampled])
+            tensors = {"logits": logits, "full.logits": full_logits}
+            tensors |= {f"gradient.{key}": gradient for key, gradient in lora.items()}
+            tensors |= {f"full.gradient.{key}": gradient for key, gradient in full.items()}
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, self.folder / f"{name}.safetensors")
+            golden["models"][name] = dict(batches=batches, loss=loss, full_loss=full_loss, runs=self.runs(name, batches))
+        (self.folder / file).write_text(json.dumps(golden, indent=1))
+
+
+def trainable(model):
+    """The trained weights, by the names that PEFT saves."""
+    names = {"base_model.model.": "", ".default": "", ".modules_to_save": ""}
+    named = {}
+    for key, weight in model.named_parameters():
+        if weight.requires_grad:
+            for part, other in names.items():
+                key = key.replace(part, other)
+            named[key] = weight
+    return named

@@ -1,0 +1,33 @@
+"""Makes the fixtures of tests/golden: what torch, transformers, PEFT and bitsandbytes compute on the CPU.
+
+    pip install torch transformers peft bitsandbytes
+    python python/golden/make.py [--output FOLDER]
+
+golden.json and golden_encoders.json name the versions it ran with. It is seeded and runs on one thread, so the same versions
+on the same kind of machine write the same bytes. tests/fixtures/README.md says what the files hold.
+"""
+import argparse
+import pathlib
+
+import torch
+
+import decoders
+import encoders
+import quantisation
+
+FIXTURES = pathlib.Path(__file__).parents[2] / "tests" / "fixtures"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=pathlib.Path, default=FIXTURES, help="where the files go, if not to tests/fixtures")
+    folder = parser.parse_args().output
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    encoders.write(folder)
+    quantisation.correct_dequantize()
+    decoders.write(folder)
+    quantisation.write(folder / "quant.safetensors")
+
+
+main()
