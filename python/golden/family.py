@@ -65,7 +65,8 @@ class Family:
 
     def make_adapter(self, name, spec, generator):
         """An adapter whose B is not zero, or A would have no gradient."""
-        config = LoraConfig(r=spec["rank"], lora_alpha=spec["alpha"], target_modules=spec.get("targets", "all-linear"), task_type=self.task)
+        targets = spec.get("targets", "all-linear")
+        config = LoraConfig(r=spec["rank"], lora_alpha=spec["alpha"], target_modules=targets, task_type=self.task)
         model = get_peft_model(self.auto.from_pretrained(self.folder / name, dtype=torch.float32), config)
         with torch.no_grad():
             for key, weight in model.named_parameters():
