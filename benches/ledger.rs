@@ -147,10 +147,10 @@ struct Step {
 
 /// The quickest of some steps.
 fn step(cell: &Cell, steps: usize) -> anyhow::Result<Step> {
-    let source = Source::open(cell, Path::new("."))?;
+    let source = Source::open(&cell.model_options(), Path::new("."))?;
     let dataset = data::load(cell, source.config(), Path::new("."))?;
     let batches: Vec<EffectiveBatch> = dataset.batches(cell, source.config()).take(steps).collect();
-    let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu)?)?;
+    let mut trainer = Trainer::new(cell, model::load(&cell.model_options(), &source, &Device::Cpu)?)?;
     let mut quickest: Option<Step> = None;
     for (index, batch) in batches.iter().enumerate() {
         let mut looks = 0;

@@ -46,10 +46,10 @@ fn run(pairs: usize) -> anyhow::Result<()> {
         max_steps: Some(steps),
         ..Cell::default()
     };
-    let source = Source::open(&cell, Path::new("."))?;
+    let source = Source::open(&cell.model_options(), Path::new("."))?;
     let dataset = data::load(&cell, source.config(), Path::new("."))?;
     let batches: Vec<EffectiveBatch> = dataset.batches(&cell, source.config()).collect();
-    let mut trainer = Trainer::new(&cell, model::load(&cell, &source, &Device::Cpu)?)?;
+    let mut trainer = Trainer::new(&cell, model::load(&cell.model_options(), &source, &Device::Cpu)?)?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("timeline.bin");
     let mut step = |index: usize, record: bool| -> anyhow::Result<Times> {

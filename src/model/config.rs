@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{EncoderConfig, LlamaConfig, ModelError, Preset, hf_config};
-use crate::spec::cell::Task;
+use crate::options::{self, Task};
 
 /// The shape of a model of a family that is computed here.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,7 +144,7 @@ impl Config {
     /// The last parts of the names of the linear layers that can have an adapter.
     pub fn modules(&self) -> &'static [&'static str] {
         match self {
-            Self::Llama(_) => &crate::spec::cell::MODULES,
+            Self::Llama(_) => &options::MODULES,
             Self::Encoder(config) => config.family.modules(),
         }
     }

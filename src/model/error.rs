@@ -1,9 +1,9 @@
-//! What can be wrong with a model that a cell names.
+//! Errors of a model's name and of its files.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::spec::cell::Task;
+use crate::options::Task;
 
 /// A model that cannot be used, with the file and the tensor that are wrong and what would be right.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,8 @@ use crate::{
     adapter::lora as lora_init,
     memory::{self, Category},
     nn::{dropout::Dropout, host, linear::Linear, lora::Lora, param::Param, weight::Weight},
+    options::{Dtype, ModelOptions, TargetModules},
     quant::{self, QuantError, Quantized, device::OnDevice},
-    spec::cell::{Cell, Dtype, TargetModules},
 };
 
 /// Elements that are read at a time (4 MiB in float32).
@@ -30,14 +30,14 @@ pub enum LoadError {
     Candle(#[from] candle_core::Error),
 }
 
-/// Builds the model that `cell` describes on `device`, for sequences of up to `cell.max_seq_length` tokens.
+/// Builds the model of `source` on `device`, for sequences of up to `options.max_seq_length` tokens.
 ///
 /// # Errors
 /// Where the source cannot be read, or the device refuses a tensor.
-pub fn load(cell: &Cell, source: &Source, device: &Device) -> Result<Model, LoadError> {
+pub fn load(options: &ModelOptions, source: &Source, device: &Device) -> Result<Model, LoadError> {
     let _scope = memory::scope(Category::Temporary);
     let mut loader = Loader {
-        cell,
+        options,
         source,
         device,
         buffer: Vec::new(),
@@ -59,17 +59,17 @@ pub fn dense_dtype(dtype: Dtype) -> DType {
 
 /// What builds the models' layers; the families add theirs.
 pub(super) struct Loader<'a> {
-    cell: &'a Cell,
+    options: &'a ModelOptions,
     source: &'a Source,
     device: &'a Device,
     buffer: Vec<f32>,
 }
 
 impl Loader<'_> {
-    /// The linear layer `module` (without `.weight`), with its adapter where the cell asks for one.
+    /// The linear layer `module` (without `.weight`), with its adapter if it is one of the targets.
     pub(super) fn linear(&mut self, module: &str) -> Result<Linear, LoadError> {
         let name = format!("{module}.weight");
-        let weight = match self.cell.dtype {
+        let weight = match self.options.dtype {
             Dtype::Int4 | Dtype::Int8 => {
                 let matrix = self.quantized(&name)?;
                 if host::has_kernels(self.device) {
@@ -95,15 +95,16 @@ impl Loader<'_> {
     }
 
     fn adapter(&self, module: &str) -> Result<Option<Lora>, LoadError> {
-        if self.cell.rank == 0 || !adapts(&self.cell.target_modules, module) {
+        let lora = self.options.lora.as_ref();
+        let Some(lora) = lora.filter(|lora| adapts(&lora.target_modules, module)) else {
             return Ok(None);
-        }
+        };
         let _module = memory::module_of(module);
         let (rows, cols) = self.matrix(&format!("{module}.weight"))?;
-        let rank = self.cell.rank;
+        let rank = lora.rank;
         let lora_init::Factors { a, b } = {
             let _scope = memory::scope(Category::Adapter);
-            lora_init::init(self.cell.seed, module, rank, cols, rows)
+            lora_init::init(self.options.seed, module, rank, cols, rows)
         };
         Ok(Some(Lora {
             a: Param::adapter(
@@ -114,14 +115,14 @@ impl Loader<'_> {
                 format!("{module}.lora_B.weight"),
                 Tensor::from_vec(b, (rows, rank), self.device)?,
             ),
-            scale: self.cell.lora_alpha() / rank as f64,
-            dropout: Dropout::new(self.cell.seed, module, self.cell.lora_dropout),
+            scale: lora.alpha / rank as f64,
+            dropout: Dropout::new(self.options.seed, module, lora.dropout),
         }))
     }
 
     /// A dense tensor, which is trained where there are no adapters.
     pub(super) fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
-        self.param(name, self.cell.rank == 0)
+        self.param(name, self.options.lora.is_none())
     }
 
     /// A dense tensor that is trained whatever the rank.
@@ -131,7 +132,7 @@ impl Loader<'_> {
 
     /// The format of hidden states.
     pub(super) fn hidden(&self) -> DType {
-        dense_dtype(self.cell.dtype)
+        dense_dtype(self.options.dtype)
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -139,18 +140,18 @@ impl Loader<'_> {
     }
 
     pub(super) fn seed(&self) -> u64 {
-        self.cell.seed
+        self.options.seed
     }
 
     /// The most tokens that a sample has.
     pub(super) fn positions(&self) -> usize {
-        self.cell.max_seq_length
+        self.options.max_seq_length
     }
 
     fn param(&mut self, name: &str, trainable: bool) -> Result<Param, LoadError> {
         let _module = memory::module_of(name);
         let shape = self.source.shape(name)?;
-        let value = match dense_dtype(self.cell.dtype) {
+        let value = match dense_dtype(self.options.dtype) {
             DType::F16 => Tensor::from_vec(self.collect(name, f16::from_f32)?, shape, self.device)?,
             DType::BF16 => Tensor::from_vec(self.collect(name, bf16::from_f32)?, shape, self.device)?,
             _ => Tensor::from_vec(self.collect(name, |value| value)?, shape, self.device)?,
@@ -174,10 +175,10 @@ impl Loader<'_> {
     fn quantized(&mut self, name: &str) -> Result<Quantized, LoadError> {
         let _module = memory::module_of(name);
         let (rows, cols) = self.matrix(name)?;
-        let format = match self.cell.dtype {
+        let format = match self.options.dtype {
             Dtype::Int8 => quant::Format::Int8,
             _ => quant::Format::Nf4 {
-                double_quant: self.cell.bnb_4bit_use_double_quant,
+                double_quant: self.options.bnb_4bit_use_double_quant,
             },
         };
         let fail = |error| LoadError::Quantise {

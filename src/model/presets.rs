@@ -178,14 +178,3 @@ fn bert() -> EncoderConfig {
         initializer_range: INITIALIZER_RANGE,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::cell::PRESETS;
-
-    #[test]
-    fn the_spec_knows_every_preset() {
-        assert_eq!(Preset::ALL.map(Preset::name), PRESETS);
-    }
-}

@@ -1,4 +1,4 @@
-//! Where a cell's weights come from.
+//! Where a model's weights come from.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::checkpoint::Checkpoint;
 use super::error::did_you_mean;
 use super::{Config, Init, Location, ModelError, Tensor, locate, random_weights};
-use crate::spec::cell::{Cell, TargetModules, Weights};
+use crate::options::{ModelOptions, TargetModules, Weights};
 
 /// The weights of one model, read a range of rows at a time.
 ///
@@ -22,16 +22,16 @@ pub struct Source {
     checkpoint: Option<Checkpoint>,
 }
 
-/// The shape of the model that `cell` names, without its weights; a directory is relative to `base_dir`.
+/// The shape of the model that `options` name, without its weights; a directory is relative to `base_dir`.
 ///
 /// # Errors
 /// Where the model is unknown, or is not computed here.
-pub fn config(cell: &Cell, base_dir: &Path) -> Result<Config, ModelError> {
-    for_task(locate(&cell.model, base_dir)?.config()?, cell)
+pub fn config(options: &ModelOptions, base_dir: &Path) -> Result<Config, ModelError> {
+    for_task(locate(&options.name, base_dir)?.config()?, options)
 }
 
 impl Source {
-    /// Opens the model that `cell` names; a directory is relative to `base_dir`. Everything that can be wrong with a
+    /// Opens the model that `options` name; a directory is relative to `base_dir`. Everything that can be wrong with a
     /// checkpoint's files is found here, before anything is loaded.
     ///
     /// A checkpoint may hold more than the model needs (rotary buffers, the copy of a tied head, heads for other tasks),
@@ -39,10 +39,10 @@ impl Source {
     ///
     /// # Errors
     /// Where the model is unknown, is not computed here, or its files are missing, damaged or of another shape.
-    pub fn open(cell: &Cell, base_dir: &Path) -> Result<Self, ModelError> {
-        let location = locate(&cell.model, base_dir)?;
-        let config = for_task(location.config()?, cell)?;
-        let checkpoint = match (&location, cell.weights()) {
+    pub fn open(options: &ModelOptions, base_dir: &Path) -> Result<Self, ModelError> {
+        let location = locate(&options.name, base_dir)?;
+        let config = for_task(location.config()?, options)?;
+        let checkpoint = match (&location, options.weights) {
             (_, Weights::Random) => None,
             (Location::Directory(dir), Weights::Pretrained) => Some(Checkpoint::open(dir, &config)?),
             (Location::Preset(preset), Weights::Pretrained) => {
@@ -57,7 +57,7 @@ impl Source {
         Ok(Self {
             config,
             tensors,
-            seed: cell.seed,
+            seed: options.seed,
             checkpoint,
         })
     }
@@ -77,7 +77,7 @@ impl Source {
 
     /// Reads `rows` of a weight as f32 into `out`, row after row. A norm's weight has one row.
     ///
-    /// Random weights are the same whatever ranges they are read in, and are not rounded to the cell's dtype.
+    /// Random weights are the same whatever ranges they are read in, and are not rounded to the model's dtype.
     ///
     /// # Errors
     /// Where the model has no such weight, or its file cannot be read.
@@ -119,31 +119,31 @@ impl Source {
     }
 }
 
-/// The shape with what the cell says of its head, where the model is one for the cell's task and has its modules.
-fn for_task(mut config: Config, cell: &Cell) -> Result<Config, ModelError> {
-    if config.task() != cell.task {
+/// Adds what the options say of the head; refuses a model of another task, or without the target modules.
+fn for_task(mut config: Config, options: &ModelOptions) -> Result<Config, ModelError> {
+    if config.task() != options.task {
         return Err(ModelError::Task {
-            asked: cell.task,
+            asked: options.task,
             can: config.task(),
         });
     }
     if let Config::Encoder(encoder) = &mut config {
-        if encoder.has_head && encoder.num_labels != cell.num_labels && cell.weights() == Weights::Pretrained {
+        if encoder.has_head && encoder.num_labels != options.num_labels && options.weights == Weights::Pretrained {
             return Err(ModelError::Labels {
-                asked: cell.num_labels,
+                asked: options.num_labels,
                 has: encoder.num_labels,
             });
         }
-        encoder.num_labels = cell.num_labels;
+        encoder.num_labels = options.num_labels;
     }
-    let TargetModules::Names(names) = &cell.target_modules else {
+    let Some(TargetModules::Names(names)) = options.lora.as_ref().map(|lora| &lora.target_modules) else {
         return Ok(config);
     };
     match names.iter().find(|name| !config.modules().contains(&name.as_str())) {
-        Some(name) if cell.rank > 0 => Err(ModelError::Module {
+        Some(name) => Err(ModelError::Module {
             name: name.clone(),
             known: config.modules().join(", "),
         }),
-        _ => Ok(config),
+        None => Ok(config),
     }
 }

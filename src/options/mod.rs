@@ -7,6 +7,7 @@ mod choices;
 mod data;
 mod device;
 mod instruction_set;
+mod model;
 mod target_modules;
 
 pub use allocator_backend::AllocatorBackend;
@@ -19,4 +20,5 @@ pub use choices::{
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
+pub use model::{LoraOptions, ModelOptions};
 pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};

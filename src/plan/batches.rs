@@ -229,7 +229,7 @@ mod tests {
         let cell = cell(lengths, |cell| {
             (cell.max_steps, cell.padding) = (Some(8), Padding::Longest);
         });
-        let config = crate::model::config(&cell, Path::new("")).unwrap();
+        let config = crate::model::config(&cell.model_options(), Path::new("")).unwrap();
         let steps = steps(&cell, &config, || load(&cell, &config)).unwrap();
         assert_eq!(steps.len(), 1 + LARGEST);
         let lengths: Vec<usize> = steps[1..].iter().map(|step| step[0].len).collect();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn too_few_samples_for_a_step_are_read_and_not_made_up() {
         let cell = cell(Lengths::Fixed, |cell| cell.batch_size = 100);
-        let config = crate::model::config(&cell, Path::new("")).unwrap();
+        let config = crate::model::config(&cell.model_options(), Path::new("")).unwrap();
         assert!(steps(&cell, &config, || load(&cell, &config)).is_err());
     }
 }

@@ -165,7 +165,9 @@ impl Planner {
     fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
         let key = (model_key(cell), cell.weights(), modules);
-        once(&self.models, key, || model::config(cell, &self.base_dir).map(Arc::new))
+        once(&self.models, key, || {
+            model::config(&cell.model_options(), &self.base_dir).map(Arc::new)
+        })
     }
 
     /// The cell's samples.
@@ -322,6 +324,7 @@ mod tests {
         for name in &known {
             assert!(torch::ModelConfig::preset(name).is_some(), "{name}");
         }
+        assert_eq!(model::Preset::ALL.map(model::Preset::name), PRESETS);
         let planned: BTreeSet<&str> = PLANNED_PRESETS.into();
         let trained: BTreeSet<&str> = PRESETS.into();
         assert!(planned.is_disjoint(&trained));

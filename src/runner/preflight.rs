@@ -65,7 +65,7 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         let most = match positions.entry(opened(cell)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let source = Source::open(cell, &study.directory);
+                let source = Source::open(&cell.model_options(), &study.directory);
                 let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
                 *new.insert(source.config().max_position_embeddings())
             }

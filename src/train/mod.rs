@@ -52,7 +52,7 @@ pub fn run(
     let device = device::open(&cell.device)?;
     let (source, dataset) = {
         let _scope = memory::scope(Category::Host);
-        let source = Source::open(cell, base_dir)?;
+        let source = Source::open(&cell.model_options(), base_dir)?;
         let positions = source.config().max_position_embeddings();
         if cell.max_seq_length > positions {
             return Err(TrainError::Positions {
@@ -64,7 +64,7 @@ pub fn run(
         (source, dataset)
     };
     let config = source.config().clone();
-    let model = model::load(cell, &source, &device)?;
+    let model = model::load(&cell.model_options(), &source, &device)?;
     drop(source);
     let mut trainer = Trainer::new(cell, model)?;
     let trainable_count = trainer.trainable_count();

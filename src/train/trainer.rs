@@ -204,10 +204,11 @@ mod tests {
 
     /// Losses and gradient norms of some steps, and the loss on what was held out.
     fn train(cell: &Cell) -> Vec<f64> {
-        let source = Source::open(cell, Path::new("")).unwrap();
+        let source = Source::open(&cell.model_options(), Path::new("")).unwrap();
         let config = source.config();
         let dataset = data::load(cell, config, Path::new("")).unwrap();
-        let mut trainer = Trainer::new(cell, model::load(cell, &source, &Device::Cpu).unwrap()).unwrap();
+        let mut trainer =
+            Trainer::new(cell, model::load(&cell.model_options(), &source, &Device::Cpu).unwrap()).unwrap();
         let steps = dataset.steps(cell);
         let mut numbers = Vec::new();
         for (index, batch) in dataset.batches(cell, config).enumerate() {

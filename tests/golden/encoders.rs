@@ -100,9 +100,12 @@ fn adapter_cell(model: &str) -> Cell {
 /// A trainer of the fixture's weights, and of its adapter where the cell has one.
 fn trainer(cell: &Cell) -> Trainer {
     assert_eq!(cell.validate(), Ok(()));
-    let source = Source::open(cell, &fixture("")).expect("the checkpoint");
-    let mut trainer =
-        Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model")).expect("a trainer");
+    let source = Source::open(&cell.model_options(), &fixture("")).expect("the checkpoint");
+    let mut trainer = Trainer::new(
+        cell,
+        model::load(&cell.model_options(), &source, &Device::Cpu).expect("the model"),
+    )
+    .expect("a trainer");
     if cell.rank > 0 {
         set(&mut trainer, &fixture(&format!("{}_adapter", cell.model)));
     }
@@ -326,13 +329,11 @@ fn a_bare_encoder_gets_a_new_head() {
         std::fs::write(dir.path().join("config.json"), bare_config).expect("the file");
 
         let open = |cell: &Cell, dir: &Path| {
-            Source::open(
-                &Cell {
-                    model: ".".into(),
-                    ..cell.clone()
-                },
-                dir,
-            )
+            let cell = Cell {
+                model: ".".into(),
+                ..cell.clone()
+            };
+            Source::open(&cell.model_options(), dir)
         };
         let cell = Cell {
             num_labels: 5,
@@ -367,7 +368,11 @@ fn a_bare_encoder_gets_a_new_head() {
 
 #[test]
 fn a_model_is_for_its_task_and_has_its_modules() {
-    let error = |cell: &Cell| Source::open(cell, &fixture("")).expect_err("a wrong cell").to_string();
+    let error = |cell: &Cell| {
+        Source::open(&cell.model_options(), &fixture(""))
+            .expect_err("a wrong cell")
+            .to_string()
+    };
     let bert = cell("tiny_bert", 4);
     let decoder = Cell {
         task: Task::CausalLm,

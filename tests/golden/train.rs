@@ -99,9 +99,12 @@ fn trainer(cell: &Cell) -> Trainer {
 }
 
 fn load(cell: &Cell, base_dir: &Path, adapter: Option<&Path>) -> Trainer {
-    let source = Source::open(cell, base_dir).expect("the checkpoint");
-    let mut trainer =
-        Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the model")).expect("a trainer");
+    let source = Source::open(&cell.model_options(), base_dir).expect("the checkpoint");
+    let mut trainer = Trainer::new(
+        cell,
+        model::load(&cell.model_options(), &source, &Device::Cpu).expect("the model"),
+    )
+    .expect("a trainer");
     if let Some(adapter) = adapter {
         let (_, tensors) = peft::read(adapter).expect("the adapter");
         let mut params = trainer.trainable();

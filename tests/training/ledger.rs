@@ -228,12 +228,12 @@ fn loading_never_holds_a_quantised_model_in_more_bits() {
     let _turn = turn();
     let cell = Cell::default();
     assert_eq!((cell.model.as_str(), cell.dtype), ("smollm2-135m", Dtype::Int4));
-    let source = Source::open(&cell, Path::new(".")).expect("a preset");
+    let source = Source::open(&cell.model_options(), Path::new(".")).expect("a preset");
     let expected = Bytes::of(&cell, source.config());
     let before = memory::live();
     memory::set_phase(Phase::Load);
     memory::reset_peaks();
-    let model = model::load(&cell, &source, &Device::Cpu).expect("the weights");
+    let model = model::load(&cell.model_options(), &source, &Device::Cpu).expect("the weights");
     let peak = memory::peaks().allocated - before.allocated();
     memory::set_phase(Phase::Idle);
     let came = Bytes::since(before.by_category);

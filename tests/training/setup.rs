@@ -54,11 +54,14 @@ impl Training {
 
     pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
-        let source = Source::open(cell, base_dir).expect("the model");
+        let source = Source::open(&cell.model_options(), base_dir).expect("the model");
         let data = data::load(cell, source.config(), base_dir).expect("the data");
         Self {
-            trainer: Trainer::new(cell, model::load(cell, &source, &Device::Cpu).expect("the weights"))
-                .expect("a trainer"),
+            trainer: Trainer::new(
+                cell,
+                model::load(&cell.model_options(), &source, &Device::Cpu).expect("the weights"),
+            )
+            .expect("a trainer"),
             batches: data.batches(cell, source.config()).collect(),
             held_out: data.eval_batches(cell, source.config()).collect(),
         }

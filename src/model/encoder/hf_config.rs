@@ -102,7 +102,7 @@ struct Head {
 }
 
 /// Reads and checks the text of a `config.json`. A head that the checkpoint has decides the number of labels; without one
-/// there are two until the cell says how many.
+/// there are two until the options say how many.
 pub(in crate::model) fn parse(text: &[u8], family: Family) -> Result<EncoderConfig, String> {
     let head: Head = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if head.quantization_config.is_some() {

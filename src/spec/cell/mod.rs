@@ -10,6 +10,7 @@ use crate::options::ByteSize;
 mod allocator;
 mod check;
 mod id;
+mod options;
 mod presets;
 
 pub use crate::options::{

@@ -1,0 +1,39 @@
+//! The options that decide a model: its shape, its weights, and which of them are trained.
+
+use super::{Dtype, TargetModules, Task, Weights};
+
+/// A model as one cell asks for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelOptions {
+    /// A preset, or a directory in Hugging Face's layout.
+    pub name: String,
+    /// Where the weights come from.
+    pub weights: Weights,
+    /// What the model is trained for.
+    pub task: Task,
+    /// Labels of a sequence classifier.
+    pub num_labels: usize,
+    /// Number format of the base weights.
+    pub dtype: Dtype,
+    /// Quantise NF4's scales a second time.
+    pub bnb_4bit_use_double_quant: bool,
+    /// The adapters; `None` trains every weight.
+    pub lora: Option<LoraOptions>,
+    /// The most tokens that a sample has.
+    pub max_seq_length: usize,
+    /// Random weights, adapters and dropout masks follow from it.
+    pub seed: u64,
+}
+
+/// LoRA's adapters (Hu et al. 2021, arXiv:2106.09685).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoraOptions {
+    /// Rank of the two factors; at least 1.
+    pub rank: usize,
+    /// The adapter's product is scaled by `alpha / rank`.
+    pub alpha: f64,
+    /// Probability of dropout on the adapter's input.
+    pub dropout: f64,
+    /// The linear layers that get an adapter.
+    pub target_modules: TargetModules,
+}
