@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         replay: !args.no_replay,
     };
     let planner = Planner::new(&study.directory, options);
-    let plan = |planned: &spec::PlannedCell| -> Result<Planned, PlanError> {
+    let plan = |planned: &spec::StudyCell| -> Result<Planned, PlanError> {
         let prediction = planner.predict(&planned.cell)?;
         let advice = match prediction.verdict {
             Some(Verdict::Oversize) => advise(&planner, &planned.cell)?,
@@ -115,7 +115,7 @@ fn write_report(study: &Study, plans: &[Planned], output: Option<PathBuf>) -> an
     let template = super::report::template(study);
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let about = About {
-        command: study.given.command_of("plan", &["--report"]),
+        command: study.invocation.command_of("plan", &["--report"]),
         ..About::new(study)
     };
     let rendered = report::render(&about, &frame, &template, &stem)?;

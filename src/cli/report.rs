@@ -70,7 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Takes from the spec, as it is now, what does not change the cells. Says whether its cells are still the study's, and
 /// warns where they are not.
 fn show_as(spec: &Path, study: &mut Study, dir: &StudyDir) -> anyhow::Result<bool> {
-    let now = spec::load(spec, &study.given.overrides())?;
+    let now = spec::load(spec, &study.invocation.overrides())?;
     let ids = |study: &Study| study.cells.iter().map(|cell| cell.id.clone()).collect::<BTreeSet<_>>();
     let (before, after) = (ids(study), ids(&now));
     if before != after {

@@ -83,7 +83,7 @@ impl ProgressKind {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
-    study.given.results = args.results.as_ref().map(|folder| folder.display().to_string());
+    study.invocation.results = args.results.as_ref().map(|folder| folder.display().to_string());
     let options = Options {
         results: args.results.unwrap_or_else(|| Path::new("results").join(&study.name)),
         fresh: args.fresh,

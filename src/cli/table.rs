@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::Format;
-use crate::spec::flow;
+use crate::text::to_flow_yaml;
 
 /// Rows of values under column names.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +81,7 @@ fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
-        value => flow(value),
+        value => to_flow_yaml(value),
     }
 }
 

@@ -10,6 +10,7 @@ use indexmap::{IndexMap, IndexSet};
 use crate::report;
 use crate::runner::preflight;
 use crate::spec::{self, Overrides, Study};
+use crate::text::to_flow_yaml;
 
 use super::print;
 
@@ -66,7 +67,7 @@ fn axes(study: &Study) -> IndexMap<&str, IndexSet<String>> {
         study.axes.iter().map(|axis| (axis.as_str(), IndexSet::new())).collect();
     for planned in &study.cells {
         for (values, value) in axes.values_mut().zip(planned.axes.values()) {
-            values.insert(spec::flow(value));
+            values.insert(to_flow_yaml(value));
         }
     }
     axes

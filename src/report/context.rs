@@ -50,8 +50,8 @@ impl About {
             description: study.description.clone(),
             axes: study.axes.clone(),
             baseline: baseline.map(|planned| planned.cell.group_id()),
-            command: study.given.command(),
-            overrides: study.given.laid_over(),
+            command: study.invocation.command(),
+            overrides: study.invocation.laid_over(),
             published: published::wanted(study),
             claims: claims::posed(study),
         }

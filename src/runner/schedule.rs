@@ -13,7 +13,7 @@ use crate::results::record::{Record, Status};
 use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::spec::cell::{Cell, Data};
-use crate::spec::{PlannedCell, Study};
+use crate::spec::{Study, StudyCell};
 
 use super::provenance::{GIT_COMMIT, VERSION};
 use super::study::Options;
@@ -149,7 +149,7 @@ fn task(study: &Study, index: usize, attempt: u32) -> Task {
     }
 }
 
-fn label(study: &Study, planned: &PlannedCell) -> String {
+fn label(study: &Study, planned: &StudyCell) -> String {
     let axis = |(name, value): (&String, &Value)| format!("{name}={}", setting(name, &value.clone().into()));
     let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
     if study.shows_seeds() {

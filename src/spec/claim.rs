@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::de;
 use super::error::Diagnostic;
 use super::published::{entries, place};
-use super::selection::{Chooser, Selection};
+use super::selection::{CellSelector, Selection};
 use super::source::{Origin, Sources};
 use super::tree::Node;
 use crate::text::Unit;
@@ -84,7 +84,7 @@ impl Expected {
 /// Reads the section; `node` is null where there is none. What an override leaves no cells for is left out, and noted.
 pub(crate) fn read(
     node: &Node,
-    chooser: &Chooser<'_>,
+    selector: &CellSelector<'_>,
     sources: &Arc<Sources>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Claim>, Diagnostic> {
@@ -94,10 +94,10 @@ pub(crate) fn read(
         let mut claim: Claim = from_node(node, &section, sources)?;
         let name = format!("{section}.cells");
         let given = node.get(&["cells"]);
-        claim.cells = given.map_or(Ok(Selection::new()), |given| chooser.read(given, &name))?;
+        claim.cells = given.map_or(Ok(Selection::new()), |given| selector.read(given, &name))?;
         match (
-            chooser.some(&claim.cells, &name, place(given, node)),
-            chooser.overridden(&claim.cells),
+            selector.some(&claim.cells, &name, place(given, node)),
+            selector.overridden(&claim.cells),
         ) {
             (Ok(()), _) => claims.push(claim),
             (Err(_), Some(origin)) => notes.push(format!("{origin} leaves no cells for {section}")),

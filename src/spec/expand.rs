@@ -10,7 +10,7 @@ use super::cell::{Cell, Invalid};
 use super::de;
 use super::error::{Diagnostic, Label};
 use super::filter::{self, Filter};
-use super::study::PlannedCell;
+use super::study::StudyCell;
 use super::sweep::{Assignment, Axis, Sweep, flow};
 use super::tree::Node;
 use crate::text::quoted;
@@ -20,7 +20,7 @@ const MOST_CELLS: u64 = 100_000;
 
 /// What a sweep comes to.
 pub(crate) struct Expansion {
-    pub cells: Vec<PlannedCell>,
+    pub cells: Vec<StudyCell>,
     /// The keys that vary.
     pub axes: Vec<String>,
     /// What the user should know.
@@ -36,7 +36,7 @@ pub(crate) fn expand(defaults: &Node, sweep: &Sweep, repeats: usize, fixed: bool
         check_seed_axis(sweep)?;
     }
     let environment = filter::environment();
-    let mut planner = Planner {
+    let mut expander = Expander {
         defaults,
         sweep,
         repeats,
@@ -48,9 +48,9 @@ pub(crate) fn expand(defaults: &Node, sweep: &Sweep, repeats: usize, fixed: bool
         merged: 0,
     };
     for index in 0..product {
-        planner.add(Origin::Product(index))?;
+        expander.add(Origin::Product(index))?;
     }
-    if product > 0 && planner.cells.is_empty() && sweep.include.is_empty() {
+    if product > 0 && expander.cells.is_empty() && sweep.include.is_empty() {
         let diagnostic = Diagnostic::new(format!("sweep.exclude: all {product} combinations are excluded"));
         return Err(sweep
             .exclude
@@ -58,18 +58,18 @@ pub(crate) fn expand(defaults: &Node, sweep: &Sweep, repeats: usize, fixed: bool
             .fold(diagnostic, |diagnostic, exclude| diagnostic.at(exclude.place)));
     }
     for index in 0..sweep.include.len() {
-        planner.add(Origin::Include(index))?;
+        expander.add(Origin::Include(index))?;
     }
-    let mut notes = planner.filter.idle();
-    if planner.merged > 0 {
+    let mut notes = expander.filter.idle();
+    if expander.merged > 0 {
         notes.push(format!(
             "{} cells became equal to others and are left out",
-            planner.merged
+            expander.merged
         ));
     }
     Ok(Expansion {
-        cells: planner.cells,
-        axes: planner.axes,
+        cells: expander.cells,
+        axes: expander.axes,
         notes,
     })
 }
@@ -164,20 +164,20 @@ enum Origin {
     Include(usize),
 }
 
-struct Planner<'s> {
+struct Expander<'s> {
     defaults: &'s Node,
     sweep: &'s Sweep,
     repeats: usize,
     fixed: bool,
     filter: Filter<'s>,
     axes: Vec<String>,
-    cells: Vec<PlannedCell>,
+    cells: Vec<StudyCell>,
     origins: HashMap<String, Origin>,
     /// How many cells the overrides made equal to an earlier one.
     merged: usize,
 }
 
-impl<'s> Planner<'s> {
+impl<'s> Expander<'s> {
     fn add(&mut self, origin: Origin) -> Result<(), Diagnostic> {
         let mut tree = self.defaults.clone();
         for assignment in self.assignments(origin) {
@@ -214,7 +214,7 @@ impl<'s> Planner<'s> {
             Slot::Vacant(slot) => {
                 slot.insert(origin);
                 let axes = axis_values(&self.axes, keys);
-                self.cells.push(PlannedCell { id, cell, axes });
+                self.cells.push(StudyCell { id, cell, axes });
                 Ok(())
             }
             Slot::Occupied(_) if self.fixed => {

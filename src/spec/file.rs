@@ -12,12 +12,12 @@ use super::cell::Cell;
 use super::claim::{self, Claim};
 use super::error::{Diagnostic, SpecError};
 use super::expand::axis_values;
-use super::given::Given;
+use super::invocation::Invocation;
 use super::published::{self, Published};
 use super::read_text;
 use super::selection::Selection;
 use super::source::Sources;
-use super::study::{Limits, PlannedCell, RecordSpec, ReportSpec, Study};
+use super::study::{Limits, RecordSpec, ReportSpec, Study, StudyCell};
 use super::tree::{Node, Value};
 use super::yaml::{self, Budget};
 use super::{de, sweep};
@@ -26,7 +26,7 @@ use super::{de, sweep};
 pub const STUDY_FILE: &str = "study.yaml";
 
 /// Raised when the file's keys change their meaning.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const LARGEST: u64 = 1 << 30;
 
@@ -51,7 +51,7 @@ struct Header {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     #[serde(default)]
-    given: Given,
+    invocation: Invocation,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     published: Vec<Published>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,7 +103,7 @@ impl Study {
             },
             axes: self.axes.clone(),
             notes: self.notes.clone(),
-            given: self.given.clone(),
+            invocation: self.invocation.clone(),
             published: self.published.clone(),
             claims: self.claims.clone(),
         };
@@ -169,7 +169,7 @@ impl Cell {
     }
 }
 
-fn share(cells: &[PlannedCell]) -> Cells {
+fn share(cells: &[StudyCell]) -> Cells {
     let mut maps: Vec<Map<String, Json>> = cells.iter().map(|planned| planned.cell.to_map()).collect();
     let mut common = maps.first().cloned().unwrap_or_default();
     for map in &maps {
@@ -178,7 +178,7 @@ fn share(cells: &[PlannedCell]) -> Cells {
     for map in &mut maps {
         map.retain(|key, _| !common.contains_key(key));
     }
-    let cell = |(planned, keys): (&PlannedCell, _)| {
+    let cell = |(planned, keys): (&StudyCell, _)| {
         FlowMap(CellKeys {
             id: planned.id.clone(),
             keys: FlowMap(keys),
@@ -191,6 +191,7 @@ fn share(cells: &[PlannedCell]) -> Cells {
 }
 
 fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<Study, Diagnostic> {
+    check_format(&node)?;
     let place = node.place;
     let missing = |key: &str| Diagnostic::new(format!("the key `{key}` is missing")).at(place);
     let Value::Map(map) = &mut node.value else {
@@ -202,13 +203,6 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
     let published = map.shift_remove("published").map(|entry| entry.value);
     let claims = map.shift_remove("claims").map(|entry| entry.value);
     let header: Header = de::read(&node).map_err(|error| error.diagnostic(""))?;
-    if header.format != FORMAT {
-        let message = format!(
-            "format {} was written by another version; this one reads {FORMAT}",
-            header.format
-        );
-        return Err(Diagnostic::new(message).at(place));
-    }
     let Value::List(cells) = &cells.value else {
         return Err(Diagnostic::new(format!("cells: expected a list, got {}", cells.kind())).at(cells.place));
     };
@@ -237,11 +231,26 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
         claims,
         axes: header.axes,
         notes: header.notes,
-        given: header.given,
+        invocation: header.invocation,
     })
 }
 
-fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<PlannedCell, Diagnostic> {
+/// Checked before all else: other formats have other keys.
+fn check_format(node: &Node) -> Result<(), Diagnostic> {
+    let Some(node) = node.get(&["format"]) else {
+        return Ok(());
+    };
+    let format: u32 = de::read(node).map_err(|error| error.diagnostic("format"))?;
+    if format == FORMAT {
+        return Ok(());
+    }
+    let message = format!("format {format} was written by another version; this one reads {FORMAT}");
+    Err(Diagnostic::new(message)
+        .at(node.place)
+        .help("`expctl run` with the spec writes it again and keeps the records of its cells"))
+}
+
+fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, Diagnostic> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Named {
@@ -267,7 +276,7 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<PlannedCell,
         );
         return Err(Diagnostic::new(message).at(node.place));
     }
-    Ok(PlannedCell {
+    Ok(StudyCell {
         id,
         axes: axis_values(axes, &map),
         cell,

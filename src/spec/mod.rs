@@ -18,10 +18,10 @@ mod error;
 mod expand;
 mod file;
 mod filter;
-mod fix;
-mod given;
+mod invocation;
 mod keys;
 mod layers;
+mod pin_axes;
 mod published;
 mod scalar;
 mod schema;
@@ -36,7 +36,7 @@ mod yaml;
 pub use claim::{Claim, Expected, Measure};
 pub use error::SpecError;
 pub use file::STUDY_FILE;
-pub use given::Given;
+pub use invocation::Invocation;
 pub(crate) use keys::suggestion;
 pub use keys::{Key, keys};
 pub use layers::Overrides;
@@ -44,7 +44,7 @@ pub use published::{Metric, Published};
 pub use schema::schema;
 pub use selection::Selection;
 pub use source::Origin;
-pub use study::{Limits, PlannedCell, RecordSpec, ReportSpec, Study, TEMPLATES, flow};
+pub use study::{Limits, RecordSpec, ReportSpec, Study, StudyCell, TEMPLATES};
 
 use source::Sources;
 use yaml::Budget;
@@ -80,7 +80,7 @@ pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, Sp
         folder
     };
     study.directory = std::path::absolute(folder).map_err(|error| cannot_read(path, &error.to_string()))?;
-    study.given = Given::new(path.display().to_string(), overrides);
+    study.invocation = Invocation::new(path.display().to_string(), overrides);
     study.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(study)
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::de;
 use super::error::Diagnostic;
-use super::selection::{Chooser, Selection};
+use super::selection::{CellSelector, Selection};
 use super::source::{Origin, Place, Sources};
 use super::tree::{Node, Value};
 use crate::text::quoted;
@@ -137,7 +137,7 @@ fn parse(text: &str) -> Option<f64> {
 /// Reads the section; `node` is null where there is none. What an override leaves no cell for is left out, and noted.
 pub(crate) fn read(
     node: &Node,
-    chooser: &Chooser<'_>,
+    selector: &CellSelector<'_>,
     sources: &Arc<Sources>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Published>, Diagnostic> {
@@ -147,10 +147,10 @@ pub(crate) fn read(
         let mut figure: Published = from_node(node, &section, sources)?;
         let name = format!("{section}.cell");
         let given = node.get(&["cell"]);
-        figure.cell = given.map_or(Ok(Selection::new()), |given| chooser.read(given, &name))?;
+        figure.cell = given.map_or(Ok(Selection::new()), |given| selector.read(given, &name))?;
         match (
-            chooser.one(&figure.cell, &name, place(given, node)),
-            chooser.overridden(&figure.cell),
+            selector.one(&figure.cell, &name, place(given, node)),
+            selector.overridden(&figure.cell),
         ) {
             (Ok(()), _) => figures.push(figure),
             (Err(_), Some(origin)) => notes.push(format!("{origin} leaves no cell for {section}")),

@@ -11,10 +11,10 @@ use super::error::Diagnostic;
 use super::expand::{Expansion, axis_values};
 use super::layers::Layer;
 use super::source::Place;
-use super::study::{PlannedCell, flow};
+use super::study::StudyCell;
 use super::sweep;
 use super::tree::{Entry, Node};
-use crate::text::quoted;
+use crate::text::{quoted, to_flow_yaml};
 
 /// Values by dotted key, as in [`Cell::value`].
 pub type Selection = IndexMap<String, Json>;
@@ -25,13 +25,13 @@ pub(crate) fn holds(selection: &Selection, cell: &Cell) -> bool {
 }
 
 /// What selections are read and checked against.
-pub(crate) struct Chooser<'s> {
+pub(crate) struct CellSelector<'s> {
     pub defaults: &'s Node,
     pub layers: &'s [Layer],
     pub expansion: &'s Expansion,
 }
 
-impl Chooser<'_> {
+impl CellSelector<'_> {
     /// The values in `node`, each typed by its key.
     pub fn read(&self, node: &Node, section: &str) -> Result<Selection, Diagnostic> {
         self.read_where(node, section, |_| true)
@@ -103,8 +103,8 @@ impl Chooser<'_> {
         Err(Diagnostic::new(message).at(place).help_if(help))
     }
 
-    fn chosen(&self, selection: &Selection) -> impl Iterator<Item = &PlannedCell> {
-        let has = |planned: &PlannedCell, key: &String, value: &Json| {
+    fn chosen(&self, selection: &Selection) -> impl Iterator<Item = &StudyCell> {
+        let has = |planned: &StudyCell, key: &String, value: &Json| {
             // The axes are at hand; other keys take a serialisation.
             planned
                 .axes
@@ -123,9 +123,9 @@ impl Chooser<'_> {
                 .expansion
                 .cells
                 .iter()
-                .map(|planned| flow(&planned.cell.value(key)))
+                .map(|planned| to_flow_yaml(&planned.cell.value(key)))
                 .collect();
-            if values.contains(&flow(wanted)) {
+            if values.contains(&to_flow_yaml(wanted)) {
                 return None;
             }
             let shown: Vec<&str> = values.iter().take(MOST).map(String::as_str).collect();

@@ -10,12 +10,12 @@ use serde::de::IgnoredAny;
 
 use super::error::Diagnostic;
 use super::expand;
-use super::fix;
-use super::given::Given;
+use super::invocation::Invocation;
 use super::keys;
 use super::layers::{self, Layer};
+use super::pin_axes::pin_axes;
 use super::published;
-use super::selection::{Chooser, Selection};
+use super::selection::{CellSelector, Selection};
 use super::source::{Place, Sources};
 use super::study::{Limits, RecordSpec, ReportSpec, Study, TEMPLATES};
 use super::sweep::{self, Sweep};
@@ -62,7 +62,7 @@ struct ReportSection {
     baseline: BTreeMap<String, IgnoredAny>,
 }
 
-/// Makes the study; its `directory`, `file` and `given` are the caller's to fill in.
+/// Makes the study; its `directory`, `file` and `invocation` are the caller's to fill in.
 pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> Result<Study, Diagnostic> {
     check_sections(&file)?;
     // These are not layered.
@@ -95,7 +95,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
         let message = "record.timeline_steps: must be at least 1, got 0";
         return Err(at_key(&merged, "record.timeline_steps", message));
     }
-    let mut notes = fix::fix(&mut sweep, layers)?;
+    let mut notes = pin_axes(&mut sweep, layers)?;
     let fixed = !notes.is_empty();
     let defaults = defaults.unwrap_or_else(|| Node::empty_map(merged.place));
     let expansion = expand::expand(&defaults, &sweep, repeats, fixed)?;
@@ -104,19 +104,21 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
         let message = "record.timeline: a timeline is recorded on the cpu only so far";
         return Err(at_key(&merged, "record.timeline", message));
     }
-    let chooser = Chooser {
+    let selector = CellSelector {
         defaults: &defaults,
         layers,
         expansion: &expansion,
     };
     let baseline = match merged.get(&["report", "baseline"]) {
-        Some(node) if !settings.report.baseline.is_empty() => read_baseline(node, &chooser)?,
+        Some(node) if !settings.report.baseline.is_empty() => read_baseline(node, &selector)?,
         _ => Selection::new(),
     };
     let published = published.map_or(Ok(Vec::new()), |node| {
-        published::read(&node, &chooser, sources, &mut notes)
+        published::read(&node, &selector, sources, &mut notes)
     })?;
-    let claims = claims.map_or(Ok(Vec::new()), |node| claim::read(&node, &chooser, sources, &mut notes))?;
+    let claims = claims.map_or(Ok(Vec::new()), |node| {
+        claim::read(&node, &selector, sources, &mut notes)
+    })?;
     Ok(Study {
         name: settings.name,
         description: settings.description.unwrap_or_default(),
@@ -135,7 +137,7 @@ pub(crate) fn resolve(file: Node, layers: &[Layer], sources: &Arc<Sources>) -> R
         claims,
         axes: expansion.axes,
         notes,
-        given: Given::default(),
+        invocation: Invocation::default(),
     })
 }
 
@@ -225,11 +227,11 @@ fn check_template(template: Option<String>, merged: &Node) -> Result<String, Dia
 }
 
 /// Types the baseline's values by their keys and makes sure that they name one cell, repeats aside.
-fn read_baseline(node: &Node, chooser: &Chooser<'_>) -> Result<Selection, Diagnostic> {
-    let baseline = chooser.read_what_is_open(node, "report.baseline")?;
+fn read_baseline(node: &Node, selector: &CellSelector<'_>) -> Result<Selection, Diagnostic> {
+    let baseline = selector.read_what_is_open(node, "report.baseline")?;
     if !baseline.is_empty() {
         let place = node.as_map().map_or(node.place, |map| key_place(map, node.place));
-        chooser.one(&baseline, "report.baseline", place)?;
+        selector.one(&baseline, "report.baseline", place)?;
     }
     Ok(baseline)
 }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::cell::Cell;
 use super::claim::Claim;
-use super::given::Given;
+use super::invocation::Invocation;
 use super::published::Published;
 use super::selection::{self, Selection};
 
@@ -25,7 +25,7 @@ pub struct Study {
     pub file: String,
     /// In the order of the sweep, its last axis varying fastest, the repeats of a cell next to each other; then the
     /// included ones.
-    pub cells: Vec<PlannedCell>,
+    pub cells: Vec<StudyCell>,
     /// How many seeds each cell is run with.
     pub repeats: usize,
     pub limits: Limits,
@@ -40,12 +40,12 @@ pub struct Study {
     /// What the user should know: axes that an override has fixed, for example.
     pub notes: Vec<String>,
     /// The command that the study came from.
-    pub given: Given,
+    pub invocation: Invocation,
 }
 
 /// A cell of a study.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlannedCell {
+pub struct StudyCell {
     pub id: String,
     pub cell: Cell,
     /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null where the cell has none.
@@ -133,18 +133,5 @@ impl Study {
     pub fn is_baseline(&self, cell: &Cell) -> bool {
         let baseline = &self.report.baseline;
         !baseline.is_empty() && selection::holds(baseline, cell)
-    }
-}
-
-/// A value in one line of YAML, as people write it: `4`, `all-linear`, `{every: 2}`, `null`.
-pub fn flow(value: &Json) -> String {
-    match value {
-        Json::String(text) => text.clone(),
-        Json::Array(list) => format!("[{}]", list.iter().map(flow).collect::<Vec<_>>().join(", ")),
-        Json::Object(map) => {
-            let entries = map.iter().map(|(key, value)| format!("{key}: {}", flow(value)));
-            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
-        }
-        other => other.to_string(),
     }
 }

@@ -1,12 +1,14 @@
 //! Words and numbers for people: formats, units, quotes, suggestions.
 
 mod count;
+mod flow_yaml;
 pub mod format;
 mod quote;
 mod suggest;
 mod unit;
 
 pub use count::counted;
+pub use flow_yaml::to_flow_yaml;
 pub use quote::{either, quoted};
 pub use suggest::{did_you_mean, nearest, suggestion};
 pub use unit::{Dimension, Unit};

@@ -202,7 +202,7 @@ impl Place {
         fs::create_dir_all(spec.parent().unwrap()).unwrap();
         fs::write(&spec, text).unwrap();
         let mut study = spec::load(&spec, &Overrides::default()).unwrap();
-        study.given.spec = format!("experiments/{name}.yaml");
+        study.invocation.spec = format!("experiments/{name}.yaml");
         let dir = StudyDir::new(root.path().join("results").join(name));
         for planned in &study.cells {
             let cell = dir.cell(&planned.id);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use expctl::spec::cell::{AllocatorBackend, InstructionSet, InstructionSetChoice};
 use expctl::spec::{self, Overrides};
+use expctl::text::to_flow_yaml;
 
 use crate::{parse, study, sweep};
 
@@ -28,7 +29,7 @@ sweep:
         study.cells[index]
             .axes
             .values()
-            .map(spec::flow)
+            .map(to_flow_yaml)
             .collect::<Vec<_>>()
             .join(" ")
     };
@@ -109,7 +110,7 @@ fn set_is_above_variables_which_are_above_the_file() {
     assert_eq!(cell.backend(), AllocatorBackend::System);
     assert_eq!(cell.instruction_set, InstructionSetChoice::Level(InstructionSet::Avx2));
     assert_eq!(
-        spec::flow(&cell.value("data")),
+        to_flow_yaml(&cell.value("data")),
         "{path: a.txt, column: text, format: jsonl}"
     );
     assert_eq!(study.limits.timeout, Some(std::time::Duration::from_secs(120)));
@@ -121,7 +122,7 @@ fn an_override_replaces_a_whole_value_and_a_dotted_one_reaches_inside() {
     let text = "name: x\ndefaults: {env: {A: '1', B: '2'}, data: {path: a.txt}, gradient_checkpointing: {every: 2}}\n";
     let value = |setting: &str, key: &str| {
         let study = parse(text, &[setting]).unwrap_or_else(|error| panic!("{error}"));
-        spec::flow(&study.cells[0].cell.value(key))
+        to_flow_yaml(&study.cells[0].cell.value(key))
     };
     assert_eq!(value("env={C: '3'}", "env"), "{C: 3}");
     assert_eq!(value("env.A='3'", "env"), "{A: 3, B: 2}");
@@ -176,7 +177,7 @@ sweep:
     gradient_checkpointing: [none, {every: 2}]
 ",
     );
-    let variables = |index: usize| spec::flow(&study.cells[index].cell.value("allocator.env"));
+    let variables = |index: usize| to_flow_yaml(&study.cells[index].cell.value("allocator.env"));
     assert_eq!(variables(0), "{MALLOC_ARENA_MAX: 1, MALLOC_TRIM_THRESHOLD_: 0}");
     assert_eq!(variables(3), "{MALLOC_ARENA_MAX: null, MALLOC_TRIM_THRESHOLD_: 0}");
     assert_eq!(study.cells[3].cell.environment()["MALLOC_ARENA_MAX"], None);
@@ -208,7 +209,7 @@ sweep:
     .cells[0]
         .cell
         .clone();
-    assert_eq!(spec::flow(&study.value("allocator.env")), "{B: 1, C: 2, D: 3}");
+    assert_eq!(to_flow_yaml(&study.value("allocator.env")), "{B: 1, C: 2, D: 3}");
 }
 
 #[test]

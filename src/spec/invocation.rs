@@ -9,7 +9,7 @@ use super::layers::Overrides;
 /// The command line and the part of the environment that a study came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Given {
+pub struct Invocation {
     /// The spec's path.
     pub spec: String,
     /// The `EXPCTL_` variables.
@@ -23,7 +23,7 @@ pub struct Given {
     pub results: Option<String>,
 }
 
-impl Given {
+impl Invocation {
     pub(super) fn new(spec: String, overrides: &Overrides) -> Self {
         Self {
             spec,
@@ -100,15 +100,15 @@ mod tests {
             ],
             vec!["rank=4".into(), "data={path: it's.txt}".into()],
         );
-        let mut given = Given::new("a b.yaml".into(), &overrides);
-        given.results = Some("-out".into());
+        let mut invocation = Invocation::new("a b.yaml".into(), &overrides);
+        invocation.results = Some("-out".into());
         assert_eq!(
-            given.command(),
+            invocation.command(),
             "EXPCTL_SEED=7 expctl run 'a b.yaml' --set rank=4 --set 'data={path: it'\\''s.txt}' --results ./-out"
         );
         assert_eq!(
-            Given::new("a b.yaml".into(), &given.overrides()).settings,
-            given.settings
+            Invocation::new("a b.yaml".into(), &invocation.overrides()).settings,
+            invocation.settings
         );
     }
 }

@@ -7,7 +7,7 @@ use super::sweep::Sweep;
 use crate::text::quoted;
 
 /// Takes the keys that `layers` set out of the sweep, and says which.
-pub(crate) fn fix(sweep: &mut Sweep, layers: &[Layer]) -> Result<Vec<String>, Diagnostic> {
+pub(crate) fn pin_axes(sweep: &mut Sweep, layers: &[Layer]) -> Result<Vec<String>, Diagnostic> {
     let mut notes = Vec::new();
     for layer in layers {
         let Some(path) = layer.cell_key() else { continue };
