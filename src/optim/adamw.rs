@@ -1,10 +1,10 @@
-//! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it, with float32 moments whatever
-//! the parameter's dtype. The moments are made in the first step.
+//! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it. The moments are float32 for
+//! every dtype of the parameter.
 
 use candle_core::{DType, Device, Result, Shape, Tensor};
 use rayon::prelude::*;
 
-use super::{Optimizer, have_kernels};
+use super::optimizer::{Optimizer, have_kernels};
 use crate::{
     kernels::adamw::{self, Coefficients},
     memory::{self, Category},
@@ -12,41 +12,33 @@ use crate::{
         host::{self, for_format},
         param::Param,
     },
+    options::AdamwOptions,
 };
 
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    pub beta1: f64,
-    pub beta2: f64,
-    pub epsilon: f64,
-    pub weight_decay: f64,
-}
-
-impl Options {
-    /// What the `step`th step (from 1) computes with.
-    pub(super) fn coefficients(self, step: usize, learning_rate: f64) -> Coefficients {
-        let step = i32::try_from(step).unwrap_or(i32::MAX);
-        Coefficients {
-            beta1: self.beta1 as f32,
-            beta2: self.beta2 as f32,
-            epsilon: self.epsilon as f32,
-            decay: (1.0 - learning_rate * self.weight_decay) as f32,
-            rate: (learning_rate / (1.0 - self.beta1.powi(step))) as f32,
-            root_correction: (1.0 / (1.0 - self.beta2.powi(step)).sqrt()) as f32,
-        }
+/// The kernel's coefficients for the `step`th step (from 1).
+pub(super) fn coefficients(options: AdamwOptions, step: usize, learning_rate: f64) -> Coefficients {
+    let step = i32::try_from(step).unwrap_or(i32::MAX);
+    Coefficients {
+        beta1: options.beta1 as f32,
+        beta2: options.beta2 as f32,
+        epsilon: options.epsilon as f32,
+        decay: (1.0 - learning_rate * options.weight_decay) as f32,
+        rate: (learning_rate / (1.0 - options.beta1.powi(step))) as f32,
+        root_correction: (1.0 / (1.0 - options.beta2.powi(step)).sqrt()) as f32,
     }
 }
 
+/// AdamW with its moments.
 #[derive(Debug)]
-pub struct AdamW {
-    options: Options,
+pub(super) struct AdamW {
+    options: AdamwOptions,
     steps: usize,
-    /// First and second moment of each parameter, in the order the parameters are given.
+    /// First and second moment of each parameter, in the order of the parameters.
     moments: Vec<(Tensor, Tensor)>,
 }
 
 impl AdamW {
-    pub fn new(options: Options) -> Self {
+    pub(super) fn new(options: AdamwOptions) -> Self {
         Self {
             options,
             steps: 0,
@@ -65,7 +57,7 @@ impl Optimizer for AdamW {
             }
         }
         self.steps += 1;
-        let coefficients = self.options.coefficients(self.steps, learning_rate);
+        let coefficients = coefficients(self.options, self.steps, learning_rate);
         if have_kernels(params) {
             // All parameters share a parallel region: adapters are many and small.
             let moments = self.moments.par_iter();
@@ -90,7 +82,7 @@ impl Optimizer for AdamW {
     }
 }
 
-/// Zeros to begin with. The elements are optimizer state; what a tensor keeps beside them is not.
+/// A state tensor of zeros. Only its elements count as optimizer state, not the tensor's bookkeeping.
 pub(super) fn state(shape: Shape, device: &Device) -> Result<Tensor> {
     let values = {
         let _scope = memory::scope(Category::OptimizerState);
@@ -101,7 +93,7 @@ pub(super) fn state(shape: Shape, device: &Device) -> Result<Tensor> {
     Ok(state)
 }
 
-/// In place, by the CPU's kernel.
+/// One parameter's step in place, by the CPU's kernel.
 fn update(param: &Param, m: &Tensor, v: &Tensor, gradient: &Tensor, coefficients: Coefficients) -> Result<()> {
     for_format!(param.value.dtype(), E => {
         let gradient = host::values::<E>(gradient)?;
@@ -113,15 +105,15 @@ fn update(param: &Param, m: &Tensor, v: &Tensor, gradient: &Tensor, coefficients
     })
 }
 
-/// The same by candle's ops, into new tensors.
+/// One parameter's step by candle's ops, into new tensors.
 fn update_plain(param: &mut Param, m: &mut Tensor, v: &mut Tensor, gradient: &Tensor, c: Coefficients) -> Result<()> {
     let change = moments_plain(&gradient.to_dtype(DType::F32)?, m, v, c)?;
-    let kept = (param.f32()? * f64::from(c.decay))?;
-    param.set((kept - change)?.to_dtype(param.value.dtype())?);
+    let decayed = (param.f32()? * f64::from(c.decay))?;
+    param.set((decayed - change)?.to_dtype(param.value.dtype())?);
     Ok(())
 }
 
-/// Updates the moments by a float32 gradient, into new tensors, and returns what is to be taken from the values.
+/// Updates the moments by a float32 gradient, into new tensors. Returns the amount to subtract from the values.
 pub(super) fn moments_plain(gradient: &Tensor, m: &mut Tensor, v: &mut Tensor, c: Coefficients) -> Result<Tensor> {
     let scaled = |x: &Tensor, factor: f32| x * f64::from(factor);
     *m = (scaled(m, c.beta1)? + scaled(gradient, 1.0 - c.beta1)?)?;
@@ -143,8 +135,8 @@ mod tests {
         Tensor::new(values, &Device::Cpu).unwrap()
     }
 
-    fn options() -> Options {
-        Options {
+    fn options() -> AdamwOptions {
+        AdamwOptions {
             beta1: 0.9,
             beta2: 0.999,
             epsilon: 1e-8,
@@ -156,7 +148,7 @@ mod tests {
     fn the_first_step_moves_by_the_learning_rate_against_the_sign() {
         let mut param = Param::adapter("p", tensor(&[1.0, -2.0, 0.0]));
         param.accumulate(tensor(&[0.5, -3.0, 0.0])).unwrap();
-        let mut optimizer = AdamW::new(Options {
+        let mut optimizer = AdamW::new(AdamwOptions {
             weight_decay: 0.0,
             ..options()
         });

@@ -3,7 +3,7 @@
 use candle_core::{DType, Result, Tensor};
 use rayon::prelude::*;
 
-use super::have_kernels;
+use super::optimizer::have_kernels;
 use crate::{
     kernels,
     nn::{
@@ -12,7 +12,11 @@ use crate::{
     },
 };
 
-/// The L2 norm over all gradients, before clipping; scales them down where it is above `max_norm` (0: never).
+/// Scales the gradients down so that their global L2 norm is at most `max_norm`; 0 switches clipping off. Returns the
+/// norm before clipping.
+///
+/// # Errors
+/// Errors of candle.
 pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
     // All parameters share a parallel region: adapters are many and small.
     let kernels = have_kernels(params);

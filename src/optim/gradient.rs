@@ -8,16 +8,16 @@ use crate::{
 };
 
 /// The gradient of a weight `[rows, columns]`.
-pub struct Gradient<'a> {
+pub(super) struct Gradient<'a> {
     tensor: &'a Tensor,
-    pub rows: usize,
-    pub columns: usize,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
 }
 
 impl<'a> Gradient<'a> {
     /// # Errors
-    /// Where the tensor has not two dimensions.
-    pub fn new(tensor: &'a Tensor) -> Result<Self> {
+    /// If the tensor does not have two dimensions.
+    pub(super) fn new(tensor: &'a Tensor) -> Result<Self> {
         let (rows, columns) = tensor.dims2()?;
         Ok(Self { tensor, rows, columns })
     }
@@ -27,7 +27,7 @@ impl<'a> Gradient<'a> {
     }
 
     /// `gradient · right [count, columns]ᵀ`, `[rows, count]`, float32.
-    pub fn times(&self, right: &Tensor) -> Result<Tensor> {
+    pub(super) fn times(&self, right: &Tensor) -> Result<Tensor> {
         if !self.has_kernels() {
             return self.wide()?.matmul(&right.t()?);
         }
@@ -40,7 +40,7 @@ impl<'a> Gradient<'a> {
     }
 
     /// `left [rows, count]ᵀ · gradient`, `[count, columns]`, float32.
-    pub fn transposed_times(&self, left: &Tensor) -> Result<Tensor> {
+    pub(super) fn transposed_times(&self, left: &Tensor) -> Result<Tensor> {
         if !self.has_kernels() {
             return left.t()?.contiguous()?.matmul(&self.wide()?);
         }
@@ -53,7 +53,7 @@ impl<'a> Gradient<'a> {
     }
 
     /// `gradientᵀ · gradient` in float64, row by row.
-    pub fn gram_of_columns(&self) -> Result<Vec<f64>> {
+    pub(super) fn gram_of_columns(&self) -> Result<Vec<f64>> {
         if !self.has_kernels() {
             let wide = self.tensor.to_dtype(DType::F64)?;
             return wide.t()?.contiguous()?.matmul(&wide)?.flatten_all()?.to_vec1();
@@ -64,7 +64,7 @@ impl<'a> Gradient<'a> {
     }
 
     /// `gradient · gradientᵀ` in float64, row by row.
-    pub fn gram_of_rows(&self) -> Result<Vec<f64>> {
+    pub(super) fn gram_of_rows(&self) -> Result<Vec<f64>> {
         if !self.has_kernels() {
             let wide = self.tensor.to_dtype(DType::F64)?;
             return wide.matmul(&wide.t()?.contiguous()?)?.flatten_all()?.to_vec1();
@@ -74,8 +74,8 @@ impl<'a> Gradient<'a> {
         })
     }
 
-    /// Values as a float32 tensor where the gradient is.
-    pub fn to_device(&self, values: Vec<f32>, shape: (usize, usize)) -> Result<Tensor> {
+    /// A float32 tensor of these values on the gradient's device.
+    pub(super) fn to_device(&self, values: Vec<f32>, shape: (usize, usize)) -> Result<Tensor> {
         Tensor::from_vec(values, shape, self.tensor.device())
     }
 

@@ -1,6 +1,6 @@
-//! Low-rank optimizer state by randomised SVD: the basis is on the gradient's rows, of its leading left singular vectors
-//! as the randomised range finder with power iterations gives them (Halko, Martinsson and Tropp 2011, arXiv:0909.4061,
-//! algorithms 4.4 and 5.1). No matrix of a side's square is made, so that a basis costs a few passes over the gradient.
+//! Low-rank optimizer state by randomised SVD: the basis is the gradient's leading left singular vectors. The randomised
+//! range finder with power iterations finds them (Halko, Martinsson and Tropp 2011, arXiv:0909.4061, algorithms 4.4 and
+//! 5.1). It forms no square matrix of a side, so a basis costs a few passes over the gradient.
 //!
 //! A weight of `m × n` keeps `rank · (m + 2n)` numbers: the basis, and two moments of `rank × n`.
 
@@ -9,21 +9,22 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{
     gradient::Gradient,
-    low_rank::{Projection, Side, transposed, uniform},
+    projection::{Projection, ProjectionSide, transposed, uniform},
 };
 use crate::kernels::eigen;
 
-/// Directions that are looked at beyond the rank; 5 or 10 are enough, says section 4.2 of the paper.
+/// Extra directions beyond the rank; section 4.2 of the paper recommends 5 or 10.
 pub(crate) const OVERSAMPLING: usize = 5;
-/// Passes over the gradient and back that sharpen the directions.
+/// Power iterations: passes over the gradient and back that sharpen the directions.
 pub(crate) const POWER_ITERATIONS: usize = 1;
 
+/// The projection by randomised SVD.
 #[derive(Debug, Clone, Copy)]
-pub struct Rsvd;
+pub(super) struct Rsvd;
 
 impl Projection for Rsvd {
-    fn side(&self, _: usize, _: usize) -> Side {
-        Side::Rows
+    fn side(&self, _: usize, _: usize) -> ProjectionSide {
+        ProjectionSide::Rows
     }
 
     fn scale(&self) -> f64 {
@@ -37,27 +38,27 @@ impl Projection for Rsvd {
         let mut range = Vec::new();
         for iteration in 0..=POWER_ITERATIONS {
             if iteration > 0 {
-                right = orthonormal(&back(gradient, &range, wide)?, columns);
+                right = orthonormal(&project_rows(gradient, &range, wide)?, columns);
             }
             let product = gradient.times(&tensor(gradient, &right, (wide, columns))?)?;
             range = orthonormal(&transposed(&host_values(&product)?, wide), rows);
         }
-        // The SVD of what the gradient is in the range that was found: only its left vectors are wanted.
-        let small = back(gradient, &range, wide)?;
+        // The SVD of the gradient within the range; only the left vectors are needed.
+        let small = project_rows(gradient, &range, wide)?;
         let gram = (0..wide * wide)
             .map(|at| {
                 let row = |index: usize| &small[index * columns..(index + 1) * columns];
                 row(at / wide).iter().zip(row(at % wide)).map(|(a, b)| a * b).sum()
             })
             .collect();
-        let (_, mut turn) = eigen::symmetric(gram, wide);
-        turn.truncate(rank.min(wide) * wide);
-        Ok(eigen::combine(&turn, wide, &range, rows))
+        let (_, mut rotation) = eigen::symmetric(gram, wide);
+        rotation.truncate(rank.min(wide) * wide);
+        Ok(eigen::combine(&rotation, wide, &range, rows))
     }
 }
 
 /// `range [count, rows] · gradient`, `[count, columns]`.
-fn back(gradient: &Gradient, range: &[f64], count: usize) -> Result<Vec<f64>> {
+fn project_rows(gradient: &Gradient, range: &[f64], count: usize) -> Result<Vec<f64>> {
     let left = tensor(gradient, &transposed(range, gradient.rows), (gradient.rows, count))?;
     host_values(&gradient.transposed_times(&left)?)
 }

@@ -1,9 +1,15 @@
-//! The learning rate over the steps, by transformers' `get_{linear,cosine,constant}_schedule_with_warmup`.
+//! The learning rate over the steps: transformers' `get_{linear,cosine,constant}_schedule_with_warmup`.
 
-use crate::spec::cell::LrScheduler;
+use crate::options::{LrScheduler, ScheduleOptions};
 
-/// What the peak learning rate is multiplied with at `step` (from 0) of `steps`.
-pub fn factor(scheduler: LrScheduler, step: usize, steps: usize, warmup_ratio: f64) -> f64 {
+/// The learning rate at `step` (from 0) of `steps`.
+pub fn learning_rate(options: &ScheduleOptions, step: usize, steps: usize) -> f64 {
+    let factor = factor(options.scheduler, step, steps, options.warmup_ratio);
+    options.learning_rate * factor
+}
+
+/// The factor on the peak learning rate.
+fn factor(scheduler: LrScheduler, step: usize, steps: usize, warmup_ratio: f64) -> f64 {
     let warmup = (steps as f64 * warmup_ratio).ceil() as usize;
     if step < warmup {
         return step as f64 / warmup as f64;

@@ -8,6 +8,7 @@ mod data;
 mod device;
 mod instruction_set;
 mod model;
+mod optimizer;
 mod target_modules;
 
 pub use allocator_backend::AllocatorBackend;
@@ -21,4 +22,5 @@ pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthe
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use model::{LoraOptions, ModelOptions};
+pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};

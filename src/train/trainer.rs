@@ -8,7 +8,7 @@ use crate::{
     memory::{self, Category, Phase},
     model::Model,
     nn::{DropoutPass, Pass, param::Param},
-    optim::{self, Optimizer, clip::clip_gradients, schedule},
+    optim::{self, Optimizer, clip_gradients},
     spec::cell::Cell,
 };
 
@@ -44,7 +44,7 @@ impl Trainer {
         Ok(Self {
             cell: cell.clone(),
             model,
-            optimizer: optim::new(cell)?,
+            optimizer: optim::new(&cell.optimizer_options())?,
         })
     }
 
@@ -71,8 +71,7 @@ impl Trainer {
                 });
             }
         }
-        let factor = schedule::factor(self.cell.lr_scheduler_type, step, steps, self.cell.warmup_ratio);
-        let learning_rate = self.cell.learning_rate * factor;
+        let learning_rate = optim::learning_rate(&self.cell.schedule_options(), step, steps);
         self.optimizer.step(&mut params, learning_rate)?;
         // A GPU computes while the CPU goes on; a step's time is that of its last kernel.
         self.model.device().synchronize()?;

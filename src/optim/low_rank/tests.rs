@@ -9,12 +9,13 @@ use crate::{
     nn::testing::{assert_close, elements, uniform, with_plain_ops},
 };
 
-const REACH: Reach = Reach {
+const LOW_RANK: LowRankOptions = LowRankOptions {
     rank: 3,
-    gap: 200,
+    update_proj_gap: 200,
+    galore_scale: 0.25,
     seed: 5,
 };
-const OPTIONS: Options = Options {
+const OPTIONS: AdamwOptions = AdamwOptions {
     beta1: 0.9,
     beta2: 0.999,
     epsilon: 1e-8,
@@ -24,11 +25,17 @@ const RATE: f64 = 0.01;
 const SHAPES: [[usize; 2]; 3] = [[40, 21], [17, 50], [24, 24]];
 
 fn galore() -> LowRank<Galore> {
-    LowRank::new(Galore { scale: 0.25 }, OPTIONS, REACH)
+    LowRank::new(
+        Galore {
+            scale: LOW_RANK.galore_scale,
+        },
+        OPTIONS,
+        LOW_RANK,
+    )
 }
 
 fn rsvd() -> LowRank<Rsvd> {
-    LowRank::new(Rsvd, OPTIONS, REACH)
+    LowRank::new(Rsvd, OPTIONS, LOW_RANK)
 }
 
 /// A gradient whose singular values fall by half from one to the next, from 1 on.
@@ -59,7 +66,7 @@ fn gradient(name: &str, [rows, columns]: [usize; 2]) -> Tensor {
 
 /// The optimizer in double precision, with a basis of exact singular vectors.
 struct Reference {
-    side: Side,
+    side: ProjectionSide,
     scale: f64,
     basis: Vec<f64>,
     m: Vec<f64>,
@@ -68,7 +75,7 @@ struct Reference {
 }
 
 impl Reference {
-    fn new(side: Side, scale: f64) -> Self {
+    fn new(side: ProjectionSide, scale: f64) -> Self {
         let (basis, m, v) = Default::default();
         Self {
             side,
@@ -86,22 +93,22 @@ impl Reference {
         let g = |i: usize, j: usize| g[i * columns + j];
         // In terms of the basis' side: `at(i, j)` is element j of the vector that is i along that side.
         let (len, other) = match self.side {
-            Side::Rows => (rows, columns),
-            Side::Columns => (columns, rows),
+            ProjectionSide::Rows => (rows, columns),
+            ProjectionSide::Columns => (columns, rows),
         };
         let side = self.side;
-        let at = |i: usize, j: usize| if side == Side::Rows { g(i, j) } else { g(j, i) };
+        let at = |i: usize, j: usize| if side == ProjectionSide::Rows { g(i, j) } else { g(j, i) };
         if self.basis.is_empty() {
             let gram = (0..len * len)
                 .map(|index| (0..other).map(|j| at(index / len, j) * at(index % len, j)).sum())
                 .collect();
-            self.basis = eigen::symmetric(gram, len).1[..REACH.rank * len].to_vec();
-            self.m = vec![0.0; REACH.rank * other];
+            self.basis = eigen::symmetric(gram, len).1[..LOW_RANK.rank * len].to_vec();
+            self.m = vec![0.0; LOW_RANK.rank * other];
             self.v = self.m.clone();
         }
         self.steps += 1;
-        let mut change = vec![0.0; REACH.rank * other];
-        for k in 0..REACH.rank {
+        let mut change = vec![0.0; LOW_RANK.rank * other];
+        for k in 0..LOW_RANK.rank {
             for j in 0..other {
                 let projected: f64 = (0..len).map(|i| self.basis[k * len + i] * at(i, j)).sum();
                 let (m, v) = (&mut self.m[k * other + j], &mut self.v[k * other + j]);
@@ -114,10 +121,10 @@ impl Reference {
         }
         for (index, value) in values.iter_mut().enumerate() {
             let (i, j) = match side {
-                Side::Rows => (index / columns, index % columns),
-                Side::Columns => (index % columns, index / columns),
+                ProjectionSide::Rows => (index / columns, index % columns),
+                ProjectionSide::Columns => (index % columns, index / columns),
             };
-            let step: f64 = (0..REACH.rank)
+            let step: f64 = (0..LOW_RANK.rank)
                 .map(|k| self.basis[k * len + i] * change[k * other + j])
                 .sum();
             *value = *value * (1.0 - RATE * OPTIONS.weight_decay) - self.scale * step;
@@ -262,10 +269,17 @@ fn the_basis_waits_for_a_gradient() {
 }
 
 #[test]
-fn the_basis_is_renewed_after_the_gap() {
+fn the_basis_is_refreshed_after_the_gap() {
     let moved = |gap: usize| {
         let mut param = Param::base("p", uniform("p", &[24, 24]), true);
-        let mut optimizer = LowRank::new(Rsvd, OPTIONS, Reach { gap, ..REACH });
+        let mut optimizer = LowRank::new(
+            Rsvd,
+            OPTIONS,
+            LowRankOptions {
+                update_proj_gap: gap,
+                ..LOW_RANK
+            },
+        );
         let mut bases = Vec::new();
         for step in 0..5 {
             param.accumulate(gradient(&format!("{step}"), [24, 24])).unwrap();

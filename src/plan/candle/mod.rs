@@ -103,7 +103,7 @@ pub fn process_bytes(allocated: u64) -> u64 {
 /// Trains, and counts what is trained.
 fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps: &[Vec<Micro>]) -> u64 {
     memory.phase(Phase::Idle);
-    let mut optimizer = Optimizer::new(cell);
+    let mut optimizer = Optimizer::new(&cell.optimizer_options());
     let forward_backward = |model: &mut C, micro: &[Micro]| {
         for micro in micro {
             let pass = Pass {

@@ -8,7 +8,7 @@ use crate::{
     kernels::{eigen, low_rank},
     memory::{Category, Phase},
     optim::rsvd,
-    spec::cell::{Cell, Optimizer as Name},
+    options::{Optimizer as Name, OptimizerOptions},
 };
 
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub(super) struct Optimizer<'m> {
 }
 
 impl<'m> Optimizer<'m> {
-    pub fn new(cell: &Cell) -> Self {
+    pub fn new(options: &OptimizerOptions) -> Self {
         Self {
-            name: cell.optim,
-            rank: cell.optim_rank() as u64,
-            gap: cell.update_proj_gap(),
+            name: options.optimizer,
+            rank: options.low_rank.rank as u64,
+            gap: options.low_rank.update_proj_gap,
             steps: 0,
             state: Vec::new(),
         }

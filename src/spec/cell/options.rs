@@ -1,7 +1,7 @@
 //! The door between a spec and what it configures: turns a cell into the options of each room.
 
 use super::Cell;
-use crate::options::{LoraOptions, ModelOptions};
+use crate::options::{AdamwOptions, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, ScheduleOptions};
 
 impl Cell {
     /// The options that decide the model.
@@ -21,6 +21,34 @@ impl Cell {
             }),
             max_seq_length: self.max_seq_length,
             seed: self.seed,
+        }
+    }
+
+    /// The optimizer and its options.
+    pub fn optimizer_options(&self) -> OptimizerOptions {
+        OptimizerOptions {
+            optimizer: self.optim,
+            adamw: AdamwOptions {
+                beta1: self.adam_beta1,
+                beta2: self.adam_beta2,
+                epsilon: self.adam_epsilon,
+                weight_decay: self.weight_decay,
+            },
+            low_rank: LowRankOptions {
+                rank: self.optim_rank(),
+                update_proj_gap: self.update_proj_gap(),
+                galore_scale: self.galore_scale(),
+                seed: self.seed,
+            },
+        }
+    }
+
+    /// The learning rate over the steps.
+    pub fn schedule_options(&self) -> ScheduleOptions {
+        ScheduleOptions {
+            learning_rate: self.learning_rate,
+            scheduler: self.lr_scheduler_type,
+            warmup_ratio: self.warmup_ratio,
         }
     }
 }

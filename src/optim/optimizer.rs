@@ -1,0 +1,24 @@
+//! The interface of an optimizer.
+
+use candle_core::Result;
+
+use crate::nn::{host, param::Param};
+
+/// Updates weights by their gradients. The first step creates the state.
+pub trait Optimizer {
+    /// Updates every parameter that has a gradient. Every call takes the same parameters in the same order.
+    ///
+    /// # Errors
+    /// Errors of candle, and of an optimizer that finds nothing to work on.
+    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()>;
+
+    /// Frees the state.
+    fn release(&mut self);
+}
+
+/// True if the kernels can update these parameters, which share a device.
+pub(super) fn have_kernels(params: &[&mut Param]) -> bool {
+    params
+        .first()
+        .is_some_and(|param| host::has_kernels(param.value.device()))
+}

@@ -1,0 +1,51 @@
+//! The options of an optimizer, and of the learning rate over the steps.
+
+use super::{LrScheduler, Optimizer};
+
+/// An optimizer with its options.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OptimizerOptions {
+    /// The optimizer's name.
+    pub optimizer: Optimizer,
+    /// Options that every optimizer of our trainer heeds.
+    pub adamw: AdamwOptions,
+    /// Options that `galore` and `rsvd` heed.
+    pub low_rank: LowRankOptions,
+}
+
+/// AdamW's options.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamwOptions {
+    /// Decay of the first moment per step.
+    pub beta1: f64,
+    /// Decay of the second moment per step.
+    pub beta2: f64,
+    /// Floor of the denominator.
+    pub epsilon: f64,
+    /// Decoupled weight decay, as a part of the learning rate.
+    pub weight_decay: f64,
+}
+
+/// The options of an optimizer that keeps its state in a low-rank basis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LowRankOptions {
+    /// Vectors in a basis.
+    pub rank: usize,
+    /// Steps from one basis to the next.
+    pub update_proj_gap: usize,
+    /// Factor on GaLore's update when it leaves the basis.
+    pub galore_scale: f64,
+    /// Random start vectors follow from it.
+    pub seed: u64,
+}
+
+/// The learning rate over the steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScheduleOptions {
+    /// The peak.
+    pub learning_rate: f64,
+    /// The curve after the warm-up.
+    pub scheduler: LrScheduler,
+    /// Part of the steps over which the rate rises linearly from 0.
+    pub warmup_ratio: f64,
+}
