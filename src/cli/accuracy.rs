@@ -5,28 +5,42 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use rayon::prelude::*;
+use serde_json::json;
 
 use super::plan::frame_of;
-use super::{NOT_AS_ASKED, print};
+use super::table::Table;
+use super::{Format, NOT_AS_ASKED, print};
 use crate::plan::{Options, Planner};
-use crate::report::{self, About, accuracy};
+use crate::report::accuracy::{Accuracy, Planned};
+use crate::report::{self, About};
 use crate::results::store::write_if_changed;
 use crate::spec::{self, Overrides};
 
-/// Set what is predicted beside what was published, for all figures of some specs, the worst first
+/// Compare predictions with the published figures of some specs
 ///
-/// The cells are planned, none is run. Prints the page, or writes it to a file.
+/// The cells are planned, none is run. The page has the errors by study and the worst rows; json and csv have all rows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Specs with `published` figures
     #[arg(required = true)]
     specs: Vec<PathBuf>,
-    /// The Markdown file
+    /// The file to write instead of the standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing; exit code 1 where the file is not what it would be now
+    /// Write nothing; exit code 1 if the file is stale
     #[arg(long, requires = "output")]
     check: bool,
+    /// The page, or all rows
+    #[arg(long, value_enum, default_value_t)]
+    format: Output,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Output {
+    #[default]
+    Markdown,
+    Json,
+    Csv,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -39,13 +53,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let predictions = predictions
             .collect::<Result<Vec<_>, _>>()
             .with_context(|| path.display().to_string())?;
-        studies.push(accuracy::Planned {
+        studies.push(Planned {
             spec: path.display().to_string(),
             cells: frame_of(&study, predictions.iter())?,
             about: About::new(&study),
         });
     }
-    let page = accuracy::accuracy(studies)?;
+    let accuracy = Accuracy::new(studies)?;
+    let page = match args.format {
+        Output::Markdown => accuracy.page()?,
+        Output::Json => table(&accuracy).render(Format::Json),
+        Output::Csv => table(&accuracy).render(Format::Csv),
+    };
     let Some(output) = args.output else {
         print(&page)?;
         return Ok(ExitCode::SUCCESS);
@@ -66,4 +85,41 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     print(&format!("{word} {}\n", output.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every row; `published` and `predicted` are in `unit`.
+fn table(accuracy: &Accuracy) -> Table {
+    let mut table = Table::new([
+        "study",
+        "cell_id",
+        "cell",
+        "figure",
+        "column",
+        "of",
+        "published",
+        "predicted",
+        "unit",
+        "error",
+        "metric",
+        "source",
+        "note",
+    ]);
+    for row in &accuracy.rows {
+        table.rows.push(vec![
+            json!(row.study),
+            json!(row.cell_id),
+            json!(row.label),
+            json!(row.name),
+            json!(row.column),
+            json!(row.of),
+            json!(row.value),
+            json!(row.predicted.map(|number| number / row.unit.factor())),
+            json!(row.unit),
+            json!(row.error),
+            json!(row.metric),
+            json!(accuracy.sources[row.source - 1]),
+            json!(row.note),
+        ]);
+    }
+    table
 }

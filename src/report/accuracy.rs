@@ -1,4 +1,4 @@
-//! How far predictions are from published figures, over several studies: all rows, the worst first.
+//! Accuracy of predictions: published figures of several studies, each with its prediction, the worst first.
 
 use polars_core::prelude::DataFrame;
 use serde::Serialize;
@@ -15,31 +15,42 @@ use crate::text::Unit;
 pub struct Planned {
     /// The spec's path, as it was given.
     pub spec: String,
+    /// The study's name, description and published figures.
     pub about: About,
+    /// The frame, with the columns `predicted_…`.
     pub cells: DataFrame,
 }
 
-/// A published figure beside what is predicted.
+/// A published figure and its prediction.
 #[derive(Debug, Serialize)]
-struct Row {
-    study: String,
+pub struct Row {
+    /// The study's name.
+    pub study: String,
     /// The cell by what varies in its study.
-    label: String,
-    cell_id: String,
-    name: Option<String>,
-    column: String,
-    of: Option<String>,
+    pub label: String,
+    /// The cell's id.
+    pub cell_id: String,
+    /// The source's name for the figure.
+    pub name: Option<String>,
+    /// The column of the frame, without the prefix `predicted_`.
+    pub column: String,
+    /// The column that `column` is divided by.
+    pub of: Option<String>,
     /// The digits that were published.
-    value: String,
-    unit: Unit,
+    pub value: String,
+    /// The unit of `value`.
+    pub unit: Unit,
     decimals: usize,
-    metric: Option<&'static str>,
-    predicted: Option<f64>,
+    /// The memory that the source counted.
+    pub metric: Option<&'static str>,
+    /// In bytes, seconds or ones.
+    pub predicted: Option<f64>,
     /// Predicted over published, less one.
-    error: Option<f64>,
-    /// From 1, over all studies.
-    source: usize,
-    note: Option<String>,
+    pub error: Option<f64>,
+    /// Number in [`Accuracy::sources`], from 1.
+    pub source: usize,
+    /// The spec's note on the figure.
+    pub note: Option<String>,
 }
 
 /// The errors of a study's figures of one column.
@@ -56,55 +67,58 @@ struct Summary {
     worst: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Context {
+/// All published figures of some studies with their predictions.
+#[derive(Debug, Default, Serialize)]
+pub struct Accuracy {
     summaries: Vec<Summary>,
-    rows: Vec<Row>,
-    sources: Vec<String>,
+    /// The worst first; rows without a prediction last.
+    pub rows: Vec<Row>,
+    /// The sources of the figures, each once.
+    pub sources: Vec<String>,
     /// The studies' names and descriptions.
     studies: Vec<About>,
     specs: Vec<String>,
 }
 
-/// The page of all studies.
-///
-/// # Errors
-/// A frame that cannot be read.
-pub fn accuracy(studies: Vec<Planned>) -> Result<String, ReportError> {
-    let mut context = Context {
-        summaries: Vec::new(),
-        rows: Vec::new(),
-        sources: Vec::new(),
-        studies: Vec::new(),
-        specs: Vec::new(),
-    };
-    for Planned { spec, about, cells } in studies {
-        let rows = entries(&cells)?;
-        let axes = axes(&rows, &about.axes);
-        let figures = figures(&about.published, &groups(&rows, &axes));
-        context.summaries.extend(summaries(&about.name, &spec, &figures));
-        for figure in figures {
-            let row = context.row(&about.name, figure);
-            context.rows.push(row);
+impl Accuracy {
+    /// Compares the figures of all studies.
+    ///
+    /// # Errors
+    /// A frame that cannot be read.
+    pub fn new(studies: Vec<Planned>) -> Result<Self, ReportError> {
+        let mut accuracy = Self::default();
+        for Planned { spec, about, cells } in studies {
+            let rows = entries(&cells)?;
+            let axes = axes(&rows, &about.axes);
+            let figures = figures(&about.published, &groups(&rows, &axes));
+            accuracy.summaries.extend(summaries(&about.name, &spec, &figures));
+            for figure in figures {
+                let row = accuracy.row(&about.name, figure);
+                accuracy.rows.push(row);
+            }
+            accuracy.studies.push(about);
+            accuracy.specs.push(spec);
         }
-        context.studies.push(about);
-        context.specs.push(spec);
+        let distance = |row: &Row| row.error.map_or(-1.0, f64::abs);
+        accuracy.rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+        Ok(accuracy)
     }
-    // What has no error, for want of a prediction, is last.
-    let far = |row: &Row| row.error.map_or(-1.0, f64::abs);
-    context.rows.sort_by(|a, b| far(b).total_cmp(&far(a)));
 
-    let template = Template::BuiltIn("accuracy");
-    let (mut env, name) = template.environment()?;
-    filters::add(&mut env, 6, std::sync::Arc::default());
-    let page = env
-        .get_template(&name)
-        .and_then(|loaded| loaded.render(minijinja::value::Serde(&context)))
-        .map_err(|error| ReportError::Template(template.explain(&error)))?;
-    Ok(markdown::tidy(&page))
-}
+    /// The Markdown page: errors by study and figure, the worst rows of each study, the studies and the sources.
+    ///
+    /// # Errors
+    /// A mistake in the template.
+    pub fn page(&self) -> Result<String, ReportError> {
+        let template = Template::BuiltIn("accuracy");
+        let (mut env, name) = template.environment()?;
+        filters::add(&mut env, 6, std::sync::Arc::default());
+        let page = env
+            .get_template(&name)
+            .and_then(|loaded| loaded.render(minijinja::value::Serde(self)))
+            .map_err(|error| ReportError::Template(template.explain(&error)))?;
+        Ok(markdown::tidy(&page))
+    }
 
-impl Context {
     fn row(&mut self, study: &str, figure: Figure) -> Row {
         let known = self.sources.iter().position(|source| *source == figure.source);
         let source = known.unwrap_or_else(|| {
