@@ -2,6 +2,7 @@ pub mod adapter;
 pub mod cli;
 pub mod data;
 pub mod export;
+mod expression;
 pub mod kernels;
 pub mod memory;
 pub mod model;

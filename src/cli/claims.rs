@@ -1,17 +1,17 @@
 //! What `run` and `report` say of a study's claims.
 
-use crate::report::{Judged, Verdict};
+use crate::report::{ClaimResult, ClaimVerdict};
 use crate::text::counted;
 
 /// How many claims have which verdict; none where the study has no claims.
-pub fn summary(claims: &[Judged]) -> Option<String> {
-    let with = |verdict: Verdict| {
+pub fn summary(claims: &[ClaimResult]) -> Option<String> {
+    let with = |verdict: ClaimVerdict| {
         (
             claims.iter().filter(|claim| claim.verdict == verdict).count(),
             verdict.name(),
         )
     };
-    let counts = Verdict::ALL.map(with);
+    let counts = ClaimVerdict::ALL.map(with);
     let counts: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
@@ -22,8 +22,8 @@ pub fn summary(claims: &[Judged]) -> Option<String> {
 
 /// Says on stderr which claims have another verdict than the spec expects or are undecided, each with its place, and
 /// whether none has another.
-pub fn are_as_expected(claims: &[Judged]) -> bool {
-    let told = |claim: &&Judged| !claim.expected || claim.verdict == Verdict::Undecided;
+pub fn are_as_expected(claims: &[ClaimResult]) -> bool {
+    let told = |claim: &&ClaimResult| !claim.expected || claim.verdict == ClaimVerdict::Undecided;
     for claim in claims.iter().filter(told) {
         let measured: Vec<String> = claim
             .measured

@@ -8,7 +8,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::report::compare::{Comparison, Difference, Gate, Pair, Passed, compare, differences, varying};
+use crate::report::compare::{
+    ColumnDifference, Comparison, FailedPair, Gate, MatchedPair, compare, differences, varying,
+};
 use crate::report::{Entry, entries, markdown};
 use crate::results::store::StudyDir;
 use crate::results::{frame, setting};
@@ -57,10 +59,11 @@ const COLUMNS: [&str; 4] = [
 ];
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let language = Gate::language();
     let gates = args
         .fail_if
         .iter()
-        .map(|text| Gate::parse(text))
+        .map(|text| Gate::parse(&language, text))
         .collect::<Result<Vec<_>, _>>()?;
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     let comparison = compare(&a, &b);
@@ -70,33 +73,33 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.a.display(),
         args.b.display()
     );
-    let mut passed = Vec::new();
+    let mut failed = Vec::new();
     for gate in &gates {
-        let Some(of_gate) = gate.passed(&comparison.pairs)? else {
+        let Some(of_gate) = gate.failed(&comparison.pairs)? else {
             bail!(
                 "`--fail-if '{}'` asks for what no matched cell of `{}` has",
                 gate.text(),
                 args.a.display()
             );
         };
-        passed.extend(of_gate);
+        failed.extend(of_gate);
     }
     let mut columns: Vec<&str> = COLUMNS.into();
     for column in gates.iter().flat_map(Gate::columns) {
-        if !columns.contains(&column.as_str()) {
+        if !columns.contains(&column) {
             columns.push(column);
         }
     }
-    let told = Told {
+    let view = ComparisonView {
         args: &args,
         differences: differences(&comparison.pairs),
         axes: varying(&a, &b),
         comparison: &comparison,
         columns,
-        passed: &passed,
+        failed: &failed,
     };
-    print(&told.render())?;
-    Ok(if passed.is_empty() {
+    print(&view.render())?;
+    Ok(if failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(NOT_AS_ASKED)
@@ -132,17 +135,17 @@ fn read(path: &Path) -> anyhow::Result<Vec<Entry>> {
 }
 
 /// A comparison in words.
-struct Told<'t> {
+struct ComparisonView<'t> {
     args: &'t Args,
     comparison: &'t Comparison<'t>,
-    differences: Vec<Difference>,
+    differences: Vec<ColumnDifference>,
     /// What varies in either study.
     axes: Vec<String>,
     columns: Vec<&'t str>,
-    passed: &'t [Passed],
+    failed: &'t [FailedPair],
 }
 
-impl Told<'_> {
+impl ComparisonView<'_> {
     fn render(&self) -> String {
         match self.args.format {
             Output::Table => format!(
@@ -235,10 +238,10 @@ impl Told<'_> {
     }
 
     /// A ratio, with a mark where a condition holds.
-    fn marked(&self, pair: &Pair<'_>, column: &str, ratio: Option<f64>) -> String {
+    fn marked(&self, pair: &MatchedPair<'_>, column: &str, ratio: Option<f64>) -> String {
         let id = id(pair.a);
-        let is_this = |passed: &&Passed| passed.cell == id && passed.ratios.contains_key(column);
-        let mark = if self.passed.iter().any(|passed| is_this(&passed)) {
+        let is_this = |failed: &&FailedPair| failed.cell == id && failed.ratios.contains_key(column);
+        let mark = if self.failed.iter().any(|failed| is_this(&failed)) {
             " !"
         } else {
             ""
@@ -251,7 +254,7 @@ impl Told<'_> {
         let mut out = String::new();
         if !self.differences.is_empty() {
             let _ = writeln!(out, "\nalso different:\n");
-            for Difference {
+            for ColumnDifference {
                 of,
                 column,
                 a,
@@ -271,25 +274,25 @@ impl Told<'_> {
             }
         }
         for condition in &self.args.fail_if {
-            let of_it: Vec<&Passed> = self
-                .passed
+            let of_it: Vec<&FailedPair> = self
+                .failed
                 .iter()
-                .filter(|passed| passed.condition == *condition)
+                .filter(|failed| failed.condition == *condition)
                 .collect();
             // Backticks, so that Markdown shows it as it is.
             let _ = match of_it.len() {
                 0 => writeln!(out, "\n`--fail-if '{condition}'` holds for no cell"),
                 n => writeln!(out, "\n`--fail-if '{condition}'` holds for {}:\n", counted(n, "cell")),
             };
-            for passed in of_it {
-                let cell = self.comparison.pairs.iter().find(|pair| id(pair.a) == passed.cell);
+            for failed in of_it {
+                let cell = self.comparison.pairs.iter().find(|pair| id(pair.a) == failed.cell);
                 let values = cell.map(|pair| self.values(pair.a)).unwrap_or_default();
                 let ratio = |(column, ratio): (&String, &Option<f64>)| match ratio {
                     Some(ratio) => format!("{column} {}", times(*ratio)),
                     None => format!("{column} is not there in B"),
                 };
-                let ratios: Vec<String> = passed.ratios.iter().map(ratio).collect();
-                let _ = writeln!(out, "{bullet}{} {values}: {}", passed.cell, ratios.join(", "));
+                let ratios: Vec<String> = failed.ratios.iter().map(ratio).collect();
+                let _ = writeln!(out, "{bullet}{} {values}: {}", failed.cell, ratios.join(", "));
             }
         }
         out
@@ -301,7 +304,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let side = |pair: &Pair<'_>| {
+        let side = |pair: &MatchedPair<'_>| {
             let figures = self.columns.iter().map(|column| {
                 let figure = json!({ "a": pair.a.get(column), "b": pair.b.get(column), "ratio": pair.ratio(column) });
                 ((*column).to_owned(), figure)
@@ -323,7 +326,7 @@ impl Told<'_> {
             "differences": self.differences,
             "only_in_a": ids(&self.comparison.only_in_a),
             "only_in_b": ids(&self.comparison.only_in_b),
-            "passed": self.passed,
+            "passed": self.failed,
         })
     }
 }

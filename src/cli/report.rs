@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use polars_core::prelude::DataFrame;
 
-use crate::report::{self, About, Judged, Rendered, Template};
+use crate::report::{self, About, ClaimResult, Rendered, Template};
 use crate::results::collect::Collected;
 use crate::results::record::Status;
 use crate::results::store::StudyDir;
@@ -97,7 +97,7 @@ pub fn make_ready(study: &Study, dir: &StudyDir) -> anyhow::Result<()> {
     refuse_overwriting(study, dir, &template, &output)?;
     // What is wrong with the study's own folder says the run itself.
     if study.report.output.is_some() {
-        report::make_place(&output)?;
+        report::prepare_output(&output)?;
     }
     Ok(())
 }
@@ -150,7 +150,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// The frame and the report that a study's spec asks for; what a run ends with. Gives the claims with their verdicts.
-pub fn after_run(study: &Study, dir: &StudyDir) -> anyhow::Result<Vec<Judged>> {
+pub fn after_run(study: &Study, dir: &StudyDir) -> anyhow::Result<Vec<ClaimResult>> {
     let Frames { cells, timeline } = frames(dir, study, false)?;
     frame::write(&cells, dir)?;
     timeline::write(&timeline, dir)?;
@@ -210,7 +210,7 @@ pub fn output(study: &Study, dir: &StudyDir) -> PathBuf {
 
 /// Two questions: whether the files are what the report would be now, and whether the claims fare as the spec expects.
 fn check(rendered: &Rendered, output: &Path, current: bool) -> anyhow::Result<ExitCode> {
-    let stale = report::check(rendered, output);
+    let stale = report::stale_files(rendered, output);
     for file in &stale {
         eprintln!("{file}");
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::report::{Judged, check_study};
+use crate::report::{ClaimResult, check_study};
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
 use crate::runner::{
@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether the claims fare as the spec expects.
-fn check(claims: &[Judged]) -> bool {
+fn check(claims: &[ClaimResult]) -> bool {
     if claims.is_empty() {
         eprintln!("note: the spec has no claims, so there is nothing to check");
     }

@@ -3,11 +3,14 @@
 use polars_core::prelude::DataFrame;
 use serde::Serialize;
 
+use super::about::About;
 use super::axes::axes;
-use super::context::About;
+use super::entry::entries;
+use super::error::ReportError;
 use super::group::groups;
 use super::published::{Figure, figures};
-use super::{ReportError, Template, entries, filters, markdown};
+use super::template::Template;
+use super::{filters, markdown};
 use crate::text::Unit;
 
 /// A study with a frame of predictions.

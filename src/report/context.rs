@@ -5,58 +5,19 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use super::about::About;
 use super::axes::{self, Setting};
-use super::claims::{self, Judged, Posed};
+use super::claims::{self, ClaimResult};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::pairs::{self, Pair};
-use super::published::{self, Figure, Wanted};
+use super::published::{self, Figure};
 use super::timeline::{Timeline, timelines};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
-use crate::spec::{SpecError, Study};
+use crate::spec::SpecError;
 use crate::text::format::ByteUnit;
-
-/// What a report says besides its numbers; from `study.yaml`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct About {
-    pub name: String,
-    /// Empty where the spec has none.
-    pub description: String,
-    /// The keys that the spec's sweep varies.
-    #[serde(skip)]
-    pub axes: Vec<String>,
-    /// The `group_id` of the cells that the others are compared with; else the first group that has an ok cell.
-    #[serde(skip)]
-    pub baseline: Option<String>,
-    /// The command that the study came from, for a shell; empty where it is not known.
-    pub command: String,
-    /// What was laid over the spec's cells, as it was given.
-    pub overrides: Vec<String>,
-    /// What others published, with the groups it belongs to.
-    #[serde(skip)]
-    pub published: Vec<Wanted>,
-    /// What the spec puts to the test, with the groups it is about.
-    #[serde(skip)]
-    pub claims: Vec<Posed>,
-}
-
-impl About {
-    pub fn new(study: &Study) -> Self {
-        let baseline = study.cells.iter().find(|planned| study.is_baseline(&planned.cell));
-        Self {
-            name: study.name.clone(),
-            description: study.description.clone(),
-            axes: study.axes.clone(),
-            baseline: baseline.map(|planned| planned.cell.group_id()),
-            command: study.invocation.command(),
-            overrides: study.invocation.laid_over(),
-            published: published::wanted(study),
-            claims: claims::posed(study),
-        }
-    }
-}
 
 /// The names at a template's top level; `templates/README.md` describes them.
 #[derive(Debug, Serialize)]
@@ -100,7 +61,7 @@ pub struct Context<'a> {
     /// Published figures, each beside what was measured.
     pub published: Vec<Figure>,
     /// The spec's claims with their verdicts.
-    pub claims: Vec<Judged>,
+    pub claims: Vec<ClaimResult>,
     /// A recorded cell of each group that has one.
     pub timelines: Vec<Timeline>,
 }

@@ -3,27 +3,28 @@
 use serde::Serialize;
 
 use super::group::{Group, Stat};
-use crate::results::columns::{Kind, PREDICTED, outcomes};
-use crate::spec::{self, Metric, Published, SpecError, Study};
-use crate::text::{Dimension, Unit, quoted};
+use super::measured::{check_column, dimension};
+use crate::results::columns::PREDICTED;
+use crate::spec::{Metric, Published, SpecError, Study};
+use crate::text::{Dimension, Mistake, Unit, quoted};
 
 /// A published figure and the group that it belongs to; from `study.yaml`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct PublishedFigure {
     pub published: Published,
     pub group_id: String,
 }
 
 /// The published figures of a study; what picks no cell any more is left out.
-pub fn wanted(study: &Study) -> Vec<Wanted> {
-    let wanted = |published: &Published| {
+pub fn bind(study: &Study) -> Vec<PublishedFigure> {
+    let bound = |published: &Published| {
         let group_id = study.groups(&published.cell).into_iter().next()?;
-        Some(Wanted {
+        Some(PublishedFigure {
             published: published.clone(),
             group_id,
         })
     };
-    study.published.iter().filter_map(wanted).collect()
+    study.published.iter().filter_map(bound).collect()
 }
 
 /// A published figure as templates see it; numbers are in what the frame counts in.
@@ -60,10 +61,10 @@ pub struct Figure {
 }
 
 /// Sets each figure beside its group; a figure whose group is not in the frame is left out.
-pub fn figures(wanted: &[Wanted], groups: &[Group]) -> Vec<Figure> {
+pub fn figures(figures: &[PublishedFigure], groups: &[Group]) -> Vec<Figure> {
     let mut sources: Vec<&str> = Vec::new();
-    let mut figures = Vec::new();
-    for Wanted { published, group_id } in wanted {
+    let mut compared = Vec::new();
+    for PublishedFigure { published, group_id } in figures {
         let is_its = |group: &&Group| group.cells[0].text("group_id") == Some(group_id);
         let Some(group) = groups.iter().find(is_its) else {
             continue;
@@ -73,9 +74,9 @@ pub fn figures(wanted: &[Wanted], groups: &[Group]) -> Vec<Figure> {
             sources.push(&published.source);
             sources.len() - 1
         });
-        figures.push(figure(published, group, number + 1));
+        compared.push(figure(published, group, number + 1));
     }
-    figures
+    compared
 }
 
 fn figure(published: &Published, group: &Group, source_number: usize) -> Figure {
@@ -139,23 +140,15 @@ fn metric(column: &str, unit: Unit) -> Option<&'static str> {
 /// # Errors
 /// The first that does not, with its place in the spec.
 pub fn check(study: &Study) -> Result<(), SpecError> {
-    let columns = measured_columns();
     for (index, published) in study.published.iter().enumerate() {
-        let wrong = |key: &str, message: String, help: Option<String>| {
-            let message = format!("published[{index}].{key}: {message}");
-            Err(published.origin.error(key, message, help))
+        let wrong = |key: &str, mistake: Mistake| {
+            let message = format!("published[{index}].{key}: {}", mistake.message);
+            published.origin.error(key, message, mistake.help)
         };
         for (key, name) in [("column", Some(&published.column)), ("of", published.of.as_ref())] {
-            let Some(name) = name.filter(|name| !columns.contains(name)) else {
-                continue;
-            };
-            let known: Vec<&str> = columns.iter().map(String::as_str).collect();
-            let help = spec::suggestion(name, &known).unwrap_or_else(|| COLUMNS_ARE.into());
-            return wrong(
-                key,
-                format!("{} is no column of numbers that are measured", quoted(name)),
-                Some(help),
-            );
+            if let Some(name) = name {
+                check_column(name).map_err(|mistake| wrong(key, mistake))?;
+            }
         }
         let dimension = if published.of.is_some() {
             Dimension::Share
@@ -163,44 +156,21 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
             dimension(&published.column)
         };
         if published.unit.dimension() != dimension {
-            let message = format!(
-                "{} is not a unit of {}",
-                quoted(published.unit.name()),
-                published.column
-            );
-            return wrong("unit", message, Some(format!("its units are {}", dimension.units())));
+            let unit = quoted(published.unit.name());
+            let mistake = Mistake::new(format!("{unit} is not a unit of {}", published.column));
+            return Err(wrong(
+                "unit",
+                mistake.help(format!("its units are {}", dimension.units())),
+            ));
         }
     }
     Ok(())
 }
 
-/// Help where a column's name is not even near one.
-pub const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, such as `allocated_peak_bytes`";
-
-/// The names of the columns that hold measured numbers.
-pub fn measured_columns() -> Vec<String> {
-    outcomes()
-        .into_iter()
-        .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float))
-        .map(|outcome| outcome.name)
-        .collect()
-}
-
-fn dimension(column: &str) -> Dimension {
-    if column.ends_with("_bytes") {
-        Dimension::Memory
-    } else if column.contains("seconds") {
-        Dimension::Time
-    } else if column.ends_with("_per_second") {
-        Dimension::Speed
-    } else {
-        Dimension::Number
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::measured::measured_columns;
 
     #[test]
     fn the_size_of_a_file_is_no_memory() {
@@ -214,18 +184,5 @@ mod tests {
         }
         assert_eq!(metric("profile_total_bytes", Unit::MiB), Some("allocated"));
         assert_eq!(metric("process_peak_bytes", Unit::MiB), Some("process"));
-    }
-
-    #[test]
-    fn every_measured_column_has_its_dimension() {
-        let of = |wanted| {
-            measured_columns()
-                .into_iter()
-                .filter(move |column| dimension(column) == wanted)
-        };
-        assert!(of(Dimension::Memory).count() > 10);
-        assert_eq!(of(Dimension::Speed).collect::<Vec<_>>(), ["tokens_per_second"]);
-        assert!(of(Dimension::Time).all(|column| column.contains("seconds")));
-        assert!(of(Dimension::Number).any(|column| column == "loss_last"));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig};
 
-use super::ReportError;
+use super::error::ReportError;
 use crate::spec::TEMPLATES;
 
 macro_rules! built_in {

@@ -35,13 +35,13 @@ pub(crate) fn expand(defaults: &Node, sweep: &Sweep, repeats: usize, fixed: bool
     if repeats > 1 {
         check_seed_axis(sweep)?;
     }
-    let environment = filter::environment();
+    let language = filter::language();
     let mut expander = Expander {
         defaults,
         sweep,
         repeats,
         fixed,
-        filter: Filter::compile(&environment, &sweep.exclude)?,
+        filter: Filter::compile(&language, &sweep.exclude)?,
         axes: axis_names(sweep),
         cells: Vec::new(),
         origins: HashMap::new(),

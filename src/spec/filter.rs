@@ -1,16 +1,18 @@
 //! `exclude`: expressions over a cell's keys.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use minijinja::value::{Serde, ValueKind};
-use minijinja::{Environment, Expression, UndefinedBehavior};
+use minijinja::value::Serde;
 use serde_json::{Map, Value};
 
 use super::cell::Cell;
 use super::error::Diagnostic;
 use super::keys;
+use super::source::Place;
 use super::sweep::Exclude;
-use crate::text::quoted;
+use crate::expression::{Expression, Language};
+use crate::text::{Mistake, quoted};
 
 /// The compiled expressions.
 pub(crate) struct Filter<'e> {
@@ -20,48 +22,36 @@ pub(crate) struct Filter<'e> {
 }
 
 struct Condition<'e> {
-    expression: Expression<'e, 'e>,
+    expression: Expression<'e>,
     exclude: &'e Exclude,
-    /// Whether it has held for a cell.
+    /// True once it has excluded a cell.
     used: bool,
 }
 
-impl Condition<'_> {
-    fn holds(&self, context: &minijinja::Value) -> Result<bool, Diagnostic> {
-        let value = self
-            .expression
-            .eval(context)
-            .map_err(|error| wrong(self.exclude, &error))?;
-        if value.kind() == ValueKind::Bool {
-            return Ok(value.is_true());
+/// Expressions over the keys of a cell.
+pub(crate) fn language() -> Language {
+    const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
+    let names: Vec<&str> = keys::top_level().chain(FUNCTIONS).collect();
+    Language::new(move |name| {
+        if names.contains(&name) {
+            return Ok(());
         }
-        let message = format!(
-            "sweep.exclude: the expression gives {}, not true or false",
-            quoted(&value.to_string())
-        );
-        Err(Diagnostic::new(message).at(self.exclude.place))
-    }
-}
-
-/// minijinja with undefined names as errors.
-pub(crate) fn environment<'e>() -> Environment<'e> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment
+        let help = keys::suggestion(name, &names).unwrap_or_else(|| "a text has quotes: `dtype == 'int4'`".into());
+        Err(Mistake::new(format!("{} is not a key of a cell", quoted(name))).help(help))
+    })
 }
 
 impl<'e> Filter<'e> {
-    pub fn compile(environment: &'e Environment<'e>, exclude: &'e [Exclude]) -> Result<Self, Diagnostic> {
+    pub(crate) fn compile(language: &'e Language, exclude: &'e [Exclude]) -> Result<Self, Diagnostic> {
         let mut filter = Self {
             conditions: Vec::new(),
             names: BTreeSet::new(),
         };
         for exclude in exclude {
-            let compiled = environment.compile_expression(&exclude.text);
-            let expression = compiled.map_err(|error| wrong(exclude, &error))?;
-            let names = expression.undeclared_variables(false).into_iter().collect();
-            check_names(&names, exclude)?;
-            filter.names.extend(names);
+            let expression = language
+                .compile(&exclude.text)
+                .map_err(|mistake| diagnostic(mistake, exclude))?;
+            filter.names.extend(expression.names().iter().cloned());
             filter.conditions.push(Condition {
                 expression,
                 exclude,
@@ -71,15 +61,16 @@ impl<'e> Filter<'e> {
         Ok(filter)
     }
 
-    /// Whether one of the expressions holds for a cell; `keys` are its keys as they are written.
-    pub fn excludes(&mut self, cell: &Cell, keys: &Map<String, Value>) -> Result<bool, Diagnostic> {
+    /// True if one of the expressions holds for a cell; `keys` are its keys as they are written.
+    pub(crate) fn excludes(&mut self, cell: &Cell, keys: &Map<String, Value>) -> Result<bool, Diagnostic> {
         if self.conditions.is_empty() {
             return Ok(false);
         }
-        let context = minijinja::Value::from(Serde(self.context(cell, keys)));
+        let values = minijinja::Value::from(Serde(self.values(cell, keys)));
         let mut excluded = false;
         for condition in &mut self.conditions {
-            if condition.holds(&context)? {
+            let holds = condition.expression.holds(&values);
+            if holds.map_err(|mistake| diagnostic(mistake, condition.exclude))? {
                 condition.used = true;
                 excluded = true;
             }
@@ -88,14 +79,15 @@ impl<'e> Filter<'e> {
     }
 
     /// Notes on the expressions that have excluded nothing.
-    pub fn idle(&self) -> Vec<String> {
+    pub(crate) fn idle(&self) -> Vec<String> {
         let idle = self.conditions.iter().filter(|condition| !condition.used);
         idle.map(|condition| format!("{} excludes nothing", quoted(&condition.exclude.text)))
             .collect()
     }
 
-    /// The keys that the expressions read, with what left-out ones come to, so that they can be compared.
-    fn context<'c>(&'c self, cell: &Cell, keys: &Map<String, Value>) -> BTreeMap<&'c str, Value> {
+    /// The keys that the expressions read. A key that the spec leaves out has the value that its default comes to, so
+    /// that it can be compared.
+    fn values<'c>(&'c self, cell: &Cell, keys: &Map<String, Value>) -> BTreeMap<&'c str, Value> {
         let value = |name: &String| match name.as_str() {
             "lora_alpha" => Some(cell.lora_alpha().into()),
             "max_steps" => Some(cell.max_steps().into()),
@@ -109,22 +101,28 @@ impl<'e> Filter<'e> {
     }
 }
 
-fn check_names(names: &BTreeSet<String>, exclude: &Exclude) -> Result<(), Diagnostic> {
-    const FUNCTIONS: [&str; 4] = ["range", "dict", "namespace", "debug"];
-    let known: Vec<&str> = keys::top_level().chain(FUNCTIONS).collect();
-    let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) else {
-        return Ok(());
-    };
-    let message = format!("sweep.exclude: {} is no key of a cell", quoted(name));
-    let help = keys::suggestion(name, &known).unwrap_or_else(|| "a text has quotes: `dtype == 'int4'`".into());
-    Err(Diagnostic::new(message).at(exclude.place).help(help))
+fn diagnostic(mistake: Mistake, exclude: &Exclude) -> Diagnostic {
+    Diagnostic::new(format!("sweep.exclude: {}", mistake.message))
+        .at(place_in(exclude, mistake.range))
+        .help_if(mistake.help)
 }
 
-fn wrong(exclude: &Exclude, error: &minijinja::Error) -> Diagnostic {
-    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    Diagnostic::new(format!(
-        "sweep.exclude: {detail} in the expression {}",
-        quoted(&exclude.text)
-    ))
-    .at(exclude.place)
+/// The place of a part of the expression; the whole expression if the YAML does not spell it as it reads.
+fn place_in(exclude: &Exclude, range: Option<Range<usize>>) -> Place {
+    let whole = exclude.place;
+    let written = (whole.end - whole.start) as usize;
+    let quote = match written.checked_sub(exclude.text.len()) {
+        Some(0) => 0,
+        Some(2) => 1,
+        _ => return whole,
+    };
+    let Some(range) = range.filter(|range| range.end <= exclude.text.len()) else {
+        return whole;
+    };
+    let start = whole.start + quote;
+    Place {
+        start: start + range.start as u32,
+        end: start + range.end as u32,
+        ..whole
+    }
 }

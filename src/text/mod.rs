@@ -3,12 +3,14 @@
 mod count;
 mod flow_yaml;
 pub mod format;
+mod mistake;
 mod quote;
 mod suggest;
 mod unit;
 
 pub use count::counted;
 pub use flow_yaml::to_flow_yaml;
+pub use mistake::Mistake;
 pub use quote::{either, quoted};
 pub use suggest::{did_you_mean, nearest, suggestion};
 pub use unit::{Dimension, Unit};

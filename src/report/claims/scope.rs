@@ -1,10 +1,12 @@
-//! The groups that a claim is about, and what its expressions took from them.
+//! The groups that a claim is about, and a log of what its expressions read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexSet;
+use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use crate::expression::mistake;
 use crate::options::ByteSize;
 use crate::report::axes::key_columns;
 use crate::report::group::{Group, Stat};
@@ -13,33 +15,31 @@ use crate::results::setting;
 use crate::spec;
 use crate::text::quoted;
 
-/// The detail of the error that ends an expression which needs what was not measured.
+/// The message of the error that ends an expression if a measurement is missing.
 pub const NOT_MEASURED: &str = "it was not measured";
 
-/// Shared by the functions of one claim's expressions.
+/// The groups that the functions of one claim's expressions share.
 #[derive(Debug, Clone)]
 pub struct Scope {
     groups: Arc<Vec<Group>>,
     keys: Arc<Vec<String>>,
-    trace: Arc<Mutex<Trace>>,
+    log: Arc<Mutex<ReadLog>>,
 }
 
-/// What the expressions did.
+/// The reads of the expressions.
 #[derive(Debug, Default)]
-struct Trace {
+struct ReadLog {
     cells: IndexSet<String>,
-    /// The measured columns that were read.
+    /// Measured columns.
     columns: IndexSet<String>,
-    /// Whether rows were read as they are, their number with them.
+    /// True if rows were read directly, and their number with them.
     rows: bool,
-    /// What was asked for and not measured.
+    /// The first missing measurement.
     missing: Option<String>,
-    /// How to mend the last error.
-    help: Option<String>,
 }
 
 impl Scope {
-    /// Of `all` groups those with these ids.
+    /// The groups of `all` that have one of these ids.
     pub fn new(all: &[Group], ids: &IndexSet<String>) -> Self {
         let wanted = |group: &&Group| group.cells[0].text("group_id").is_some_and(|id| ids.contains(id));
         let groups: Vec<Group> = all.iter().filter(wanted).cloned().collect();
@@ -51,48 +51,47 @@ impl Scope {
                     .map(|cell| key_columns(std::slice::from_ref(cell)))
                     .unwrap_or_default(),
             ),
-            trace: Arc::default(),
+            log: Arc::default(),
         }
     }
 
+    /// The groups, in the study's order.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    fn trace(&self) -> MutexGuard<'_, Trace> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, ReadLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ids of the cells that were read.
     pub fn read_cells(&self) -> Vec<String> {
-        self.trace().cells.iter().cloned().collect()
+        self.log().cells.iter().cloned().collect()
     }
 
     /// The measured columns that were read.
     pub fn read_columns(&self) -> Vec<String> {
-        self.trace().columns.iter().cloned().collect()
+        self.log().columns.iter().cloned().collect()
     }
 
-    /// Whether all that was read of cells were means over repeats and outcomes.
+    /// True if the expressions read means and statuses alone, and no rows.
     pub fn read_means_only(&self) -> bool {
-        !self.trace().rows
+        !self.log().rows
     }
 
+    /// The first missing measurement, in words.
     pub fn missing(&self) -> Option<String> {
-        self.trace().missing.clone()
+        self.log().missing.clone()
     }
 
+    /// Notes a missing measurement.
     pub fn miss(&self, why: String) {
-        self.trace().missing.get_or_insert(why);
+        self.log().missing.get_or_insert(why);
     }
 
-    pub fn take_help(&self) -> Option<String> {
-        self.trace().help.take()
-    }
-
-    /// Notes that all rows are read; says whether all of them have an outcome.
+    /// Notes that all rows are read. True if each of them has a result.
     pub fn read_all(&self) -> bool {
-        self.trace().rows = true;
+        self.log().rows = true;
         let mut all = true;
         for group in self.groups.iter() {
             self.read(group);
@@ -110,13 +109,16 @@ impl Scope {
 
     fn read(&self, group: &Group) {
         let ids = group.cells.iter().filter_map(|cell| cell.text("cell_id"));
-        self.trace().cells.extend(ids.map(str::to_owned));
+        self.log().cells.extend(ids.map(str::to_owned));
     }
 
-    /// What a column is in a group whose cells all ended well.
+    /// The statistic of a column in a group whose cells all ended well.
+    ///
+    /// # Errors
+    /// [`NOT_MEASURED`], with the reason in the log.
     pub fn measured(&self, group: &Group, column: &str) -> Result<Stat, Error> {
         self.read(group);
-        self.trace().columns.insert(column.to_owned());
+        self.log().columns.insert(column.to_owned());
         let stat = group.stats.get(column).copied().flatten();
         let why = match stat {
             Some(_) if group.ok < group.cells.len() => format!("{} is {}", group.label, group.status),
@@ -129,7 +131,10 @@ impl Scope {
         Err(Error::new(ErrorKind::InvalidOperation, NOT_MEASURED))
     }
 
-    /// How a group ended.
+    /// The status of a group.
+    ///
+    /// # Errors
+    /// [`NOT_MEASURED`] if it is not run.
     pub fn status(&self, group: &Group) -> Result<String, Error> {
         self.read(group);
         if group.status == "not run" {
@@ -139,13 +144,10 @@ impl Scope {
         Ok(group.status.clone())
     }
 
-    /// An error with a way to mend it.
-    pub fn wrong(&self, message: String, help: Option<String>) -> Error {
-        self.trace().help = help;
-        Error::new(ErrorKind::InvalidOperation, message)
-    }
-
-    /// The groups that have these values; at least one.
+    /// The groups that have these values.
+    ///
+    /// # Errors
+    /// An unknown key, or values that no group has.
     pub fn choose(&self, wanted: &[(String, Value)]) -> Result<Vec<&Group>, Error> {
         for (key, _) in wanted {
             self.check_key(key)?;
@@ -167,13 +169,16 @@ impl Scope {
             let all: Vec<String> = all.into_iter().take(8).collect();
             (!some).then(|| format!("{} is {} in this claim's cells", quoted(key), all.join(" or ")))
         };
-        Err(self.wrong(
+        Err(mistake(
             format!("no cell has {}", text.join(", ")),
             wanted.iter().find_map(values),
         ))
     }
 
     /// The one group that has these values.
+    ///
+    /// # Errors
+    /// Those of [`choose`](Self::choose), and values that several groups have.
     pub fn one(&self, wanted: &[(String, Value)]) -> Result<&Group, Error> {
         let chosen = self.choose(wanted)?;
         if let [one] = chosen.as_slice() {
@@ -188,7 +193,7 @@ impl Scope {
             [] => format!("the claim is about {} cells, and one is needed", chosen.len()),
             _ => format!("{} cells have these values, and one is needed", chosen.len()),
         };
-        Err(self.wrong(message, Some(format!("say which {}", open.join(" and ")))))
+        Err(mistake(message, Some(format!("say which {}", open.join(" and ")))))
     }
 
     fn check_key(&self, key: &str) -> Result<(), Error> {
@@ -196,13 +201,13 @@ impl Scope {
             return Ok(());
         }
         let known: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let help = spec::suggestion(key, &known);
-        let help = help.unwrap_or_else(|| "cells are picked by their keys, such as `rank=16`".into());
-        Err(self.wrong(format!("{} is no key of a cell", quoted(key)), Some(help)))
+        let help =
+            spec::suggestion(key, &known).unwrap_or_else(|| "cells are picked by their keys, such as `rank=16`".into());
+        Err(mistake(format!("{} is not a key of a cell", quoted(key)), Some(help)))
     }
 }
 
-/// Whether a key of the frame has the value that an expression names.
+/// True if a key of the frame has the value that an expression names.
 fn is(datum: &Datum, key: &str, wanted: &Value) -> bool {
     if wanted.is_none() {
         return datum.is_null();
@@ -210,7 +215,7 @@ fn is(datum: &Datum, key: &str, wanted: &Value) -> bool {
     let number = || f64::try_from(wanted.clone()).ok().filter(|_| wanted.is_number());
     match datum {
         Datum::Null => false,
-        Datum::Bool(value) => wanted.kind() == minijinja::value::ValueKind::Bool && wanted.is_true() == *value,
+        Datum::Bool(value) => wanted.kind() == ValueKind::Bool && wanted.is_true() == *value,
         Datum::Int(bytes) if key == "device_memory" && wanted.as_str().is_some() => {
             wanted.as_str().and_then(|text| text.parse().ok()) == Some(ByteSize(*bytes))
         }

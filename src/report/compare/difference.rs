@@ -3,14 +3,14 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::Pair;
+use super::pair::MatchedPair;
 use crate::report::axes::key_columns;
 use crate::results::datum::Datum;
 use crate::results::setting;
 
 /// A column in which paired cells differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct ColumnDifference {
     /// `configuration`, `version`, `machine`, `data` or `outcome`.
     pub of: &'static str,
     pub column: String,
@@ -37,7 +37,7 @@ const RAN: [(&str, &str); 12] = [
 ];
 
 /// All differences of the pairs: the keys of the cells first.
-pub fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
+pub fn differences(pairs: &[MatchedPair<'_>]) -> Vec<ColumnDifference> {
     let Some(first) = pairs.first() else {
         return Vec::new();
     };
@@ -51,7 +51,7 @@ pub fn differences(pairs: &[Pair<'_>]) -> Vec<Difference> {
     columns.flat_map(|(of, column)| of_column(of, column, pairs)).collect()
 }
 
-fn of_column(of: &'static str, column: &str, pairs: &[Pair<'_>]) -> Vec<Difference> {
+fn of_column(of: &'static str, column: &str, pairs: &[MatchedPair<'_>]) -> Vec<ColumnDifference> {
     let mut counted: IndexMap<(String, String), usize> = IndexMap::new();
     for pair in pairs {
         let (a, b) = (pair.a.get(column), pair.b.get(column));
@@ -59,7 +59,7 @@ fn of_column(of: &'static str, column: &str, pairs: &[Pair<'_>]) -> Vec<Differen
             *counted.entry((text(of, column, a), text(of, column, b))).or_default() += 1;
         }
     }
-    let difference = |((a, b), cells)| Difference {
+    let difference = |((a, b), cells)| ColumnDifference {
         of,
         column: column.to_owned(),
         a,

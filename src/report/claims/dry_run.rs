@@ -1,39 +1,41 @@
-//! Claims judged over made-up measurements: what is wrong with an expression is found before hours of training.
+//! A dry run of claims over made-up measurements, so that a wrong expression is found before hours of training.
 
 use polars_core::prelude::DataFrame;
 
-use super::{judge, posed};
-use crate::report::ReportError;
+use super::bound::bind;
+use super::judge::judge;
 use crate::report::entry::{Entry, entries};
+use crate::report::error::ReportError;
 use crate::report::group::groups;
-use crate::report::published::measured_columns;
+use crate::report::measured::measured_columns;
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::spec::Study;
 
-/// How many rows are made up at most, all rounds together.
-const MOST_ROWS: usize = 4096;
+/// The most made-up rows of all rounds together.
+const MAX_ROWS: usize = 4096;
+/// The most rounds.
+const MAX_ROUNDS: usize = 32;
 
-/// Judges a study's claims over cells that all end well, several times with other numbers, since `a and b` leaves `b` out
-/// where `a` is false.
+/// Judges a study's claims over cells that all end well. It does so several times with other numbers, because `a and b`
+/// skips `b` if `a` is false.
 ///
 /// # Errors
-/// What is wrong with a claim, with its place in the spec.
-pub fn rehearse(study: &Study) -> Result<(), ReportError> {
+/// A mistake in a claim, with its place in the spec.
+pub fn dry_run(study: &Study) -> Result<(), ReportError> {
     if study.claims.is_empty() {
         return Ok(());
     }
-    let posed = posed(study);
-    let empty = without_records(study)?;
-    let rows = entries(&empty)?;
+    let claims = bind(study);
+    let rows = entries(&without_records(study)?)?;
     let columns = measured_columns();
-    for round in 0..(MOST_ROWS / rows.len().max(1)).clamp(1, 32) {
+    for round in 0..(MAX_ROWS / rows.len().max(1)).clamp(1, MAX_ROUNDS) {
         let made_up: Vec<Entry> = rows
             .iter()
             .enumerate()
             .map(|(index, row)| made_up(row, &columns, index + round * rows.len()))
             .collect();
-        judge(&posed, &groups(&made_up, &study.axes))?;
+        judge(&claims, &groups(&made_up, &study.axes))?;
     }
     Ok(())
 }
@@ -52,7 +54,7 @@ fn without_records(study: &Study) -> Result<DataFrame, ReportError> {
     Ok(frame::build(&rows)?)
 }
 
-/// A row with numbers above zero that differ from row to row and from column to column.
+/// A row with positive numbers that differ by row and by column.
 fn made_up(row: &Entry, columns: &[String], index: usize) -> Entry {
     let mut row = row.clone();
     row.set("status", "ok".into());

@@ -1,0 +1,9 @@
+//! Expressions in specs and on the command line: minijinja's, with undefined names as mistakes.
+//!
+//! `exclude`, the claims of a spec and `compare --fail-if` are written in it. Each has a [`Language`] of its own.
+
+mod compiled;
+mod language;
+
+pub use compiled::{Expression, condition};
+pub use language::{Language, mistake, place_of};

@@ -1,0 +1,36 @@
+//! Claims bound to the groups that they are about.
+
+use indexmap::IndexSet;
+
+use crate::spec::{Claim, SpecError, Study};
+use crate::text::Mistake;
+
+/// A claim of a spec and the groups that it is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundClaim {
+    /// Its place in the spec, from 0.
+    pub index: usize,
+    /// The claim as the spec states it.
+    pub claim: Claim,
+    /// The `group_id` of each group.
+    pub groups: IndexSet<String>,
+}
+
+/// The claims of a study.
+pub fn bind(study: &Study) -> Vec<BoundClaim> {
+    let bound = |(index, claim): (usize, &Claim)| BoundClaim {
+        index,
+        claim: claim.clone(),
+        groups: study.groups(&claim.cells),
+    };
+    study.claims.iter().enumerate().map(bound).collect()
+}
+
+impl BoundClaim {
+    /// A mistake in the expression `text`, which stands at `key`.
+    pub fn error(&self, key: &str, text: &str, mistake: Mistake) -> SpecError {
+        let message = format!("claims[{}].{key}: {}", self.index, mistake.message);
+        let range = mistake.range.filter(|range| range.end <= text.len());
+        self.claim.origin.error_in(key, text, range, message, mistake.help)
+    }
+}

@@ -1,0 +1,107 @@
+//! The partner in B of each cell of A.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexSet;
+use serde::Serialize;
+
+use super::pair::MatchedPair;
+use crate::report::axes::{key_columns, varies};
+use crate::report::entry::Entry;
+use crate::results::datum::Datum;
+
+/// How the cells of two studies belong together.
+#[derive(Debug)]
+pub struct Comparison<'c> {
+    /// In A's order.
+    pub pairs: Vec<MatchedPair<'c>>,
+    pub matched: Matched,
+    pub only_in_a: Vec<&'c Entry>,
+    pub only_in_b: Vec<&'c Entry>,
+}
+
+/// By what cells were matched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Matched {
+    pub by_id: usize,
+    pub by_axes: usize,
+    /// The keys that cells without a partner of the same id were matched by: those that vary in A or in B.
+    pub axes: Vec<String>,
+}
+
+/// Matches cells by their ids, and those that have no partner then by what varies.
+pub fn compare<'c>(a: &'c [Entry], b: &'c [Entry]) -> Comparison<'c> {
+    let by_id: BTreeMap<&str, usize> = b
+        .iter()
+        .enumerate()
+        .filter_map(|(i, cell)| Some((cell.text("cell_id")?, i)))
+        .collect();
+    let mut partners: Vec<Option<usize>> = a
+        .iter()
+        .map(|cell| cell.text("cell_id").and_then(|id| by_id.get(id)).copied())
+        .collect();
+    let mut matched = Matched {
+        by_id: partners.iter().flatten().count(),
+        ..Matched::default()
+    };
+    let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+    let left_a: Vec<usize> = (0..a.len()).filter(|&i| partners[i].is_none()).collect();
+    let left_b: Vec<usize> = (0..b.len()).filter(|i| !taken.contains(i)).collect();
+    if !left_a.is_empty() && !left_b.is_empty() {
+        let axes = varying(a, b);
+        let place = |cells: &'c [Entry], left: &[usize]| unique(cells, left, &axes);
+        let (places_a, places_b) = (place(a, &left_a), place(b, &left_b));
+        for (values, i) in places_a {
+            if let (Some(i), Some(Some(j))) = (i, places_b.get(&values)) {
+                partners[i] = Some(*j);
+                matched.by_axes += 1;
+            }
+        }
+        matched.axes = axes;
+    }
+    let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+    let pair = |(a, partner): (&'c Entry, &Option<usize>)| Some(MatchedPair { a, b: &b[(*partner)?] });
+    Comparison {
+        pairs: a.iter().zip(&partners).filter_map(pair).collect(),
+        matched,
+        only_in_a: a
+            .iter()
+            .zip(&partners)
+            .filter(|(_, partner)| partner.is_none())
+            .map(|(cell, _)| cell)
+            .collect(),
+        only_in_b: b
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !taken.contains(i))
+            .map(|(_, cell)| cell)
+            .collect(),
+    }
+}
+
+/// The keys that vary within either study, the seed among them.
+pub fn varying(a: &[Entry], b: &[Entry]) -> Vec<String> {
+    let mut keys: IndexSet<String> = key_columns(a).into_iter().chain(key_columns(b)).collect();
+    keys.insert("seed".into());
+    keys.into_iter()
+        .filter(|key| varies(a, key) || varies(b, key))
+        .collect()
+}
+
+/// The cells by their values; none where several have the same.
+fn unique(cells: &[Entry], left: &[usize], axes: &[String]) -> BTreeMap<Vec<String>, Option<usize>> {
+    let mut places = BTreeMap::new();
+    for &i in left {
+        let values: Vec<String> = axes.iter().map(|axis| identity(cells[i].get(axis))).collect();
+        places
+            .entry(values)
+            .and_modify(|there| *there = None)
+            .or_insert(Some(i));
+    }
+    places
+}
+
+/// A text that equal values have alone.
+fn identity(value: &Datum) -> String {
+    format!("{value:?}")
+}

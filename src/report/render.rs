@@ -1,0 +1,114 @@
+//! A report in memory: Markdown and its charts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use minijinja::value::Serde;
+use polars_core::prelude::DataFrame;
+
+use super::about::About;
+use super::chart::ChartError;
+use super::claims::ClaimResult;
+use super::context::{Context, memory_unit};
+use super::entry::entries;
+use super::error::ReportError;
+use super::template::Template;
+use super::{figures, filters, markdown};
+
+/// What a report is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Frames<'a> {
+    /// A row a cell.
+    pub cells: &'a DataFrame,
+    /// The study's timelines, where some were recorded.
+    pub timeline: Option<&'a DataFrame>,
+}
+
+impl<'a> From<&'a DataFrame> for Frames<'a> {
+    fn from(cells: &'a DataFrame) -> Self {
+        Self { cells, timeline: None }
+    }
+}
+
+/// A report in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    pub markdown: String,
+    /// Charts that the Markdown links to, by the name of their file beside it.
+    pub files: BTreeMap<String, String>,
+    /// The spec's claims with their verdicts.
+    pub claims: Vec<ClaimResult>,
+}
+
+/// Renders frames; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
+pub fn render<'a>(
+    about: &About,
+    frames: impl Into<Frames<'a>>,
+    template: &Template,
+    stem: &str,
+) -> Result<Rendered, ReportError> {
+    let frames = frames.into();
+    let cells = entries(frames.cells)?;
+    let timeline = frames.timeline.map(entries).transpose()?.unwrap_or_default();
+    let context = Context::new(about, &cells, &timeline)?;
+    let charts = draw(&context)?;
+    let file = |name: &str| format!("{stem}-{}.svg", name.replace(['_', ' '], "-"));
+    let names: BTreeMap<String, Option<String>> = charts
+        .iter()
+        .map(|(name, svg)| (name.clone(), svg.as_ref().map(|_| file(name))))
+        .collect();
+    let names = Arc::new(names);
+
+    let (mut env, name) = template.environment()?;
+    let ids: Vec<&str> = cells.iter().filter_map(|cell| cell.text("cell_id")).collect();
+    filters::add(&mut env, short_id_length(&ids), Arc::clone(&names));
+    let markdown = env
+        .get_template(&name)
+        .and_then(|loaded| loaded.render(Serde(&context)))
+        .map_err(|error| ReportError::Template(template.explain(&error)))?;
+    let markdown = markdown::tidy(&markdown);
+
+    let linked = |(name, svg): (String, Option<String>)| {
+        let file = names.get(&name).cloned().flatten()?;
+        markdown.contains(&file).then_some((file, svg?))
+    };
+    let files = charts.into_iter().filter_map(linked).collect();
+    let claims = context.claims;
+    Ok(Rendered {
+        markdown,
+        files,
+        claims,
+    })
+}
+
+/// All charts by their name in templates; none where there is nothing to draw.
+fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, ChartError> {
+    let unit = memory_unit(&context.groups);
+    let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
+    let memory_loss = figures::memory_loss(&context.groups, &context.axes, unit, context.loss);
+    let growth = figures::growth(&context.groups, &context.axes, unit);
+    let categories = figures::categories(&context.groups, &context.axes, unit);
+    let mut charts = BTreeMap::from([
+        (
+            "memory_speed".into(),
+            memory_speed.map(|chart| chart.draw()).transpose()?,
+        ),
+        ("memory_loss".into(), memory_loss.map(|chart| chart.draw()).transpose()?),
+        ("growth".into(), growth.map(|chart| chart.draw()).transpose()?),
+        ("categories".into(), categories.map(|chart| chart.draw()).transpose()?),
+    ]);
+    for timeline in &context.timelines {
+        charts.insert(timeline.chart.clone(), Some(timeline.area(unit).draw()?));
+    }
+    Ok(charts)
+}
+
+/// How much of an id tells it from all others: at least six digits.
+fn short_id_length(ids: &[&str]) -> usize {
+    let distinct = ids.iter().collect::<BTreeSet<_>>().len();
+    let enough = |length: &usize| {
+        let short: BTreeSet<&str> = ids.iter().map(|id| id.get(..*length).unwrap_or(id)).collect();
+        short.len() == distinct
+    };
+    (6..12).find(enough).unwrap_or(12)
+}
