@@ -8,7 +8,7 @@ use expctl::kernels::{
     Element, InstructionSet,
     gemm::{
         Dense, Operand, Segment, Source, Term,
-        block::Multiply,
+        multiply::Multiply,
         product,
         store::{Output, Replace},
     },

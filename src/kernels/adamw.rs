@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, PART};
+use super::{Element, InstructionSet, rows::PART};
 
 /// What is the same for every element of a step.
 #[derive(Debug, Clone, Copy)]

@@ -1,92 +1,6 @@
-//! Number formats of activations and weights.
+//! Conversions between number formats, and sums and multiples that are rounded to one.
 
-use half::{bf16, f16};
-
-use super::for_rows;
-
-/// A format that values are kept in; arithmetic is float32.
-pub trait Element: Copy + Send + Sync + 'static {
-    fn widen(self) -> f32;
-    /// The nearest value of the format, ties to even.
-    fn narrow(value: f32) -> Self;
-}
-
-impl Element for f32 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        self
-    }
-
-    #[inline(always)]
-    fn narrow(value: f32) -> Self {
-        value
-    }
-}
-
-/// Without branches or calls, so that loops over it vectorise (after F. Giesen's `half_to_float_fast` and
-/// `float_to_half_fast3_rtne`).
-impl Element for f16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        const INFINITE: u32 = 0x7c00 << 13;
-        const SMALLEST_NORMAL: u32 = 1 << 23;
-        let bits = u32::from(self.to_bits());
-        // In float32's places, but with an exponent that is 112 too small.
-        let magnitude = (bits & 0x7fff) << 13;
-        let normal = magnitude + (112 << 23);
-        let subnormal = (f32::from_bits(normal + SMALLEST_NORMAL) - f32::from_bits(113 << 23)).to_bits();
-        let value = if magnitude >= INFINITE {
-            normal + (112 << 23)
-        } else if magnitude < SMALLEST_NORMAL {
-            subnormal
-        } else {
-            normal
-        };
-        f32::from_bits(value | (bits & 0x8000) << 16)
-    }
-
-    #[inline(always)]
-    fn narrow(value: f32) -> Self {
-        const INFINITE: u32 = 0xff << 23;
-        const PAST_LARGEST: u32 = (127 + 16) << 23;
-        const SMALLEST_NORMAL: u32 = 113 << 23;
-        // Adding it leaves a subnormal's bits, rounded, at the end of the sum's.
-        const SUBNORMAL: u32 = (127 - 15 + 23 - 10 + 1) << 23;
-        let bits = value.to_bits();
-        let magnitude = bits & 0x7fff_ffff;
-        let odd = (magnitude >> 13) & 1;
-        let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        let subnormal = (f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL))
-            .to_bits()
-            .wrapping_sub(SUBNORMAL);
-        let rounded = if magnitude > INFINITE {
-            0x7e00
-        } else if magnitude >= PAST_LARGEST {
-            0x7c00
-        } else if magnitude < SMALLEST_NORMAL {
-            subnormal
-        } else {
-            normal
-        };
-        Self::from_bits((rounded | (bits >> 16) & 0x8000) as u16)
-    }
-}
-
-impl Element for bf16 {
-    #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    /// Without a branch, so that loops over it vectorise.
-    #[inline(always)]
-    fn narrow(value: f32) -> Self {
-        let bits = value.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        let quiet = (bits >> 16) | 0x40;
-        Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
-    }
-}
+use super::{element::Element, rows::for_rows};
 
 /// Converts to float32.
 pub fn widen<E: Element>(values: &[E], out: &mut [f32]) {
@@ -147,8 +61,29 @@ pub fn accumulate<E: Element>(a: &mut [E], b: &[f32]) {
     );
 }
 
+/// Multiplies each element by `factor`.
+pub fn scale<E: Element>(values: &mut [E], factor: f32) {
+    for_rows(
+        values,
+        1,
+        #[inline(always)]
+        |_, part| scale_part(part, factor),
+    );
+}
+
+/// A function of its own, so that it is given a copy of the factor: what is behind a reference might change with the
+/// values, for all that the compiler knows.
+#[inline(always)]
+fn scale_part<E: Element>(values: &mut [E], factor: f32) {
+    for value in values {
+        *value = E::narrow(value.widen() * factor);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
     use crate::kernels::{
         instruction_set::forced::at_each_level,
@@ -250,6 +185,19 @@ mod tests {
             accumulate(&mut a, &b);
             for (at, value) in a.iter().enumerate() {
                 assert_eq!(value.is_nan(), at == 3 || at == 32, "{at}");
+            }
+        });
+    }
+
+    #[test]
+    fn elements_are_scaled() {
+        at_each_level(|_| {
+            for count in COUNTS {
+                let before = values(count, 1);
+                let mut after = narrowed::<half::bf16>(&before);
+                scale(&mut after, 0.5);
+                let want: Vec<f32> = before.iter().map(|value| value * 0.5).collect();
+                assert_eq!(after, narrowed::<half::bf16>(&want));
             }
         });
     }

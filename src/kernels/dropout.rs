@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, PART};
+use super::{Element, InstructionSet, rows::PART};
 
 /// The mask of one sample at one step.
 #[derive(Debug, Clone, Copy)]

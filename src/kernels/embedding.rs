@@ -1,6 +1,6 @@
 //! Rows of tables by their token: their sum, and sums of gradients.
 
-use super::{Element, for_rows};
+use super::{Element, rows::for_rows};
 
 /// For each token, the sum of its row of `table`, the row of `positions` of its place in a sample of `len` tokens, and
 /// `shared`, which is empty or one row of `cols` elements; rounded once.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, PART, arithmetic::Arithmetic};
+use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
 
 pub fn forward<E: Element>(x: &[E], out: &mut [E]) {
     assert_eq!(x.len(), out.len());

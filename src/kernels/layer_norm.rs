@@ -3,8 +3,8 @@
 use super::{
     Element,
     columns::sum_rows,
-    for_rows,
     reduce::{LANES, sum_over, total},
+    rows::for_rows,
 };
 
 /// `out = (x - mean) / sqrt(variance + eps) · w + b` for each row of `w.len()` elements.

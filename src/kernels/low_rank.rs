@@ -3,7 +3,13 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, PART, arithmetic::Arithmetic, buffer::written, reduce, rows_per_part};
+use super::{
+    Element, InstructionSet,
+    arithmetic::Arithmetic,
+    buffer::written,
+    reduce,
+    rows::{PART, rows_per_part},
+};
 
 /// Columns that a thread takes at a time.
 const BLOCK: usize = 128;

@@ -1,8 +1,9 @@
 //! RMSNorm over rows.
 
 use super::{
-    Element, for_rows,
+    Element,
     reduce::{LANES, sum_over, total},
+    rows::for_rows,
 };
 
 /// `out = x / sqrt(mean(x²) + eps) · w` for each row of `w.len()` elements.

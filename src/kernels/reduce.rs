@@ -3,6 +3,11 @@
 //! The lanes are an array that is gone through again and again by loops of unknown length: such loops the compiler
 //! vectorises at every level, while it takes apart those whose length it knows.
 
+use rayon::prelude::*;
+
+use super::{arithmetic::Arithmetic, element::Element, rows::PART};
+use crate::options::InstructionSet;
+
 /// Enough vectors of any level for an addition not to wait for the one before it.
 pub const LANES: usize = 128;
 
@@ -20,7 +25,7 @@ pub fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
 
 /// The sum of the products of two rows' elements.
 #[inline(always)]
-pub fn products<E: super::Element>(a: &[E], b: &[E]) -> f32 {
+pub fn products<E: Element>(a: &[E], b: &[E]) -> f32 {
     let mut lanes = [0.0; LANES];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
@@ -46,7 +51,7 @@ pub fn total(mut lanes: [f32; LANES]) -> f32 {
 
 /// The sum of the squares, in float64.
 #[inline(always)]
-pub fn squares<E: super::Element>(values: &[E]) -> f64 {
+pub fn squares<E: Element>(values: &[E]) -> f64 {
     let mut lanes = [0f64; LANES];
     for block in values.chunks(LANES) {
         for (lane, value) in lanes.iter_mut().zip(block) {
@@ -57,9 +62,24 @@ pub fn squares<E: super::Element>(values: &[E]) -> f64 {
     lanes.iter().sum()
 }
 
+/// The sum of the squares, in float64, of parts that are cut at fixed places.
+pub fn sum_of_squares<E: Element>(values: &[E]) -> f64 {
+    let level = InstructionSet::current();
+    let sums: Vec<f64> = values
+        .par_chunks(PART)
+        .map(|part| {
+            level.run(
+                #[inline(always)]
+                || squares(part),
+            )
+        })
+        .collect();
+    sums.iter().sum()
+}
+
 /// The dot product of a row in any format with one in float32.
 #[inline(always)]
-pub fn dot<E: super::Element>(arithmetic: super::arithmetic::Arithmetic, a: &[E], b: &[f32]) -> f32 {
+pub fn dot<E: Element>(arithmetic: Arithmetic, a: &[E], b: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
@@ -86,7 +106,7 @@ mod tests {
     use super::*;
     use crate::kernels::{
         instruction_set::forced::at_each_level,
-        testing::{COUNTS, values},
+        testing::{COUNTS, narrowed, values},
     };
 
     #[test]
@@ -101,6 +121,23 @@ mod tests {
                 );
                 assert!((f64::from(squares) - want).abs() <= 1e-6 * want, "{level:?}, {count}");
             }
+        });
+    }
+
+    #[test]
+    fn squares_of_parts_leave_nothing_out() {
+        fn check<E: Element>() {
+            for count in COUNTS {
+                let values = narrowed::<E>(&values(count, 1));
+                let want: f64 = values.iter().map(|value| f64::from(value.widen()).powi(2)).sum();
+                assert!((sum_of_squares(&values) - want).abs() <= 1e-12 * want, "{count}");
+            }
+        }
+        at_each_level(|_| {
+            check::<f32>();
+            check::<half::bf16>();
+            assert!(sum_of_squares(&[1.0, f32::NAN]).is_nan());
+            assert_eq!(sum_of_squares(&[1.0, f32::INFINITY]), f64::INFINITY);
         });
     }
 }

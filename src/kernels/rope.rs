@@ -1,6 +1,6 @@
 //! Rotary embedding over `[batch, len, heads, head_dim]`.
 
-use super::{Element, for_rows};
+use super::{Element, rows::for_rows};
 
 /// The shape of what is rotated, beside the batch.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, PART, arithmetic::Arithmetic};
+use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
 
 pub fn forward<E: Element>(gate: &[E], up: &[E], out: &mut [E]) {
     assert!(gate.len() == out.len() && up.len() == out.len());

@@ -1,7 +1,7 @@
 //! What the kernels' tests share.
 
 /// Sizes around the vectors' widths, and past a part that a thread computes.
-pub const COUNTS: [usize; 10] = [0, 1, 15, 16, 17, 31, 33, 63, 65, super::PART + 17];
+pub const COUNTS: [usize; 10] = [0, 1, 15, 16, 17, 31, 33, 63, 65, super::rows::PART + 17];
 
 /// Values between -4 and 4 without a pattern.
 pub fn values(count: usize, seed: u64) -> Vec<f32> {

@@ -13,7 +13,7 @@ use crate::{
         Element,
         buffer::written,
         convert,
-        gemm::{Source, block::Multiply, operand::prefetch},
+        gemm::{Source, multiply::Multiply, operand::prefetch},
     },
     memory,
 };
@@ -46,7 +46,7 @@ pub(crate) use for_format;
 macro_rules! for_number {
     ($dtype:expr, $P:ident => $body:expr) => {
         if $dtype == candle_core::DType::BF16
-            && <half::bf16 as crate::kernels::gemm::block::Multiply>::is_native(
+            && <half::bf16 as crate::kernels::gemm::multiply::Multiply>::is_native(
                 crate::kernels::InstructionSet::current(),
             )
         {

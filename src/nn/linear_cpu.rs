@@ -16,7 +16,7 @@ use crate::kernels::{
     buffer::written,
     gemm::{
         Operand, Segment, Source, Store, Term,
-        block::Multiply,
+        multiply::Multiply,
         product,
         store::{AddScaled, Biased, Output, Replace, Residual, Transposed},
     },

@@ -10,12 +10,9 @@ use half::bf16;
 
 use super::{
     pattern::Hidden,
-    weights::{Parts, Round, Slopes},
+    stats::{Parts, Round, Slopes},
 };
-use crate::kernels::gemm::{
-    block::{BLOCK, Block},
-    pack::EDGE,
-};
+use crate::kernels::gemm::block::{BLOCK, Block, EDGE};
 
 /// See [`weigh`](super::weights::weigh).
 ///

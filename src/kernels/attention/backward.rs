@@ -5,19 +5,24 @@ use std::{cell::RefCell, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    Destination, Number, Pattern, Shape,
+    destination::Destination,
     head::Head,
+    number::Number,
+    pattern::Pattern,
     round::{Both, KEYS, QUERIES, Round, Scratch},
-    weights::{Parts, totals},
+    shape::Shape,
+    stats::Parts,
+    weights::totals,
 };
 use crate::{
     kernels::{
         Element, InstructionSet,
         gemm::{
             Operand, Source,
-            block::{BLOCK, Block, Session},
+            block::{BLOCK, Block, EDGE},
+            multiply::Session,
             operand::FromFormat,
-            pack::{EDGE, pack_left, pack_right},
+            pack::{pack_left, pack_right},
             store::Output,
         },
     },

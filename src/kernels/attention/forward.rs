@@ -5,20 +5,24 @@ use std::{cell::RefCell, ops::Range};
 use rayon::prelude::*;
 
 use super::{
-    Destination, Masked, Number, Pattern, Shape,
+    destination::Destination,
     head::Head,
-    is_finite, multiply_masked,
-    pattern::Hidden,
-    weights::{Parts, Round, larger, largest, raise, totals},
+    masked::{Masked, is_finite, multiply_masked},
+    number::Number,
+    pattern::{Hidden, Pattern},
+    shape::Shape,
+    stats::{Parts, Round},
+    weights::{larger, largest, raise, totals},
 };
 use crate::{
     kernels::{
         Element, InstructionSet,
         gemm::{
             Operand,
-            block::{BLOCK, Block, Session},
+            block::{BLOCK, Block, EDGE},
+            multiply::Session,
             operand::FromFormat,
-            pack::{EDGE, pack_left, pack_right},
+            pack::{pack_left, pack_right},
             scratch::Buffer,
             store::Output,
         },

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Shape;
+use super::shape::Shape;
 use crate::kernels::gemm::{
     Source,
     operand::{FromFormat, prefetch},

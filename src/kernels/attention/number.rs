@@ -4,12 +4,15 @@ use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::weights::{self, Round, Slopes};
+use super::{
+    stats::{Round, Slopes},
+    weights,
+};
 use crate::kernels::{
     InstructionSet,
     gemm::{
-        block::{BLOCK, Block, Multiply, Session},
-        pack::EDGE,
+        block::{BLOCK, Block, EDGE},
+        multiply::{Multiply, Session},
     },
 };
 

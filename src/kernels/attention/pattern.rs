@@ -1,12 +1,11 @@
 //! Which keys a query sees, and which of its weights are dropped.
 
-use super::Number;
 use crate::kernels::{
     InstructionSet,
     dropout::Mask,
     gemm::{
-        block::{BLOCK, Block},
-        pack::EDGE,
+        block::{BLOCK, Block, EDGE},
+        operand::Number,
     },
 };
 

@@ -6,13 +6,15 @@
 use std::ops::Range;
 
 use super::{
-    Masked, Number, Pattern, Shape, is_finite, multiply_masked,
-    pattern::{self, Hidden},
-    weights::Slopes,
+    masked::{Masked, is_finite, multiply_masked},
+    number::Number,
+    pattern::{self, Hidden, Pattern},
+    shape::Shape,
+    stats::Slopes,
 };
 use crate::kernels::gemm::{
-    block::{BLOCK, Block, Session},
-    pack::EDGE,
+    block::{BLOCK, Block, EDGE},
+    multiply::Session,
     scratch::Buffer,
 };
 

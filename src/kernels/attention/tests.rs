@@ -2,10 +2,13 @@
 
 use half::{bf16, f16};
 
+use std::ops::Range;
+
 use super::*;
 use crate::kernels::{
+    Element,
     dropout::Mask,
-    gemm::{block::Multiply, operand::FromFormat},
+    gemm::{multiply::Multiply, operand::FromFormat},
     instruction_set::forced::at_each_level,
 };
 

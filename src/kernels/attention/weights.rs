@@ -2,27 +2,20 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::{Number, pattern::Hidden};
+use super::{
+    pattern::Hidden,
+    stats::{Parts, Round, Slopes},
+};
 use crate::kernels::{
-    InstructionSet,
+    Element, InstructionSet,
     gemm::{
-        block::{BLOCK, Block},
-        pack::EDGE,
+        block::{BLOCK, Block, EDGE},
+        pack::Packed,
     },
 };
 
-/// What a block of 32 queries has in a round of keys.
-pub struct Round {
-    /// Of the products of queries and keys, to scores.
-    pub scale: f32,
-    /// Of each query's scores, what is taken off before they are exponentiated.
-    pub shifts: [f32; EDGE],
-    /// The sums of each query's weights.
-    pub sums: Parts,
-}
-
 /// Writes `exp(scale · score - shift)` as a left block (rows are queries, places keys), and adds it to the sums.
-pub fn weigh<P: Number>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
+pub fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
@@ -43,9 +36,6 @@ pub fn weigh<P: Number>(level: InstructionSet, scores: &Block, round: &mut Round
         },
     );
 }
-
-/// Numbers of 32 queries, in 16 parts each.
-pub type Parts = [[f32; 16]; EDGE];
 
 /// Takes 32 queries' scores (the rows) into their largest.
 pub fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
@@ -96,7 +86,7 @@ pub fn larger(a: f32, b: f32) -> f32 {
 }
 
 /// Adds the products of two rows' elements to 16 sums.
-pub fn add_products<P: Number>(level: InstructionSet, a: &[P], b: &[P], sums: &mut [f32; 16]) {
+pub fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], sums: &mut [f32; 16]) {
     level.run(
         #[inline(always)]
         || {
@@ -109,22 +99,10 @@ pub fn add_products<P: Number>(level: InstructionSet, a: &[P], b: &[P], sums: &m
     );
 }
 
-/// What gradients of a block of 32 keys by 32 queries need to know.
-pub struct Slopes<'a> {
-    /// Of the products of queries and keys, to scores.
-    pub scale: f32,
-    /// Of each query, the logarithm of the sum of its exponentiated scores.
-    pub log_sums: &'a [f32; EDGE],
-    /// Of each query, the product of its output and the output's gradient.
-    pub along: &'a [f32; EDGE],
-    /// Keys that the queries do not see.
-    pub hidden: Hidden,
-}
-
 /// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - log_sum)`, as a left block
 /// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - along)`, as a left block and as a
 /// right one (places are keys).
-pub fn differentiate<P: Number>(
+pub fn differentiate<P: Packed>(
     level: InstructionSet,
     scores: &Block,
     d_weights: &Block,

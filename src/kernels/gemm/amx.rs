@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::bf16;
 
-use super::{block::Block, pack::EDGE};
+use super::block::{Block, EDGE};
 
 /// Eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::pack::{EDGE, GROUP};
+use super::block::{EDGE, GROUP};
 
 const ROWS: usize = 4;
 

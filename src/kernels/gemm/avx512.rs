@@ -4,10 +4,7 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::{
-    block::Block,
-    pack::{EDGE, GROUP},
-};
+use super::block::{Block, EDGE, GROUP};
 
 /// Columns of a vector of sums.
 pub const WIDTH: usize = 16;

@@ -6,8 +6,7 @@ use half::bf16;
 
 use super::{
     avx512::{WIDTH, begin, end},
-    block::Block,
-    pack::{EDGE, GROUP},
+    block::{Block, EDGE, GROUP},
 };
 
 /// Places and pairs of a packed step.

@@ -13,13 +13,9 @@ use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
+use super::block::EDGE;
 use super::operand::{Number, Operand, Order};
 use crate::kernels::InstructionSet;
-
-/// Rows of a left block and columns of a right panel.
-pub const EDGE: usize = 32;
-/// Rows that a vector kernel multiplies at a time.
-pub(super) const GROUP: usize = 8;
 
 /// A format with its packed order.
 pub trait Packed: Number {

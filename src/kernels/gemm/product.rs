@@ -10,9 +10,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    block::{Block, Left, Multiply, Session},
+    block::{Block, EDGE},
+    multiply::{Left, Multiply, Session},
     operand::{Operand, Order},
-    pack::{EDGE, Packed, pack_left, pack_right},
+    pack::{Packed, pack_left, pack_right},
     scratch::{self, Scratch},
     store::Store,
 };

@@ -3,9 +3,8 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    block::{BLOCK, Block},
+    block::{BLOCK, Block, EDGE},
     operand::prefetch,
-    pack::EDGE,
 };
 use crate::kernels::{Element, InstructionSet};
 

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::{
     Dense, Operand, Segment, Source, Term,
-    block::Multiply,
+    multiply::Multiply,
     product,
     store::{AddScaled, Output, Replace, Residual},
 };

@@ -12,16 +12,15 @@ use rayon::prelude::*;
 use super::super::{
     Element, InstructionSet,
     exp::exp,
-    for_rows,
     gemm::{
         Source,
-        block::{BLOCK, Block},
+        block::{BLOCK, Block, EDGE},
         operand::Number,
-        pack::EDGE,
         scratch,
         store::{Output, Store},
     },
     reduce,
+    rows::for_rows,
 };
 
 /// Columns of the logits whose exponentials are summed together.

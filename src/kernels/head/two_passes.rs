@@ -6,8 +6,7 @@ use super::super::{
     Element, InstructionSet,
     exp::exp,
     gemm::{
-        block::{BLOCK, Block},
-        pack::EDGE,
+        block::{BLOCK, Block, EDGE},
         store::{Output, Store},
     },
 };
@@ -208,7 +207,7 @@ impl<E: Element> Store for SoftmaxGradient<'_, E> {
 mod tests {
     use super::*;
     use crate::kernels::{
-        gemm::{Dense, Operand, Segment, Term, block::Multiply, product_of_grain},
+        gemm::{Dense, Operand, Segment, Term, multiply::Multiply, product_of_grain},
         instruction_set::forced::at_each_level,
     };
 

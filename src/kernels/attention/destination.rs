@@ -1,0 +1,80 @@
+//! Where a head's rows of an output are written.
+
+use std::ops::Range;
+
+use super::shape::Shape;
+use crate::kernels::{
+    Element, InstructionSet,
+    gemm::{
+        block::{Block, EDGE},
+        store::Output,
+    },
+};
+
+/// A head's part of an output `[batch, len, heads, head_dim]`.
+#[derive(Clone, Copy)]
+pub(super) struct Destination<'a, E> {
+    pub(super) out: &'a Output<'a, E>,
+    pub(super) sample: usize,
+    pub(super) head: usize,
+    pub(super) shape: Shape,
+}
+
+impl<E: Element> Destination<'_, E> {
+    fn columns(&self, dimensions: Range<usize>) -> Range<usize> {
+        let first = self.head * self.shape.head_dim;
+        first + dimensions.start..first + dimensions.end
+    }
+
+    /// Asks for the cache lines of rows that will be written.
+    pub(super) fn prefetch(&self, rows: Range<usize>) {
+        let first = self.sample * self.shape.len;
+        let rows = first + rows.start..first + rows.end.min(self.shape.len);
+        self.out.prefetch(rows, self.columns(0..self.shape.head_dim));
+    }
+
+    /// Writes the rows from `first` on: `blocks[panel]` has them in its rows, and each is multiplied by its factor. Returns
+    /// whether all is finite.
+    ///
+    /// # Safety
+    /// Nobody else has these rows.
+    pub(super) unsafe fn write(
+        &self,
+        level: InstructionSet,
+        first: usize,
+        blocks: &[Block],
+        factors: &[f32; EDGE],
+    ) -> bool {
+        level.run(
+            #[inline(always)]
+            || {
+                let mut finite = true;
+                for (row, (position, factor)) in (first..self.shape.len).zip(factors).enumerate() {
+                    for (panel, block) in blocks.iter().enumerate() {
+                        let columns = self.columns(self.shape.panel(panel));
+                        // SAFETY: the caller's promise.
+                        let out = unsafe { self.out.row(self.sample * self.shape.len + position, columns) };
+                        // The whole panels are written by code without a loop.
+                        finite &= match out.as_mut_array::<EDGE>() {
+                            Some(out) => write(out, block.row(row), *factor),
+                            None => write(out, block.row(row), *factor),
+                        };
+                    }
+                }
+                finite
+            },
+        )
+    }
+}
+
+/// Writes the values' multiples, and returns whether they are finite.
+#[inline(always)]
+fn write<E: Element>(out: &mut [E], values: &[f32; EDGE], factor: f32) -> bool {
+    let mut finite = true;
+    for (out, value) in out.iter_mut().zip(values) {
+        let value = value * factor;
+        finite &= value.is_finite();
+        *out = E::narrow(value);
+    }
+    finite
+}

@@ -1,0 +1,271 @@
+//! The product of a packed left block and a packed right panel: 32 x 32 float32, for each instruction set.
+
+use half::{bf16, f16};
+
+use super::block::{Block, EDGE, GROUP};
+use super::operand::{FromFormat, Number};
+use super::pack::Packed;
+#[cfg(target_arch = "x86_64")]
+use super::{amx, avx2, avx512, avx512_bf16};
+use crate::kernels::InstructionSet;
+
+/// 32 rows of a left operand: a packed block, or rows that lie in their matrix as the products can take them.
+#[derive(Debug, Clone, Copy)]
+pub struct Left<'a, P> {
+    values: &'a [P],
+    /// Elements from one row to the next.
+    row: usize,
+    /// Elements from one step of the depth to the next.
+    step: usize,
+}
+
+impl<'a, P: Packed> Left<'a, P> {
+    /// A block as `pack_left` makes it.
+    pub fn packed(values: &'a [P], depth: usize) -> Self {
+        let (row, step) = P::left_strides(depth);
+        Self { values, row, step }
+    }
+
+    /// Rows `stride` elements apart, from the front of `values`, whose depth is a multiple of the format's step.
+    pub fn rows(values: &'a [P], stride: usize) -> Self {
+        Self {
+            values,
+            row: stride,
+            step: P::STEP,
+        }
+    }
+
+    /// Panics where the first `rows` rows have no `steps` steps.
+    fn check(&self, rows: usize, steps: usize) {
+        if rows > 0 && steps > 0 {
+            assert!((rows - 1) * self.row + (steps - 1) * self.step + P::STEP <= self.values.len());
+        }
+    }
+}
+
+/// A format whose packed blocks can be multiplied.
+pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16> {
+    /// Whether the instruction set multiplies in this format without going through another.
+    fn is_native(level: InstructionSet) -> bool;
+
+    /// `out = left · right`, or `out += left · right` where it is to `accumulate`; only as many rows and columns of `out`
+    /// as `shape` says need be right. Both sides are packed with the same `depth`.
+    ///
+    /// On an AMX thread the tiles must be configured ([`Session`]).
+    fn multiply_left(
+        session: &Session,
+        left: Left<Self>,
+        right: &[Self],
+        depth: usize,
+        shape: (usize, usize),
+        out: &mut Block,
+        accumulate: bool,
+    );
+
+    /// [`Self::multiply_left`] of a packed block.
+    #[inline]
+    fn multiply(
+        session: &Session,
+        left: &[Self],
+        right: &[Self],
+        depth: usize,
+        shape: (usize, usize),
+        out: &mut Block,
+        accumulate: bool,
+    ) {
+        Self::multiply_left(session, Left::packed(left, depth), right, depth, shape, out, accumulate);
+    }
+}
+
+/// A thread's readiness to multiply blocks. Holds the tile configuration, where there is one, until it is dropped.
+#[derive(Debug)]
+pub struct Session {
+    level: InstructionSet,
+    /// The configuration is the thread's: a session stays on it.
+    thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Session {
+    pub fn new(level: InstructionSet) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if level == InstructionSet::Amx {
+            // SAFETY: the level is only in use where the CPU has tiles and the system permits them.
+            unsafe { amx::configure() };
+        }
+        Self {
+            level,
+            thread: std::marker::PhantomData,
+        }
+    }
+
+    pub fn level(&self) -> InstructionSet {
+        self.level
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        if self.level == InstructionSet::Amx {
+            // SAFETY: as in `new`.
+            unsafe { amx::release() };
+        }
+    }
+}
+
+impl Multiply for bf16 {
+    fn is_native(level: InstructionSet) -> bool {
+        level >= InstructionSet::Avx512Bf16
+    }
+
+    #[inline]
+    fn multiply_left(
+        session: &Session,
+        left: Left<Self>,
+        right: &[Self],
+        depth: usize,
+        (rows, cols): (usize, usize),
+        out: &mut Block,
+        accumulate: bool,
+    ) {
+        let len = Self::packed_len(depth);
+        let steps = len / (EDGE * Self::STEP);
+        assert!(right.len() >= len);
+        left.check(EDGE, steps);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the session's level is one that the CPU has, its tiles are configured, and both operands have the
+        // elements of `steps` steps.
+        unsafe {
+            match session.level {
+                InstructionSet::Amx => {
+                    let left = amx::Strided {
+                        values: left.values.as_ptr(),
+                        row: left.row,
+                        step: left.step,
+                    };
+                    amx::multiply(left, right.as_ptr(), steps, (rows, cols), out, accumulate);
+                }
+                InstructionSet::Avx512Bf16 => {
+                    let left = (left.values.as_ptr(), left.row, left.step);
+                    avx512_bf16::multiply(left, right.as_ptr(), depth, (rows, cols), out, accumulate);
+                }
+                _ => scalar_pairs(left, right, steps, (rows, cols), out, accumulate),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        scalar_pairs(left, right, steps, (rows, cols), out, accumulate);
+    }
+}
+
+/// Pairs as the dot products take them, for levels without: right, and not meant to be fast, as float32 is then.
+fn scalar_pairs(
+    left: Left<bf16>,
+    right: &[bf16],
+    steps: usize,
+    (rows, cols): (usize, usize),
+    out: &mut Block,
+    accumulate: bool,
+) {
+    for row in 0..rows {
+        for col in 0..cols {
+            let sum: f32 = (0..steps * bf16::STEP)
+                .map(|place| {
+                    left.values[row * left.row + place / 32 * left.step + place % 32].to_f32()
+                        * right[bf16::right_at(place, col)].to_f32()
+                })
+                .sum();
+            let out = &mut out.row_mut(row)[col];
+            *out = if accumulate { *out + sum } else { sum };
+        }
+    }
+}
+
+impl Multiply for f32 {
+    fn is_native(_: InstructionSet) -> bool {
+        true
+    }
+
+    #[inline]
+    fn multiply_left(
+        session: &Session,
+        left: Left<Self>,
+        right: &[Self],
+        depth: usize,
+        shape: (usize, usize),
+        out: &mut Block,
+        accumulate: bool,
+    ) {
+        let len = Self::packed_len(depth);
+        assert!(right.len() >= len);
+        left.check(EDGE, depth);
+        #[cfg(target_arch = "x86_64")]
+        if session.level >= InstructionSet::Avx512 {
+            let left = (left.values.as_ptr(), left.row);
+            // SAFETY: the session's level is one that the CPU has; 32 rows of the left operand have `depth` elements, and
+            // so has each column of the panel.
+            unsafe { avx512::multiply(left, right.as_ptr(), depth, shape, out, accumulate) };
+            return;
+        }
+        if !accumulate {
+            *out = Block::ZERO;
+        }
+        let groups = out.0.as_chunks_mut::<{ GROUP * EDGE }>().0;
+        for (group, out) in groups.iter_mut().take(shape.0.div_ceil(GROUP)).enumerate() {
+            let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
+            #[cfg(target_arch = "x86_64")]
+            if session.level == InstructionSet::Avx2 {
+                // SAFETY: the level is one that the CPU has; 32 rows of the left operand have `depth` elements, as was checked.
+                unsafe { avx2::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out) };
+                continue;
+            }
+            portable(values, left.row, right, depth, out);
+        }
+    }
+}
+
+/// 8 rows, in parts of 4 x 8 that fit the registers of any CPU.
+fn portable(left: &[f32], left_row: usize, right: &[f32], depth: usize, out: &mut [f32; GROUP * EDGE]) {
+    const ROWS: usize = 4;
+    const COLS: usize = 8;
+    for row in (0..GROUP).step_by(ROWS) {
+        for col in (0..EDGE).step_by(COLS) {
+            let mut sums = [[0f32; COLS]; ROWS];
+            for (place, right) in right.as_chunks::<EDGE>().0[..depth].iter().enumerate() {
+                for (at, sums) in sums.iter_mut().enumerate() {
+                    let left = left[(row + at) * left_row + place];
+                    for (sum, right) in sums.iter_mut().zip(&right[col..]) {
+                        *sum += left * right;
+                    }
+                }
+            }
+            for (at, sums) in sums.iter().enumerate() {
+                for (out, sum) in out[(row + at) * EDGE + col..].iter_mut().zip(sums) {
+                    *out += sum;
+                }
+            }
+        }
+    }
+}
+
+impl Block {
+    /// Writes the transposed block.
+    pub fn transpose_into(&self, level: InstructionSet, out: &mut Self) {
+        #[cfg(target_arch = "x86_64")]
+        if level >= InstructionSet::Avx512 {
+            for (row, col) in [(0, 0), (0, 16), (16, 0), (16, 16)] {
+                // SAFETY: the CPU has AVX-512; a quarter has 16 rows of 16 elements, in both blocks.
+                unsafe {
+                    let rows = std::array::from_fn(|at| self.0.as_ptr().add((row + at) * EDGE + col));
+                    avx512::transpose(rows, out.0.as_mut_ptr().add(col * EDGE + row), EDGE);
+                }
+            }
+            return;
+        }
+        for row in 0..EDGE {
+            for (col, value) in self.row(row).iter().enumerate() {
+                out.0[col * EDGE + row] = *value;
+            }
+        }
+        let _ = level;
+    }
+}
