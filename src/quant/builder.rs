@@ -1,6 +1,11 @@
 //! One entry for quantising a matrix in either format.
 
-use super::{Int8, Nf4, QuantError, Quantized, int8, nf4};
+use super::{
+    error::QuantError,
+    int8::{self, Int8},
+    nf4::{self, Nf4},
+    quantized::Quantized,
+};
 
 /// How a matrix is to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

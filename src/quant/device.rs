@@ -6,10 +6,10 @@ use std::ops::Range;
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::{
-    Quantized,
     double::{GROUP, Scales},
     dynamic,
     nf4::{BLOCK, CODEBOOK},
+    quantized::Quantized,
 };
 
 /// Codes and scales as tensors.

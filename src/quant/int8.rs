@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, QuantError, absmax, parallel};
+use super::{absmax::absmax, element::Element, error::QuantError, parallel};
 use crate::memory;
 
 /// The largest code.

@@ -8,8 +8,13 @@
 
 use rayon::prelude::*;
 
-use super::double::{DoubleQuantised, Scales};
-use super::{Element, QuantError, absmax, parallel};
+use super::{
+    absmax::absmax,
+    double::{DoubleQuantised, Scales},
+    element::Element,
+    error::QuantError,
+    parallel,
+};
 use crate::kernels::InstructionSet;
 use crate::memory;
 

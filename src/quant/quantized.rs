@@ -1,0 +1,81 @@
+//! A quantised matrix in either format.
+
+use std::ops::Range;
+
+use super::{element::Element, int8::Int8, nf4::Nf4, parallel};
+
+/// A quantised matrix of either kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Quantized {
+    /// 4 bits a value, blocks of 64.
+    Nf4(Nf4),
+    /// 8 bits a value, a scale a row.
+    Int8(Int8),
+}
+
+impl Quantized {
+    /// Rows of the matrix (the output features of a linear layer).
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Nf4(matrix) => matrix.rows(),
+            Self::Int8(matrix) => matrix.rows(),
+        }
+    }
+
+    /// Columns of the matrix (the input features of a linear layer).
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Nf4(matrix) => matrix.cols(),
+            Self::Int8(matrix) => matrix.cols(),
+        }
+    }
+
+    /// Tells the timeline what the matrix's buffers are: its shape is that of the codes, whatever they are packed in.
+    pub(super) fn describe(&self) {
+        match self {
+            Self::Nf4(matrix) => matrix.describe(),
+            Self::Int8(matrix) => matrix.describe(),
+        }
+    }
+
+    /// Bytes of the codes and the scales: what the matrix occupies.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Nf4(matrix) => matrix.bytes(),
+            Self::Int8(matrix) => matrix.bytes(),
+        }
+    }
+
+    /// Writes the elements with flat indices `start..start + out.len()`, on this thread.
+    ///
+    /// # Panics
+    /// If the range reaches past the matrix.
+    pub fn dequantize_serial<T: Element>(&self, start: usize, out: &mut [T]) {
+        match self {
+            Self::Nf4(matrix) => matrix.dequantize_serial(start, out),
+            Self::Int8(matrix) => matrix.dequantize_serial(start, out),
+        }
+    }
+
+    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads; the same bits as
+    /// [`Self::dequantize_serial`], whatever their number.
+    ///
+    /// # Panics
+    /// If the range reaches past the matrix.
+    pub fn dequantize<T: Element>(&self, start: usize, out: &mut [T]) {
+        parallel::fill(start, out, |at, part| self.dequantize_serial(at, part));
+    }
+
+    /// Writes whole rows, on rayon's threads.
+    ///
+    /// # Panics
+    /// If `out` is not exactly as long as the rows, or the range reaches past the matrix.
+    pub fn dequantize_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) {
+        assert_eq!(
+            out.len(),
+            rows.len() * self.cols(),
+            "the output must hold exactly the rows {rows:?}"
+        );
+        self.dequantize(rows.start * self.cols(), out);
+    }
+}
