@@ -5,8 +5,7 @@ use candle_core::{DType, Result, Tensor};
 use super::{
     Pass,
     host::{self, for_format, values},
-    linear::{self, Linear, RankGradients},
-    linear_cpu,
+    linear::{self, Linear, RankGradients, cpu},
     param::Param,
 };
 use crate::kernels::columns;
@@ -23,7 +22,7 @@ pub struct Affine {
 pub fn forward<const N: usize>(layers: [&Affine; N], x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
     let ys = if host::has_kernels(x.device()) {
         let linears = layers.map(|layer| &layer.linear);
-        linear_cpu::forward(&linears, &layers.map(|layer| &layer.bias), x, None, pass)?
+        cpu::forward(&linears, &layers.map(|layer| &layer.bias), x, None, pass)?
     } else {
         let plain = |layer: &&Affine| layer.forward_plain(x, pass);
         layers.iter().map(plain).collect::<Result<Vec<_>>>()?
@@ -70,7 +69,7 @@ impl Affine {
     /// The output added to `residual`, of the output's shape and the dtype of `x`.
     pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
         if host::has_kernels(x.device()) {
-            return Ok(linear_cpu::forward(&[&self.linear], &[&self.bias], x, Some(residual), pass)?.remove(0));
+            return Ok(cpu::forward(&[&self.linear], &[&self.bias], x, Some(residual), pass)?.remove(0));
         }
         residual + self.forward_plain(x, pass)?
     }

@@ -18,13 +18,13 @@ pub mod feed_forward;
 pub(crate) mod host;
 pub mod layer_norm;
 pub mod linear;
-mod linear_cpu;
 pub mod lora;
 pub mod loss;
 pub mod mlp;
 pub mod norm;
 mod operand;
 pub mod param;
+mod pass;
 pub mod rope;
 mod sdpa;
 pub mod self_attention;
@@ -32,25 +32,4 @@ pub mod self_attention;
 pub(crate) mod testing;
 pub mod weight;
 
-/// What every layer is told about the micro-batch that goes through it.
-#[derive(Debug, Clone)]
-pub struct Pass {
-    /// Samples in the micro-batch.
-    pub batch: usize,
-    /// Tokens of each sample, padding included.
-    pub len: usize,
-    /// Tokens of each sample without its padding, which stands right of them; empty for models in which causality hides
-    /// it.
-    pub lengths: Vec<u32>,
-    /// Where dropout masks come from; `None` in evaluation and where there is no dropout.
-    pub dropout: Option<DropoutPass>,
-}
-
-/// The coordinates a dropout mask is a function of, beside the seed, the module's name and the element.
-#[derive(Debug, Clone)]
-pub struct DropoutPass {
-    /// Optimizer step, from 0.
-    pub step: u64,
-    /// For each sample of the micro-batch, its index within the effective batch.
-    pub samples: Vec<u64>,
-}
+pub use pass::{DropoutPass, Pass};

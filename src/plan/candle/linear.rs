@@ -1,4 +1,4 @@
-//! Linear layers with their adapters, as `nn::linear` and `nn::linear_cpu`.
+//! Linear layers with their adapters, as `nn::linear`.
 
 use super::{
     held::{Held, Memory},

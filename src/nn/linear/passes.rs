@@ -1,25 +1,18 @@
-//! A linear layer over a frozen (or, with rank 0, trained) weight, with its adapter beside it.
+//! The passes of linear layers that share an input: by kernels on the CPU, by candle's ops elsewhere.
 
 use candle_core::{DType, Result, Tensor};
 
-use super::{Pass, host, linear_cpu, lora::Lora, param::Param, weight::Weight};
-
-#[derive(Debug)]
-pub struct Linear {
-    pub weight: Weight,
-    pub adapter: Option<Lora>,
-}
-
-/// The gradient of the adapters' inner products `scale · dropout(x) · Aᵀ`, side by side: what
-/// [`input_gradient`] has to compute and [`accumulate`] needs too. On other devices each computes it for itself.
-#[derive(Debug)]
-pub struct RankGradients(pub(super) Option<Tensor>);
+use super::{
+    cpu,
+    layer::{Linear, RankGradients},
+};
+use crate::nn::{host, pass::Pass};
 
 /// The outputs of layers that share an input: `[n, in] → [n, out]` each, in the dtype of `x`. Keeps nothing: the backward
 /// pass is given `x` again.
 pub fn forward<const N: usize>(linears: [&Linear; N], x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
     let ys = if host::has_kernels(x.device()) {
-        linear_cpu::forward(&linears, &[], x, None, pass)?
+        cpu::forward(&linears, &[], x, None, pass)?
     } else {
         let plain = |linear: &&Linear| linear.forward_plain(x, pass)?.to_dtype(x.dtype());
         linears.iter().map(plain).collect::<Result<Vec<_>>>()?
@@ -36,7 +29,7 @@ pub fn input_gradient<const N: usize>(
     dtype: DType,
 ) -> Result<(Tensor, RankGradients)> {
     if host::has_kernels(dys[0].device()) {
-        return linear_cpu::input_gradient(&linears, &dys, pass, dtype);
+        return cpu::input_gradient(&linears, &dys, pass, dtype);
     }
     let mut sum: Option<Tensor> = None;
     for (linear, dy) in linears.into_iter().zip(dys) {
@@ -59,7 +52,7 @@ pub fn accumulate<const N: usize>(
     pass: &Pass,
 ) -> Result<()> {
     if host::has_kernels(x.device()) {
-        return linear_cpu::accumulate(&mut linears, x, &dys, ranks, pass);
+        return cpu::accumulate(&mut linears, x, &dys, ranks, pass);
     }
     for (linear, dy) in linears.into_iter().zip(dys) {
         linear.accumulate_plain(x, dy, pass)?;
@@ -71,60 +64,9 @@ impl Linear {
     /// The output added to `residual`, of the output's shape and the dtype of `x`.
     pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
         if host::has_kernels(x.device()) {
-            return Ok(linear_cpu::forward(&[self], &[], x, Some(residual), pass)?.remove(0));
+            return Ok(cpu::forward(&[self], &[], x, Some(residual), pass)?.remove(0));
         }
         residual + self.forward_plain(x, pass)?.to_dtype(x.dtype())?
-    }
-
-    /// The adapter's rank; 0 without one.
-    pub fn rank(&self) -> usize {
-        self.adapter.as_ref().map_or(0, Lora::rank)
-    }
-
-    /// The output in float32, by candle's ops.
-    pub(super) fn forward_plain(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let y = self.weight.forward(x)?;
-        match &self.adapter {
-            Some(adapter) => y + adapter.forward(x, pass)?,
-            None => Ok(y),
-        }
-    }
-
-    fn input_gradient_plain(&self, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let dy = dy.to_dtype(DType::F32)?;
-        let dx = self.weight.backward(&dy)?;
-        match &self.adapter {
-            Some(adapter) => dx + adapter.input_gradient(&dy, pass)?,
-            None => Ok(dx),
-        }
-    }
-
-    fn accumulate_plain(&mut self, x: &Tensor, dy: &Tensor, pass: &Pass) -> Result<()> {
-        let dy = dy.to_dtype(DType::F32)?;
-        if let Weight::Dense(param) = &mut self.weight
-            && param.trainable
-        {
-            param.accumulate(dy.t()?.matmul(&x.to_dtype(DType::F32)?)?)?;
-        }
-        match &mut self.adapter {
-            Some(adapter) => adapter.accumulate(x, &dy, pass),
-            None => Ok(()),
-        }
-    }
-
-    /// What is trained of this layer, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = Vec::new();
-        if let Weight::Dense(param) = &mut self.weight
-            && param.trainable
-        {
-            params.push(param);
-        }
-        if let Some(adapter) = &mut self.adapter {
-            params.push(&mut adapter.a);
-            params.push(&mut adapter.b);
-        }
-        params
     }
 }
 
@@ -134,6 +76,7 @@ mod tests {
     use crate::nn::{
         DropoutPass,
         testing::{assert_close, autograd, linear, pass, uniform, with_plain_ops},
+        weight::Weight,
     };
 
     /// The input's gradient, after the gradients of what is trained were added.

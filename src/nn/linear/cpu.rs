@@ -3,15 +3,7 @@
 
 use candle_core::{DType, Result, Tensor};
 
-use super::{
-    Pass,
-    host::{self, Format, for_format, for_number},
-    linear::{Linear, RankGradients},
-    lora::Lora,
-    operand::{Masked, Masks, Stack, Stored},
-    param::Param,
-    weight::Weight,
-};
+use super::layer::{Linear, RankGradients};
 use crate::kernels::{
     buffer::written,
     gemm::{
@@ -21,10 +13,18 @@ use crate::kernels::{
         store::{AddScaled, Biased, Output, Replace, Residual, Transposed},
     },
 };
+use crate::nn::{
+    host::{self, Format, for_format, for_number},
+    lora::Lora,
+    operand::{Masked, Masks, Stack, Stored},
+    param::Param,
+    pass::Pass,
+    weight::Weight,
+};
 
 /// The outputs, in the dtype of `x`; `residual`, of the only layer's output's shape, is added to it, and so are the biases,
 /// one a layer or none at all.
-pub(super) fn forward(
+pub(in crate::nn) fn forward(
     linears: &[&Linear],
     biases: &[&Param],
     x: &Tensor,
