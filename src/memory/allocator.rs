@@ -7,32 +7,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::category::Category;
 use super::event::{Kind, RANK_SHIFT};
-use super::ledger::{LEDGER, Ledger};
+use super::ledger::Ledger;
+use super::process_ledger::LEDGER;
 use super::scope;
 
-/// Whether an allocation went through a [`LedgerAllocator`], which therefore is the process's global allocator.
+/// True once an allocation went through a [`LedgerAllocator`], which therefore is the process's global allocator.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process keeps a ledger.
+/// True if this process keeps a ledger.
 pub fn installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
 
-/// Enters every allocation of `inner` into the ledger, with the size that was requested. To be used as the global
-/// allocator only: [`installed`] and [`super::label`] take it for that.
+/// Charges every allocation of `inner` to the ledger, with the size that was requested. Use it as the global allocator
+/// only: [`installed`] and [`super::label`] assume that.
 ///
-/// A small header in front of each allocation keeps its category. The header itself is not counted.
+/// A small header in front of each allocation stores its category. The header itself is not counted.
 pub struct LedgerAllocator<A = System> {
     inner: A,
 }
 
 impl<A> LedgerAllocator<A> {
+    /// Wraps `inner`, which does the allocating.
     pub const fn new(inner: A) -> Self {
         Self { inner }
     }
 }
 
-/// Lies directly in front of what the caller gets.
+/// The bytes directly in front of the caller's.
 #[repr(C, align(16))]
 struct Header {
     magic: u32,
@@ -43,39 +45,41 @@ struct Header {
 const MAGIC: u32 = 0x1ed6_e4ed;
 const HEADER: usize = size_of::<Header>();
 
-/// The layout to ask of the inner allocator, and the offset in it of what the caller gets: a multiple of the alignment
-/// with room for the header.
+/// Returns the layout to request from the inner allocator, and the offset of the caller's bytes in it. The offset is a
+/// multiple of the alignment and leaves room for the header. `None` if the size overflows.
 fn with_header(layout: Layout) -> Option<(Layout, usize)> {
     let offset = layout.align().max(HEADER);
     let size = layout.size().checked_add(offset)?;
     Some((Layout::from_size_align(size, offset).ok()?, offset))
 }
 
-/// The same pointer, of which the compiler no longer knows where it comes from.
+/// Hides from the compiler where a pointer comes from.
 ///
-/// Where it inlines one of the allocator's functions and not its counterpart, it takes what the caller has for a whole
-/// allocation, in front of which nothing can be, and all code after the header is read for unreachable.
+/// If the compiler inlines `dealloc` but not the `alloc` before it, it takes the caller's pointer for the start of an
+/// allocation. Nothing can lie in front of that, so it would drop all code after the header is read as unreachable.
 #[inline(always)]
-fn of_unknown_origin(pointer: *mut u8) -> *mut u8 {
+fn launder(pointer: *mut u8) -> *mut u8 {
     black_box(pointer)
 }
 
+/// Finds the header of an allocation.
+///
 /// # Safety
-/// `user` was returned by a [`LedgerAllocator`] and not yet deallocated; its origin is unknown.
+/// `user` was returned by a [`LedgerAllocator`], is not yet deallocated, and went through [`launder`].
 unsafe fn header(user: *mut u8) -> *mut Header {
     // SAFETY: every allocation has a header directly in front of it.
     unsafe { user.sub(HEADER).cast() }
 }
 
-/// Enters a new allocation and writes its header; returns what the caller gets.
+/// Charges a new allocation, writes its header, and returns the caller's pointer.
 ///
 /// # Safety
 /// `base` is null or an allocation of [`with_header`]'s layout for `bytes` and `offset`.
 #[inline]
-unsafe fn enter(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
+unsafe fn track(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
     let bytes = bytes as u64;
     if base.is_null() {
-        return refused(scope::current(), bytes);
+        return fail(scope::current(), bytes);
     }
     if !installed() {
         INSTALLED.store(true, Ordering::Relaxed);
@@ -83,7 +87,7 @@ unsafe fn enter(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
     let category = scope::current();
     // SAFETY: the header lies within the allocation, in front of the offset, and is aligned because the offset is.
     unsafe {
-        let user = of_unknown_origin(base.add(offset));
+        let user = launder(base.add(offset));
         LEDGER.with(|ledger| {
             charge(ledger, category, bytes);
             ledger.recorder.alloc(category, user, bytes);
@@ -97,24 +101,25 @@ unsafe fn enter(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
     }
 }
 
-/// Charges after the allocation is made, so that one lock serves and a request that failed leaves no trace; a request past
-/// the budget ends the process before anybody touches it.
+/// Charges an allocation after it was made: one lock suffices, and a failed request leaves no trace. A request past the
+/// budget ends the process before the memory is used.
 fn charge(ledger: &mut Ledger, category: Category, bytes: u64) {
     if let Err(refusal) = ledger.charge(category, bytes) {
-        ledger.budget.end_process(&refusal);
+        ledger.budget.exit(&refusal);
     }
 }
 
+/// Reports a request that the inner allocator refused, and returns null.
 #[cold]
-fn refused(category: Category, bytes: u64) -> *mut u8 {
+fn fail(category: Category, bytes: u64) -> *mut u8 {
     LEDGER.with(|ledger| {
         let refusal = ledger.refusal(category, bytes);
-        ledger.budget.end_process(&refusal);
+        ledger.budget.exit(&refusal);
     });
     null_mut()
 }
 
-// SAFETY: hands out what the inner allocator gave, moved up by an offset that is a multiple of the alignment; the inner
+// SAFETY: the caller's pointer is the inner allocator's plus an offset that is a multiple of the alignment. The inner
 // allocator gets back its own pointers and layouts. The ledger neither allocates nor unwinds.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
     #[inline]
@@ -123,7 +128,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             return null_mut();
         };
         // SAFETY: the outer layout is larger than the caller's, so it is not empty.
-        unsafe { enter(self.inner.alloc(outer), offset, layout.size()) }
+        unsafe { track(self.inner.alloc(outer), offset, layout.size()) }
     }
 
     #[inline]
@@ -132,7 +137,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             return null_mut();
         };
         // SAFETY: as in `alloc`; the header is in front of what has to be zero.
-        unsafe { enter(self.inner.alloc_zeroed(outer), offset, layout.size()) }
+        unsafe { track(self.inner.alloc_zeroed(outer), offset, layout.size()) }
     }
 
     #[inline]
@@ -140,8 +145,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         let Some((outer, offset)) = with_header(layout) else {
             return;
         };
-        let user = of_unknown_origin(user);
-        // SAFETY: the caller gives back what `enter` made of this layout.
+        let user = launder(user);
+        // SAFETY: the caller gives back a pointer that `track` made for this layout.
         unsafe {
             let Header { category, bytes, .. } = header(user).read();
             LEDGER.with(|ledger| {
@@ -159,17 +164,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         else {
             return null_mut();
         };
-        let user = of_unknown_origin(user);
-        // SAFETY: the caller gives what `enter` made of this layout; the offset depends on the alignment alone, so the
-        // header moves with the contents and lies in front of the new address.
+        let user = launder(user);
+        // SAFETY: the caller gives a pointer that `track` made for this layout. The offset depends on the alignment alone,
+        // so the header moves with the contents and lies in front of the new address.
         unsafe {
             let Header { category, bytes, .. } = header(user).read();
             let new_bytes = new_size as u64;
             let base = self.inner.realloc(user.sub(offset), outer, new_outer.size());
             if base.is_null() {
-                return refused(category, new_bytes.saturating_sub(bytes));
+                return fail(category, new_bytes.saturating_sub(bytes));
             }
-            let moved = of_unknown_origin(base.add(offset));
+            let moved = launder(base.add(offset));
             LEDGER.with(|ledger| {
                 match new_bytes.checked_sub(bytes) {
                     Some(growth) => charge(ledger, category, growth),
@@ -183,7 +188,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
     }
 }
 
-/// Gives an allocation another category.
+/// Moves an allocation to another category.
 ///
 /// # Safety
 /// `user` was returned by the process's global allocator and is not deallocated during the call.
@@ -192,15 +197,15 @@ pub(super) unsafe fn relabel(user: NonNull<u8>, category: Category) {
         return;
     }
     LEDGER.with(|ledger| {
-        // SAFETY: the global allocator is a LedgerAllocator, so the header is there; the caller holds the storage, so
-        // nobody frees or moves the allocation meanwhile, and labels are given under the ledger's lock only.
-        let header = unsafe { &mut *header(of_unknown_origin(user.as_ptr())) };
+        // SAFETY: the global allocator is a LedgerAllocator, so the header exists. The caller holds the storage, so the
+        // allocation is not freed or moved meanwhile. The ledger's lock makes this the only reference to the header.
+        let header = unsafe { &mut *header(launder(user.as_ptr())) };
         debug_assert_eq!(header.magic, MAGIC);
         if header.magic != MAGIC || header.category == category {
             return;
         }
         if let Err(refusal) = ledger.relabel(header.category, category, header.bytes) {
-            ledger.budget.end_process(&refusal);
+            ledger.budget.exit(&refusal);
         }
         let (from, bytes) = (header.category, header.bytes);
         ledger.recorder.relabel(from, category, user.as_ptr(), bytes);
@@ -208,14 +213,15 @@ pub(super) unsafe fn relabel(user: NonNull<u8>, category: Category) {
     });
 }
 
-/// Tells the timeline that an allocation of exactly `bytes` holds a tensor, where it is in a tensor category.
+/// Records in the timeline that an allocation of exactly `bytes` holds a tensor. Allocations of category host, and of
+/// other sizes, are skipped.
 ///
 /// # Safety
 /// As for [`relabel`].
 pub(super) unsafe fn describe(user: NonNull<u8>, bytes: u64, dtype: u8, dimensions: &[usize]) {
     LEDGER.with(|ledger| {
         // SAFETY: as in `relabel`.
-        let header = unsafe { &*header(of_unknown_origin(user.as_ptr())) };
+        let header = unsafe { &*header(launder(user.as_ptr())) };
         if header.magic != MAGIC || !header.category.is_tensor() || header.bytes != bytes {
             return;
         }

@@ -1,22 +1,14 @@
-//! The budget, and the end of a process that goes past it.
+//! The budget of live tensor bytes, and the exit of a process that exceeds it.
 
 use std::fmt::Write as _;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 use super::category::{Category, Phase};
-use super::ledger::LEDGER;
 
-/// Exit code of a process that ran out of memory and said so on its descriptor.
+/// Exit code of a process that ran out of memory and reported it on its descriptor.
 pub const OOM_EXIT_CODE: i32 = 42;
 
-/// From now on, a request that would push the live tensor bytes past `budget`, and any that the system refuses, writes one
-/// JSON line (the fields of [`crate::results::record::Oom`]) to `oom` and ends the process with [`OOM_EXIT_CODE`], from
-/// inside the allocator.
-pub fn arm(budget: Option<u64>, oom: OwnedFd) {
-    let armed = Budget::armed(budget, oom.into_raw_fd());
-    LEDGER.with(|ledger| ledger.budget = armed);
-}
-
+/// A limit, and the descriptor that a refusal is reported on. Without a descriptor a refusal has no effect.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     limit: Option<u64>,
@@ -40,13 +32,13 @@ impl Budget {
         self.limit
     }
 
-    /// Ends the process where it is armed. The caller holds the ledger's lock and keeps it: one line is written, by one
-    /// thread. Neither allocates nor unwinds.
-    pub(super) fn end_process(&self, refusal: &Refusal) {
+    /// Writes one JSON line and ends the process with [`OOM_EXIT_CODE`], if a descriptor is set. The caller holds the ledger's
+    /// lock, so one thread writes one line. Neither allocates nor unwinds.
+    pub(super) fn exit(&self, refusal: &Refusal) {
         let Some(descriptor) = self.descriptor else { return };
         let mut line = Line::new();
         let _ = refusal.write_json(&mut line);
-        // SAFETY: the buffer outlives the call, and `arm` made the descriptor ours for the life of the process.
+        // SAFETY: the buffer outlives the call, and the budget owns the descriptor for the life of the process.
         unsafe {
             libc::write(descriptor, line.bytes.as_ptr().cast(), line.len);
             libc::_exit(OOM_EXIT_CODE)
@@ -54,7 +46,7 @@ impl Budget {
     }
 }
 
-/// A request that was not granted.
+/// A request that was not granted, with the fields of the `oom` part of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) phase: Phase,
@@ -62,7 +54,7 @@ pub(super) struct Refusal {
     pub(super) requested: u64,
     /// Live tensor bytes before the request.
     pub(super) allocated: u64,
-    /// The budget that it went past; none where the system refused.
+    /// The budget that the request exceeded; `None` if the system refused.
     pub(super) budget: Option<u64>,
 }
 

@@ -1,24 +1,32 @@
-//! What memory is held for, and when.
+//! The categories of memory, and the phases of training.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-/// What an allocation is held for. All but `Host` are tensors.
+/// The purpose of an allocation. All but `Host` are tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Category {
-    /// Whatever is not a tensor: tokenizer, strings, JSON.
+    /// Everything that is not a tensor: tokenizer, strings, JSON, kernels' scratch.
     Host,
+    /// The model's weights.
     Parameter,
+    /// The adapters' weights.
     Adapter,
+    /// The optimizer's moments and projections.
     OptimizerState,
+    /// Gradients of what is trained.
     Gradient,
+    /// Tensors that the forward pass keeps for the backward pass.
     Activation,
+    /// Token ids, labels and masks of a batch.
     Input,
+    /// Every other tensor: it lives within a pass.
     Temporary,
 }
 
 impl Category {
+    /// All categories, by their number.
     pub const ALL: [Self; 8] = [
         Self::Host,
         Self::Parameter,
@@ -44,25 +52,30 @@ impl Category {
         }
     }
 
-    /// Whether its bytes are part of `allocated`.
+    /// True if its bytes count as `allocated`.
     pub fn is_tensor(self) -> bool {
         self != Self::Host
     }
 }
 
-/// What the trainer is doing.
+/// The phase that the trainer is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Phase {
+    /// Reading weights and building the model.
     Load,
+    /// The forward pass of a micro-batch.
     Forward,
+    /// The backward pass of a micro-batch.
     Backward,
+    /// The optimizer's update.
     Optimizer,
-    /// None of the others: before loading, between steps, after training.
+    /// Before loading, between steps, and after training.
     Idle,
 }
 
 impl Phase {
+    /// All phases, by their number.
     pub const ALL: [Self; 5] = [Self::Load, Self::Forward, Self::Backward, Self::Optimizer, Self::Idle];
 
     /// The name in records and frames, such as `forward`.
@@ -84,6 +97,7 @@ pub struct ByCategory([u64; Category::ALL.len()]);
 impl ByCategory {
     pub(super) const ZERO: Self = Self([0; Category::ALL.len()]);
 
+    /// Every category with its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Category, u64)> + '_ {
         Category::ALL.into_iter().map(|category| (category, self[category]))
     }
@@ -110,11 +124,12 @@ pub struct ByPhase([u64; Phase::ALL.len()]);
 impl ByPhase {
     pub(super) const ZERO: Self = Self([0; Phase::ALL.len()]);
 
+    /// Every phase with its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> + '_ {
         Phase::ALL.into_iter().map(|phase| (phase, self[phase]))
     }
 
-    /// By the phases' names, as records have it.
+    /// The bytes by the phases' names, as in records.
     pub fn named(&self) -> BTreeMap<String, u64> {
         self.iter()
             .map(|(phase, bytes)| (phase.name().to_owned(), bytes))

@@ -1,32 +1,33 @@
-//! An event of the timeline, and the 20 bytes that it takes.
+//! An event of the timeline, and its encoding in 20 bytes.
 
 use super::category::Category;
 
-/// What happened.
+/// The kind of an event, which says what its address and bytes mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// `bytes` at `address` were allocated.
     Alloc,
-    /// What was at `address` is free; `bytes` is how much that was.
+    /// The `bytes` at `address` were freed.
     Free,
-    /// What is at `address` has `bytes` now.
+    /// The allocation at `address` was resized to `bytes`.
     Resize,
-    /// What the event before resized is at `address` now.
+    /// The allocation of the preceding [`Kind::Resize`] moved to `address`.
     Move,
-    /// What is at `address` is of another category now; from and to host, it comes and goes.
+    /// The allocation at `address` has a new category. A change from host acts as an allocation, one to host as a free.
     Relabel,
-    /// What is at `address` is a tensor; `bytes` is its dtype, and its number of dimensions above [`RANK_SHIFT`].
+    /// The allocation at `address` holds a tensor. `bytes` is the number of its dtype, plus its rank shifted left by
+    /// [`RANK_SHIFT`].
     Tensor,
-    /// Two dimensions of the tensor before, in `address` and `bytes`.
+    /// Two dimensions of the preceding [`Kind::Tensor`], in `address` and `bytes`.
     Dimensions,
     /// The phase with the number `bytes` begins.
     Phase,
-    /// The thread that trains is in `module` now.
+    /// The training thread enters or returns to `module`.
     Module,
     /// Step `bytes` begins.
     StepBegin,
-    /// Step `bytes` is computed; its gradients are still there.
+    /// Step `bytes` is computed. Its gradients are still live.
     StepEnd,
 }
 
@@ -46,36 +47,37 @@ impl Kind {
     ];
 }
 
-/// Where the number of dimensions begins in [`Kind::Tensor`]'s `bytes`.
+/// Position of the rank in the `bytes` of a [`Kind::Tensor`].
 pub const RANK_SHIFT: u32 = 8;
 
-/// One event. Addresses tell allocations apart while they live.
+/// One event. An address identifies an allocation as long as it is live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Since the recording began; 48 bits.
+    /// Nanoseconds since the recording began; 48 bits.
     pub nanos: u64,
+    /// The meaning of the other fields.
     pub kind: Kind,
-    /// Where the kind has one.
+    /// The category of an allocation; host for other kinds.
     pub category: Category,
-    /// The number of a name; 0 is none.
+    /// Number of a module's name, from 1; 0 outside modules.
     pub module: u16,
-    /// 48 bits.
+    /// Address of an allocation; 48 bits.
     pub address: u64,
-    /// 40 bits.
+    /// Size of an allocation, or what the kind says; 40 bits.
     pub bytes: u64,
 }
 
 impl Event {
-    /// Its size on disk.
+    /// Bytes of an encoded event.
     pub const SIZE: usize = 20;
 
-    /// Whether its numbers fit their fields: no address of a Linux process needs more than 48 bits, and no allocation of
-    /// a tebibyte is expected.
+    /// True if the numbers fit their fields. No address of a Linux process needs more than 48 bits, and no allocation of a
+    /// tebibyte is expected.
     pub(super) fn fits(&self) -> bool {
         self.nanos >> 48 == 0 && self.address >> 48 == 0 && self.bytes >> 40 == 0
     }
 
-    /// Little-endian fields one after another, kind and category in one byte.
+    /// Encodes the fields one after another in little-endian order, kind and category in one byte.
     #[inline]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut out = [0; Self::SIZE];
@@ -87,7 +89,7 @@ impl Event {
         out
     }
 
-    /// None where the bytes are no event.
+    /// Decodes an event; `None` if the bytes are not one.
     pub fn decode(bytes: &[u8; Self::SIZE]) -> Option<Self> {
         let number = |range: std::ops::Range<usize>| {
             bytes[range]
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_back_as_they_were_written() {
+    fn events_decode_as_they_were_encoded() {
         for (number, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
             for category in Category::ALL {

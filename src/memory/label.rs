@@ -1,4 +1,4 @@
-//! The category of a tensor that is kept for another purpose than it was made for.
+//! Labels: the category of a tensor that is kept for another purpose than it was made for, and its dtype and shape.
 
 use std::ptr::NonNull;
 
@@ -9,69 +9,68 @@ use super::allocator::{self, installed};
 use super::category::Category;
 use super::timeline;
 
-/// Says what a tensor's memory is held for from now on. The whole buffer is labelled, so a view labels what it is a view
-/// of. Does nothing on other devices than the CPU, and where the process keeps no ledger.
+/// Moves a tensor's memory to `category`. The whole buffer moves, so a view also moves the tensor that it views. Does nothing
+/// on devices other than the CPU, and nothing in a process without a ledger.
 pub fn label(tensor: &Tensor, category: Category) {
     if !installed() {
         return;
     }
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { return };
-    if let Some(buffer) = buffer(storage) {
-        // SAFETY: a vector that has a capacity was allocated by the global allocator, and lives as long as the storage
-        // that is borrowed here.
+    if let Some(buffer) = storage_start(storage) {
+        // SAFETY: the global allocator allocated a vector with a capacity, and the borrowed storage keeps it alive.
         unsafe { allocator::relabel(buffer, category) };
     }
     if timeline::is_recording() {
-        tell(storage, layout);
+        describe_storage(storage, layout);
     }
 }
 
-/// Tells the timeline the dtype and the shape of a tensor that has its buffer for itself; labelling one does so, too.
-/// Without a recording, this is a look at a flag.
+/// Records the dtype and shape of a tensor that has its buffer for itself in the timeline, as [`label`] does, too. Without a
+/// recording, this only reads a flag.
 #[inline]
 pub fn describe(tensor: &Tensor) {
     if timeline::is_recording() {
         let (storage, layout) = tensor.storage_and_layout();
         if let Storage::Cpu(storage) = &*storage {
-            tell(storage, layout);
+            describe_storage(storage, layout);
         }
     }
 }
 
-/// Tells the timeline what a buffer beside all tensors holds: `dtype` is one of the names that [`dtype_name`] gives.
-/// Without a recording, this is a look at a flag.
+/// Records the dtype and shape of a buffer outside tensors in the timeline. `dtype` is one of the names that [`dtype_name`]
+/// returns. Without a recording, this only reads a flag.
 #[inline]
 pub fn describe_buffer<T>(values: &Vec<T>, dtype: &str, dimensions: &[usize]) {
     if !timeline::is_recording() {
         return;
     }
     let Some(number) = dtype_names().position(|name| name == dtype) else {
-        debug_assert!(false, "no timeline has the dtype {dtype}");
+        debug_assert!(false, "a timeline has no number for the dtype {dtype}");
         return;
     };
     if let Some(buffer) = start(values) {
         let bytes = (values.capacity() * size_of::<T>()) as u64;
-        // SAFETY: a vector that has a capacity was allocated by the global allocator, which keeps the ledger where a
-        // recording is made, and the vector is borrowed here.
+        // SAFETY: the global allocator allocated a vector with a capacity, and keeps the ledger during a recording. The
+        // vector is borrowed here.
         unsafe { allocator::describe(buffer, bytes, number as u8, dimensions) };
     }
 }
 
-fn tell(storage: &CpuStorage, layout: &Layout) {
+fn describe_storage(storage: &CpuStorage, layout: &Layout) {
     let Some(number) = DTYPES.iter().position(|(dtype, _)| *dtype == storage.dtype()) else {
         return;
     };
-    if let Some(buffer) = buffer(storage)
+    if let Some(buffer) = storage_start(storage)
         && layout.start_offset() == 0
     {
         let bytes = (layout.shape().elem_count() * storage.dtype().size_in_bytes()) as u64;
-        // SAFETY: as in `label`; a recording is made only where the global allocator keeps the ledger.
+        // SAFETY: as in `label`; the global allocator keeps the ledger during a recording.
         unsafe { allocator::describe(buffer, bytes, number as u8, layout.dims()) };
     }
 }
 
-/// The dtypes that tensors of a training run have, by their number in a timeline.
+/// The dtypes of a training run's tensors, by their number in a timeline.
 const DTYPES: [(DType, &str); 8] = [
     (DType::F32, "float32"),
     (DType::BF16, "bfloat16"),
@@ -83,7 +82,7 @@ const DTYPES: [(DType, &str); 8] = [
     (DType::I64, "int64"),
 ];
 
-/// The formats of what is no tensor, numbered after the dtypes.
+/// The formats of packed weights, which are not tensors. They are numbered after the dtypes.
 const PACKED: [&str; 2] = ["int8", "nf4"];
 
 /// All names, by their number.
@@ -96,7 +95,7 @@ pub fn dtype_name(number: u8) -> Option<&'static str> {
     dtype_names().nth(usize::from(number))
 }
 
-fn buffer(storage: &CpuStorage) -> Option<NonNull<u8>> {
+fn storage_start(storage: &CpuStorage) -> Option<NonNull<u8>> {
     match storage {
         CpuStorage::U8(values) => start(values),
         CpuStorage::U32(values) => start(values),
@@ -113,7 +112,7 @@ fn buffer(storage: &CpuStorage) -> Option<NonNull<u8>> {
     }
 }
 
-/// Where a vector's allocation begins; none where it has none.
+/// The start of a vector's allocation; `None` if the vector has none.
 fn start<T>(values: &Vec<T>) -> Option<NonNull<u8>> {
     (values.capacity() > 0)
         .then(|| NonNull::new(values.as_ptr().cast_mut().cast()))

@@ -1,22 +1,19 @@
-//! The account itself: live bytes by category, the peak with its split, and the peaks by phase.
+//! The account: live bytes by category, the peak with its split, and the peaks by phase.
 
 use super::budget::{Budget, Refusal};
 use super::category::{ByCategory, ByPhase, Category, Phase};
 use super::event::Kind;
 use super::recorder::Recorder;
-use super::spin::Spin;
 
-/// The account of this process.
-pub(super) static LEDGER: Spin<Ledger> = Spin::new(Ledger::new());
-
-/// Live bytes at this instant.
+/// Live bytes at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
+    /// Live heap bytes, host included.
     pub by_category: ByCategory,
 }
 
 impl Live {
-    /// Tensor bytes: all categories but host.
+    /// Live tensor bytes: all categories but host.
     pub fn allocated(&self) -> u64 {
         self.heap() - self.by_category[Category::Host]
     }
@@ -30,42 +27,17 @@ impl Live {
 /// The highest live tensor bytes since the process began or the peaks were reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peaks {
+    /// Live tensor bytes at the peak.
     pub allocated: u64,
-    /// Phase in which it was reached.
+    /// Phase in which the peak was reached.
     pub phase: Phase,
     /// Live bytes at the instant of the peak, host included.
     pub by_category: ByCategory,
-    /// Highest tensor bytes within each phase; 0 for one that was not entered.
+    /// Highest live tensor bytes within each phase; 0 if the phase was not entered.
     pub in_phase: ByPhase,
 }
 
-/// Live bytes of this process, by category.
-pub fn live() -> Live {
-    LEDGER.with(|ledger| Live {
-        by_category: ledger.live,
-    })
-}
-
-/// The peaks so far.
-pub fn peaks() -> Peaks {
-    LEDGER.with(|ledger| ledger.peaks)
-}
-
-/// Forgets earlier peaks: what is live now is the highest so far.
-pub fn reset_peaks() {
-    LEDGER.with(Ledger::reset_peaks);
-}
-
-/// What the trainer does.
-pub fn phase() -> Phase {
-    LEDGER.with(|ledger| ledger.phase)
-}
-
-/// Says what the trainer does from now on, for all threads.
-pub fn set_phase(phase: Phase) {
-    LEDGER.with(|ledger| ledger.set_phase(phase));
-}
-
+/// The account: every charge and release of a process goes through here, under one lock.
 pub(super) struct Ledger {
     live: ByCategory,
     /// Sum of `live` over the tensor categories.
@@ -73,7 +45,7 @@ pub(super) struct Ledger {
     phase: Phase,
     peaks: Peaks,
     pub(super) budget: Budget,
-    /// Where the timeline's events go.
+    /// Keeps the timeline's events.
     pub(super) recorder: Recorder,
 }
 
@@ -94,7 +66,7 @@ impl Ledger {
         }
     }
 
-    /// Enters `bytes` more; refuses what the budget does not cover.
+    /// Adds `bytes` to a category, unless the budget does not cover them.
     pub(super) fn charge(&mut self, category: Category, bytes: u64) -> Result<(), Refusal> {
         if category.is_tensor() {
             if self
@@ -113,6 +85,7 @@ impl Ledger {
         Ok(())
     }
 
+    /// Subtracts `bytes` from a category.
     pub(super) fn release(&mut self, category: Category, bytes: u64) {
         self.live[category] -= bytes;
         if category.is_tensor() {
@@ -120,21 +93,22 @@ impl Ledger {
         }
     }
 
-    /// Moves `bytes` from one category to another; a move from host into a tensor category is a request like any other.
+    /// Moves `bytes` from one category to another. A move from host into a tensor category needs the budget, as an
+    /// allocation does.
     pub(super) fn relabel(&mut self, from: Category, to: Category, bytes: u64) -> Result<(), Refusal> {
         self.release(from, bytes);
         if let Err(refusal) = self.charge(to, bytes) {
             self.live[from] += bytes;
             return Err(refusal);
         }
-        // A buffer is labelled right after it was allocated: where that made the peak, the peak is told with the label.
+        // A buffer is labelled right after its allocation: if that made the peak, the peak's split gets the label, too.
         if self.allocated == self.peaks.allocated {
             self.peaks.by_category = self.live;
         }
         Ok(())
     }
 
-    /// A request of `bytes` that is not granted, by the budget or, where that would cover it, by the system.
+    /// The refusal of a request of `bytes`: by the budget, or by the system if the budget covers the request.
     pub(super) fn refusal(&self, category: Category, bytes: u64) -> Refusal {
         let over = |limit: &u64| category.is_tensor() && bytes > limit.saturating_sub(self.allocated);
         Refusal {
@@ -150,14 +124,22 @@ impl Ledger {
         self.live
     }
 
-    fn set_phase(&mut self, phase: Phase) {
+    pub(super) fn peaks(&self) -> Peaks {
+        self.peaks
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
         self.recorder.push(Kind::Phase, Category::Host, 0, phase as u64);
         let in_phase = &mut self.peaks.in_phase[phase];
         *in_phase = self.allocated.max(*in_phase);
     }
 
-    fn reset_peaks(&mut self) {
+    pub(super) fn reset_peaks(&mut self) {
         self.peaks = Peaks {
             allocated: self.allocated,
             phase: self.phase,
@@ -192,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn peak_is_told_by_category_at_its_instant() {
+    fn peak_has_the_categories_of_its_instant() {
         let mut ledger = ledger(&[(Parameter, 100), (Host, 7), (Temporary, 50)]);
         ledger.release(Temporary, 50);
         ledger.charge(Activation, 40).unwrap();
@@ -204,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_no_part_of_allocated() {
+    fn host_does_not_count_as_allocated() {
         let ledger = ledger(&[(Host, 1000), (Parameter, 1)]);
         assert_eq!((ledger.allocated, ledger.peaks.allocated), (1, 1));
     }
@@ -235,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_have_peaks_of_their_own() {
+    fn each_phase_has_its_own_peak() {
         let mut ledger = ledger(&[(Parameter, 10)]);
         ledger.set_phase(Phase::Forward);
         ledger.charge(Activation, 30).unwrap();
@@ -273,7 +255,7 @@ mod tests {
                 budget: Some(100),
             }
         );
-        assert_eq!(ledger.allocated, 100, "a refused request is not entered");
+        assert_eq!(ledger.allocated, 100, "a refused request is not charged");
         assert!(ledger.relabel(Host, Activation, 8).is_err());
         assert_eq!(ledger.live[Host], 1000);
         assert_eq!(

@@ -1,9 +1,9 @@
-//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a budget;
-//! and what the operating system says about the process.
+//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a budget
+//! and a timeline; and the operating system's figures of the process.
 //!
-//! Everything unsafe that memory needs is in here. The ledger counts in every process that installs [`LedgerAllocator`] as
-//! its global allocator; in others every figure is zero and labels do nothing. Under it lies the allocator that
-//! [`AllocatorBackend`](crate::options::AllocatorBackend) names.
+//! The ledger counts in every process that installs [`LedgerAllocator`] as its global allocator. In other processes every
+//! figure is zero and labels do nothing. [`AllocatorBackend`](crate::options::AllocatorBackend) names the allocator under
+//! the ledger.
 
 mod allocator;
 mod backend;
@@ -13,17 +13,20 @@ pub mod event;
 mod label;
 mod ledger;
 mod module;
+mod module_names;
 pub mod probes;
+mod process_ledger;
 mod recorder;
 mod scope;
-mod spin;
+mod spin_lock;
 pub mod timeline;
 
 pub use allocator::{LedgerAllocator, installed};
 pub use backend::{BACKEND_VARIABLE, BackendAllocator};
-pub use budget::{OOM_EXIT_CODE, arm};
+pub use budget::OOM_EXIT_CODE;
 pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use label::{describe, describe_buffer, dtype_name, label};
-pub use ledger::{Live, Peaks, live, peaks, phase, reset_peaks, set_phase};
+pub use ledger::{Live, Peaks};
 pub use module::{Module, module, module_of, part};
+pub use process_ledger::{arm, live, peaks, phase, reset_peaks, set_phase};
 pub use scope::{Scope, scope};

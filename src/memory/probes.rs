@@ -1,4 +1,4 @@
-//! What the allocator and the operating system say about memory. None where it cannot be asked, or on systems without it.
+//! Memory figures of the allocator and the operating system. A probe is `None` on systems without it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::io::Read;
 use super::backend::mimalloc_reserved;
 use crate::options::AllocatorBackend;
 
-/// What the allocator holds of the system.
+/// Bytes that the allocator holds of the system.
 pub fn reserved_bytes() -> Option<u64> {
     match AllocatorBackend::current() {
         AllocatorBackend::System | AllocatorBackend::Retain => c_library_reserved(),
@@ -14,7 +14,7 @@ pub fn reserved_bytes() -> Option<u64> {
     }
 }
 
-/// glibc's arenas and the blocks that it mapped on their own.
+/// Bytes of glibc's arenas and of the blocks that it mapped separately.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn c_library_reserved() -> Option<u64> {
     // SAFETY: takes no arguments and returns plain numbers.
@@ -22,33 +22,33 @@ fn c_library_reserved() -> Option<u64> {
     Some(info.arena as u64 + info.hblkhd as u64)
 }
 
-/// Not known of other C libraries.
+/// Other C libraries do not report it.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn c_library_reserved() -> Option<u64> {
     None
 }
 
-/// Resident set of this process.
+/// Resident set of this process, in bytes.
 pub fn process_bytes() -> Option<u64> {
     kibibytes("/proc/self/status", "VmRSS:")
 }
 
-/// Highest resident set of this process, since it began or [`reset_process_peak`].
+/// Highest resident set of this process since it began or [`reset_process_peak`], in bytes.
 pub fn process_peak_bytes() -> Option<u64> {
     kibibytes("/proc/self/status", "VmHWM:")
 }
 
-/// Lets the highest resident set begin anew from the present one; says whether the system did so.
+/// Resets the highest resident set to the present one. Returns false if the system cannot.
 pub fn reset_process_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-/// Memory that the system could give without swapping.
+/// Bytes that the system can give without swapping.
 pub fn system_available_bytes() -> Option<u64> {
     kibibytes("/proc/meminfo", "MemAvailable:")
 }
 
-/// Memory of the machine.
+/// Bytes of the machine's memory.
 pub fn system_total_bytes() -> Option<u64> {
     kibibytes("/proc/meminfo", "MemTotal:")
 }
@@ -56,13 +56,13 @@ pub fn system_total_bytes() -> Option<u64> {
 /// Minor page faults of this process since it began.
 pub fn page_faults() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call fills the structure where it returns 0.
+    // SAFETY: the call fills the structure if it returns 0.
     let usage = unsafe { (libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) };
     usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
 }
 
-/// The figure after `key` in a file of lines such as `VmRSS:   1234 kB`. Reads into the stack: a probe that allocates would
-/// show in what it probes.
+/// Reads the figure after `key` in a file of lines such as `VmRSS:   1234 kB`, and returns it in bytes. It reads into the
+/// stack: a probe that allocates would change what it measures.
 fn kibibytes(path: &str, key: &str) -> Option<u64> {
     let mut buffer = [0; 4096];
     let mut file = File::open(path).ok()?;

@@ -1,47 +1,48 @@
-//! Where events wait until the training thread writes them out: two buffers beside the heap, so that keeping an event
-//! allocates nothing and shows in no figure of the ledger.
+//! The buffers in which events wait until the training thread writes them out. They lie outside the heap, so recording an
+//! event allocates nothing and changes no figure of the ledger.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
 
 use super::category::Category;
 use super::event::{Event, Kind};
-use super::module;
+use super::module_names;
 
-/// Events that a buffer holds (16 MiB; only what is written to becomes memory). The longest stretch between two calls of
-/// [`super::timeline::write_out`] makes some thousands.
+/// Events that a buffer holds (16 MiB, of which only pages that are written to become memory). Some thousands of events
+/// happen between two calls of [`super::timeline::write_out`].
 const CAPACITY: usize = (16 << 20) / Event::SIZE;
 
 type Slot = [u8; Event::SIZE];
 
-/// Part of the ledger, and under its lock. Nothing in here allocates or panics.
+/// The timeline's part of the ledger, under the ledger's lock. Nothing in here allocates or panics.
 pub(super) struct Recorder {
-    /// None where nothing is recorded.
+    /// `None` if nothing is recorded.
     buffers: Option<Buffers>,
     /// Events in the first buffer.
     len: usize,
-    /// The clock when the recording began.
+    /// The clock's nanoseconds when the recording began.
     start: u64,
-    /// Events that found no room or did not fit. What comes after the first of them is not kept either: it would make no
-    /// sense without.
+    /// Events that found no room or did not fit. All events after the first of them are lost, too: they would make no sense
+    /// without it.
     lost: u64,
 }
 
-/// The first is written to, the second is free or being written out.
+/// Two buffers: events go to the first, the second is free or being written out.
 #[derive(Clone, Copy)]
 pub(super) struct Buffers(NonNull<Slot>, NonNull<Slot>);
 
-// SAFETY: the memory belongs to whoever has the value, and no thread.
+// SAFETY: the mappings belong to the owner of the value, not to a thread.
 unsafe impl Send for Buffers {}
 
-/// Events that were taken out.
-pub(super) struct Taken {
+/// A buffer of events, to be written to the file.
+pub(super) struct Batch {
     pub(super) events: NonNull<Slot>,
     pub(super) len: usize,
     pub(super) lost: u64,
 }
 
 impl Recorder {
+    /// Records nothing.
     pub(super) const OFF: Self = Self {
         buffers: None,
         len: 0,
@@ -49,6 +50,7 @@ impl Recorder {
         lost: 0,
     };
 
+    /// Records into `buffers` from now on.
     pub(super) fn on(buffers: Buffers) -> Self {
         Self {
             buffers: Some(buffers),
@@ -57,20 +59,20 @@ impl Recorder {
         }
     }
 
-    /// Keeps an event of this instant and thread.
+    /// Records an event of this instant and thread.
     #[inline]
     pub(super) fn push(&mut self, kind: Kind, category: Category, address: u64, bytes: u64) {
         if let Some(buffers) = self.buffers {
-            self.keep(buffers, kind, category, address, bytes);
+            self.append(buffers, kind, category, address, bytes);
         }
     }
 
-    fn keep(&mut self, buffers: Buffers, kind: Kind, category: Category, address: u64, bytes: u64) {
+    fn append(&mut self, buffers: Buffers, kind: Kind, category: Category, address: u64, bytes: u64) {
         let event = Event {
             nanos: now().saturating_sub(self.start),
             kind,
             category,
-            module: module::current(),
+            module: module_names::current(),
             address,
             bytes,
         };
@@ -78,7 +80,7 @@ impl Recorder {
             self.lost += 1;
             return;
         }
-        // SAFETY: the buffer has `CAPACITY` slots, and whoever has the lock is the only one to use it.
+        // SAFETY: the buffer has `CAPACITY` slots, `len` is less, and the ledger's lock makes this the only access.
         unsafe { buffers.0.add(self.len).write(event.encode()) };
         self.len += 1;
     }
@@ -114,22 +116,23 @@ impl Recorder {
         }
     }
 
+    /// Events that wait to be written out.
     pub(super) fn waiting(&self) -> usize {
         self.len
     }
 
-    /// What was kept since the last call. It must be read before the next one.
-    pub(super) fn take(&mut self) -> Option<Taken> {
+    /// Swaps the buffers and returns the events since the last call. They must be read before the next call.
+    pub(super) fn take(&mut self) -> Option<Batch> {
         let Buffers(first, second) = self.buffers?;
         self.buffers = Some(Buffers(second, first));
-        Some(Taken {
+        Some(Batch {
             events: first,
             len: std::mem::take(&mut self.len),
             lost: self.lost,
         })
     }
 
-    /// Keeps nothing more; the buffers are the caller's.
+    /// Ends the recording and gives the buffers to the caller.
     pub(super) fn stop(&mut self) -> Option<Buffers> {
         self.len = 0;
         self.buffers.take()
@@ -139,7 +142,10 @@ impl Recorder {
 impl Buffers {
     const BYTES: usize = CAPACITY * Event::SIZE;
 
-    /// From the system itself.
+    /// Maps both buffers, past the allocator.
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
     pub(super) fn map() -> io::Result<Self> {
         let first = map()?;
         match map() {
@@ -151,6 +157,7 @@ impl Buffers {
         }
     }
 
+    /// Returns both buffers to the system.
     pub(super) fn unmap(self) {
         unmap(self.0);
         unmap(self.1);
@@ -160,14 +167,14 @@ impl Buffers {
 fn map() -> io::Result<NonNull<Slot>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: asks for new memory, wherever the system has room.
+    // SAFETY: requests a new mapping at an address of the system's choice.
     let pointer = unsafe { libc::mmap(null_mut(), Buffers::BYTES, protection, flags, -1, 0) };
     if pointer == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // Only the pages that are used: huge ones would show in the process's figures.
+    // Huge pages would show in the process's figures, although most of their bytes are never used.
     #[cfg(target_os = "linux")]
-    // SAFETY: the mapping is ours; the advice changes nothing of its contents.
+    // SAFETY: the mapping was made above; the advice does not change its contents.
     unsafe {
         libc::madvise(pointer, Buffers::BYTES, libc::MADV_NOHUGEPAGE);
     }
@@ -175,14 +182,14 @@ fn map() -> io::Result<NonNull<Slot>> {
 }
 
 fn unmap(buffer: NonNull<Slot>) {
-    // SAFETY: mapped by `map` with this length, and given up by its owner.
+    // SAFETY: `map` mapped the buffer with this length, and its owner gives it up.
     unsafe { libc::munmap(buffer.as_ptr().cast(), Buffers::BYTES) };
 }
 
-/// Nanoseconds of a clock that only goes forward.
+/// Nanoseconds of the monotonic clock.
 fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the structure; where it cannot, the time stays 0.
+    // SAFETY: fills the structure, or leaves it at 0.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)

@@ -1,4 +1,4 @@
-//! The category of what a thread allocates.
+//! The category of a thread's allocations.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use super::category::Category;
 
 thread_local! {
-    // Constant and without a destructor, so that the allocator can read it at any time of a thread's life.
+    // Constant and without a destructor, so that the allocator can read it at any time in a thread's life.
     static CURRENT: Cell<Category> = const { Cell::new(Category::Host) };
 }
 
-/// From now until the scope is dropped, what this thread allocates is of `category`. Scopes nest.
+/// Opens a scope: until it is dropped, this thread's allocations are of `category`. Scopes nest.
 #[must_use = "the scope ends when it is dropped"]
 pub fn scope(category: Category) -> Scope {
     Scope {
@@ -19,7 +19,7 @@ pub fn scope(category: Category) -> Scope {
     }
 }
 
-/// A scope that is open on this thread.
+/// An open [`scope`] of this thread.
 pub struct Scope {
     outer: Category,
     not_send: PhantomData<*const ()>,
@@ -31,7 +31,7 @@ impl Drop for Scope {
     }
 }
 
-/// The innermost scope's category; host outside scopes.
+/// The category of the innermost scope; host outside scopes.
 #[inline]
 pub(super) fn current() -> Category {
     CURRENT.get()

@@ -1,11 +1,11 @@
-//! The timeline: every event of the ledger's tensor categories, with its time and what it was for, in a file.
+//! The timeline: a file of all events of the ledger's tensor categories, each with its time and module.
 //!
-//! Host memory is left out: how much of the kernels' scratch lives at once depends on scheduling, and it is no part of
-//! allocated. The allocator keeps events in a buffer of its own (`recorder`), and the training thread writes them out
-//! between segments.
+//! Host memory is left out: it does not count as allocated, and how much of the kernels' scratch is live at once depends on
+//! scheduling. The allocator writes events to a buffer (`recorder`), and the training thread writes them to the file between
+//! segments.
 //!
-//! The file is [`MAGIC`] and then chunks, each a byte that says what it holds, its length as a little-endian u32, and so
-//! many bytes; what is cut short by a kill can be read up to the last whole chunk.
+//! The file is [`MAGIC`] and then chunks: a byte for the kind, the length as a little-endian u32, and that many bytes. A file
+//! that a kill cut short can be read up to its last whole chunk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,23 +15,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::allocator::installed;
 use super::category::{ByCategory, Category};
 use super::event::{Event, Kind};
-use super::ledger::LEDGER;
-use super::module;
+use super::module_names;
+use super::process_ledger::LEDGER;
 use super::recorder::{Buffers, Recorder};
 use super::scope::scope;
 
-/// What a timeline begins with.
+/// The first bytes of a timeline.
 pub const MAGIC: &[u8; 16] = b"expctl timeline1";
 
-/// A chunk of names, a line each; the first name of a file has the number 1.
+/// Kind of a chunk of module names, one a line. The first name of a file has the number 1.
 pub const NAMES: u8 = 1;
-/// A chunk of events, after the live bytes of each category at their end (eight little-endian u64).
+/// Kind of a chunk of events. The live bytes of each category after them (eight little-endian u64) stand in front.
 pub const EVENTS: u8 = 2;
-/// The last chunk: the number of events that were lost, a little-endian u64.
+/// Kind of the last chunk: the number of lost events, a little-endian u64.
 pub const END: u8 = 3;
 
-/// Fewer waiting events than this are not worth a write.
-const WORTHWHILE: usize = 1024;
+/// Events that are worth a write.
+const MIN_WRITE: usize = 1024;
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
 static FILE: Mutex<Option<Output>> = Mutex::new(None);
@@ -40,22 +40,22 @@ struct Output {
     file: File,
     /// The last step that is recorded.
     steps: usize,
-    /// Names that are in the file.
+    /// Number of names in the file.
     names: usize,
     failed: Option<io::Error>,
 }
 
-/// Whether events are kept.
+/// True during a recording.
 #[inline]
 pub(super) fn is_recording() -> bool {
     RECORDING.load(Ordering::Relaxed)
 }
 
-/// Records from now on, to `file`, until the end of step `steps` or [`finish`]. What is live already is one allocation for
-/// each category, whose number is its address.
+/// Begins a recording to `file`, which lasts until the end of step `steps` or [`finish`]. Memory that is live already
+/// becomes one allocation a category, with the category's number as its address.
 ///
 /// # Errors
-/// Where the system gives no memory for the events, or the file cannot be written.
+/// If the process keeps no ledger, the system gives no memory for the events, or the file cannot be written.
 pub fn start(mut file: File, steps: usize) -> io::Result<()> {
     if !installed() {
         return Err(io::Error::other("this process keeps no ledger"));
@@ -80,9 +80,9 @@ pub fn start(mut file: File, steps: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes out what has been kept, where that is worth it. To be called by the training thread, between segments.
+/// Writes waiting events to the file, if they are many. The training thread calls it between segments.
 pub fn write_out() {
-    if is_recording() && LEDGER.with(|ledger| ledger.recorder.waiting()) >= WORTHWHILE {
+    if is_recording() && LEDGER.with(|ledger| ledger.recorder.waiting()) >= MIN_WRITE {
         let _scope = scope(Category::Host);
         if let Some(output) = &mut *output() {
             output.write();
@@ -90,23 +90,23 @@ pub fn write_out() {
     }
 }
 
-/// Says that a step begins, from 1.
+/// Records that step `step`, from 1, begins.
 pub fn begin_step(step: usize) {
-    mark(Kind::StepBegin, step);
+    record_step(Kind::StepBegin, step);
 }
 
-/// Says that a step is computed, its gradients being still there.
+/// Records that step `step` is computed. Its gradients are still live.
 pub fn end_step(step: usize) {
-    mark(Kind::StepEnd, step);
+    record_step(Kind::StepEnd, step);
 }
 
-fn mark(kind: Kind, step: usize) {
+fn record_step(kind: Kind, step: usize) {
     if is_recording() {
         LEDGER.with(|ledger| ledger.recorder.push(kind, Category::Host, 0, step as u64));
     }
 }
 
-/// Says that what a step left is given back, too; the recording ends with the last step it was to have.
+/// Ends the recording after its last step. The trainer calls it when a step's gradients are released.
 pub fn step_released(step: usize) {
     if is_recording() {
         let _scope = scope(Category::Host);
@@ -121,7 +121,7 @@ pub fn step_released(step: usize) {
 /// Ends the recording, if it has not ended yet.
 ///
 /// # Errors
-/// Where the file could not be written, now or before.
+/// If the file could not be written, now or before.
 pub fn finish() -> io::Result<()> {
     let _scope = scope(Category::Host);
     let Some(mut output) = output().take() else {
@@ -137,34 +137,34 @@ fn output() -> MutexGuard<'static, Option<Output>> {
 
 impl Output {
     fn write(&mut self) {
-        let (taken, live) = LEDGER.with(|ledger| (ledger.recorder.take(), ledger.live()));
-        let Some(taken) = taken else { return };
-        // SAFETY: `len` slots were written, and the recorder does not touch them before the next `take`, for which the
-        // output's lock is needed.
-        let events = unsafe { std::slice::from_raw_parts(taken.events.as_ptr(), taken.len) };
+        let (batch, live) = LEDGER.with(|ledger| (ledger.recorder.take(), ledger.live()));
+        let Some(batch) = batch else { return };
+        // SAFETY: `len` slots are written. The recorder leaves them alone until the next `take`, which needs the output's
+        // lock.
+        let events = unsafe { std::slice::from_raw_parts(batch.events.as_ptr(), batch.len) };
         if let Err(error) = self.append(events, live) {
             self.failed = Some(error);
             self.stop();
-        } else if taken.lost > 0 {
-            self.close(taken.lost);
+        } else if batch.lost > 0 {
+            self.close(batch.lost);
         }
     }
 
-    /// The names come first: the events refer to them.
+    /// Appends a chunk of events, after new names that they refer to.
     fn append(&mut self, events: &[[u8; Event::SIZE]], live: ByCategory) -> io::Result<()> {
-        let (known, names) = module::names_after(self.names);
+        let (known, names) = module_names::after(self.names);
         if !names.is_empty() {
-            self.chunk(NAMES, &[names.as_bytes()])?;
+            self.write_chunk(NAMES, &[names.as_bytes()])?;
             self.names = known;
         }
         let mut sums = [0; Category::ALL.len() * 8];
         for ((_, bytes), sum) in live.iter().zip(sums.chunks_exact_mut(8)) {
             sum.copy_from_slice(&bytes.to_le_bytes());
         }
-        self.chunk(EVENTS, &[&sums, events.as_flattened()])
+        self.write_chunk(EVENTS, &[&sums, events.as_flattened()])
     }
 
-    fn chunk(&mut self, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
+    fn write_chunk(&mut self, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let mut head = [kind, 0, 0, 0, 0];
         head[1..].copy_from_slice(&(length as u32).to_le_bytes());
@@ -172,6 +172,7 @@ impl Output {
         parts.iter().try_for_each(|part| self.file.write_all(part))
     }
 
+    /// Writes the remaining events and the last chunk.
     fn end(&mut self) {
         if is_recording() {
             self.write();
@@ -179,15 +180,17 @@ impl Output {
         }
     }
 
+    /// Writes the last chunk.
     fn close(&mut self, lost: u64) {
         if is_recording() {
             self.stop();
-            if let Err(error) = self.chunk(END, &[&lost.to_le_bytes()]) {
+            if let Err(error) = self.write_chunk(END, &[&lost.to_le_bytes()]) {
                 self.failed = Some(error);
             }
         }
     }
 
+    /// Ends the recording in the allocator.
     fn stop(&mut self) {
         RECORDING.store(false, Ordering::Relaxed);
         if let Some(buffers) = LEDGER.with(|ledger| ledger.recorder.stop()) {

@@ -1,21 +1,22 @@
-//! A lock that never allocates and needs no initialisation, so that an allocator can use it.
+//! A lock that never allocates and needs no initialisation, so an allocator can use it.
 
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Spins before the thread gives its core away: a holder needs some nanoseconds, unless it was preempted.
+/// Spins before a thread yields its core. A holder needs some nanoseconds, unless it was preempted.
 const SPINS: u32 = 64;
 
-pub(super) struct Spin<T> {
+/// A value that one thread at a time can reach.
+pub(super) struct SpinLock<T> {
     locked: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached in `with`, by one thread at a time.
-unsafe impl<T: Send> Sync for Spin<T> {}
+// SAFETY: only `with` reaches the value, and only one thread at a time runs there.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-impl<T> Spin<T> {
+impl<T> SpinLock<T> {
     pub(super) const fn new(value: T) -> Self {
         Self {
             locked: AtomicBool::new(false),
@@ -23,7 +24,7 @@ impl<T> Spin<T> {
         }
     }
 
-    /// Runs `f` alone. `f` must neither allocate nor panic: both would wait for this lock for ever.
+    /// Runs `f` with the lock held. `f` must neither allocate nor panic: both would wait for this lock forever.
     #[inline]
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let mut spins = 0;
@@ -39,7 +40,7 @@ impl<T> Spin<T> {
                 spin_loop();
             }
         }
-        // SAFETY: the flag was ours to set, so no other reference to the value exists until it is cleared below.
+        // SAFETY: this thread set the flag, so no other reference to the value exists until the flag is cleared below.
         let result = f(unsafe { &mut *self.value.get() });
         self.locked.store(false, Ordering::Release);
         result
