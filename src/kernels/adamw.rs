@@ -7,8 +7,11 @@ use super::{Element, InstructionSet, rows::PART};
 /// What is the same for every element of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Coefficients {
+    /// Decay of the first moment.
     pub beta1: f32,
+    /// Decay of the second moment.
     pub beta2: f32,
+    /// Added to the root of the corrected second moment.
     pub epsilon: f32,
     /// `1 - learning_rate · weight_decay`.
     pub decay: f32,

@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 /// A format that values are kept in; arithmetic is float32.
 pub trait Element: Copy + Send + Sync + 'static {
+    /// The value in float32, exactly.
     fn widen(self) -> f32;
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;

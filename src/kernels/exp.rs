@@ -4,7 +4,7 @@ use super::arithmetic::Arithmetic;
 
 /// `e^x` as [`Arithmetic::exp`], at any level.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     Arithmetic::SEPARATE.exp(x)
 }
 

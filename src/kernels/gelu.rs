@@ -4,6 +4,10 @@ use rayon::prelude::*;
 
 use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
 
+/// Writes `gelu(x)`, rounded once.
+///
+/// # Panics
+/// If the slices differ in length.
 pub fn forward<E: Element>(x: &[E], out: &mut [E]) {
     assert_eq!(x.len(), out.len());
     let level = InstructionSet::current();

@@ -58,7 +58,7 @@ mod x86 {
     /// The CPU has these features.
     #[inline]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2")]
-    pub unsafe fn avx2<R>(body: impl FnOnce() -> R) -> R {
+    pub(super) unsafe fn avx2<R>(body: impl FnOnce() -> R) -> R {
         body()
     }
 
@@ -66,7 +66,7 @@ mod x86 {
     /// The CPU has these features.
     #[inline]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
-    pub unsafe fn avx512<R>(body: impl FnOnce() -> R) -> R {
+    pub(super) unsafe fn avx512<R>(body: impl FnOnce() -> R) -> R {
         body()
     }
 }

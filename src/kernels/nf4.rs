@@ -32,7 +32,7 @@ mod avx512 {
     /// The CPU has AVX-512 with BW; `codes` has `count / 2` bytes and `out` `count` elements, a multiple of 32.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub unsafe fn expand(codes: *const u8, table: &[bf16; 16], out: *mut bf16, count: usize) {
+    pub(super) unsafe fn expand(codes: *const u8, table: &[bf16; 16], out: *mut bf16, count: usize) {
         // SAFETY: every pointer stays within what the caller promises.
         unsafe {
             let table = _mm512_castsi256_si512(_mm256_loadu_si256(table.as_ptr().cast()));

@@ -9,11 +9,11 @@ use super::{arithmetic::Arithmetic, element::Element, rows::PART};
 use crate::options::InstructionSet;
 
 /// Enough vectors of any level for an addition not to wait for the one before it.
-pub const LANES: usize = 128;
+pub(super) const LANES: usize = 128;
 
 /// The sum of `term(value)` over the values.
 #[inline(always)]
-pub fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
+pub(super) fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
     for block in values.chunks(LANES) {
         for (lane, value) in lanes.iter_mut().zip(block) {
@@ -25,7 +25,7 @@ pub fn sum_over<T: Copy>(values: &[T], term: impl Fn(T) -> f32) -> f32 {
 
 /// The sum of the products of two rows' elements.
 #[inline(always)]
-pub fn products<E: Element>(a: &[E], b: &[E]) -> f32 {
+pub(super) fn products<E: Element>(a: &[E], b: &[E]) -> f32 {
     let mut lanes = [0.0; LANES];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
@@ -37,7 +37,7 @@ pub fn products<E: Element>(a: &[E], b: &[E]) -> f32 {
 
 /// The sum of the lanes.
 #[inline(always)]
-pub fn total(mut lanes: [f32; LANES]) -> f32 {
+pub(super) fn total(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         let (first, second) = lanes.split_at_mut(width);
@@ -51,7 +51,7 @@ pub fn total(mut lanes: [f32; LANES]) -> f32 {
 
 /// The sum of the squares, in float64.
 #[inline(always)]
-pub fn squares<E: Element>(values: &[E]) -> f64 {
+pub(super) fn squares<E: Element>(values: &[E]) -> f64 {
     let mut lanes = [0f64; LANES];
     for block in values.chunks(LANES) {
         for (lane, value) in lanes.iter_mut().zip(block) {
@@ -79,7 +79,7 @@ pub fn sum_of_squares<E: Element>(values: &[E]) -> f64 {
 
 /// The dot product of a row in any format with one in float32.
 #[inline(always)]
-pub fn dot<E: Element>(arithmetic: Arithmetic, a: &[E], b: &[f32]) -> f32 {
+pub(super) fn dot<E: Element>(arithmetic: Arithmetic, a: &[E], b: &[f32]) -> f32 {
     let mut lanes = [0.0; LANES];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
@@ -91,7 +91,7 @@ pub fn dot<E: Element>(arithmetic: Arithmetic, a: &[E], b: &[f32]) -> f32 {
 
 /// The dot product in float64 of what `widen` makes of two rows.
 #[inline(always)]
-pub fn dot_wide<T: Copy>(a: &[T], b: &[T], widen: impl Fn(T) -> f64) -> f64 {
+pub(super) fn dot_wide<T: Copy>(a: &[T], b: &[T], widen: impl Fn(T) -> f64) -> f64 {
     let mut lanes = [0f64; LANES / 2];
     for (a, b) in a.chunks(LANES / 2).zip(b.chunks(LANES / 2)) {
         for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {

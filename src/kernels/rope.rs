@@ -5,8 +5,11 @@ use super::{Element, rows::for_rows};
 /// The shape of what is rotated, beside the batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Heads {
+    /// Positions of a sample.
     pub len: usize,
+    /// Heads of a position.
     pub heads: usize,
+    /// Dimensions of a head, an even number.
     pub head_dim: usize,
 }
 

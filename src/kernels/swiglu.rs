@@ -4,6 +4,10 @@ use rayon::prelude::*;
 
 use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
 
+/// Writes `silu(gate) · up`, rounded once.
+///
+/// # Panics
+/// If the slices differ in length.
 pub fn forward<E: Element>(gate: &[E], up: &[E], out: &mut [E]) {
     assert!(gate.len() == out.len() && up.len() == out.len());
     let level = InstructionSet::current();

@@ -10,8 +10,10 @@ use super::{
 };
 use crate::kernels::columns;
 
+/// A linear layer with a bias.
 #[derive(Debug)]
 pub struct Affine {
+    /// The weight, `[out, in]`, and its adapter.
     pub linear: Linear,
     /// `[out]`.
     pub bias: Param,

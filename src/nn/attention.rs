@@ -14,14 +14,22 @@ use crate::{
     memory::{self, Category},
 };
 
+/// A decoder's attention layer, with Hugging Face's names.
 #[derive(Debug)]
 pub struct Attention {
+    /// Projection of queries, `[heads · head_dim, hidden]`.
     pub q_proj: Linear,
+    /// Projection of keys, `[kv_heads · head_dim, hidden]`.
     pub k_proj: Linear,
+    /// Projection of values, `[kv_heads · head_dim, hidden]`.
     pub v_proj: Linear,
+    /// Projection of the output, `[hidden, heads · head_dim]`.
     pub o_proj: Linear,
+    /// Heads of queries.
     pub heads: usize,
+    /// Heads of keys and values, a divisor of `heads`.
     pub kv_heads: usize,
+    /// Dimensions of a head.
     pub head_dim: usize,
 }
 
@@ -74,6 +82,7 @@ impl Attention {
         Ok(dx)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj, &mut self.o_proj]
             .into_iter()

@@ -25,11 +25,16 @@ pub(super) fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
     compute()
 }
 
+/// A decoder block, with Hugging Face's names.
 #[derive(Debug)]
 pub struct Block {
+    /// Norm before attention.
     pub input_layernorm: RmsNorm,
+    /// Attention.
     pub self_attn: Attention,
+    /// Norm before the MLP.
     pub post_attention_layernorm: RmsNorm,
+    /// The MLP.
     pub mlp: Mlp,
 }
 
@@ -44,6 +49,7 @@ pub struct Saved {
 }
 
 impl Block {
+    /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
     pub fn forward(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, rope, pass)?;
         let _module = memory::module(MLP);
@@ -94,6 +100,7 @@ impl Block {
         within(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let mut params = own(&mut self.input_layernorm.weight);
         params.extend(self.self_attn.trainable());

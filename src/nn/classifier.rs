@@ -12,19 +12,25 @@ use super::{
 };
 use crate::memory::{self, Category, Phase};
 
+/// A sequence classifier's head.
 #[derive(Debug)]
 pub struct Classifier {
     /// BERT's pooler, DistilBERT's pre_classifier: `[hidden, hidden]`.
     pub dense: Affine,
+    /// Follows the dense layer.
     pub activation: Activation,
+    /// Precedes the classifier.
     pub dropout: Dropout,
     /// `[labels, hidden]`.
     pub classifier: Affine,
 }
 
+/// The activation after the dense layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
+    /// DistilBERT's `max(x, 0)`.
     Relu,
+    /// BERT's hyperbolic tangent.
     Tanh,
 }
 
@@ -86,6 +92,7 @@ impl Classifier {
         Ok(self.forward(x, pass)?.logits)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let mut params = self.dense.trainable();
         params.extend(self.classifier.trainable());

@@ -33,12 +33,18 @@ pub struct Names {
     pub output_norm: &'static str,
 }
 
+/// An encoder block.
 #[derive(Debug)]
 pub struct EncoderBlock {
+    /// The family's names of the layers.
     pub names: &'static Names,
+    /// Attention.
     pub attention: SelfAttention,
+    /// Norm of attention's output and its residual.
     pub attention_norm: LayerNorm,
+    /// The feed-forward layer.
     pub feed_forward: FeedForward,
+    /// Norm of the feed-forward layer's output and its residual.
     pub output_norm: LayerNorm,
 }
 
@@ -54,6 +60,7 @@ pub struct Saved {
 }
 
 impl EncoderBlock {
+    /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, pass)?;
         let y = within(self.names.output_norm, || self.output_norm.forward(&saved.last))?;
@@ -100,6 +107,7 @@ impl EncoderBlock {
         add(dx, dy)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let mut params = self.attention.trainable();
         params.extend(self.attention_norm.trainable());

@@ -11,14 +11,18 @@ use super::{
 };
 use crate::kernels::embedding;
 
+/// The embedding of an encoder's tokens.
 #[derive(Debug)]
 pub struct EncoderEmbedding {
+    /// A row a token, `[vocabulary, hidden]`.
     pub words: Param,
     /// A row a position.
     pub positions: Param,
     /// Of which every token has the first: there is one text a sample.
     pub token_types: Option<Param>,
+    /// Norm of the rows' sum.
     pub norm: LayerNorm,
+    /// Follows the norm.
     pub dropout: Dropout,
     /// The token whose row is never trained (PyTorch's `padding_idx`).
     pub padding: Option<u32>,
@@ -49,6 +53,7 @@ impl EncoderEmbedding {
         add_rows(&mut self.words, &ids, &dx)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let tables = [
             Some(&mut self.words),

@@ -16,10 +16,14 @@ use crate::{
     memory::{self, Category},
 };
 
+/// A feed-forward layer.
 #[derive(Debug)]
 pub struct FeedForward {
+    /// The family's names of the layers.
     pub names: &'static Names,
+    /// Before GELU, `[intermediate, hidden]`.
     pub intermediate: Affine,
+    /// After GELU, `[hidden, intermediate]`.
     pub output: Affine,
     /// On the output, before the residual is added.
     pub dropout: Dropout,
@@ -61,6 +65,7 @@ impl FeedForward {
         })
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let mut params = self.intermediate.trainable();
         params.extend(self.output.trainable());

@@ -61,7 +61,7 @@ macro_rules! for_number {
 pub(crate) use for_number;
 
 /// Whether the kernels are for this device. On any other, candle's ops compute the same.
-pub fn has_kernels(device: &Device) -> bool {
+pub(crate) fn has_kernels(device: &Device) -> bool {
     #[cfg(test)]
     if super::testing::plain_only() {
         return false;
@@ -70,7 +70,7 @@ pub fn has_kernels(device: &Device) -> bool {
 }
 
 /// A format of tensors that the kernels compute on.
-pub trait Format: Element + WithDType {
+pub(crate) trait Format: Element + WithDType {
     fn of_storage_mut(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
 
@@ -91,7 +91,7 @@ implement_format!(half::f16, F16);
 implement_format!(half::bf16, BF16);
 
 /// The elements of a contiguous CPU tensor, borrowed.
-pub struct Values<G, E> {
+pub(crate) struct Values<G, E> {
     storage: G,
     start: usize,
     len: usize,
@@ -102,7 +102,7 @@ pub struct Values<G, E> {
 ///
 /// # Errors
 /// Where it is not on the CPU, not contiguous, or of another dtype.
-pub fn values<E: Format>(tensor: &Tensor) -> Result<Values<impl Deref<Target = Storage> + use<'_, E>, E>> {
+pub(crate) fn values<E: Format>(tensor: &Tensor) -> Result<Values<impl Deref<Target = Storage> + use<'_, E>, E>> {
     let (storage, layout) = tensor.storage_and_layout();
     let Some((start, end)) = layout.contiguous_offsets() else {
         candle_core::bail!("a kernel was given a tensor that is not contiguous: {layout:?}");
@@ -134,7 +134,7 @@ impl<G: Deref<Target = Storage>, E: Format> Deref for Values<G, E> {
 }
 
 /// A contiguous CPU matrix in whatever format it is stored, borrowed.
-pub struct Matrix<'a> {
+pub(crate) struct Matrix<'a> {
     storage: Box<dyn Deref<Target = Storage> + Sync + 'a>,
     start: usize,
     cols: usize,
@@ -144,7 +144,7 @@ pub struct Matrix<'a> {
 ///
 /// # Errors
 /// Where it is not on the CPU or not contiguous.
-pub fn matrix(tensor: &Tensor) -> Result<Matrix<'_>> {
+pub(crate) fn matrix(tensor: &Tensor) -> Result<Matrix<'_>> {
     let cols = tensor.dim(candle_core::D::Minus1)?;
     let (storage, layout) = tensor.storage_and_layout();
     match (&*storage, layout.contiguous_offsets()) {
@@ -159,13 +159,13 @@ pub fn matrix(tensor: &Tensor) -> Result<Matrix<'_>> {
 
 impl Matrix<'_> {
     /// The same rows without their first columns.
-    pub fn skip_columns(mut self, column: usize) -> Self {
+    pub(crate) fn skip_columns(mut self, column: usize) -> Self {
         self.start += column;
         self
     }
 
     /// The matrix without its first rows.
-    pub fn skip_rows(mut self, row: usize) -> Self {
+    pub(crate) fn skip_rows(mut self, row: usize) -> Self {
         self.start += row * self.cols;
         self
     }
@@ -204,20 +204,20 @@ impl<P: Multiply> Source<P> for Matrix<'_> {
 }
 
 /// A new CPU tensor of `shape`, every element of which `fill` writes.
-pub fn tensor<E: Format>(shape: impl Into<Shape>, fill: impl FnOnce(&mut [E])) -> Result<Tensor> {
+pub(crate) fn tensor<E: Format>(shape: impl Into<Shape>, fill: impl FnOnce(&mut [E])) -> Result<Tensor> {
     let shape = shape.into();
     new(written(shape.elem_count(), fill), shape)
 }
 
 /// A new CPU tensor of these elements.
-pub fn new<E: Format>(values: Vec<E>, shape: impl Into<Shape>) -> Result<Tensor> {
+pub(crate) fn new<E: Format>(values: Vec<E>, shape: impl Into<Shape>) -> Result<Tensor> {
     let tensor = Tensor::from_vec(values, shape.into(), &Device::Cpu)?;
     memory::describe(&tensor);
     Ok(tensor)
 }
 
 /// Changes the elements of a contiguous CPU tensor in place. Whoever shares its storage sees the change.
-pub fn change<E: Format, R>(tensor: &Tensor, change: impl FnOnce(&mut [E]) -> R) -> Result<R> {
+pub(crate) fn change<E: Format, R>(tensor: &Tensor, change: impl FnOnce(&mut [E]) -> R) -> Result<R> {
     let op = InPlace {
         change: Cell::new(Some(change)),
         outcome: Cell::new(None),
@@ -254,7 +254,7 @@ impl<E: Format, R, F: FnOnce(&mut [E]) -> R> InplaceOp1 for InPlace<F, R, E> {
 }
 
 /// The tensor in float32, contiguous: itself where it is so, else a copy.
-pub fn widen(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn widen(x: &Tensor) -> Result<Tensor> {
     if x.dtype() == DType::F32 || !has_kernels(x.device()) {
         return x.to_dtype(DType::F32)?.contiguous();
     }
@@ -266,7 +266,7 @@ pub fn widen(x: &Tensor) -> Result<Tensor> {
 }
 
 /// A float32 tensor in `dtype`: itself where that is float32, else a rounded copy.
-pub fn narrow(x: &Tensor, dtype: DType) -> Result<Tensor> {
+pub(crate) fn narrow(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if dtype == DType::F32 || !has_kernels(x.device()) {
         return x.to_dtype(dtype);
     }

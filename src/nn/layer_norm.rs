@@ -8,10 +8,14 @@ use super::{
 };
 use crate::kernels::layer_norm;
 
+/// A layer norm over the features.
 #[derive(Debug)]
 pub struct LayerNorm {
+    /// Factors, `[features]`.
     pub weight: Param,
+    /// Summands, `[features]`.
     pub bias: Param,
+    /// Added to the variance.
     pub eps: f64,
 }
 

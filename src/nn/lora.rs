@@ -5,12 +5,16 @@ use candle_core::{DType, Result, Tensor};
 
 use super::{DropoutPass, Pass, dropout::Dropout, param::Param};
 
+/// A low-rank adapter of a linear layer: `scale · B A dropout(x)`.
 #[derive(Debug)]
 pub struct Lora {
+    /// `[rank, in]`.
     pub a: Param,
+    /// `[out, rank]`.
     pub b: Param,
     /// alpha / r.
     pub scale: f64,
+    /// Dropout of the adapter's input.
     pub dropout: Dropout,
 }
 

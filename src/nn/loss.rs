@@ -31,7 +31,9 @@ const PANEL_ELEMENTS: usize = if cfg!(test) { 2048 } else { 4 << 20 };
 /// The rows whose next token counts: their index among the micro-batch's tokens, and that next token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Targets {
+    /// Indices of the rows among the micro-batch's tokens.
     pub rows: Vec<u32>,
+    /// The next token of each row.
     pub next: Vec<u32>,
 }
 

@@ -13,10 +13,14 @@ use crate::{
     memory::{self, Category},
 };
 
+/// A decoder's MLP, with Hugging Face's names.
 #[derive(Debug)]
 pub struct Mlp {
+    /// Projection of the gate, `[intermediate, hidden]`.
     pub gate_proj: Linear,
+    /// Projection of the gated values, `[intermediate, hidden]`.
     pub up_proj: Linear,
+    /// Projection of the output, `[hidden, intermediate]`.
     pub down_proj: Linear,
 }
 
@@ -56,6 +60,7 @@ impl Mlp {
         Ok(dx)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         [&mut self.gate_proj, &mut self.up_proj, &mut self.down_proj]
             .into_iter()

@@ -8,9 +8,12 @@ use super::{
 };
 use crate::kernels;
 
+/// A root mean square norm over the features.
 #[derive(Debug)]
 pub struct RmsNorm {
+    /// Factors, `[features]`.
     pub weight: Param,
+    /// Added to the mean square.
     pub eps: f64,
 }
 

@@ -16,17 +16,17 @@ use crate::{
 };
 
 /// A matrix as it is stored.
-pub enum Stored<'a> {
+pub(super) enum Stored<'a> {
     Dense(host::Matrix<'a>),
     Quantized(&'a Quantized),
 }
 
 impl<'a> Stored<'a> {
-    pub fn tensor(tensor: &'a Tensor) -> Result<Self> {
+    pub(super) fn tensor(tensor: &'a Tensor) -> Result<Self> {
         host::matrix(tensor).map(Self::Dense)
     }
 
-    pub fn weight(weight: &'a Weight) -> Result<Self> {
+    pub(super) fn weight(weight: &'a Weight) -> Result<Self> {
         match weight {
             Weight::Dense(param) => Self::tensor(&param.value),
             Weight::Quantized(matrix) => Ok(Self::Quantized(matrix)),
@@ -91,13 +91,13 @@ impl Source<f32> for Stored<'_> {
 }
 
 /// Matrices of as many columns, one below the other.
-pub struct Stack<'a> {
+pub(super) struct Stack<'a> {
     parts: Vec<(usize, Stored<'a>)>,
 }
 
 impl<'a> Stack<'a> {
     /// Takes each matrix with its number of rows.
-    pub fn new(parts: Vec<(usize, Stored<'a>)>) -> Self {
+    pub(super) fn new(parts: Vec<(usize, Stored<'a>)>) -> Self {
         Self { parts }
     }
 }
@@ -118,13 +118,13 @@ where
 }
 
 /// `[tokens, features]` under the masks of its samples.
-pub struct Masked<'a> {
+pub(super) struct Masked<'a> {
     pub x: &'a Stored<'a>,
     pub masks: Masks,
 }
 
 /// The masks of a micro-batch's samples.
-pub struct Masks {
+pub(super) struct Masks {
     pub samples: Vec<Mask>,
     /// Tokens of a sample.
     pub len: usize,
@@ -133,7 +133,7 @@ pub struct Masks {
 
 impl Masks {
     /// What an element is multiplied by.
-    pub fn factor(&self, token: usize, feature: usize) -> f32 {
+    pub(super) fn factor(&self, token: usize, feature: usize) -> f32 {
         self.samples[token / self.len].factor((token % self.len * self.features + feature) as u64)
     }
 }

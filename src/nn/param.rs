@@ -13,7 +13,9 @@ use crate::{
 pub struct Param {
     /// Hugging Face's name, such as `model.layers.0.input_layernorm.weight`.
     pub name: String,
+    /// The value, in the dtype that it is stored and trained in.
     pub value: Tensor,
+    /// True if it is trained.
     pub trainable: bool,
     category: Category,
     gradient: Option<Tensor>,
@@ -97,6 +99,7 @@ impl Param {
         self.gradient = Some(gradient);
     }
 
+    /// The accumulated gradient, in the value's shape and dtype.
     pub fn gradient(&self) -> Option<&Tensor> {
         self.gradient.as_ref()
     }

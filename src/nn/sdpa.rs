@@ -17,7 +17,7 @@ const QUERIES: usize = 128;
 
 /// `q [batch, len, heads, head_dim]`, `k` and `v` `[batch, len, kv_heads, head_dim]` to the output (shape and dtype of
 /// `q`) and the rows' log-sum-exps (float32, `batch · heads · len` of them, for [`backward`] alone to read).
-pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
+pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
     if !host::has_kernels(q.device()) {
         let (out, sums) = forward_plain(q, k, v, pattern)?;
         return Ok((out.to_dtype(q.dtype())?, sums));
@@ -34,7 +34,7 @@ pub fn forward(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(
 }
 
 /// The gradients of q, k and v from that of the output, all in the dtype of `q`, and what the forward pass gave.
-pub fn backward(
+pub(super) fn backward(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,

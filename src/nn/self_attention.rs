@@ -16,13 +16,20 @@ use crate::{
     memory::{self, Category},
 };
 
+/// An encoder's attention layer.
 #[derive(Debug)]
 pub struct SelfAttention {
+    /// The family's names of the layers.
     pub names: &'static Names,
+    /// Projection of queries, `[hidden, hidden]`.
     pub query: Affine,
+    /// Projection of keys, `[hidden, hidden]`.
     pub key: Affine,
+    /// Projection of values, `[hidden, hidden]`.
     pub value: Affine,
+    /// Projection of the output, `[hidden, hidden]`.
     pub output: Affine,
+    /// Heads of queries, keys and values.
     pub heads: usize,
     /// On the weights.
     pub weight_dropout: Dropout,
@@ -85,6 +92,7 @@ impl SelfAttention {
         Ok(dx)
     }
 
+    /// The parameters that are trained, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         [&mut self.query, &mut self.key, &mut self.value, &mut self.output]
             .into_iter()

@@ -19,7 +19,7 @@ use crate::kernels::gemm::block::{BLOCK, Block, EDGE};
 /// # Safety
 /// The CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; BLOCK]) {
+pub(super) unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; BLOCK]) {
     let scale = _mm512_set1_ps(round.scale * LOG2_E);
     let rows = out.as_chunks_mut::<EDGE>().0.iter_mut().zip(&mut round.sums);
     for (row, ((out, sums), shift)) in rows.zip(&round.shifts).enumerate() {
@@ -41,7 +41,7 @@ pub unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; BLOCK]) 
 /// # Safety
 /// The CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn differentiate(
+pub(super) unsafe fn differentiate(
     scores: &Block,
     d_weights: &Block,
     slopes: &Slopes,
@@ -91,7 +91,7 @@ pub unsafe fn differentiate(
 /// # Safety
 /// The CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) {
+pub(super) unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) {
     // SAFETY: no more is read of either row than it has; every pattern of bits is a value; there are 16 sums.
     unsafe {
         let mut total = _mm512_loadu_ps(sums.as_ptr());
@@ -109,7 +109,7 @@ pub unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn raise(maxima: &mut Parts, scores: &Block) {
+pub(super) unsafe fn raise(maxima: &mut Parts, scores: &Block) {
     for (row, maxima) in maxima.iter_mut().enumerate() {
         let [first, second] = halves(scores.row(row));
         // SAFETY: there are 16 parts.
@@ -126,7 +126,7 @@ pub unsafe fn raise(maxima: &mut Parts, scores: &Block) {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
+pub(super) unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()
@@ -138,7 +138,7 @@ pub unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn totals(parts: &Parts) -> [f32; EDGE] {
+pub(super) unsafe fn totals(parts: &Parts) -> [f32; EDGE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()

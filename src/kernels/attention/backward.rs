@@ -32,18 +32,26 @@ use crate::{
 /// What the forward pass was given and gave, in the hidden format, and its log-sum-exps `[batch, heads, len]`.
 #[derive(Debug)]
 pub struct Saved<'a, E> {
+    /// Queries, `[batch, len, heads, head_dim]`.
     pub q: &'a [E],
+    /// Keys, `[batch, len, kv_heads, head_dim]`.
     pub k: &'a [E],
+    /// Values, in the shape of the keys.
     pub v: &'a [E],
+    /// The output, in the shape of the queries.
     pub out: &'a [E],
+    /// Log-sum-exps of the scaled scores, `[batch, heads, len]`.
     pub sums: &'a [f32],
 }
 
 /// The gradients of q, k and v, in their shapes.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
+    /// Gradient of the queries.
     pub q: &'a mut [E],
+    /// Gradient of the keys.
     pub k: &'a mut [E],
+    /// Gradient of the values.
     pub v: &'a mut [E],
 }
 

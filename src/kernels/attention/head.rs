@@ -10,7 +10,7 @@ use crate::kernels::gemm::{
 
 /// `[len, head_dim]` of `[batch, len, heads, head_dim]`, with zeros below.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a, E> {
+pub(super) struct Head<'a, E> {
     values: &'a [E],
     stride: usize,
     len: usize,
@@ -19,7 +19,7 @@ pub struct Head<'a, E> {
 
 impl<'a, E> Head<'a, E> {
     /// Of `heads` heads a sample.
-    pub fn new(values: &'a [E], shape: Shape, heads: usize, sample: usize, head: usize) -> Self {
+    pub(super) fn new(values: &'a [E], shape: Shape, heads: usize, sample: usize, head: usize) -> Self {
         let stride = heads * shape.head_dim;
         let first = sample * shape.len * stride + head * shape.head_dim;
         Self {
@@ -31,7 +31,7 @@ impl<'a, E> Head<'a, E> {
     }
 
     /// The first positions alone, with zeros below.
-    pub fn first(self, len: usize) -> Self {
+    pub(super) fn first(self, len: usize) -> Self {
         Self { len, ..self }
     }
 
@@ -45,7 +45,7 @@ impl<'a, E> Head<'a, E> {
     }
 
     /// Asks for the cache lines of positions that will be read.
-    pub fn prefetch_rows(&self, positions: Range<usize>) {
+    pub(super) fn prefetch_rows(&self, positions: Range<usize>) {
         positions.for_each(|position| prefetch(self.at(position)));
     }
 }

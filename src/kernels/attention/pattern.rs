@@ -21,6 +21,7 @@ pub enum Keys<'a> {
 /// What attention leaves out.
 #[derive(Debug, Clone, Copy)]
 pub struct Pattern<'a> {
+    /// The keys that each query sees.
     pub keys: Keys<'a>,
     /// A mask a sample, over [`Pattern::index`].
     pub dropout: Option<&'a [Mask]>,
@@ -106,19 +107,25 @@ pub enum Hidden {
 
 /// Which weights of a head are dropped.
 #[derive(Debug, Clone, Copy)]
-pub struct Dropped {
+pub(super) struct Dropped {
     mask: Mask,
     head: usize,
 }
 
 impl Dropped {
     /// What the weights that stay are multiplied by, which is left to the sums of their products.
-    pub fn keep(&self) -> f32 {
+    pub(super) fn keep(&self) -> f32 {
         self.mask.keep()
     }
 
     /// Makes the dropped weights of a left block zero: 32 queries (rows) from `query` on, 32 keys from `key` on.
-    pub fn drop_weights<P: Number>(&self, level: InstructionSet, query: usize, key: usize, weights: &mut [P; BLOCK]) {
+    pub(super) fn drop_weights<P: Number>(
+        &self,
+        level: InstructionSet,
+        query: usize,
+        key: usize,
+        weights: &mut [P; BLOCK],
+    ) {
         let Self { mask, head } = *self;
         level.run(
             #[inline(always)]
@@ -135,7 +142,7 @@ impl Dropped {
     }
 
     /// The factors of 32 keys (rows) by 32 queries.
-    pub fn factors(&self, level: InstructionSet, query: usize, key: usize, factors: &mut Block) {
+    pub(super) fn factors(&self, level: InstructionSet, query: usize, key: usize, factors: &mut Block) {
         let Self { mask, head } = *self;
         level.run(
             #[inline(always)]
@@ -152,7 +159,7 @@ impl Dropped {
 }
 
 /// Multiplies a block by the factors of dropout.
-pub fn multiply(level: InstructionSet, block: &mut Block, factors: &Block) {
+pub(super) fn multiply(level: InstructionSet, block: &mut Block, factors: &Block) {
     level.run(
         #[inline(always)]
         || {
@@ -164,7 +171,7 @@ pub fn multiply(level: InstructionSet, block: &mut Block, factors: &Block) {
 }
 
 /// Makes the weights zero whose factors are.
-pub fn zero<P: Number>(level: InstructionSet, weights: &mut [P; BLOCK], factors: &Block) {
+pub(super) fn zero<P: Number>(level: InstructionSet, weights: &mut [P; BLOCK], factors: &Block) {
     level.run(
         #[inline(always)]
         || {

@@ -19,57 +19,57 @@ use crate::kernels::gemm::{
 };
 
 /// Queries and keys of a round, multiples of a block's.
-pub const QUERIES: usize = 256;
-pub const KEYS: usize = 512;
+pub(super) const QUERIES: usize = 256;
+pub(super) const KEYS: usize = 512;
 
 /// A thread's memory, kept from call to call.
 #[derive(Default)]
-pub struct Scratch {
+pub(super) struct Scratch {
     /// Of the head of keys and values, packed on the left: rows of keys, rows of values, and the keys' columns in blocks
     /// of 32 places.
-    pub k_rows: Buffer,
-    pub v_rows: Buffer,
-    pub k_columns: Buffer,
+    pub(super) k_rows: Buffer,
+    pub(super) v_rows: Buffer,
+    pub(super) k_columns: Buffer,
     /// Of a round's queries, packed on the right: along the dimensions, and along the queries.
-    pub q: Both,
-    pub d_out: Both,
+    pub(super) q: Both,
+    pub(super) d_out: Both,
     /// Of a block of keys with a round's queries, on the left: probabilities, and gradients of scores.
-    pub weights: Buffer,
-    pub d_scores: Buffer,
+    pub(super) weights: Buffer,
+    pub(super) d_scores: Buffer,
     /// Gradients of a round's scores on the right, a panel of keys for each block of queries.
-    pub d_scores_right: Buffer,
-    pub log_sums: Vec<f32>,
+    pub(super) d_scores_right: Buffer,
+    pub(super) log_sums: Vec<f32>,
     /// `d_out · out` of each query.
-    pub along: Vec<f32>,
+    pub(super) along: Vec<f32>,
     /// `[block of keys][panel]`, `[block of keys][panel]`, and transposed, `[panel][block of queries]`.
-    pub dk: Vec<Block>,
-    pub dv: Vec<Block>,
-    pub dq: Vec<Block>,
+    pub(super) dk: Vec<Block>,
+    pub(super) dv: Vec<Block>,
+    pub(super) dq: Vec<Block>,
     /// A block of queries of that, a block a panel.
-    pub turned: Vec<Block>,
+    pub(super) turned: Vec<Block>,
 }
 
 /// A right operand in both orders.
 #[derive(Default)]
-pub struct Both {
-    pub dimensions: Buffer,
-    pub queries: Buffer,
+pub(super) struct Both {
+    pub(super) dimensions: Buffer,
+    pub(super) queries: Buffer,
 }
 
 /// Queries of a head, with what is packed of them.
-pub struct Round<'a> {
-    pub session: &'a Session,
-    pub shape: Shape,
-    pub pattern: Pattern<'a>,
-    pub sample: usize,
-    pub head: usize,
-    pub queries: Range<usize>,
+pub(super) struct Round<'a> {
+    pub(super) session: &'a Session,
+    pub(super) shape: Shape,
+    pub(super) pattern: Pattern<'a>,
+    pub(super) sample: usize,
+    pub(super) head: usize,
+    pub(super) queries: Range<usize>,
     /// Whether to look for what is not finite.
-    pub careful: bool,
+    pub(super) careful: bool,
 }
 
 impl Round<'_> {
-    pub fn blocks(&self) -> usize {
+    pub(super) fn blocks(&self) -> usize {
         self.queries.len() / EDGE
     }
 
@@ -81,7 +81,7 @@ impl Round<'_> {
 
     /// Adds what the queries give to the gradients of some keys and values, and keeps the gradients of the scores. Calls
     /// `between` for each pair of blocks.
-    pub fn take_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch, mut between: impl FnMut()) {
+    pub(super) fn take_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch, mut between: impl FnMut()) {
         let (shape, blocks) = (self.shape, self.blocks());
         let (panels, len) = (shape.panels(), P::packed_len(shape.head_dim));
         let [q, d_out] = [&scratch.q, &scratch.d_out].map(|both| both.dimensions.get::<P>());
@@ -144,7 +144,7 @@ impl Round<'_> {
     }
 
     /// Adds what the gradients of these keys' scores give to those of the queries.
-    pub fn finish_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch) {
+    pub(super) fn finish_keys<P: Number>(&self, keys: Range<usize>, scratch: &mut Scratch) {
         let (shape, blocks) = (self.shape, self.blocks());
         let k_columns = scratch.k_columns.get::<P>();
         let d_scores = scratch.d_scores_right.get::<P>();

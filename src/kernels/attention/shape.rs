@@ -7,11 +7,15 @@ use crate::kernels::gemm::block::EDGE;
 /// Heads, and what they are computed on.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// Samples.
     pub batch: usize,
+    /// Positions of a sample, padding included.
     pub len: usize,
+    /// Heads of queries.
     pub heads: usize,
     /// Heads of keys and values, of which each serves `heads / kv_heads` heads of queries.
     pub kv_heads: usize,
+    /// Dimensions of a head.
     pub head_dim: usize,
 }
 

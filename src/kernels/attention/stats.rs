@@ -4,7 +4,7 @@ use super::pattern::Hidden;
 use crate::kernels::gemm::block::EDGE;
 
 /// Numbers of 32 queries, in 16 parts each.
-pub type Parts = [[f32; 16]; EDGE];
+pub(super) type Parts = [[f32; 16]; EDGE];
 
 /// What a block of 32 queries has in a round of keys.
 pub struct Round {

@@ -15,7 +15,7 @@ use crate::kernels::{
 };
 
 /// Writes `exp(scale · score - shift)` as a left block (rows are queries, places keys), and adds it to the sums.
-pub fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
+pub(super) fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
@@ -38,7 +38,7 @@ pub fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &mut Roun
 }
 
 /// Takes 32 queries' scores (the rows) into their largest.
-pub fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
+pub(super) fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -58,7 +58,7 @@ pub fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
 }
 
 /// Each query's largest part.
-pub fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+pub(super) fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -69,7 +69,7 @@ pub fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
 }
 
 /// Each query's sum.
-pub fn totals(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+pub(super) fn totals(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -81,12 +81,12 @@ pub fn totals(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
 
 /// The larger number, the second where either is none.
 #[inline(always)]
-pub fn larger(a: f32, b: f32) -> f32 {
+pub(super) fn larger(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
 /// Adds the products of two rows' elements to 16 sums.
-pub fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], sums: &mut [f32; 16]) {
+pub(super) fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], sums: &mut [f32; 16]) {
     level.run(
         #[inline(always)]
         || {
@@ -102,7 +102,7 @@ pub fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], sums: &
 /// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - log_sum)`, as a left block
 /// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - along)`, as a left block and as a
 /// right one (places are keys).
-pub fn differentiate<P: Packed>(
+pub(super) fn differentiate<P: Packed>(
     level: InstructionSet,
     scores: &Block,
     d_weights: &Block,

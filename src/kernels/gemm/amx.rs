@@ -25,14 +25,14 @@ static CONFIGURATION: Configuration = {
 
 /// # Safety
 /// The CPU has tiles and the system permits them.
-pub unsafe fn configure() {
+pub(super) unsafe fn configure() {
     // SAFETY: the configuration is a valid one, and it is read only.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly)) }
 }
 
 /// # Safety
 /// The CPU has tiles.
-pub unsafe fn release() {
+pub(super) unsafe fn release() {
     // SAFETY: nobody computes with the tiles at this point.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
@@ -43,10 +43,10 @@ const OUT_ROW: usize = EDGE * 4;
 
 /// 32 rows of a left operand, as the tiles load them: in elements, between rows, and between steps of 32 places.
 #[derive(Clone, Copy)]
-pub struct Strided {
-    pub values: *const bf16,
-    pub row: usize,
-    pub step: usize,
+pub(super) struct Strided {
+    pub(super) values: *const bf16,
+    pub(super) row: usize,
+    pub(super) step: usize,
 }
 
 /// Assembly of one shape: which of the four sums of 16 x 16 it computes.
@@ -127,7 +127,7 @@ shape!(
 /// # Safety
 /// The tiles are configured; both operands have `steps` packed steps.
 #[inline]
-pub unsafe fn multiply(
+pub(super) unsafe fn multiply(
     left_block: Strided,
     right: *const bf16,
     steps: usize,

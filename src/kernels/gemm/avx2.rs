@@ -11,7 +11,7 @@ const ROWS: usize = 4;
 /// # Safety
 /// The CPU has AVX2 and FMA; `left` has 8 rows of `depth` elements, `left_row` apart, `right` `depth · 32`.
 #[target_feature(enable = "avx2,fma")]
-pub unsafe fn multiply(
+pub(super) unsafe fn multiply(
     left: *const f32,
     left_row: usize,
     right: *const f32,

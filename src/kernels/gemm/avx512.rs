@@ -7,14 +7,14 @@ use half::bf16;
 use super::block::{Block, EDGE, GROUP};
 
 /// Columns of a vector of sums.
-pub const WIDTH: usize = 16;
+pub(super) const WIDTH: usize = 16;
 
 /// Computes at least the first `rows` rows and `cols` columns.
 ///
 /// # Safety
 /// The CPU has AVX-512; `left` has 32 rows of `depth` elements, `left_row` apart, `right` `depth · 32` elements.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn multiply(
+pub(super) unsafe fn multiply(
     (left, left_row): (*const f32, usize),
     right: *const f32,
     depth: usize,
@@ -76,7 +76,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
 /// The CPU has AVX-512; `out` is a block's row with `ROWS` rows from it on, of `VECTORS` vectors.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub unsafe fn begin<const ROWS: usize, const VECTORS: usize>(
+pub(super) unsafe fn begin<const ROWS: usize, const VECTORS: usize>(
     out: *const f32,
     accumulate: bool,
 ) -> [[__m512; VECTORS]; ROWS] {
@@ -98,7 +98,7 @@ pub unsafe fn begin<const ROWS: usize, const VECTORS: usize>(
 /// As [`begin`].
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub unsafe fn end<const ROWS: usize, const VECTORS: usize>(sums: &[[__m512; VECTORS]; ROWS], out: *mut f32) {
+pub(super) unsafe fn end<const ROWS: usize, const VECTORS: usize>(sums: &[[__m512; VECTORS]; ROWS], out: *mut f32) {
     for (row, sums) in sums.iter().enumerate() {
         for (vector, sum) in sums.iter().enumerate() {
             // SAFETY: the caller's promise.
@@ -112,7 +112,7 @@ pub unsafe fn end<const ROWS: usize, const VECTORS: usize>(sums: &[[__m512; VECT
 /// # Safety
 /// The CPU has AVX-512; each column has 16 elements of four bytes, and each place has room for 16.
 #[target_feature(enable = "avx512f")]
-pub unsafe fn transpose<T>(columns: [*const T; 16], out: *mut T, stride: usize) {
+pub(super) unsafe fn transpose<T>(columns: [*const T; 16], out: *mut T, stride: usize) {
     const { assert!(size_of::<T>() == 4) };
     // SAFETY: every pointer stays within what the caller promises.
     unsafe {
@@ -144,7 +144,7 @@ pub unsafe fn transpose<T>(columns: [*const T; 16], out: *mut T, stride: usize) 
 /// # Safety
 /// The CPU has AVX-512 with BW; each row has 32 elements, `out` 1024.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
+pub(super) unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
     /// Every other of 64 words.
     const fn every_other(first: u16) -> [u16; 32] {
         let mut words = [0; 32];
@@ -187,7 +187,7 @@ pub unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
 /// # Safety
 /// The CPU has AVX-512 with BW; each row has 32 elements, `out` 544.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub unsafe fn interleave(first: *const bf16, second: *const bf16, out: *mut bf16) {
+pub(super) unsafe fn interleave(first: *const bf16, second: *const bf16, out: *mut bf16) {
     const fn order(start: u16) -> [u16; 32] {
         let mut order = [0; 32];
         let mut column = 0;

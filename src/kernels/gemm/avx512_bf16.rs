@@ -21,7 +21,7 @@ type Strided = (*const bf16, usize, usize);
 /// # Safety
 /// The CPU has AVX-512 with bfloat16; 32 rows of the left operand and the panel have `depth` places, packed.
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub unsafe fn multiply(
+pub(super) unsafe fn multiply(
     left: Strided,
     right: *const bf16,
     depth: usize,

@@ -13,13 +13,16 @@ pub const BLOCK: usize = EDGE * EDGE;
 pub struct Block(pub [f32; BLOCK]);
 
 impl Block {
+    /// A block of zeros.
     pub const ZERO: Self = Self([0.0; BLOCK]);
 
+    /// The columns of a row.
     #[inline]
     pub fn row(&self, row: usize) -> &[f32; EDGE] {
         &self.0.as_chunks().0[row]
     }
 
+    /// The columns of a row, to be written.
     #[inline]
     pub fn row_mut(&mut self, row: usize) -> &mut [f32; EDGE] {
         &mut self.0.as_chunks_mut().0[row]

@@ -86,6 +86,7 @@ pub struct Session {
 }
 
 impl Session {
+    /// Configures the tiles of this thread, if the level has them.
     pub fn new(level: InstructionSet) -> Self {
         #[cfg(target_arch = "x86_64")]
         if level == InstructionSet::Amx {
@@ -98,6 +99,7 @@ impl Session {
         }
     }
 
+    /// The level that blocks are multiplied at.
     pub fn level(&self) -> InstructionSet {
         self.level
     }

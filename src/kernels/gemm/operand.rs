@@ -10,6 +10,7 @@ use crate::kernels::{Element, InstructionSet};
 pub trait Number: Element {
     /// Packed depths are multiples of this.
     const STEP: usize;
+    /// Zero, which packed operands are filled up with.
     const ZERO: Self;
 }
 
@@ -59,6 +60,7 @@ pub struct Dense<'a, E> {
 }
 
 impl<'a, E> Dense<'a, E> {
+    /// A matrix whose rows begin `stride` elements apart.
     pub fn new(values: &'a [E], stride: usize) -> Self {
         Self { values, stride }
     }
@@ -147,7 +149,9 @@ pub enum Order {
 /// One side of a product.
 #[derive(Clone, Copy)]
 pub struct Operand<'a, P> {
+    /// The stored matrix.
     pub source: &'a dyn Source<P>,
+    /// The direction of its rows.
     pub order: Order,
 }
 

@@ -33,15 +33,21 @@ const NARROW: usize = 128;
 /// A summand of a segment: `left [rows, depth] · right [depth, cols]`.
 #[derive(Clone, Copy)]
 pub struct Term<'a, P> {
+    /// The left operand, `[rows, depth]`.
     pub left: Operand<'a, P>,
+    /// The right operand, `[depth, cols]`.
     pub right: Operand<'a, P>,
+    /// Length of the dimension that is summed over.
     pub depth: usize,
 }
 
 /// Columns of the output with one destination: the sum of the terms.
 pub struct Segment<'a, P> {
+    /// Columns of the segment.
     pub cols: usize,
+    /// The summands.
     pub terms: Vec<Term<'a, P>>,
+    /// The destination of the sums.
     pub store: &'a dyn Store,
 }
 

@@ -43,8 +43,11 @@ impl Buffer {
 /// A thread's buffers for a product.
 #[derive(Default)]
 pub struct Scratch {
+    /// The packed left operands of a block of rows.
     pub left: Buffer,
+    /// The packed right operands of the thread's columns.
     pub right: Buffer,
+    /// Sums that are not complete.
     pub sums: Vec<Block>,
 }
 

@@ -113,7 +113,9 @@ fn copy<E: Copy>(from: &[E], to: &mut [E; EDGE]) {
 
 /// `out = scale · product`, rounded to the output's format.
 pub struct Replace<'a, E> {
+    /// The output.
     pub out: Output<'a, E>,
+    /// Factor of every element.
     pub scale: f32,
 }
 
@@ -140,7 +142,9 @@ impl<E: Element> Store for Replace<'_, E> {
 
 /// `out += product · factor`; the factor is an element's own.
 pub struct AddScaled<'a, E, F> {
+    /// The output.
     pub out: Output<'a, E>,
+    /// Factor of the element at (row, column).
     pub factor: F,
 }
 
@@ -167,6 +171,7 @@ impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Store for AddScaled<'_, E, F
 
 /// `out = residual + product`, rounded once.
 pub struct Residual<'a, E> {
+    /// The output.
     pub out: Output<'a, E>,
     /// Rows of as many elements as the output's.
     pub residual: &'a [E],
@@ -201,6 +206,7 @@ impl<E: Element> Store for Residual<'_, E> {
 
 /// `out = product + bias`, and a residual where there is one, rounded once.
 pub struct Biased<'a, E> {
+    /// The output.
     pub out: Output<'a, E>,
     /// An element a column.
     pub bias: &'a [f32],
@@ -250,6 +256,7 @@ impl<E: Element> Store for Biased<'_, E> {
 
 /// The transposed product, in float32.
 pub struct Transposed<'a> {
+    /// The transposed output.
     pub out: Output<'a, f32>,
 }
 

@@ -164,10 +164,13 @@ fn rebase(sums: &mut Sums, logits: &[f32]) {
 
 /// Writes `softmax - one_hot(next)`: the gradient of a row's loss in its logits.
 pub struct SoftmaxGradient<'a, E> {
+    /// The gradient, `[rows, columns of the product]`.
     pub out: Output<'a, E>,
     /// The logit that column 0 of the product is.
     pub first: usize,
+    /// The next token of each row.
     pub next: &'a [u32],
+    /// The log-sum-exp of each row.
     pub log_sum_exps: &'a [f32],
 }
 

@@ -5,9 +5,12 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::nn::{lora::Lora, param::Param, pass::Pass, weight::Weight};
 
+/// A linear layer without a bias.
 #[derive(Debug)]
 pub struct Linear {
+    /// The weight, `[out, in]`.
     pub weight: Weight,
+    /// The adapter, if the layer has one.
     pub adapter: Option<Lora>,
 }
 
