@@ -1,3 +1,20 @@
+//! expctl runs declarative fine-tuning experiments. A YAML spec becomes cells, one for each combination of its axes and seeds.
+//! A child process trains each cell and writes a record; the records of a study become a data frame, and the frame becomes
+//! Markdown reports. A planner predicts the memory of a cell, for this trainer and for PyTorch's stack.
+//!
+//! The rooms, from low to high; a room imports rooms above it in this list alone:
+//!
+//! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
+//! * [`options`]: the vocabulary of a configuration.
+//! * [`memory`]: the ledger of live bytes under the global allocator, and its timeline.
+//! * [`trace`]: the allocations and releases of a plan, and their account.
+//! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
+//! * [`kernels`]: computations on slices. [`quant`]: weights in fewer bits. [`nn`]: layers.
+//! * [`model`], [`adapter`], [`data`], [`optim`]: what a training run is made of. [`train`]: the run.
+//! * [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
+//! * [`plan`], [`report`], [`export`], [`runner`]: predictions, reports, timelines for other tools, and running the cells.
+//! * [`cli`]: the commands.
+
 pub mod adapter;
 pub mod cli;
 pub mod data;

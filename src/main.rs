@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     match Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            // Nobody reads it any more; the exit code still says it.
+            // If stderr is closed, the exit code still reports the failure.
             let _ = writeln!(stderr(), "error: {}", describe(&error));
             ExitCode::from(WRONG_INPUT)
         }

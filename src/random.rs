@@ -1,10 +1,10 @@
-//! Randomness: everything random in a cell follows from its seed, through one independent stream a purpose.
+//! Random numbers: everything random in a cell follows from its seed, by one independent stream for each purpose.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
 
-/// The stream of `seed` for `purpose`: the same on every machine, and independent of every other purpose's.
+/// The stream of `seed` for `purpose`. It is the same on every machine, and independent of other purposes' streams.
 pub fn stream(seed: u64, purpose: &str) -> ChaCha8Rng {
     let mut hash = Sha256::new();
     hash.update(seed.to_le_bytes());

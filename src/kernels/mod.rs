@@ -29,7 +29,7 @@ pub mod swiglu;
 #[cfg(test)]
 mod testing;
 
+pub use crate::options::InstructionSet;
 pub use convert::scale;
 pub use element::Element;
-pub use crate::options::InstructionSet;
 pub use reduce::sum_of_squares;

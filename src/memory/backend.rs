@@ -1,4 +1,4 @@
-//! The allocator under the ledger: one of three, chosen before the process's first allocation and for its whole life.
+//! The allocator under the ledger: one of three. The process's first allocation chooses it for the process's whole life.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CStr;
@@ -8,16 +8,16 @@ use mimalloc::MiMalloc;
 
 use crate::options::AllocatorBackend;
 
-/// The environment variable that names the backend of a process; the system's where it is unset or names none.
+/// The environment variable that names the backend of a process. If it is unset or names no backend, the system's serves.
 pub const BACKEND_VARIABLE: &str = "CELL_ALLOCATOR";
-/// The same as the C library takes it.
+/// The same for the C library.
 const VARIABLE: &CStr = c"CELL_ALLOCATOR";
 
-/// The backend's number, once it is chosen.
+/// The number of the chosen backend; 0 before the choice.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
 impl AllocatorBackend {
-    /// The backend of this process. The first call chooses; it allocates nothing, so that an allocator can make it.
+    /// The backend of this process. The first call chooses it. It allocates nothing, so an allocator can make it.
     #[inline]
     pub fn current() -> Self {
         match CHOSEN.load(Ordering::Relaxed) {
@@ -28,15 +28,15 @@ impl AllocatorBackend {
         }
     }
 
-    /// The backend's number in [`CHOSEN`], where 0 is no choice.
+    /// The backend's number in [`CHOSEN`].
     const fn code(self) -> u8 {
         self as u8 + 1
     }
 
-    /// Threads that came here at once would choose the same, and telling an allocator twice does no harm.
+    /// Chooses and configures the backend. Concurrent threads make the same choice, and a second configuration does no harm.
     #[cold]
     fn choose() -> Self {
-        let chosen = Self::asked_for().unwrap_or(Self::System);
+        let chosen = Self::requested().unwrap_or(Self::System);
         match chosen {
             Self::System => {}
             Self::Retain => keep_pages(),
@@ -46,9 +46,9 @@ impl AllocatorBackend {
         chosen
     }
 
-    /// What the environment names, where this build has it.
-    fn asked_for() -> Option<Self> {
-        // SAFETY: nobody changes the environment before the process's first allocation, which is when this is called.
+    /// The backend that the environment names, if this build has it.
+    fn requested() -> Option<Self> {
+        // SAFETY: the process's first allocation calls this, and the environment is not changed before that.
         let name = unsafe {
             let value = libc::getenv(VARIABLE.as_ptr());
             (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -57,8 +57,8 @@ impl AllocatorBackend {
     }
 }
 
-/// mallopt(3): no block is mapped on its own, the heap's top is never given back, and no thread has a heap of its own:
-/// the ends of those are unmapped whatever the threshold says.
+/// Keeps freed pages in the process, see mallopt(3). No block is mapped separately, the heap's top is never trimmed, and all
+/// threads share one heap: glibc unmaps the ends of other heaps regardless of the threshold.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_pages() {
     let never = -1;
@@ -75,20 +75,20 @@ fn keep_pages() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn keep_pages() {}
 
-/// Unless its own variable (MIMALLOC_PURGE_DELAY) says when to purge.
+/// Keeps freed pages in the process, unless mimalloc's own variable (`MIMALLOC_PURGE_DELAY`) sets a delay.
 fn never_purge() {
     /// `mi_option_purge_delay` in mimalloc.h, which the bindings leave out.
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     let never = -1;
-    // SAFETY: takes two numbers; the caller says why no other thread is in mimalloc.
+    // SAFETY: takes two numbers. It runs before the first allocation, so no thread is in mimalloc.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, never) };
 }
 
-/// What mimalloc holds of the system.
+/// Bytes that mimalloc holds of the system.
 pub(super) fn mimalloc_reserved() -> u64 {
     let mut committed = 0;
     let skip = std::ptr::null_mut;
-    // SAFETY: fills what is not null.
+    // SAFETY: fills the one pointer that is not null.
     unsafe {
         libmimalloc_sys::mi_process_info(
             skip(),
@@ -104,14 +104,14 @@ pub(super) fn mimalloc_reserved() -> u64 {
     committed as u64
 }
 
-/// The allocator that [`AllocatorBackend::current`] names.
+/// Allocates with the backend of this process, [`AllocatorBackend::current`].
 pub struct BackendAllocator;
 
-// SAFETY: hands every request as it came to one allocator, which never changes.
+// SAFETY: passes every request unchanged to one allocator, which never changes.
 unsafe impl GlobalAlloc for BackendAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the allocator's.
+        // SAFETY: the caller keeps the promises that the allocator needs.
         unsafe {
             match AllocatorBackend::current() {
                 AllocatorBackend::System | AllocatorBackend::Retain => System.alloc(layout),
@@ -122,7 +122,7 @@ unsafe impl GlobalAlloc for BackendAllocator {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the allocator's.
+        // SAFETY: the caller keeps the promises that the allocator needs.
         unsafe {
             match AllocatorBackend::current() {
                 AllocatorBackend::System | AllocatorBackend::Retain => System.alloc_zeroed(layout),
@@ -133,7 +133,7 @@ unsafe impl GlobalAlloc for BackendAllocator {
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise is the allocator's, and the pointer is its own.
+        // SAFETY: the caller keeps the promises that the allocator needs, and the pointer came from it.
         unsafe {
             match AllocatorBackend::current() {
                 AllocatorBackend::System | AllocatorBackend::Retain => System.realloc(pointer, layout, new_size),
@@ -144,7 +144,7 @@ unsafe impl GlobalAlloc for BackendAllocator {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is the allocator's, and the pointer is its own.
+        // SAFETY: the caller keeps the promises that the allocator needs, and the pointer came from it.
         unsafe {
             match AllocatorBackend::current() {
                 AllocatorBackend::System | AllocatorBackend::Retain => System.dealloc(pointer, layout),
