@@ -1,6 +1,6 @@
-//! expctl runs declarative fine-tuning experiments. A YAML spec becomes cells, one for each combination of its axes and seeds.
-//! A child process trains each cell and writes a record; the records of a study become a data frame, and the frame becomes
-//! Markdown reports. A planner predicts the memory of a cell, for this trainer and for PyTorch's stack.
+//! expctl runs declarative fine-tuning experiments. A YAML spec becomes cells, one for each combination of its axes and
+//! seeds. A child process trains each cell and writes a record; the records of a study become a data frame, and the
+//! frame becomes Markdown reports. A planner predicts the memory of a cell, for this trainer and for PyTorch's stack.
 //!
 //! The rooms, from low to high; a room imports rooms above it in this list alone:
 //!
@@ -12,7 +12,8 @@
 //! * [`kernels`]: computations on slices. [`quant`]: weights in fewer bits. [`nn`]: layers.
 //! * [`model`], [`adapter`], [`data`], [`optim`]: what a training run is made of. [`train`]: the run.
 //! * [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
-//! * [`plan`], [`report`], [`export`], [`runner`]: predictions, reports, timelines for other tools, and running the cells.
+//! * [`plan`], [`report`], [`export`], [`runner`]: predictions, reports, timelines for other tools, and running the
+//!   cells.
 //! * [`cli`]: the commands.
 
 pub mod adapter;

@@ -165,8 +165,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             return null_mut();
         };
         let user = launder(user);
-        // SAFETY: the caller gives a pointer that `track` made for this layout. The offset depends on the alignment alone,
-        // so the header moves with the contents and lies in front of the new address.
+        // SAFETY: the caller gives a pointer that `track` made for this layout. The offset depends on the alignment
+        // alone, so the header moves with the contents and lies in front of the new address.
         unsafe {
             let Header { category, bytes, .. } = header(user).read();
             let new_bytes = new_size as u64;

@@ -1,4 +1,5 @@
-//! The allocator under the ledger: one of three. The process's first allocation chooses it for the process's whole life.
+//! The allocator under the ledger: one of three. The process's first allocation chooses it for the process's whole
+//! life.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CStr;
@@ -8,7 +9,8 @@ use mimalloc::MiMalloc;
 
 use crate::options::AllocatorBackend;
 
-/// The environment variable that names the backend of a process. If it is unset or names no backend, the system's serves.
+/// The environment variable that names the backend of a process. If it is unset or names no backend, the system's
+/// serves.
 pub const BACKEND_VARIABLE: &str = "CELL_ALLOCATOR";
 /// The same for the C library.
 const VARIABLE: &CStr = c"CELL_ALLOCATOR";
@@ -33,7 +35,8 @@ impl AllocatorBackend {
         self as u8 + 1
     }
 
-    /// Chooses and configures the backend. Concurrent threads make the same choice, and a second configuration does no harm.
+    /// Chooses and configures the backend. Concurrent threads make the same choice, and a second configuration does no
+    /// harm.
     #[cold]
     fn choose() -> Self {
         let chosen = Self::requested().unwrap_or(Self::System);
@@ -57,8 +60,8 @@ impl AllocatorBackend {
     }
 }
 
-/// Keeps freed pages in the process, see mallopt(3). No block is mapped separately, the heap's top is never trimmed, and all
-/// threads share one heap: glibc unmaps the ends of other heaps regardless of the threshold.
+/// Keeps freed pages in the process, see mallopt(3). No block is mapped separately, the heap's top is never trimmed,
+/// and all threads share one heap: glibc unmaps the ends of other heaps regardless of the threshold.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_pages() {
     let never = -1;

@@ -32,8 +32,8 @@ impl Budget {
         self.limit
     }
 
-    /// Writes one JSON line and ends the process with [`OOM_EXIT_CODE`], if a descriptor is set. The caller holds the ledger's
-    /// lock, so one thread writes one line. Neither allocates nor unwinds.
+    /// Writes one JSON line and ends the process with [`OOM_EXIT_CODE`], if a descriptor is set. The caller holds the
+    /// ledger's lock, so one thread writes one line. Neither allocates nor unwinds.
     pub(super) fn exit(&self, refusal: &Refusal) {
         let Some(descriptor) = self.descriptor else { return };
         let mut line = Line::new();

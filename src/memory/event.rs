@@ -71,8 +71,8 @@ impl Event {
     /// Bytes of an encoded event.
     pub const SIZE: usize = 20;
 
-    /// True if the numbers fit their fields. No address of a Linux process needs more than 48 bits, and no allocation of a
-    /// tebibyte is expected.
+    /// True if the numbers fit their fields. No address of a Linux process needs more than 48 bits, and no allocation
+    /// of a tebibyte is expected.
     pub(super) fn fits(&self) -> bool {
         self.nanos >> 48 == 0 && self.address >> 48 == 0 && self.bytes >> 40 == 0
     }

@@ -9,8 +9,8 @@ use super::allocator::{self, installed};
 use super::category::Category;
 use super::timeline;
 
-/// Moves a tensor's memory to `category`. The whole buffer moves, so a view also moves the tensor that it views. Does nothing
-/// on devices other than the CPU, and nothing in a process without a ledger.
+/// Moves a tensor's memory to `category`. The whole buffer moves, so a view also moves the tensor that it views. Does
+/// nothing on devices other than the CPU, and nothing in a process without a ledger.
 pub fn label(tensor: &Tensor, category: Category) {
     if !installed() {
         return;
@@ -26,8 +26,8 @@ pub fn label(tensor: &Tensor, category: Category) {
     }
 }
 
-/// Records the dtype and shape of a tensor that has its buffer for itself in the timeline, as [`label`] does, too. Without a
-/// recording, this only reads a flag.
+/// Records the dtype and shape of a tensor that has its buffer for itself in the timeline, as [`label`] does, too.
+/// Without a recording, this only reads a flag.
 #[inline]
 pub fn describe(tensor: &Tensor) {
     if timeline::is_recording() {
@@ -38,8 +38,8 @@ pub fn describe(tensor: &Tensor) {
     }
 }
 
-/// Records the dtype and shape of a buffer outside tensors in the timeline. `dtype` is one of the names that [`dtype_name`]
-/// returns. Without a recording, this only reads a flag.
+/// Records the dtype and shape of a buffer outside tensors in the timeline. `dtype` is one of the names that
+/// [`dtype_name`] returns. Without a recording, this only reads a flag.
 #[inline]
 pub fn describe_buffer<T>(values: &Vec<T>, dtype: &str, dimensions: &[usize]) {
     if !timeline::is_recording() {

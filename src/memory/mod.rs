@@ -1,9 +1,9 @@
-//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a budget
-//! and a timeline; and the operating system's figures of the process.
+//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a
+//! budget and a timeline; and the operating system's figures of the process.
 //!
-//! The ledger counts in every process that installs [`LedgerAllocator`] as its global allocator. In other processes every
-//! figure is zero and labels do nothing. [`AllocatorBackend`](crate::options::AllocatorBackend) names the allocator under
-//! the ledger.
+//! The ledger counts in every process that installs [`LedgerAllocator`] as its global allocator. In other processes
+//! every figure is zero and labels do nothing. [`AllocatorBackend`](crate::options::AllocatorBackend) names the
+//! allocator under the ledger.
 
 mod allocator;
 mod backend;

@@ -61,8 +61,8 @@ pub fn page_faults() -> Option<u64> {
     usage.and_then(|usage| u64::try_from(usage.ru_minflt).ok())
 }
 
-/// Reads the figure after `key` in a file of lines such as `VmRSS:   1234 kB`, and returns it in bytes. It reads into the
-/// stack: a probe that allocates would change what it measures.
+/// Reads the figure after `key` in a file of lines such as `VmRSS:   1234 kB`, and returns it in bytes. It reads into
+/// the stack: a probe that allocates would change what it measures.
 fn kibibytes(path: &str, key: &str) -> Option<u64> {
     let mut buffer = [0; 4096];
     let mut file = File::open(path).ok()?;

@@ -38,8 +38,8 @@ pub fn set_phase(phase: Phase) {
 
 /// Sets a budget of live tensor bytes (`None`: unlimited) and the descriptor that a refusal is reported on.
 ///
-/// From now on, a request that exceeds the budget, or that the system refuses, ends the process from inside the allocator:
-/// it writes one JSON line (the fields of `results::record::Oom`) to `oom` and exits with
+/// From now on, a request that exceeds the budget, or that the system refuses, ends the process from inside the
+/// allocator: it writes one JSON line (the fields of `results::record::Oom`) to `oom` and exits with
 /// [`OOM_EXIT_CODE`](super::OOM_EXIT_CODE).
 pub fn arm(budget: Option<u64>, oom: OwnedFd) {
     let armed = Budget::armed(budget, oom.into_raw_fd());

@@ -1,5 +1,5 @@
-//! The buffers in which events wait until the training thread writes them out. They lie outside the heap, so recording an
-//! event allocates nothing and changes no figure of the ledger.
+//! The buffers in which events wait until the training thread writes them out. They lie outside the heap, so recording
+//! an event allocates nothing and changes no figure of the ledger.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -22,8 +22,8 @@ pub(super) struct Recorder {
     len: usize,
     /// The clock's nanoseconds when the recording began.
     start: u64,
-    /// Events that found no room or did not fit. All events after the first of them are lost, too: they would make no sense
-    /// without it.
+    /// Events that found no room or did not fit. All events after the first of them are lost, too: they would make no
+    /// sense without it.
     lost: u64,
 }
 

@@ -1,11 +1,11 @@
 //! The timeline: a file of all events of the ledger's tensor categories, each with its time and module.
 //!
-//! Host memory is left out: it does not count as allocated, and how much of the kernels' scratch is live at once depends on
-//! scheduling. The allocator writes events to a buffer (`recorder`), and the training thread writes them to the file between
-//! segments.
+//! Host memory is left out: it does not count as allocated, and how much of the kernels' scratch is live at once
+//! depends on scheduling. The allocator writes events to a buffer (`recorder`), and the training thread writes them to
+//! the file between segments.
 //!
-//! The file is [`MAGIC`] and then chunks: a byte for the kind, the length as a little-endian u32, and that many bytes. A file
-//! that a kill cut short can be read up to its last whole chunk.
+//! The file is [`MAGIC`] and then chunks: a byte for the kind, the length as a little-endian u32, and that many bytes.
+//! A file that a kill cut short can be read up to its last whole chunk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -139,8 +139,8 @@ impl Output {
     fn write(&mut self) {
         let (batch, live) = LEDGER.with(|ledger| (ledger.recorder.take(), ledger.live()));
         let Some(batch) = batch else { return };
-        // SAFETY: `len` slots are written. The recorder leaves them alone until the next `take`, which needs the output's
-        // lock.
+        // SAFETY: `len` slots are written. The recorder leaves them alone until the next `take`, which needs the
+        // output's lock.
         let events = unsafe { std::slice::from_raw_parts(batch.events.as_ptr(), batch.len) };
         if let Err(error) = self.append(events, live) {
             self.failed = Some(error);
