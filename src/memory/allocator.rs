@@ -56,7 +56,8 @@ fn with_header(layout: Layout) -> Option<(Layout, usize)> {
 /// Hides from the compiler where a pointer comes from.
 ///
 /// If the compiler inlines `dealloc` but not the `alloc` before it, it takes the caller's pointer for the start of an
-/// allocation. Nothing can lie in front of that, so it would drop all code after the header is read as unreachable.
+/// allocation. To read the header in front of that would be undefined behaviour, so it would remove the code as
+/// unreachable.
 #[inline(always)]
 fn launder(pointer: *mut u8) -> *mut u8 {
     black_box(pointer)
