@@ -9,8 +9,8 @@ use super::allocator::{self, installed};
 use super::category::Category;
 use super::timeline;
 
-/// Moves a tensor's memory to `category`. The whole buffer moves, so a view also moves the tensor that it views. Does
-/// nothing on devices other than the CPU, and nothing in a process without a ledger.
+/// Labels a tensor's memory with `category` from now on. The whole buffer is labelled, so a view labels the tensor that it
+/// views. Does nothing on devices other than the CPU, and nothing in a process without a ledger.
 pub fn label(tensor: &Tensor, category: Category) {
     if !installed() {
         return;

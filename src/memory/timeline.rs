@@ -30,7 +30,7 @@ pub const EVENTS: u8 = 2;
 /// Kind of the last chunk: the number of lost events, a little-endian u64.
 pub const END: u8 = 3;
 
-/// Events that are worth a write.
+/// The fewest waiting events that are worth a write.
 const MIN_WRITE: usize = 1024;
 
 static RECORDING: AtomicBool = AtomicBool::new(false);
