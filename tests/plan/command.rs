@@ -3,10 +3,10 @@
 use std::fs;
 
 use expctl::results::record::Status;
-use expctl::results::store::{StudyDir, read_record};
+use expctl::results::store::read_record;
 use serde_json::Value;
 
-use crate::Place;
+use crate::common::project::Project;
 
 /// Two cells of our trainer. The instruction set is given, so that no CPU decides what is kept in which format.
 const SMALL: &str = "\
@@ -34,17 +34,17 @@ sweep: { grid: { batch_size: [1, 16] } }
 
 #[test]
 fn a_plan_is_a_table() {
-    insta::assert_snapshot!("small", Place::new(SMALL).plan(&[]));
-    insta::assert_snapshot!("torch", Place::new(TORCH).plan(&[]));
+    insta::assert_snapshot!("small", Project::new(SMALL).plan(&[]));
+    insta::assert_snapshot!("torch", Project::new(TORCH).plan(&[]));
 }
 
 #[test]
 fn programs_read_json_and_csv() {
-    let place = Place::new(SMALL);
-    let json = place.plan(&["--format", "json", "--set", "dtype=int4"]);
+    let project = Project::new(SMALL);
+    let json = project.plan(&["--format", "json", "--set", "dtype=int4"]);
     insta::assert_snapshot!("small_json", json);
-    insta::assert_snapshot!("small_csv", place.plan(&["--format", "csv"]));
-    let cells = place.planned(&[]);
+    insta::assert_snapshot!("small_csv", project.plan(&["--format", "csv"]));
+    let cells = project.planned(&[]);
     let peaks: Vec<u64> = cells
         .iter()
         .map(|cell| number(&cell["predicted_allocated_peak_bytes"]))
@@ -58,19 +58,19 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn nothing_is_written() {
-    let place = Place::new(SMALL);
-    assert_eq!(place.plan(&[]).code, 0);
-    assert_eq!(fs::read_dir(place.path("")).unwrap().count(), 1);
+    let project = Project::new(SMALL);
+    assert_eq!(project.plan(&[]).code, 0);
+    assert_eq!(fs::read_dir(project.path("")).unwrap().count(), 1);
 }
 
 #[test]
 fn what_does_not_fit_is_told_what_would() {
-    let place = Place::new(BUDGETED);
-    let said = place.plan(&[]);
-    assert_eq!(said.code, 1);
-    insta::assert_snapshot!("oversize", said);
-    insta::assert_snapshot!("oversize_by_more", place.plan(&["--budget", "1MiB"]));
-    let advice = &place.planned(&[])[1]["advice"];
+    let project = Project::new(BUDGETED);
+    let output = project.plan(&[]);
+    assert_eq!(output.code, 1);
+    insta::assert_snapshot!("oversize", output);
+    insta::assert_snapshot!("oversize_by_more", project.plan(&["--budget", "1MiB"]));
+    let advice = &project.planned(&[])[1]["advice"];
     let changes: Vec<&Value> = advice
         .as_array()
         .unwrap()
@@ -80,7 +80,7 @@ fn what_does_not_fit_is_told_what_would() {
     assert!(!changes.is_empty());
     for advice in advice.as_array().unwrap() {
         assert_eq!(advice["predicted_verdict"], "fits", "{advice}");
-        // What is advised does what is said of it.
+        // A cell with the advised changes has the figures that the advice names.
         let settings: Vec<String> = advice["changes"]
             .as_array()
             .unwrap()
@@ -94,7 +94,7 @@ fn what_does_not_fit_is_told_what_would() {
         if !settings[0].starts_with("batch_size") {
             arguments.extend(["--set", "batch_size=16"]);
         }
-        let changed = place.planned(&arguments);
+        let changed = project.planned(&arguments);
         assert_eq!(changed.len(), 1, "{arguments:?}");
         for key in [
             "predicted_allocated_peak_bytes",
@@ -108,20 +108,20 @@ fn what_does_not_fit_is_told_what_would() {
 
 #[test]
 fn nothing_may_be_enough() {
-    let said = Place::new(BUDGETED).plan(&["--budget", "8KiB"]);
-    assert_eq!(said.code, 1);
-    insta::assert_snapshot!("nothing_fits", said);
+    let output = Project::new(BUDGETED).plan(&["--budget", "8KiB"]);
+    assert_eq!(output.code, 1);
+    insta::assert_snapshot!("nothing_fits", output);
 }
 
 #[test]
 fn a_budget_is_a_size_or_a_gpu() {
-    let place = Place::new(TORCH);
+    let project = Project::new(TORCH);
     for (budget, code) in [("1GiB", 1), ("16GiB", 0), ("NVIDIA GeForce RTX 3090", 0), ("t4", 0)] {
-        let said = place.plan(&["--budget", budget]);
-        assert_eq!((said.code, said.stderr.as_str()), (code, ""), "{budget}: {said}");
+        let output = project.plan(&["--budget", budget]);
+        assert_eq!((output.code, output.stderr.as_str()), (code, ""), "{budget}: {output}");
     }
     // A GPU's budget is its memory, also where the cells name another.
-    let bytes = number(&place.planned(&["--budget", "rtx-3090"])[0]["predicted_budget_bytes"]);
+    let bytes = number(&project.planned(&["--budget", "rtx-3090"])[0]["predicted_budget_bytes"]);
     assert_eq!(bytes, 25_414_860_800);
     for (budget, help) in [
         ("rtx-3900", "did you mean `rtx-3090`?"),
@@ -129,22 +129,22 @@ fn a_budget_is_a_size_or_a_gpu() {
         ("6", "`6` has no unit: write `6GiB`"),
         ("quadro", "known GPUs: t4, "),
     ] {
-        let said = place.plan(&["--budget", budget]);
-        assert_eq!(said.code, 2, "{said}");
-        assert!(said.stderr.contains(help), "{said}");
+        let output = project.plan(&["--budget", budget]);
+        assert_eq!(output.code, 2, "{output}");
+        assert!(output.stderr.contains(help), "{output}");
     }
 }
 
 #[test]
 fn a_gpu_as_the_budget_is_the_one_that_is_planned_for() {
-    let place = Place::new(
+    let project = Project::new(
         "name: gpus\ndefaults: { stack: torch, model: smollm2-135m, max_seq_length: 64 }\n\
          sweep: { grid: { gpu: [t4, rtx-3090] } }\n",
     );
     let needed = |cell: &Value| number(&cell["predicted_needed_bytes"]);
-    let own = place.planned(&[]);
+    let own = project.planned(&[]);
     assert_ne!(needed(&own[0]), needed(&own[1]));
-    let other = place.planned(&["--budget", "rtx-3090"]);
+    let other = project.planned(&["--budget", "rtx-3090"]);
     for cell in &other {
         assert_eq!(
             (cell["gpu"].as_str(), needed(cell)),
@@ -155,9 +155,9 @@ fn a_gpu_as_the_budget_is_the_one_that_is_planned_for() {
 
 #[test]
 fn without_a_replay_nothing_is_said_of_what_is_reserved() {
-    let place = Place::new(TORCH);
-    let with = place.planned(&[]);
-    let without = place.planned(&["--no-replay"]);
+    let project = Project::new(TORCH);
+    let with = project.planned(&[]);
+    let without = project.planned(&["--no-replay"]);
     for (with, without) in with.iter().zip(&without) {
         for key in [
             "predicted_reserved_peak_bytes",
@@ -172,7 +172,7 @@ fn without_a_replay_nothing_is_said_of_what_is_reserved() {
         let (with, without) = (number(&with[key]), number(&without[key]));
         assert!(without <= with && with - without < with / 50, "{with} and {without}");
     }
-    assert!(!place.plan(&["--no-replay"]).stdout.contains("reserved"));
+    assert!(!project.plan(&["--no-replay"]).stdout.contains("reserved"));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn the_allocators_settings_change_what_is_reserved() {
          data: {{ synthetic: {{ lengths: [512, 200, 300, 77, 411] }} }}, max_seq_length: 512, max_steps: 3 }}\n\
          sweep:\n  grid:\n    {axis}\n"
     );
-    let cells = Place::new(&spec).planned(&[]);
+    let cells = Project::new(&spec).planned(&[]);
     let [default, expandable] = &cells[..] else {
         panic!("{cells:?}")
     };
@@ -201,19 +201,23 @@ published:
 - { column: allocated_peak_bytes, value: 3.0, unit: MiB, metric: allocated, cell: { dtype: float32 }, source: Somebody }
 report: { template: plan, output: report.md }
 ";
-    let place = Place::new(&format!("{SMALL}{published}"));
-    let said = place.plan(&["--report"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "wrote report.md\n"), "{said}");
-    insta::assert_snapshot!("report", fs::read_to_string(place.path("report.md")).unwrap());
-    assert_eq!(place.plan(&["--report=other.md"]).stdout, "wrote other.md\n");
-    let same = |path: &str| fs::read_to_string(place.path(path)).unwrap();
-    assert_eq!(same("other.md").lines().count(), same("report.md").lines().count());
+    let project = Project::new(&format!("{SMALL}{published}"));
+    let output = project.plan(&["--report"]);
+    assert_eq!(
+        (output.code, output.stdout.as_str()),
+        (0, "wrote report.md\n"),
+        "{output}"
+    );
+    insta::assert_snapshot!("report", project.read("report.md"));
+    assert_eq!(project.plan(&["--report=other.md"]).stdout, "wrote other.md\n");
+    let lines = |path: &str| project.read(path).lines().count();
+    assert_eq!(lines("other.md"), lines("report.md"));
 
-    let said = Place::new(SMALL).plan(&["--report"]);
-    assert_eq!(said.code, 2);
+    let output = Project::new(SMALL).plan(&["--report"]);
+    assert_eq!(output.code, 2);
     assert!(
-        said.stderr.contains("names no `output`; give a file: --report=FILE"),
-        "{said}"
+        output.stderr.contains("names no `output`; give a file: --report=FILE"),
+        "{output}"
     );
 }
 
@@ -224,10 +228,10 @@ published:
 - { column: allocated_peak_bytes, value: 3.0, unit: MiB, metric: allocated, cell: { dtype: float32 }, source: Somebody }
 report: { output: report.md }
 ";
-    let place = Place::new(&format!("{SMALL}{published}"));
-    let said = place.run(&[]);
-    assert_eq!(said.code, 0, "{said}");
-    let report = fs::read_to_string(place.path("report.md")).unwrap();
+    let project = Project::new(&format!("{SMALL}{published}"));
+    let output = project.run(&[]);
+    assert_eq!(output.code, 0, "{output}");
+    let report = project.read("report.md");
     let row = report
         .lines()
         .find(|line| line.contains("Somebody") || line.contains(" 3.0 MiB"))
@@ -243,14 +247,14 @@ report: { output: report.md }
     );
 
     // What a user is shown of a cell has the plan's figure, and the plan says the same as the run did.
-    let id = place.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
-    let shown = place.expctl(&["show", &id, "--results", "out", "--format", "json"]);
-    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    let id = project.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
+    let shown = project.expctl(&["show", &id, "--results", "out", "--format", "json"]);
+    let shown = shown.json();
     assert_eq!(
         shown["prediction"]["allocated_peak_bytes"],
-        place.planned(&[])[0]["predicted_allocated_peak_bytes"]
+        project.planned(&[])[0]["predicted_allocated_peak_bytes"]
     );
-    let text = place.expctl(&["show", &id, "--results", "out"]).stdout;
+    let text = project.expctl(&["show", &id, "--results", "out"]).stdout;
     let (_, prediction) = text.split_once("\nPrediction\n").unwrap();
     let (prediction, _) = prediction.split_once("\nOutcome\n").unwrap();
     insta::assert_snapshot!("shown", prediction);
@@ -259,12 +263,12 @@ report: { output: report.md }
 #[test]
 fn what_cannot_be_planned_is_an_error() {
     let wrong = |defaults: &str| {
-        let place = Place::new(&format!("name: x\ndefaults: {{ {defaults} }}\n"));
-        fs::write(place.path("short.txt"), "a\n").unwrap();
-        let said = place.plan(&[]);
-        assert_eq!(said.code, 2, "{said}");
-        assert!(said.stdout.is_empty(), "{said}");
-        format!("{defaults}\n{}", place.without_folder(&said.stderr))
+        let project = Project::new(&format!("name: x\ndefaults: {{ {defaults} }}\n"));
+        project.write("short.txt", "a\n");
+        let output = project.plan(&[]);
+        assert_eq!(output.code, 2, "{output}");
+        assert!(output.stdout.is_empty(), "{output}");
+        format!("{defaults}\n{}", project.without_folder(&output.stderr))
     };
     let errors = [
         "model: ./nowhere",
@@ -287,7 +291,7 @@ fn what_cannot_be_planned_is_an_error() {
 
 #[test]
 fn data_of_a_file_are_planned_as_they_are_trained() {
-    let place = Place::new(
+    let project = Project::new(
         "name: x\ndefaults: { model: tiny, dtype: float32, instruction_set: avx2, max_seq_length: 64, batch_size: 2, \
          max_steps: 2, padding: longest, data: { path: lines.txt } }\n",
     );
@@ -297,14 +301,12 @@ fn data_of_a_file_are_planned_as_they_are_trained() {
         "Words.",
         "Three more words.",
     ];
-    fs::write(place.path("lines.txt"), (lines.join("\n\n") + "\n\n").repeat(3)).unwrap();
-    let planned = number(&place.planned(&[])[0]["predicted_allocated_peak_bytes"]);
-    let said = place.run(&["--progress", "none"]);
-    assert_eq!(said.code, 0, "{said}");
-    let id = place.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
-    let record = read_record(&StudyDir::new(place.path("out")).cell(&id))
-        .unwrap()
-        .unwrap();
+    project.write("lines.txt", (lines.join("\n\n") + "\n\n").repeat(3));
+    let planned = number(&project.planned(&[])[0]["predicted_allocated_peak_bytes"]);
+    let output = project.run(&["--progress", "none"]);
+    assert_eq!(output.code, 0, "{output}");
+    let id = project.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
+    let record = read_record(&project.results().cell(&id)).unwrap().unwrap();
     let measured = record.measured.unwrap().allocated_peak_bytes.unwrap();
     assert!(
         planned.abs_diff(measured) * 200 < measured,
@@ -314,30 +316,30 @@ fn data_of_a_file_are_planned_as_they_are_trained() {
 
 #[test]
 fn another_stack_is_planned_and_not_run() {
-    let place = Place::new(TORCH);
+    let project = Project::new(TORCH);
     for arguments in [&[][..], &["--dry-run"]] {
-        let said = place.run(arguments);
-        assert_eq!(said.code, 2, "{said}");
+        let output = project.run(arguments);
+        assert_eq!(output.code, 2, "{output}");
         assert_eq!(
-            place.without_folder(&said.stderr),
+            project.without_folder(&output.stderr),
             "error: spec.yaml: `stack: torch`: this stack is planned and not run; `expctl plan spec.yaml` says what it \
              takes\n"
         );
     }
-    assert!(!place.path("out").exists());
+    assert!(!project.path("out").exists());
 }
 
 #[test]
 fn what_is_predicted_not_to_fit_can_be_left_out() {
-    let place = Place::new(BUDGETED);
-    let said = place.run(&["--skip-oversize"]);
-    assert_eq!(said.code, 0, "{said}");
-    let ids: Vec<String> = place
+    let project = Project::new(BUDGETED);
+    let output = project.run(&["--skip-oversize"]);
+    assert_eq!(output.code, 0, "{output}");
+    let ids: Vec<String> = project
         .planned(&[])
         .iter()
         .map(|cell| cell["cell_id"].as_str().unwrap().to_owned())
         .collect();
-    let results = StudyDir::new(place.path("out"));
+    let results = project.results();
     let record = |index: usize| read_record(&results.cell(&ids[index])).unwrap().unwrap();
     assert_eq!(record(0).status, Status::Ok);
     let left_out = record(1);
@@ -348,17 +350,17 @@ fn what_is_predicted_not_to_fit_can_be_left_out() {
         reason.starts_with("predicted peak ") && reason.ends_with(" past the budget of 3.0 MiB (device_memory)"),
         "{reason}"
     );
-    let frame = place.expctl(&["list", "out", "--format", "json"]).stdout;
+    let frame = project.expctl(&["list", "out", "--format", "json"]).stdout;
     assert!(frame.contains("oversize"), "{frame}");
-    let report = fs::read_to_string(place.path("out/report.md")).unwrap();
+    let report = project.read("out/report.md");
     assert!(report.contains("oversize"), "{report}");
 
     // A run without the flag trains what was left out: it is past its budget indeed.
-    let said = place.run(&[]);
-    assert_eq!(said.code, 0, "{said}");
+    let output = project.run(&[]);
+    assert_eq!(output.code, 0, "{output}");
     assert_eq!(record(1).status, Status::Oom);
     assert_eq!(record(1).attempt, 2);
     // And that is a result: it is not made worse by a prediction.
-    place.run(&["--skip-oversize"]);
+    project.run(&["--skip-oversize"]);
     assert_eq!(record(1).status, Status::Oom);
 }

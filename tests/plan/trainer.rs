@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use expctl::memory::Category;
 use expctl::results::prediction::Prediction;
 use expctl::results::record::{Measured, Status};
-use expctl::results::store::{StudyDir, read_prediction, read_record};
+use expctl::results::store::{read_prediction, read_record};
 use expctl::spec::{self, Overrides};
 
-use crate::Place;
+use crate::common::project::Project;
 use crate::sample::Sample;
 
 /// How far off a peak may be.
@@ -78,11 +78,11 @@ fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bo
 
 /// Trains the sample and looks at each cell.
 fn check(sample: &Sample) {
-    let place = Place::new(&sample.spec());
-    let said = place.run(&["--progress", "none"]);
-    assert_eq!(said.code, 0, "{said}");
-    let study = spec::load(&place.path("spec.yaml"), &Overrides::default()).unwrap();
-    let results = StudyDir::new(place.path("out"));
+    let project = Project::new(&sample.spec());
+    let output = project.run(&["--progress", "none"]);
+    assert_eq!(output.code, 0, "{output}");
+    let study = spec::load(&project.path("spec.yaml"), &Overrides::default()).unwrap();
+    let results = project.results();
     let (mut shares, mut wrong, mut elsewhere) = (Vec::new(), Vec::new(), 0);
     for planned in &study.cells {
         let dir = results.cell(&planned.id);

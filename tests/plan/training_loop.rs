@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::Place;
+use crate::common::project::Project;
 
 /// Two micro-batches of 2 × 256 tokens; the vocabulary has 49,152.
 const SPEC: &str = "\
@@ -15,7 +15,7 @@ const HELD: u64 = 2 * 256 * 49_152 * 2 + 512 + 2 * 256 * 8;
 
 /// The cells of `grid`, in its order.
 fn planned(grid: &str) -> Vec<Value> {
-    Place::new(&format!("{SPEC}{grid} }}\n")).planned(&["--no-replay"])
+    Project::new(&format!("{SPEC}{grid} }}\n")).planned(&["--no-replay"])
 }
 
 fn predicted(cell: &Value, column: &str) -> u64 {
@@ -48,7 +48,7 @@ fn gradients_stay_as_long_as_is_said() {
         assert_eq!(predicted(before, &column), predicted(after, &column), "{phase}");
     }
     // What the allocator's cache can give back is less while they are there.
-    let cells = Place::new(&format!(
+    let cells = Project::new(&format!(
         "{SPEC}{{ zero_grad: [after_step, before_forward], empty_cache_steps: [1], rank: [0] }} }}\n"
     ))
     .planned(&[]);
@@ -100,7 +100,7 @@ fn states_are_what_each_optimizer_keeps() {
         "scales of 576 blocks"
     );
 
-    // AdamW's roots and the gradients with SGD's decay are beside everything; the others work in place.
+    // AdamW's roots and the gradients with SGD's decay come on top of everything; the others work in place.
     let grid = "{ rank: [0], weight_decay: [0.1], optim: [adamw, adamw_torch_fused, sgd, adamw_8bit] }";
     let cells = planned(grid);
     let temporaries = |at: usize| {

@@ -1,11 +1,9 @@
 //! Sentences put to the test: their verdicts, what `--check` makes of them, and what is said of wrong ones.
 
-use std::fs;
-
-use assert_cmd::Command;
 use expctl::report::Template;
 
-use crate::{Place, SPEC};
+use crate::common::project::Project;
+use crate::{Recorded, SPEC};
 
 /// One claim of each verdict, and one that is known not to hold.
 const CLAIMS: &str = "\
@@ -38,9 +36,9 @@ claims:
 
 #[test]
 fn claims_have_verdicts() {
-    let place = Place::new(&format!("{SPEC}{CLAIMS}"));
+    let recorded = Recorded::new(&format!("{SPEC}{CLAIMS}"));
     for template in ["comparison", "method_comparison"] {
-        let markdown = place.render(&Template::named(template)).unwrap().markdown;
+        let markdown = recorded.markdown(template);
         let (_, part) = markdown.split_once("## Claims").unwrap();
         let (part, _) = part.split_once("\n## ").unwrap();
         insta::assert_snapshot!("claims", part);
@@ -49,8 +47,8 @@ fn claims_have_verdicts() {
 
 #[test]
 fn claims_have_a_template_of_their_own() {
-    let place = Place::new(&format!("{SPEC}{CLAIMS}"));
-    let rendered = place.render(&Template::named("claims")).unwrap();
+    let recorded = Recorded::new(&format!("{SPEC}{CLAIMS}"));
+    let rendered = recorded.render(&Template::named("claims")).unwrap();
     insta::assert_snapshot!("template", rendered.markdown);
     assert!(rendered.files.is_empty(), "it has no charts");
 }
@@ -70,13 +68,11 @@ claims:
 fn what_repeats_disagree_about_is_undecided() {
     let check = |bound: &str, expect: &str| {
         let claims = SPREAD.replace("BOUND", bound);
-        let place = Place::new(&format!("{SPEC}{claims}  expect: {expect}\n"));
-        place.expctl(&["report", "experiments/rank_sweep.yaml"]).success();
-        let markdown = fs::read_to_string(place.path("results/rank_sweep.md")).unwrap();
-        let assert = place.expctl(&["report", "experiments/rank_sweep.yaml", "--check"]);
-        let output = assert.get_output();
-        let stderr = String::from_utf8(output.stderr.clone()).unwrap();
-        (markdown, stderr, output.status.code().unwrap())
+        let recorded = Recorded::new(&format!("{SPEC}{claims}  expect: {expect}\n"));
+        recorded.expctl(&["report", "experiments/rank_sweep.yaml"]).exits(0);
+        let markdown = recorded.read("results/rank_sweep.md");
+        let output = recorded.expctl(&["report", "experiments/rank_sweep.yaml", "--check"]);
+        (markdown, output.stderr, output.code)
     };
     for expect in ["supported", "refuted"] {
         for (bound, held) in [
@@ -113,33 +109,24 @@ fn what_repeats_disagree_about_is_undecided() {
 
 #[test]
 fn a_check_asks_for_fresh_files_and_for_claims_that_hold() {
-    let place = Place::new(&format!("{SPEC}{CLAIMS}"));
-    let check = |args: &[&str]| {
-        let assert = place.expctl(&[&["report", "experiments/rank_sweep.yaml"], args].concat());
-        let output = assert.get_output();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        format!(
-            "exit code {}\n{}---\n{}",
-            output.status.code().unwrap(),
-            text(&output.stdout),
-            text(&output.stderr)
-        )
-    };
-    insta::assert_snapshot!("check_of_stale_files", check(&["--check"]));
-    check(&[]);
-    insta::assert_snapshot!("check_of_claims", check(&["--check"]));
+    let recorded = Recorded::new(&format!("{SPEC}{CLAIMS}"));
+    let spec = "experiments/rank_sweep.yaml";
+    let report = || recorded.expctl(&["report", spec]);
+    let check = || recorded.expctl(&["report", spec, "--check"]).to_string();
+    insta::assert_snapshot!("check_of_stale_files", check());
+    report();
+    insta::assert_snapshot!("check_of_claims", check());
 
-    let path = place.path("experiments/rank_sweep.yaml");
     let (kept, _) = CLAIMS.split_once("- claim: Rank 256 trains").unwrap();
-    fs::write(&path, format!("{SPEC}{kept}")).unwrap();
+    recorded.write(spec, format!("{SPEC}{kept}"));
     assert!(
-        check(&["--check"]).starts_with("exit code 1"),
+        check().starts_with("exit code 1"),
         "a claim that went makes the report stale"
     );
-    check(&[]);
-    insta::assert_snapshot!("check_of_what_is_expected", check(&["--check"]));
-    fs::write(&path, format!("{SPEC}{}", kept.replace("  expect: refuted\n", ""))).unwrap();
-    assert!(check(&["--check"]).contains("exit code 1\nresults/rank_sweep.md is up to date\n2 claims"));
+    report();
+    insta::assert_snapshot!("check_of_what_is_expected", check());
+    recorded.write(spec, format!("{SPEC}{}", kept.replace("  expect: refuted\n", "")));
+    assert!(check().contains("exit code 1\nresults/rank_sweep.md is up to date\n2 claims"));
 }
 
 #[test]
@@ -196,15 +183,7 @@ fn a_wrong_claim_is_shown_where_it_stands() {
             "holds: |\n  mean('steps', rank=4, dtype='int4') > 1\n  and mean('step', rank=4, dtype='int4') > 1",
         ),
     ] {
-        let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("a.yaml"), claim(keys)).unwrap();
-        let mut command = Command::cargo_bin("expctl").unwrap();
-        let assert = command
-            .current_dir(root.path())
-            .args(["validate", "a.yaml"])
-            .assert()
-            .code(2);
-        let text = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-        insta::assert_snapshot!(name, text.strip_prefix("error: ").unwrap());
+        let mistake = Project::new(&claim(keys)).expctl(&["validate", "spec.yaml"]).exits(2);
+        insta::assert_snapshot!(name, mistake.stderr.strip_prefix("error: ").unwrap());
     }
 }

@@ -6,25 +6,25 @@ use std::path::Path;
 use expctl::results::record::Record;
 use expctl::spec::{self, Overrides};
 
-use crate::{Place, SPEC, record};
+use crate::records::record;
+use crate::{Recorded, SPEC};
 
-/// A place with `results/rank_sweep`, its frame, and `results/now`: the same cells run again by another version, of which
+/// A project with `results/rank_sweep`, its frame, and `results/now`: the same cells run again by another version, of which
 /// one takes more memory, one failed, one was not run, and one is new.
-fn place() -> Place {
-    let place = Place::new(SPEC);
-    place.expctl(&["report", "results/rank_sweep"]).success();
-    let spec = place.path("experiments/now.yaml");
+fn recorded() -> Recorded {
+    let recorded = Recorded::new(SPEC);
+    recorded.expctl(&["report", "results/rank_sweep"]).exits(0);
+    let spec = recorded.path("experiments/now.yaml");
     let text = SPEC.replace(
         "rank: [4, 16, 64, 256] }",
         "rank: [4, 16, 64] }\n  include: [{ dtype: int4, rank: 8 }]",
     );
-    fs::write(&spec, text).unwrap();
+    recorded.write(&spec, text);
     let study = spec::load(&spec, &Overrides::default()).unwrap();
-    let now = place.path("results/now");
+    let now = recorded.path("results/now");
     for planned in &study.cells {
-        let old = place.dir.cell(&planned.id).record();
+        let old = recorded.dir.cell(&planned.id).record();
         let folder = now.join("cells").join(&planned.id);
-        fs::create_dir_all(&folder).unwrap();
         let mut again: Record = match fs::read(&old) {
             Ok(json) => serde_json::from_slice(&json).unwrap(),
             Err(_) => continue,
@@ -44,56 +44,48 @@ fn place() -> Place {
             }
             _ => {}
         }
-        fs::write(folder.join("record.json"), serde_json::to_vec(&again).unwrap()).unwrap();
+        recorded.write(folder.join("record.json"), serde_json::to_vec(&again).unwrap());
     }
     study.write(&now).unwrap();
-    place
+    recorded
 }
 
 /// What a comparison prints, its exit code in front.
-fn compared(place: &Place, args: &[&str]) -> String {
-    let assert = place.expctl(&[&["compare"], args].concat());
-    let output = assert.get_output();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let stderr = match text(&output.stderr) {
-        stderr if stderr.is_empty() => stderr,
-        stderr => format!("--- stderr\n{stderr}"),
-    };
-    format!(
-        "exit code {}\n{}{stderr}",
-        output.status.code().unwrap(),
-        text(&output.stdout)
-    )
+fn compared(recorded: &Recorded, args: &[&str]) -> String {
+    recorded.expctl(&[&["compare"], args].concat()).to_string()
 }
 
 const BOTH: [&str; 2] = ["results/rank_sweep", "results/now"];
 
 #[test]
 fn people_see_what_changed() {
-    let place = place();
-    insta::assert_snapshot!("table", compared(&place, &BOTH));
+    let recorded = recorded();
+    insta::assert_snapshot!("table", compared(&recorded, &BOTH));
     let gates = [
         "--fail-if",
         "allocated_peak_bytes > 1.02",
         "--fail-if",
         "step_seconds_median > 3",
     ];
-    insta::assert_snapshot!("table_with_conditions", compared(&place, &[&BOTH[..], &gates].concat()));
+    insta::assert_snapshot!(
+        "table_with_conditions",
+        compared(&recorded, &[&BOTH[..], &gates].concat())
+    );
     let markdown = [
         "--format",
         "markdown",
         "--fail-if",
         "tokens_per_second < 0.9 and loss_last > 0",
     ];
-    insta::assert_snapshot!("markdown", compared(&place, &[&BOTH[..], &markdown].concat()));
+    insta::assert_snapshot!("markdown", compared(&recorded, &[&BOTH[..], &markdown].concat()));
 }
 
 #[test]
 fn programs_get_numbers() {
-    let place = place();
-    insta::assert_snapshot!("csv", compared(&place, &[&BOTH[..], &["--format", "csv"]].concat()));
+    let recorded = recorded();
+    insta::assert_snapshot!("csv", compared(&recorded, &[&BOTH[..], &["--format", "csv"]].concat()));
     let json = ["--format", "json", "--fail-if", "allocated_peak_bytes > 1.02"];
-    let (code, json) = compared(&place, &[&BOTH[..], &json].concat())
+    let (code, json) = compared(&recorded, &[&BOTH[..], &json].concat())
         .split_once('\n')
         .map(|(a, b)| (a.to_owned(), b.to_owned()))
         .unwrap();
@@ -111,7 +103,7 @@ fn programs_get_numbers() {
 
 #[test]
 fn a_study_is_equal_to_itself_in_every_form() {
-    let place = place();
+    let recorded = recorded();
     let forms = [
         "experiments/rank_sweep.yaml",
         "results/rank_sweep",
@@ -119,14 +111,14 @@ fn a_study_is_equal_to_itself_in_every_form() {
         "results/rank_sweep/cells.csv",
         "results/rank_sweep/cells.parquet",
     ];
-    fs::create_dir(place.path("results/frame")).unwrap();
-    fs::copy(place.dir.cells_csv(), place.path("results/frame/cells.csv")).unwrap();
+    fs::create_dir(recorded.path("results/frame")).unwrap();
+    fs::copy(recorded.dir.cells_csv(), recorded.path("results/frame/cells.csv")).unwrap();
     for form in forms.into_iter().chain(["results/frame"]) {
         let gates = [
             "--fail-if",
             "allocated_peak_bytes != 1 or loss_last != 1 or tokens_per_second != 1",
         ];
-        let told = compared(&place, &[&["results/rank_sweep", form], &gates[..]].concat());
+        let told = compared(&recorded, &[&["results/rank_sweep", form], &gates[..]].concat());
         assert!(told.starts_with("exit code 0\n"), "{form}: {told}");
         assert!(
             told.contains("matched: 16 by id") && !told.contains("also different"),
@@ -137,21 +129,21 @@ fn a_study_is_equal_to_itself_in_every_form() {
 
 #[test]
 fn cells_of_other_settings_are_matched_by_what_varies() {
-    let place = place();
-    let other = Place::new(
+    let recorded = recorded();
+    let other = Recorded::new(
         &SPEC
             .replace("batch_size: 4", "batch_size: 2")
             .replace("repeats: 2", "repeats: 1"),
     );
     let other = other.dir.path().display().to_string();
-    let told = compared(&place, &["results/rank_sweep", &other]);
+    let told = compared(&recorded, &["results/rank_sweep", &other]);
     insta::assert_snapshot!("matched_by_axes", told.replace(&other, "OTHER"));
 }
 
 #[test]
 fn wrong_input_has_exit_code_2() {
-    let place = place();
-    let fail_if = |condition: &str| compared(&place, &[&BOTH[..], &["--fail-if", condition]].concat());
+    let recorded = recorded();
+    let fail_if = |condition: &str| compared(&recorded, &[&BOTH[..], &["--fail-if", condition]].concat());
     insta::assert_snapshot!("condition_syntax", fail_if("allocated_peak_bytes > > 1.02"));
     insta::assert_snapshot!(
         "condition_with_misspelt_column",
@@ -163,27 +155,30 @@ fn wrong_input_has_exit_code_2() {
         "condition_without_measurement",
         fail_if("oom_requested_bytes > 1 and loss_eval > 1")
     );
-    assert!(compared(&place, &["results/nowhere", "results/now"]).starts_with("exit code 2\n"));
-    fs::create_dir(place.path("results/empty")).unwrap();
+    assert!(compared(&recorded, &["results/nowhere", "results/now"]).starts_with("exit code 2\n"));
+    fs::create_dir(recorded.path("results/empty")).unwrap();
     insta::assert_snapshot!(
         "folder_without_study",
-        compared(&place, &["results/empty", "results/now"])
+        compared(&recorded, &["results/empty", "results/now"])
     );
-    fs::write(place.path("results/empty/cells.csv"), "name,rank\nx,4\n").unwrap();
+    recorded.write("results/empty/cells.csv", "name,rank\nx,4\n");
     insta::assert_snapshot!(
         "file_that_is_no_frame",
-        compared(&place, &["results/empty", "results/now"])
+        compared(&recorded, &["results/empty", "results/now"])
     );
-    fs::write(place.path("results/empty/cells.csv"), "cell_id,rank\nx,four\n").unwrap();
+    recorded.write("results/empty/cells.csv", "cell_id,rank\nx,four\n");
     insta::assert_snapshot!(
         "frame_with_a_wrong_value",
-        compared(&place, &["results/empty", "results/now"])
+        compared(&recorded, &["results/empty", "results/now"])
     );
     fs::write(
-        place.path("results/empty/cells.csv"),
+        recorded.path("results/empty/cells.csv"),
         "cell_id,rank,seed\nx,5,0\ny,6,0\n",
     )
     .unwrap();
-    insta::assert_snapshot!("nothing_in_common", compared(&place, &["results/empty", "results/now"]));
-    assert!(Path::new(&place.path("results/now")).exists());
+    insta::assert_snapshot!(
+        "nothing_in_common",
+        compared(&recorded, &["results/empty", "results/now"])
+    );
+    assert!(Path::new(&recorded.path("results/now")).exists());
 }

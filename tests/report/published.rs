@@ -1,13 +1,11 @@
 //! Figures of others beside what was measured.
 
-use std::fs;
-
 use expctl::report::{self, About, Template};
 use expctl::results::collect::collect;
 use expctl::spec::{self, Overrides};
 use polars_core::prelude::{IntoColumn, NamedFrom, Series};
 
-use crate::{Place, SPEC};
+use crate::{Recorded, SPEC};
 
 /// Figures of each kind: equal to the digit and to the byte, of another metric, of a cell that ran out of memory.
 const PUBLISHED: &str = "\
@@ -22,9 +20,9 @@ published:
 
 #[test]
 fn published_figures_stand_beside_what_was_measured() {
-    let place = Place::new(&format!("{SPEC}{PUBLISHED}"));
+    let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));
     for template in ["comparison", "method_comparison"] {
-        let markdown = place.render(&Template::named(template)).unwrap().markdown;
+        let markdown = recorded.markdown(template);
         let (_, part) = markdown.split_once("## Beside published figures").unwrap();
         let (part, _) = part.split_once("\n## ").unwrap();
         insta::assert_snapshot!("published", part);
@@ -33,12 +31,18 @@ fn published_figures_stand_beside_what_was_measured() {
 
 #[test]
 fn a_prediction_is_marked_as_one() {
-    let place = Place::new(&format!("{SPEC}{PUBLISHED}"));
-    let mut frame = collect(&place.dir, &place.study, false).unwrap().frame().unwrap();
+    let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));
+    let mut frame = collect(&recorded.dir, &recorded.study, false).unwrap().frame().unwrap();
     let bytes = vec![493_887_488_i64; frame.height()];
     let predicted = Series::new("predicted_allocated_peak_bytes".into(), bytes);
     frame.with_column(predicted.into_column()).unwrap();
-    let report = report::render(&About::new(&place.study), &frame, &Template::named("comparison"), "x").unwrap();
+    let report = report::render(
+        &About::new(&recorded.study),
+        &frame,
+        &Template::named("comparison"),
+        "x",
+    )
+    .unwrap();
     let lines = report
         .markdown
         .lines()
@@ -48,20 +52,20 @@ fn a_prediction_is_marked_as_one() {
 
 #[test]
 fn a_published_figure_is_no_part_of_a_cell() {
-    let place = Place::new(SPEC);
-    place.expctl(&["report", "experiments/rank_sweep.yaml"]).success();
-    let report = || fs::read_to_string(place.path("results/rank_sweep.md")).unwrap();
+    let recorded = Recorded::new(SPEC);
+    recorded.expctl(&["report", "experiments/rank_sweep.yaml"]).exits(0);
+    let report = || recorded.read("results/rank_sweep.md");
     assert!(!report().contains("Published"));
     let spec = format!("{SPEC}{PUBLISHED}");
-    fs::write(place.path("experiments/rank_sweep.yaml"), &spec).unwrap();
-    place
+    recorded.write("experiments/rank_sweep.yaml", &spec);
+    recorded
         .expctl(&["report", "experiments/rank_sweep.yaml"])
-        .success()
-        .stderr("");
+        .exits(0)
+        .stderr_is("");
     assert!(report().contains("471.01 MiB"), "{}", report());
 
     let with_override = Overrides::new([], vec!["rank=4".into()]);
-    let study = spec::load(&place.path("experiments/rank_sweep.yaml"), &with_override).unwrap();
+    let study = spec::load(&recorded.path("experiments/rank_sweep.yaml"), &with_override).unwrap();
     assert_eq!(study.published.len(), 2);
     assert!(
         study

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
+
+use crate::common::project::Project;
 
 const SPEC: &str = "
 name: recorded
@@ -13,48 +13,27 @@ defaults: { model: tiny, dtype: float32, max_seq_length: 16, max_steps: 4 }
 sweep: { grid: { gradient_checkpointing: [none, full] } }
 ";
 
-struct Study {
-    folder: TempDir,
-}
-
-impl Study {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("spec.yaml"), SPEC).unwrap();
-        Self { folder }
+/// Results are in `results/recorded`, where `report` and `export` look for them.
+impl Project {
+    /// A run that has to end well; what it printed on stderr.
+    fn record(&self, arguments: &[&str]) -> String {
+        let run = [&["run", "spec.yaml", "--progress", "plain"], arguments].concat();
+        self.expctl(&run).exits(0).stderr
     }
 
-    fn expctl(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_expctl"))
-            .current_dir(self.folder.path())
-            .args(arguments)
-            .output()
-            .unwrap()
-    }
-
-    /// A run that has to end well; what it said on stderr.
-    fn run(&self, arguments: &[&str]) -> String {
-        let output = self.expctl(&[&["run", "spec.yaml", "--progress", "plain"], arguments].concat());
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{told}");
-        told
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join("results/recorded").join(name)
+    fn recorded(&self, name: &str) -> PathBuf {
+        self.path("results/recorded").join(name)
     }
 
     /// The cells' folders, in the order of their ids.
-    fn cells(&self) -> Vec<PathBuf> {
-        let mut cells: Vec<PathBuf> = fs::read_dir(self.path("cells"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+    fn recorded_cells(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.recorded("cells")).unwrap();
+        let mut cells: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         cells.sort();
         cells
     }
 
-    /// What every cell measured of memory, without host: names are kept there while they are recorded.
+    /// Every cell's figures of memory, without host: names are kept there while they are recorded.
     fn figures(&self) -> Vec<Value> {
         let of = |cell: PathBuf| {
             let record: Value = serde_json::from_slice(&fs::read(cell.join("record.json")).unwrap()).unwrap();
@@ -68,20 +47,12 @@ impl Study {
                 by_category
             ])
         };
-        self.cells().into_iter().map(of).collect()
+        self.recorded_cells().into_iter().map(of).collect()
     }
 
     fn report(&self) -> String {
-        fs::read_to_string(self.path("report.md")).unwrap()
+        self.read(self.recorded("report.md"))
     }
-}
-
-fn text(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
 }
 
 fn id(cell: &Path) -> &str {
@@ -90,27 +61,27 @@ fn id(cell: &Path) -> &str {
 
 #[test]
 fn results_without_a_timeline_stay_until_they_are_made_again() {
-    let study = Study::new();
-    study.run(&[]);
-    let (cells, figures) = (study.cells(), study.figures());
-    assert!(!study.report().contains("Over a step"));
-    assert!(!study.path("timeline.parquet").exists());
+    let project = Project::new(SPEC);
+    project.record(&[]);
+    let (cells, figures) = (project.recorded_cells(), project.figures());
+    assert!(!project.report().contains("Over a step"));
+    assert!(!project.recorded("timeline.parquet").exists());
 
-    let told = study.run(&["--set", "record.timeline=true"]);
+    let notes = project.record(&["--set", "record.timeline=true"]);
     assert!(
-        told.contains("2 kept results have no timeline; --fresh makes all again and records them"),
-        "{told}"
+        notes.contains("2 kept results have no timeline; --fresh makes all again and records them"),
+        "{notes}"
     );
     assert!(cells.iter().all(|cell| !cell.join("timeline.bin").exists()));
 
-    let told = study.run(&["--set", "record.timeline=true", "--fresh"]);
-    assert!(!told.contains("no timeline"), "{told}");
-    assert_eq!(study.cells(), cells, "a timeline is no part of a cell");
-    assert_eq!(study.figures(), figures, "a timeline changes no figure");
+    let notes = project.record(&["--set", "record.timeline=true", "--fresh"]);
+    assert!(!notes.contains("no timeline"), "{notes}");
+    assert_eq!(project.recorded_cells(), cells, "a timeline is no part of a cell");
+    assert_eq!(project.figures(), figures, "a timeline changes no figure");
     assert!(cells.iter().all(|cell| cell.join("timeline.bin").exists()));
-    assert!(study.path("timeline.parquet").exists());
+    assert!(project.recorded("timeline.parquet").exists());
 
-    let report = study.report();
+    let report = project.report();
     for part in ["## Over a step", "## What the backward pass keeps", "1: "] {
         assert!(report.contains(part), "{part}\n{report}");
     }
@@ -118,33 +89,33 @@ fn results_without_a_timeline_stay_until_they_are_made_again() {
     for cell in &cells {
         let chart = format!("report-step-{}.svg", id(cell));
         assert!(report.contains(&chart), "{chart}\n{report}");
-        let svg = fs::read_to_string(study.path(&chart)).unwrap();
+        let svg = project.read(project.recorded(&chart));
         assert!(
             svg.contains("Live tensor bytes over step") && svg.contains("backward"),
             "{svg}"
         );
     }
-    let checked = study.expctl(&["report", "spec.yaml", "--check"]);
-    assert!(checked.status.success(), "{}", text(&checked));
+    project.expctl(&["report", "spec.yaml", "--check"]).exits(0);
 
     // A new attempt takes the old one's timeline away with its record.
-    study.run(&["--fresh"]);
+    project.record(&["--fresh"]);
     assert!(cells.iter().all(|cell| !cell.join("timeline.bin").exists()));
-    assert!(!study.path("timeline.parquet").exists());
-    assert!(!study.report().contains("Over a step"));
+    assert!(!project.recorded("timeline.parquet").exists());
+    assert!(!project.report().contains("Over a step"));
 }
 
 #[test]
 fn a_timeline_can_be_exported() {
-    let study = Study::new();
-    study.run(&["--set", "record={timeline: true, timeline_steps: 2}"]);
-    let cell = &study.cells()[0];
+    let project = Project::new(SPEC);
+    project.record(&["--set", "record={timeline: true, timeline_steps: 2}"]);
+    let cell = &project.recorded_cells()[0];
     let peak = |record: &Value| record["measured"]["allocated_peak_bytes"].as_u64().unwrap();
     let record: Value = serde_json::from_slice(&fs::read(cell.join("record.json")).unwrap()).unwrap();
 
-    let output = study.expctl(&["export", id(cell), "--format", "csv", "--output", "-"]);
-    assert!(output.status.success(), "{}", text(&output));
-    let csv = String::from_utf8(output.stdout).unwrap();
+    let output = project
+        .expctl(&["export", id(cell), "--format", "csv", "--output", "-"])
+        .exits(0);
+    let csv = output.stdout;
     let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     let column = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let (bytes, step) = (column("bytes"), column("step"));
@@ -161,8 +132,7 @@ fn a_timeline_can_be_exported() {
     assert_eq!(steps, ["1", "2"]);
     assert_eq!(highest as u64, peak(&record));
 
-    let output = study.expctl(&["export", id(cell), "--format", "chrome"]);
-    assert!(output.status.success(), "{}", text(&output));
+    project.expctl(&["export", id(cell), "--format", "chrome"]).exits(0);
     let trace: Value = serde_json::from_slice(&fs::read(cell.join("timeline.json")).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = |name: &str| {
@@ -184,55 +154,46 @@ fn a_timeline_can_be_exported() {
     let counters = events.iter().filter(|event| event["ph"] == "C");
     assert_eq!(counters.map(total).max(), Some(peak(&record)));
 
-    let file = study.folder.path().join("snapshot.pickle");
     let arguments = ["export", id(cell), "--format", "pytorch", "--output", "snapshot.pickle"];
-    let output = study.expctl(&arguments);
-    assert!(output.status.success(), "{}", text(&output));
-    let snapshot = fs::read(file).unwrap();
+    project.expctl(&arguments).exits(0);
+    let snapshot = fs::read(project.path("snapshot.pickle")).unwrap();
     assert!(snapshot.starts_with(b"\x80\x02}") && snapshot.ends_with(b"."));
 }
 
 #[test]
 fn what_cannot_be_exported_says_why() {
-    let study = Study::new();
-    study.run(&[]);
-    let cell = &study.cells()[0];
-    let output = study.expctl(&["export", id(cell), "--format", "csv"]);
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        said.contains("has no timeline") && said.contains("--fresh --set record.timeline=true"),
-        "{said}"
-    );
+    let project = Project::new(SPEC);
+    project.record(&[]);
+    let cell = &project.recorded_cells()[0];
+    let output = project.expctl(&["export", id(cell), "--format", "csv"]);
+    let mistake = output.exits(2);
+    mistake
+        .stderr_has("has no timeline")
+        .stderr_has("--fresh --set record.timeline=true");
     fs::write(cell.join("timeline.bin"), "something else").unwrap();
-    let output = study.expctl(&["export", id(cell), "--format", "csv"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output).contains("is not a timeline"), "{}", text(&output));
-    let output = study.expctl(&["report", "spec.yaml"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output).contains("is not a timeline"), "{}", text(&output));
+    project
+        .expctl(&["export", id(cell), "--format", "csv"])
+        .exits(2)
+        .stderr_has("is not a timeline");
+    project
+        .expctl(&["report", "spec.yaml"])
+        .exits(2)
+        .stderr_has("is not a timeline");
 }
 
 #[test]
 fn what_cannot_be_recorded_is_an_error_at_its_place() {
-    let study = Study::new();
+    let project = Project::new(SPEC);
     for (setting, expected) in [
         ("record.timeline_steps=0", "record.timeline_steps: must be at least 1"),
         ("record.timelines=true", "did you mean `record.timeline`?"),
         ("record.timeline=3", "record.timeline"),
     ] {
-        let output = study.expctl(&["run", "spec.yaml", "--dry-run", "--set", setting]);
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let mistake = project.expctl(&["run", "spec.yaml", "--dry-run", "--set", setting]);
+        mistake.exits(2).stderr_has(expected);
     }
     let spec = format!("{SPEC}record: {{ timeline: true }}\n").replace("model: tiny", "model: tiny, device: 'cuda:0'");
-    fs::write(study.folder.path().join("spec.yaml"), spec).unwrap();
-    let output = study.expctl(&["run", "spec.yaml", "--dry-run"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output).contains("a timeline is recorded on the cpu only so far"),
-        "{}",
-        text(&output)
-    );
+    project.write("spec.yaml", spec);
+    let mistake = project.expctl(&["run", "spec.yaml", "--dry-run"]).exits(2);
+    mistake.stderr_has("a timeline is recorded on the cpu only so far");
 }

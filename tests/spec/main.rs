@@ -1,6 +1,8 @@
-//! What a user sees of a wrong spec, and that no text whatever makes the reader panic, hang or take long.
+//! What a user sees of a wrong spec, and that no text makes the reader panic, hang or take long.
 
 mod commands;
+#[path = "../common/mod.rs"]
+mod common;
 mod diagnostics;
 mod mutations;
 mod stacks;

@@ -1,0 +1,62 @@
+//! `expctl list` and `expctl show`.
+
+use std::fs;
+
+use crate::{Recorded, SPEC};
+
+#[test]
+fn list_shows_cells() {
+    let recorded = Recorded::new(SPEC);
+    let text = |args: &[&str]| recorded.expctl(args).exits(0).stdout;
+    insta::assert_snapshot!("list", text(&["list", "results/rank_sweep"]));
+    let csv = text(&["list", "--format", "csv"]);
+    assert!(
+        csv.starts_with("cell_id,status,dtype,rank,seed,allocated_peak_bytes,tokens_per_second\n"),
+        "{csv}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&text(&["list", "--format", "json"])).unwrap();
+    assert_eq!(json[0]["rank"], 4);
+    assert_eq!(json[0]["allocated_peak_bytes"], 493_887_488_u64);
+
+    fs::create_dir(recorded.path("results/copy")).unwrap();
+    fs::copy(recorded.dir.study_yaml(), recorded.path("results/copy/study.yaml")).unwrap();
+    let both = text(&["list"]);
+    assert!(both.lines().nth(1).unwrap().starts_with("copy        "), "{both}");
+    assert!(both.contains("dtype=int4 rank=64"), "{both}");
+    recorded
+        .expctl(&["list", "experiments"])
+        .exits(2)
+        .stderr_has("there is no study in `experiments`");
+}
+
+#[test]
+fn show_shows_a_cell() {
+    let recorded = Recorded::new(SPEC);
+    let id = &recorded.study.cells[0].id;
+    let text = |args: &[&str]| recorded.expctl(args).exits(0).stdout;
+    insta::assert_snapshot!("show", text(&["show", &id[..6]]));
+    let folder = format!("results/rank_sweep/cells/{id}");
+    assert_eq!(text(&["show", &id[..6]]), text(&["show", &folder]));
+    assert_eq!(text(&["show", id]), text(&["show", &format!("{folder}/record.json")]));
+
+    let json: serde_json::Value = serde_json::from_str(&text(&["show", id, "--format", "json"])).unwrap();
+    assert_eq!(
+        (&json["cell"]["rank"], &json["steps"][2]["step"]),
+        (&4.into(), &3.into())
+    );
+    let csv = text(&["show", id, "--format", "csv"]);
+    assert!(
+        csv.starts_with("step,loss,gradient_norm,learning_rate,tokens,seconds,"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 4);
+
+    recorded
+        .expctl(&["show", "zz"])
+        .exits(2)
+        .stderr_has("has an id that begins with `zz`");
+    recorded
+        .expctl(&["show", ""])
+        .exits(2)
+        .stderr_has("is 16 cells; name one by its path");
+}

@@ -1,0 +1,172 @@
+//! The files that a report is made of, and when they are written.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use expctl::results::collect::collect;
+use expctl::spec::{self, Overrides};
+use polars_io::SerReader;
+use polars_io::parquet::read::ParquetReader;
+
+use crate::{Recorded, SPEC};
+
+#[test]
+fn the_frame_holds_what_the_records_say() {
+    let recorded = Recorded::new(SPEC);
+    recorded.expctl(&["report", "experiments/rank_sweep.yaml"]).exits(0);
+    insta::assert_snapshot!(recorded.read(recorded.dir.cells_csv()));
+    let frame = collect(&recorded.dir, &recorded.study, false).unwrap().frame().unwrap();
+    let stored = ParquetReader::new(File::open(recorded.dir.cells_parquet()).unwrap())
+        .finish()
+        .unwrap();
+    assert!(stored.equals_missing(&frame));
+}
+
+#[test]
+fn equal_records_give_equal_bytes() {
+    let files = |recorded: &Recorded| -> BTreeMap<PathBuf, Vec<u8>> {
+        recorded.expctl(&["report", "results/rank_sweep"]).exits(0);
+        let results = [recorded.path("results"), recorded.dir.path().to_path_buf()];
+        let entries = results.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+        let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        let name = |path: &Path| path.strip_prefix(recorded.path("")).unwrap().to_path_buf();
+        paths.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+    };
+    let (one, other) = (files(&Recorded::new(SPEC)), files(&Recorded::new(SPEC)));
+    assert_eq!(
+        one.len(),
+        6,
+        "study.yaml, two frames, one report and two charts: {:?}",
+        one.keys()
+    );
+    assert!(one == other);
+}
+
+#[test]
+fn only_what_changed_is_written() {
+    let recorded = Recorded::new(SPEC);
+    let report = ["report", "results/rank_sweep"];
+    recorded
+        .expctl(&report)
+        .exits(0)
+        .stdout_has("wrote results/rank_sweep.md\n");
+    recorded
+        .expctl(&report)
+        .exits(0)
+        .stdout_is("results/rank_sweep.md is up to date\n");
+    recorded.write("results/rank_sweep.md", "something else");
+    recorded
+        .expctl(&report)
+        .exits(0)
+        .stdout_is("wrote results/rank_sweep.md\n");
+}
+
+#[test]
+fn check_says_what_is_stale() {
+    let recorded = Recorded::new(SPEC);
+    let check = ["report", "experiments/rank_sweep.yaml", "--check"];
+    recorded
+        .expctl(&check)
+        .exits(1)
+        .stderr_has("`results/rank_sweep.md` is not there");
+    assert!(
+        !recorded.path("results/rank_sweep.md").exists(),
+        "a check writes nothing"
+    );
+    recorded.expctl(&["report", "results/rank_sweep"]).exits(0);
+    recorded.expctl(&check).exits(0);
+
+    let path = recorded.path("results/rank_sweep.md");
+    let text = recorded.read(&path);
+    recorded.write(&path, text.replace("What does the LoRA rank cost", "What does it cost"));
+    let expected = "`results/rank_sweep.md` is stale at line 3:\n  \
+         is:       What does it cost in memory and time?\n  \
+         would be: What does the LoRA rank cost in memory and time?\n";
+    recorded.expctl(&check).exits(1).stderr_is(expected);
+}
+
+#[test]
+fn the_spec_says_how_results_are_shown() {
+    let recorded = Recorded::new(SPEC);
+    let spec = "experiments/rank_sweep.yaml";
+    recorded.expctl(&["report", spec]).exits(0).stderr_is("");
+    let reworded = SPEC
+        .replace("What does", "How much does")
+        .replace("rank_sweep.md", "new.md");
+    recorded.write(spec, reworded);
+    recorded.expctl(&["report", spec, "--check"]).exits(1);
+    recorded.expctl(&["report", spec]).exits(0);
+    let markdown = recorded.read("results/new.md");
+    assert!(markdown.contains("How much does the LoRA rank cost"), "{markdown}");
+
+    recorded.write(spec, SPEC.replace("[4, 16, 64, 256]", "[4, 16, 64, 128]"));
+    recorded.expctl(&["report", spec]).exits(0);
+    recorded
+        .expctl(&["report", spec, "--check"])
+        .exits(1)
+        .stderr_has("4 cells new, 4 cells gone");
+}
+
+#[test]
+fn a_report_takes_the_place_of_nothing_else() {
+    let recorded = Recorded::new(SPEC);
+    let record = recorded.dir.cell(&recorded.study.cells[0].id).record();
+    let other = [
+        "experiments/rank_sweep.yaml",
+        "results/rank_sweep/study.yaml",
+        "results/rank_sweep/no/../cells.csv",
+    ];
+    for output in other.into_iter().map(PathBuf::from).chain([record]) {
+        let before = fs::read(recorded.path("").join(&output)).ok();
+        recorded
+            .expctl(&[
+                "report",
+                "results/rank_sweep",
+                "--output",
+                &output.display().to_string(),
+            ])
+            .exits(2)
+            .stderr_has("is a part of the study");
+        assert_eq!(fs::read(recorded.path("").join(&output)).ok(), before);
+    }
+}
+
+#[test]
+fn cells_that_left_the_spec_are_rows_on_request() {
+    let recorded = Recorded::new(SPEC);
+    let smaller = SPEC.replace("rank: [4, 16, 64, 256]", "rank: [4, 16]");
+    recorded.write("experiments/rank_sweep.yaml", smaller);
+    let spec = recorded.path("experiments/rank_sweep.yaml");
+    spec::load(&spec, &Overrides::default())
+        .unwrap()
+        .write(recorded.dir.path())
+        .unwrap();
+    let rows = || recorded.read(recorded.dir.cells_csv()).lines().count() - 1;
+
+    let note = "7 records of cells that are no longer in the study are left out; `report --all` shows them\n";
+    recorded
+        .expctl(&["report", "results/rank_sweep"])
+        .exits(0)
+        .stderr_is(note);
+    assert_eq!(rows(), 8);
+    recorded
+        .expctl(&["report", "results/rank_sweep", "--all"])
+        .exits(0)
+        .stderr_is("");
+    assert_eq!(rows(), 15);
+}
+
+#[test]
+fn a_record_cut_short_is_a_warning_and_a_cell_that_did_not_run() {
+    let recorded = Recorded::new(SPEC);
+    let path = recorded.dir.cell(&recorded.study.cells[0].id).record();
+    let text = recorded.read(&path);
+    recorded.write(&path, &text[..text.len() / 2]);
+    recorded
+        .expctl(&["report", "results/rank_sweep"])
+        .exits(0)
+        .stderr_has("is cut short; `expctl run` makes it again");
+    let markdown = recorded.read("results/rank_sweep.md");
+    assert!(markdown.contains("1 not run, 1 ok"), "{markdown}");
+}

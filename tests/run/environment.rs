@@ -1,0 +1,76 @@
+//! The environment that a cell trains in: variables, allocator, instruction set.
+
+use serde_json::Value;
+
+use crate::QUICK;
+use crate::common::project::{Output, Project};
+
+#[test]
+fn a_cell_sees_its_environment_and_says_so() {
+    let environment = "max_steps: 2, env: { A_NUMBER: \"7\", GONE: null }, allocator: { backend: system, env: { MALLOC_ARENA_MAX: \"1\" } }";
+    let project = Project::new(&QUICK.replace("max_steps: 2", environment));
+    Output::of(project.run_command(&[]).env("GONE", "here")).exits(0);
+    let seen = project.records()[0].clone().unwrap().provenance.environment;
+    assert_eq!(seen["A_NUMBER"].as_deref(), Some("7"));
+    assert_eq!(seen["MALLOC_ARENA_MAX"].as_deref(), Some("1"));
+    assert_eq!(seen["GONE"], None);
+}
+
+#[test]
+fn every_allocator_and_instruction_set_trains_what_the_others_train() {
+    let project = Project::new(
+        "
+name: machines
+defaults: { model: tiny, max_seq_length: 64, max_steps: 4 }
+sweep:
+  grid: { allocator.backend: [system, retain, mimalloc] }
+  include: [{ instruction_set: portable }]
+",
+    );
+    project.run(&[]).exits(0);
+    let records = project.records().into_iter().map(Option::unwrap);
+    let (records, levels): (Vec<_>, Vec<_>) = records
+        .map(|record| (record.measured.unwrap(), record.provenance.instruction_set))
+        .unzip();
+    for other in &records[1..3] {
+        assert_eq!(other.loss_last, records[0].loss_last);
+        assert_eq!(other.allocated_peak_bytes, records[0].allocated_peak_bytes);
+    }
+    let difference = (records[3].loss_last - records[0].loss_last).abs();
+    assert!(difference < 1e-2, "{difference} by other instructions");
+    assert_eq!(levels[3], "portable");
+    for measured in &records {
+        assert!(
+            measured.reserved_peak_bytes > measured.allocated_peak_bytes,
+            "{measured:?}"
+        );
+        assert!(measured.page_faults >= measured.page_faults_per_step_median.map(|faults| faults as u64));
+    }
+    // the second on: what the first mapped is there
+    for keeps_pages in &records[1..3] {
+        let faults = keeps_pages.page_faults_per_step_median.unwrap();
+        assert!(faults < 100.0, "{faults} page faults a step");
+    }
+    let steps = project.read(project.cells()[0].join("steps.jsonl"));
+    let first: Value = serde_json::from_str(steps.lines().next().unwrap()).unwrap();
+    assert!(first["page_faults"].as_u64().is_some(), "{first}");
+}
+
+#[test]
+fn a_cell_by_hand_needs_the_environment_that_a_run_gives() {
+    let project = Project::new(QUICK);
+    project.run(&[]).exits(0);
+    let cores = std::thread::available_parallelism().unwrap().to_string();
+    let by_hand = |allocator: &str| {
+        let mut command = project.command(&["cell"]);
+        command
+            .arg(&project.cells()[0])
+            .envs([("RAYON_NUM_THREADS", &cores), ("CANDLE_NUM_THREADS", &cores)])
+            .env("CELL_ALLOCATOR", allocator)
+            .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+        Output::of(&mut command)
+    };
+    let mistake = by_hand("mimalloc").exits(2);
+    mistake.stderr_has("CELL_ALLOCATOR must be retain");
+    by_hand("retain").exits(0);
+}
