@@ -2,6 +2,7 @@
 //!
 //! Measures a pair of allocating and freeing with the ledger and without, counts the allocations of training steps, and
 //! puts the two together: the share of a step that the ledger takes. The target is 3 %.
+#![expect(unsafe_code, reason = "allocators are called directly, and one is written here")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;

@@ -6,6 +6,7 @@
 //! is the median of the pairs' ratios, and how far apart they are says how much it is worth. As a step's time varies more than
 //! a recording costs, the cost of an event is taken alone, too, and put together with the events of a step. The target is 5 %
 //! of a step's time. A number after `--` is how many pairs there are.
+#![expect(unsafe_code, reason = "the process's CPU time is a call of the C library")]
 
 use std::fs::File;
 use std::hint::black_box;

@@ -2,6 +2,10 @@
 //! (float32, float16 or bfloat16), arithmetic is float32. Rows are shared out over rayon's threads at fixed places and
 //! each is computed in one order, so a result depends on nothing but its inputs. The plain candle ops beside each layer
 //! in `nn/` are their reference.
+#![expect(
+    unsafe_code,
+    reason = "vector instructions, and buffers that are written before they are read"
+)]
 
 pub mod adamw;
 pub mod arithmetic;

@@ -4,6 +4,7 @@
 //! The ledger counts in every process that installs [`LedgerAllocator`] as its global allocator. In other processes
 //! every figure is zero and labels do nothing. [`AllocatorBackend`](crate::options::AllocatorBackend) names the
 //! allocator under the ledger.
+#![expect(unsafe_code, reason = "a global allocator, and calls of the operating system")]
 
 mod allocator;
 mod backend;

@@ -1,4 +1,5 @@
 //! The ledger as a process's global allocator.
+#![expect(unsafe_code, reason = "the allocator is called as the language calls it")]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs::File;
