@@ -135,12 +135,12 @@ pub(crate) mod forced {
 
     thread_local!(static FORCED: Cell<Option<InstructionSet>> = const { Cell::new(None) });
 
-    pub fn get() -> Option<InstructionSet> {
+    pub(crate) fn get() -> Option<InstructionSet> {
         FORCED.get()
     }
 
     /// Calls `body` once for each level that this CPU has, from the least on, with that level in use.
-    pub fn at_each_level(mut body: impl FnMut(InstructionSet)) {
+    pub(crate) fn at_each_level(mut body: impl FnMut(InstructionSet)) {
         for level in InstructionSet::ALL.into_iter().filter(|level| level.is_available()) {
             FORCED.set(Some(level));
             body(level);

@@ -1,10 +1,10 @@
 //! What the kernels' tests share.
 
 /// Sizes around the vectors' widths, and past a part that a thread computes.
-pub const COUNTS: [usize; 10] = [0, 1, 15, 16, 17, 31, 33, 63, 65, super::rows::PART + 17];
+pub(super) const COUNTS: [usize; 10] = [0, 1, 15, 16, 17, 31, 33, 63, 65, super::rows::PART + 17];
 
 /// Values between -4 and 4 without a pattern.
-pub fn values(count: usize, seed: u64) -> Vec<f32> {
+pub(super) fn values(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count)
         .map(|_| {
@@ -17,13 +17,13 @@ pub fn values(count: usize, seed: u64) -> Vec<f32> {
 }
 
 /// In another format.
-pub fn narrowed<E: super::Element>(values: &[f32]) -> Vec<E> {
+pub(super) fn narrowed<E: super::Element>(values: &[f32]) -> Vec<E> {
     values.iter().map(|value| E::narrow(*value)).collect()
 }
 
 /// Compares with what was computed in double precision: differences are at most `tolerance` of the larger of 1 and the
 /// wanted magnitude, and what is not finite is the same.
-pub fn assert_close(got: impl IntoIterator<Item = f32>, want: &[f64], tolerance: f64, what: &str) {
+pub(super) fn assert_close(got: impl IntoIterator<Item = f32>, want: &[f64], tolerance: f64, what: &str) {
     let got: Vec<f32> = got.into_iter().collect();
     assert_eq!(got.len(), want.len(), "{what}");
     for (index, (got, want)) in got.iter().zip(want).enumerate() {

@@ -19,19 +19,19 @@ thread_local! {
 }
 
 /// Runs `f` as on a device without kernels: by candle's ops alone.
-pub fn with_plain_ops<T>(f: impl FnOnce() -> T) -> T {
+pub(crate) fn with_plain_ops<T>(f: impl FnOnce() -> T) -> T {
     PLAIN_ONLY.set(true);
     let outcome = f();
     PLAIN_ONLY.set(false);
     outcome
 }
 
-pub fn plain_only() -> bool {
+pub(crate) fn plain_only() -> bool {
     PLAIN_ONLY.get()
 }
 
 /// Values between -1 and 1.
-pub fn uniform(name: &str, shape: &[usize]) -> Tensor {
+pub(crate) fn uniform(name: &str, shape: &[usize]) -> Tensor {
     let mut random = random::stream(7, name);
     let values: Vec<f32> = (0..shape.iter().product())
         .map(|_| random.random_range(-1.0..1.0))
@@ -39,7 +39,7 @@ pub fn uniform(name: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
-pub fn elements(tensor: &Tensor) -> Vec<f32> {
+pub(crate) fn elements(tensor: &Tensor) -> Vec<f32> {
     tensor
         .to_dtype(DType::F32)
         .unwrap()
@@ -50,7 +50,7 @@ pub fn elements(tensor: &Tensor) -> Vec<f32> {
 }
 
 /// The largest difference, over the largest magnitude of `want`.
-pub fn distance(got: &Tensor, want: &Tensor) -> f32 {
+pub(crate) fn distance(got: &Tensor, want: &Tensor) -> f32 {
     assert_eq!(got.dims(), want.dims());
     let (got, want) = (elements(got), elements(want));
     let scale = want.iter().fold(1e-12f32, |max, value| max.max(value.abs()));
@@ -64,20 +64,20 @@ pub fn distance(got: &Tensor, want: &Tensor) -> f32 {
     })
 }
 
-pub fn assert_close(got: &Tensor, want: &Tensor, tolerance: f32, what: &str) {
+pub(crate) fn assert_close(got: &Tensor, want: &Tensor, tolerance: f32, what: &str) {
     let distance = distance(got, want);
     assert!(distance <= tolerance, "{what}: {distance} is more than {tolerance}");
 }
 
 /// The gradients of `sum(f(inputs) · weights)` by candle's autograd.
-pub fn autograd(inputs: &[&Tensor], weights: &Tensor, f: impl Fn(&[Tensor]) -> Tensor) -> Vec<Tensor> {
+pub(crate) fn autograd(inputs: &[&Tensor], weights: &Tensor, f: impl Fn(&[Tensor]) -> Tensor) -> Vec<Tensor> {
     let vars: Vec<Var> = inputs.iter().map(|input| Var::from_tensor(input).unwrap()).collect();
     let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
     let gradients = (f(&tensors) * weights).unwrap().sum_all().unwrap().backward().unwrap();
     vars.iter().map(|var| gradients.get(var).unwrap().clone()).collect()
 }
 
-pub fn pass(batch: usize, len: usize) -> Pass {
+pub(crate) fn pass(batch: usize, len: usize) -> Pass {
     Pass {
         batch,
         len,
@@ -87,7 +87,7 @@ pub fn pass(batch: usize, len: usize) -> Pass {
 }
 
 /// A linear layer with a dense weight and, with a rank, an adapter whose B is not zero.
-pub fn linear(name: &str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Linear {
+pub(crate) fn linear(name: &str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Linear {
     let weight = uniform(name, &[outputs, inputs]);
     Linear {
         weight: Weight::Dense(Param::base(name, weight, trainable)),
@@ -101,7 +101,7 @@ pub fn linear(name: &str, outputs: usize, inputs: usize, rank: usize, trainable:
 }
 
 /// The same with a bias.
-pub fn affine(name: &str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Affine {
+pub(crate) fn affine(name: &str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Affine {
     let bias = format!("{name} bias");
     Affine {
         linear: linear(name, outputs, inputs, rank, trainable),
@@ -109,7 +109,7 @@ pub fn affine(name: &str, outputs: usize, inputs: usize, rank: usize, trainable:
     }
 }
 
-pub fn layer_norm(name: &str, features: usize, trainable: bool) -> LayerNorm {
+pub(crate) fn layer_norm(name: &str, features: usize, trainable: bool) -> LayerNorm {
     let param = |part: &str| {
         let name = format!("{name} {part}");
         Param::base(name.clone(), uniform(&name, &[features]), trainable)
@@ -122,7 +122,7 @@ pub fn layer_norm(name: &str, features: usize, trainable: bool) -> LayerNorm {
 }
 
 /// The shape of the preset of that name.
-pub fn tiny() -> LlamaConfig {
+pub(crate) fn tiny() -> LlamaConfig {
     match Preset::Tiny.config() {
         Config::Llama(config) => config,
         Config::Encoder(_) => panic!("a decoder"),
