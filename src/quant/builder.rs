@@ -1,4 +1,4 @@
-//! One entry for quantising a matrix in either format.
+//! The formats of quantised matrices, and a builder for either.
 
 use super::{
     error::QuantError,
@@ -7,20 +7,20 @@ use super::{
     quantized::Quantized,
 };
 
-/// How a matrix is to be stored.
+/// The storage format of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// bitsandbytes' NF4; with `double_quant` the scales are quantised a second time.
+    /// bitsandbytes' NF4.
     Nf4 {
-        /// bitsandbytes' `bnb_4bit_use_double_quant`.
+        /// True if the scales are quantised a second time (bitsandbytes' `bnb_4bit_use_double_quant`).
         double_quant: bool,
     },
-    /// Row-wise absmax.
+    /// int8 with a scale for each row, its absolute maximum / 127.
     Int8,
 }
 
 impl Format {
-    /// Bytes a matrix of this shape occupies; equal to [`Quantized::bytes`] of one that was built.
+    /// Bytes of a matrix of this shape, as [`Quantized::bytes`] of a built one.
     pub fn bytes(self, rows: usize, cols: usize) -> usize {
         match self {
             Self::Nf4 { double_quant } => Nf4::bytes_for(rows, cols, double_quant),
@@ -29,7 +29,7 @@ impl Format {
     }
 }
 
-/// Quantises a matrix that comes in consecutive slices.
+/// Quantises a matrix that arrives in consecutive slices.
 #[derive(Debug)]
 pub enum Builder {
     /// To NF4.
@@ -39,7 +39,7 @@ pub enum Builder {
 }
 
 impl Builder {
-    /// A builder of a `rows` x `cols` matrix; allocates its codes and scales now.
+    /// A builder of a `rows` x `cols` matrix. It allocates the codes and scales now.
     pub fn new(format: Format, rows: usize, cols: usize) -> Self {
         match format {
             Format::Nf4 { double_quant } => Self::Nf4(nf4::Builder::new(rows, cols, double_quant)),
@@ -47,10 +47,10 @@ impl Builder {
         }
     }
 
-    /// Takes the next values of the matrix, row by row; a slice may begin and end anywhere.
+    /// Quantises the next values of the matrix, row by row. A slice may begin and end anywhere.
     ///
     /// # Errors
-    /// If more values came than the matrix has.
+    /// If more values arrive than the matrix has.
     pub fn push(&mut self, values: &[f32]) -> Result<(), QuantError> {
         match self {
             Self::Nf4(builder) => builder.push(values),
@@ -58,10 +58,10 @@ impl Builder {
         }
     }
 
-    /// The matrix, after its last value.
+    /// Returns the matrix after its last value.
     ///
     /// # Errors
-    /// If values are missing, or one of them was not finite.
+    /// If values are missing, or one of them is not finite.
     pub fn finish(self) -> Result<Quantized, QuantError> {
         let matrix = match self {
             Self::Nf4(builder) => Quantized::Nf4(builder.finish()?),

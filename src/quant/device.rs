@@ -1,5 +1,5 @@
-//! A quantised matrix in a device's memory, dequantised there by candle's ops: codes are looked up in a table. On the CPU
-//! the matrix itself is faster.
+//! A quantised matrix in a device's memory. candle's ops dequantise it there: they look codes up in a table. On the
+//! CPU, [`Quantized`] is faster.
 
 use std::ops::Range;
 
@@ -23,20 +23,21 @@ pub struct OnDevice {
 #[derive(Debug)]
 enum Codes {
     Nf4 {
-        /// Two codes a byte, `[blocks, BLOCK / 2]`; the last block is filled up.
+        /// Two codes in each byte, `[blocks, BLOCK / 2]`. The last block is filled up with zeros.
         bytes: Tensor,
-        /// The two values of a byte: `[256, 2]`.
+        /// The two values of each byte, `[256, 2]`.
         table: Tensor,
         scales: BlockScales,
     },
-    /// Codes plus 128, as candle has no signed bytes `[rows, cols]`; a scale a row `[rows, 1]`.
+    /// Codes plus 128 `[rows, cols]`, since candle has no signed bytes; one scale for each row, `[rows, 1]`.
     Int8 { codes: Tensor, scales: Tensor },
 }
 
 #[derive(Debug)]
 enum BlockScales {
     Plain(Tensor),
-    /// A code a block `[blocks]`, the dynamic map `[256]`, a scale a group `[groups]`, and the offset.
+    /// One code for each block `[blocks]`, the dynamic map `[256]`, one scale for each group `[groups]`, and the
+    /// offset.
     Double {
         codes: Tensor,
         map: Tensor,
@@ -91,10 +92,10 @@ impl OnDevice {
         self.cols
     }
 
-    /// Rows in float32, `[rows.len(), cols]`; the values of [`Quantized::dequantize_rows`] but for the last bit.
+    /// Rows in float32, `[rows.len(), cols]`. They equal [`Quantized::dequantize_rows`] except for the last bit.
     ///
     /// # Errors
-    /// If the device refuses.
+    /// If the device has no room for the rows.
     pub fn rows_f32(&self, rows: Range<usize>) -> Result<Tensor> {
         match &self.codes {
             Codes::Int8 { codes, scales } => {
@@ -148,8 +149,8 @@ impl BlockScales {
     }
 }
 
-/// The rows of `table` that bytes are numbers of. candle takes an index type's largest value, 255 for bytes, to mean a row of
-/// zeros, so the bytes are made wider.
+/// The rows of `table` with these numbers. candle returns zeros for an index type's largest value, which is 255 for
+/// bytes, so the bytes are widened.
 fn look_up(table: &Tensor, bytes: &Tensor) -> Result<Tensor> {
     table.index_select(&bytes.to_dtype(DType::U32)?, 0)
 }
@@ -161,7 +162,7 @@ mod tests {
 
     /// Both kinds of codes reach 255: two neighbours of the largest magnitude, and a group's largest scale.
     #[test]
-    fn the_largest_codes_are_no_gaps() {
+    fn the_largest_codes_are_not_zeros() {
         let mut values = vec![0.01f32; 64 * 300];
         values[..64].fill(1.0);
         let mut builder = Builder::new(Format::Nf4 { double_quant: true }, 300, 64);

@@ -1,9 +1,9 @@
-//! The scales of NF4's blocks, as they are or quantised a second time.
+//! The scales of NF4's blocks, in float32 or quantised a second time.
 
 use super::dynamic;
 use crate::memory;
 
-/// Scales that share a second-level scale.
+/// Number of scales that share a second-level scale.
 pub(super) const GROUP: usize = 256;
 
 /// The absolute maximum of each block.
@@ -11,16 +11,17 @@ pub(super) const GROUP: usize = 256;
 pub enum Scales {
     /// In float32.
     Plain(Vec<f32>),
-    /// As 8-bit codes.
+    /// Quantised to 8-bit codes.
     Double(DoubleQuantised),
 }
 
-/// Scales less their mean, in groups of 256, each as a code of the dynamic map times the group's absolute maximum.
+/// Scales less their mean, in groups of 256. Each is the value of a code in the dynamic map times the group's absolute
+/// maximum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DoubleQuantised {
-    /// A code of [`dynamic::MAP`] a scale.
+    /// One code of [`dynamic::MAP`] for each scale.
     pub codes: Vec<u8>,
-    /// Absolute maximum of a group's scales after the offset was taken off.
+    /// Absolute maximum of each group's scales less the offset.
     pub absmax: Vec<f32>,
     /// Mean of all scales. Summed in float64: torch sums in float32, which can be an ulp off.
     pub offset: f32,
@@ -45,7 +46,8 @@ impl DoubleQuantised {
         for group in scales.chunks(GROUP) {
             let max = group.iter().fold(0.0f32, |max, &scale| max.max((scale - offset).abs()));
             let inverse = 1.0 / max;
-            // a group of zeros gives 0 * inf, not a number, code 0: as bitsandbytes, and 0 whatever the code
+            // A group of zeros gives 0 * inf, which is NaN and has code 0, as in bitsandbytes. Times absmax it is 0
+            // again.
             codes.extend(group.iter().map(|&scale| dynamic::nearest((scale - offset) * inverse)));
             absmax.push(max);
         }
@@ -69,7 +71,7 @@ impl Scales {
         }
     }
 
-    /// How many there are.
+    /// Number of scales.
     pub fn len(&self) -> usize {
         match self {
             Self::Plain(scales) => scales.len(),
@@ -77,12 +79,12 @@ impl Scales {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no scales.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tells the timeline what they are.
+    /// Records in the timeline what the buffers are.
     pub(super) fn describe(&self) {
         match self {
             Self::Plain(scales) => memory::describe_buffer(scales, "float32", &[scales.len()]),
@@ -93,12 +95,12 @@ impl Scales {
         }
     }
 
-    /// Bytes they occupy.
+    /// Bytes of the scales on the heap.
     pub fn bytes(&self) -> usize {
         Self::bytes_for(self.len(), matches!(self, Self::Double(_)))
     }
 
-    /// Bytes that the scales of so many blocks occupy. The offset lies in the struct, not on the heap.
+    /// Bytes of the scales of `blocks` blocks on the heap. The offset lies in the struct.
     pub(super) fn bytes_for(blocks: usize, double_quant: bool) -> usize {
         let per_scale = size_of::<f32>();
         if double_quant {

@@ -1,19 +1,20 @@
 //! bitsandbytes' signed dynamic 8-bit map: the codebook of the scales' second quantisation.
 //!
-//! Seven decades of positive values, decade `i` (from 1e-6 to 1) cut into `2^i` equal parts of (0.1, 1) whose midpoints are
-//! the values; their negatives; 0 and 1 (`bitsandbytes.functional.create_dynamic_map`, after Dettmers, "8-Bit
-//! Approximations for Parallelism in Deep Learning", arXiv:1511.04561). Bit for bit what torch makes of it in float32.
+//! It has seven decades of positive values, their negatives, 0 and 1. Decade `i` (from 1e-6 to 1) cuts (0.1, 1) into
+//! `2^i` equal parts, whose midpoints are the values. See `bitsandbytes.functional.create_dynamic_map`, after Dettmers,
+//! "8-Bit Approximations for Parallelism in Deep Learning", arXiv:1511.04561. The values equal torch's in float32, bit
+//! for bit.
 
-/// The 256 values in ascending order; the index is the code.
+/// The 256 values in ascending order. The index is the code.
 pub static MAP: [f32; 256] = map();
 
 /// The midpoints between neighbours.
 static BOUNDS: [f32; 255] = bounds();
 
-/// The code of the value nearest to `x`; between two at the same distance, the lower. Not a number gives 0.
+/// The code of the value nearest to `x`. A tie goes down, and NaN gives 0.
 ///
-/// bitsandbytes' CPU library looks codes up in 65536 equal bins, so it may pick a neighbour within 2^-16 of a bound (near
-/// 0, where the map is finer than a bin, one a few codes off); its CUDA kernel takes the nearest.
+/// bitsandbytes' CUDA kernel takes the nearest, too. Its CPU library looks codes up in 65536 equal bins, so within
+/// 2^-16 of a bound it may take a neighbour. Near 0, where the map is finer than a bin, it may be a few codes off.
 pub fn nearest(x: f32) -> u8 {
     BOUNDS.partition_point(|&bound| bound < x) as u8
 }
@@ -40,8 +41,8 @@ const fn map() -> [f32; 256] {
     map
 }
 
-/// Edge `index` of `parts` equal parts of (0.1, 1), as `torch.linspace` rounds it: counted from the nearer end, with one
-/// rounding for product and sum (both are exact in f64).
+/// Edge `index` of `parts` equal parts of (0.1, 1), as `torch.linspace` rounds it. It counts from the nearer end and
+/// rounds product and sum once (both are exact in f64).
 const fn edge(index: usize, parts: usize) -> f32 {
     let step = ((1.0f32 - 0.1f32) / parts as f32) as f64;
     if index < parts.div_ceil(2) {

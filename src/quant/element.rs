@@ -1,4 +1,4 @@
-//! What a weight can be dequantised to.
+//! The number formats that weights are dequantised to.
 
 use half::{bf16, f16};
 
@@ -6,10 +6,10 @@ use crate::kernels::{InstructionSet, nf4};
 
 /// A number format that a dequantised weight is rounded to (to nearest, ties to even).
 pub trait Element: Copy + Send + Sync {
-    /// The nearest value of the format to a number (not to NaN: a dequantised weight is never one).
+    /// Rounds a number, which must not be NaN: a dequantised weight never is.
     fn round(value: f32) -> Self;
 
-    /// Writes the values of two codes a byte, that of the high bits first.
+    /// Writes the values of two codes from each byte, that of the high bits first.
     #[inline(always)]
     fn expand(_: InstructionSet, codes: &[u8], table: &[Self; 16], out: &mut [Self]) {
         let (pairs, last) = out.as_chunks_mut::<2>();
@@ -37,7 +37,7 @@ impl Element for bf16 {
 
     #[inline(always)]
     fn round(value: f32) -> Self {
-        // without half's branch for NaN this is done for a vector of values at a time
+        // Without half's branch for NaN, this compiles to vector instructions.
         let bits = value.to_bits();
         bf16::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
     }

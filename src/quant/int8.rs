@@ -1,7 +1,7 @@
-//! int8 by rows: a code from -127 to 127 times its row's scale.
+//! int8 by rows: an element is a code from -127 to 127 times its row's scale.
 //!
-//! Codes are those of bitsandbytes' `int8_vectorwise_quant` without outliers: `round(w * (1 / absmax * 127))`, ties to even.
-//! Only the storage is int8: products are taken in the compute format, unlike LLM.int8()'s.
+//! Codes are those of bitsandbytes' `int8_vectorwise_quant` without outliers: `round(w * (1 / absmax * 127))`, ties to
+//! even. Only the storage is int8: unlike LLM.int8(), products are computed in the compute format.
 
 use rayon::prelude::*;
 
@@ -31,17 +31,17 @@ impl Int8 {
         self.cols
     }
 
-    /// A code an element.
+    /// One code for each element.
     pub fn codes(&self) -> &[i8] {
         &self.codes
     }
 
-    /// A scale a row: what a code of 1 stands for, the row's absolute maximum / 127.
+    /// One scale for each row: its absolute maximum / 127.
     pub fn scales(&self) -> &[f32] {
         &self.scales
     }
 
-    /// Tells the timeline what the codes and the scales are.
+    /// Records in the timeline what the codes and the scales are.
     pub(super) fn describe(&self) {
         memory::describe_buffer(&self.codes, "int8", &[self.rows, self.cols]);
         memory::describe_buffer(&self.scales, "float32", &[self.rows]);
@@ -52,7 +52,7 @@ impl Int8 {
         Self::bytes_for(self.rows, self.cols)
     }
 
-    /// Bytes that a matrix of this shape occupies.
+    /// Bytes of the codes and the scales of a matrix of this shape.
     pub fn bytes_for(rows: usize, cols: usize) -> usize {
         rows * cols + rows * size_of::<f32>()
     }
@@ -83,23 +83,23 @@ impl Int8 {
     }
 }
 
-/// Quantises a matrix that comes in consecutive slices.
+/// Quantises a matrix that arrives in consecutive slices.
 #[derive(Debug)]
 pub struct Builder {
     cols: usize,
     codes: Vec<i8>,
     scales: Vec<f32>,
-    /// Rows that are quantised.
+    /// Number of quantised rows.
     done: usize,
-    /// The values of the row that is not yet complete.
-    open: Vec<f32>,
+    /// The values of the row that is not complete.
+    pending: Vec<f32>,
 }
 
 impl Builder {
-    /// A builder of a `rows` x `cols` matrix; allocates its codes and scales now.
+    /// A builder of a `rows` x `cols` matrix. It allocates the codes and scales now.
     ///
     /// # Panics
-    /// If a matrix has no columns.
+    /// If the matrix has no columns.
     pub fn new(rows: usize, cols: usize) -> Self {
         assert!(cols > 0, "a matrix without columns has no rows to scale");
         Self {
@@ -107,32 +107,32 @@ impl Builder {
             codes: vec![0; rows * cols],
             scales: vec![0.0; rows],
             done: 0,
-            open: Vec::with_capacity(cols),
+            pending: Vec::with_capacity(cols),
         }
     }
 
-    /// Takes the next values, row by row; a slice may begin and end anywhere.
+    /// Quantises the next values, row by row. A slice may begin and end anywhere.
     ///
     /// # Errors
-    /// If more values came than the matrix has.
+    /// If more values arrive than the matrix has.
     pub fn push(&mut self, mut values: &[f32]) -> Result<(), QuantError> {
         let given = self.given() + values.len();
         if given > self.codes.len() {
             return Err(self.length_error(given));
         }
-        if !self.open.is_empty() {
-            let (now, later) = values.split_at(values.len().min(self.cols - self.open.len()));
-            self.open.extend_from_slice(now);
-            if self.open.len() < self.cols {
+        if !self.pending.is_empty() {
+            let (now, later) = values.split_at(values.len().min(self.cols - self.pending.len()));
+            self.pending.extend_from_slice(now);
+            if self.pending.len() < self.cols {
                 return Ok(());
             }
             quantize_rows(
-                &self.open,
+                &self.pending,
                 self.cols,
                 &mut self.codes[self.done * self.cols..],
                 &mut self.scales[self.done..],
             );
-            self.open.clear();
+            self.pending.clear();
             self.done += 1;
             values = later;
         }
@@ -144,14 +144,14 @@ impl Builder {
             &mut self.scales[self.done..],
         );
         self.done += rows.len() / self.cols;
-        self.open.extend_from_slice(rest);
+        self.pending.extend_from_slice(rest);
         Ok(())
     }
 
-    /// The matrix, after its last value.
+    /// Returns the matrix after its last value.
     ///
     /// # Errors
-    /// If values are missing, or one of them was not finite.
+    /// If values are missing, or one of them is not finite.
     pub fn finish(self) -> Result<Int8, QuantError> {
         if self.given() != self.codes.len() {
             return Err(self.length_error(self.given()));
@@ -168,7 +168,7 @@ impl Builder {
     }
 
     fn given(&self) -> usize {
-        self.done * self.cols + self.open.len()
+        self.done * self.cols + self.pending.len()
     }
 
     fn length_error(&self, given: usize) -> QuantError {

@@ -1,8 +1,8 @@
-//! Frozen weights in fewer bits: quantised while they are read, dequantised where a product needs them.
+//! Frozen weights in fewer bits. They are quantised while they are read, and dequantised where a product needs them.
 //!
-//! A [`Builder`] is fed with a matrix in consecutive slices of any length, so that a matrix is never held in 16 or 32
-//! bits: at its peak there are the codes, the scales and the caller's slice. Everything it keeps is allocated by the
-//! calling thread. Elements are numbered as the matrix is stored, row by row; that number is the *flat* index.
+//! A [`Builder`] takes a matrix in consecutive slices of any length, so a whole matrix in 16 or 32 bits is never in
+//! memory: at the peak there are the codes, the scales and the caller's slice. The calling thread allocates everything
+//! that the builder keeps. The *flat* index of an element is its number in the stored matrix, row by row.
 
 mod absmax;
 mod builder;

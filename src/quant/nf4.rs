@@ -1,10 +1,12 @@
-//! NF4 as bitsandbytes stores it (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of 64 consecutive elements that
-//! cross rows, each element a 4-bit code into a fixed codebook times its block's absolute maximum.
+//! NF4 as bitsandbytes stores it (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of 64 consecutive elements, which
+//! may cross rows. An element is the value of a 4-bit code in a fixed codebook times its block's absolute maximum.
 //!
-//! The reference is bitsandbytes 0.50 on the CPU, bit for bit. What it computes: `x = w * (1 / max(absmax, 1e-38))`, but
-//! `w / absmax` in a short last block; the number of bounds below `x` is the code, so a tie goes down; an odd last element
-//! shares its byte with the code of 0. Dequantising multiplies codebook and scale in float32 and rounds the product once,
-//! to nearest even, to float32, bfloat16 or float16.
+//! The reference is bitsandbytes 0.50 on the CPU, bit for bit:
+//! * It computes `x = w * (1 / max(absmax, 1e-38))`, but `w / absmax` in a short last block.
+//! * The code is the number of bounds below `x`, so a tie goes down.
+//! * An odd last element shares its byte with the code of 0.
+//! * Dequantising multiplies codebook and scale in float32. It rounds the product once, to nearest even, to float32,
+//!   bfloat16 or float16.
 
 use rayon::prelude::*;
 
@@ -21,7 +23,7 @@ use crate::memory;
 /// Elements of a block.
 pub const BLOCK: usize = 64;
 
-/// The value of each code: quantiles of the normal distribution, 0 among them, scaled to reach from -1 to 1
+/// The value of each code: quantiles of the normal distribution, including 0, scaled to the range from -1 to 1
 /// (`bitsandbytes.functional.get_4bit_type("nf4")`).
 pub const CODEBOOK: [f32; 16] = [
     -1.0,
@@ -56,10 +58,10 @@ const BOUNDS: [f32; 15] = {
 /// Bytes of a block's codes.
 const BLOCK_BYTES: usize = BLOCK / 2;
 
-/// What bitsandbytes puts in place of a smaller absolute maximum before it divides by it.
+/// The least divisor: bitsandbytes replaces a smaller absolute maximum by it.
 const SMALLEST_ABSMAX: f32 = 1e-38;
 
-/// Blocks that are quantised as one piece of work.
+/// Blocks that a thread quantises at a time.
 const BLOCKS_PER_PART: usize = 256;
 
 /// A matrix in NF4.
@@ -82,17 +84,17 @@ impl Nf4 {
         self.cols
     }
 
-    /// Two codes a byte, the first element's in the high nibble.
+    /// Two codes in each byte, the first element's in the high nibble.
     pub fn codes(&self) -> &[u8] {
         &self.codes
     }
 
-    /// A scale for each block of 64.
+    /// One scale for each block of 64.
     pub fn scales(&self) -> &Scales {
         &self.scales
     }
 
-    /// Tells the timeline what the codes and the scales are.
+    /// Records in the timeline what the codes and the scales are.
     pub(super) fn describe(&self) {
         memory::describe_buffer(&self.codes, "nf4", &[self.rows, self.cols]);
         self.scales.describe();
@@ -103,7 +105,7 @@ impl Nf4 {
         self.codes.len() + self.scales.bytes()
     }
 
-    /// Bytes that a matrix of this shape occupies.
+    /// Bytes of the codes and the scales of a matrix of this shape.
     pub fn bytes_for(rows: usize, cols: usize, double_quant: bool) -> usize {
         let elements = rows * cols;
         elements.div_ceil(2) + Scales::bytes_for(elements.div_ceil(BLOCK), double_quant)
@@ -144,7 +146,7 @@ impl Nf4 {
         );
     }
 
-    /// Writes elements of one block from the table of the values it can have.
+    /// Writes elements of one block by looking their codes up in `table`.
     #[inline(always)]
     fn expand<T: Element>(&self, level: InstructionSet, mut at: usize, table: &[T; 16], mut out: &mut [T]) {
         if at % 2 == 1 && !out.is_empty() {
@@ -156,7 +158,7 @@ impl Nf4 {
     }
 }
 
-/// The values of a block's codes.
+/// The values of a block's 16 codes.
 #[inline(always)]
 fn table<T: Element>(scale: f32) -> [T; 16] {
     let mut table = [T::round(0.0); 16];
@@ -166,7 +168,7 @@ fn table<T: Element>(scale: f32) -> [T; 16] {
     table
 }
 
-/// Quantises a matrix that comes in consecutive slices.
+/// Quantises a matrix that arrives in consecutive slices.
 #[derive(Debug)]
 pub struct Builder {
     rows: usize,
@@ -174,14 +176,14 @@ pub struct Builder {
     double_quant: bool,
     codes: Vec<u8>,
     absmax: Vec<f32>,
-    /// Blocks that are quantised.
+    /// Number of quantised blocks.
     done: usize,
-    /// The values of the block that is not yet complete.
-    open: Vec<f32>,
+    /// The values of the block that is not complete.
+    pending: Vec<f32>,
 }
 
 impl Builder {
-    /// A builder of a `rows` x `cols` matrix; allocates its codes and its scales in float32 now.
+    /// A builder of a `rows` x `cols` matrix. It allocates the codes and the float32 scales now.
     pub fn new(rows: usize, cols: usize, double_quant: bool) -> Self {
         let elements = rows * cols;
         Self {
@@ -191,49 +193,49 @@ impl Builder {
             codes: vec![0; elements.div_ceil(2)],
             absmax: vec![0.0; elements.div_ceil(BLOCK)],
             done: 0,
-            open: Vec::with_capacity(BLOCK),
+            pending: Vec::with_capacity(BLOCK),
         }
     }
 
-    /// Takes the next values, row by row; a slice may begin and end anywhere.
+    /// Quantises the next values, row by row. A slice may begin and end anywhere.
     ///
     /// # Errors
-    /// If more values came than the matrix has.
+    /// If more values arrive than the matrix has.
     pub fn push(&mut self, mut values: &[f32]) -> Result<(), QuantError> {
         let given = self.given() + values.len();
         if given > self.rows * self.cols {
             return Err(self.length_error(given));
         }
-        if !self.open.is_empty() {
-            let (now, later) = values.split_at(values.len().min(BLOCK - self.open.len()));
-            self.open.extend_from_slice(now);
-            let Ok(block) = self.open.as_slice().try_into() else {
+        if !self.pending.is_empty() {
+            let (now, later) = values.split_at(values.len().min(BLOCK - self.pending.len()));
+            self.pending.extend_from_slice(now);
+            let Ok(block) = self.pending.as_slice().try_into() else {
                 return Ok(());
             };
             let codes = &mut self.codes[self.done * BLOCK_BYTES..][..BLOCK_BYTES];
             self.absmax[self.done] = quantize_block(block, codes);
             self.done += 1;
-            self.open.clear();
+            self.pending.clear();
             values = later;
         }
         let (blocks, rest) = values.as_chunks::<BLOCK>();
         let codes = &mut self.codes[self.done * BLOCK_BYTES..][..blocks.len() * BLOCK_BYTES];
         quantize_blocks(blocks, codes, &mut self.absmax[self.done..][..blocks.len()]);
         self.done += blocks.len();
-        self.open.extend_from_slice(rest);
+        self.pending.extend_from_slice(rest);
         Ok(())
     }
 
-    /// The matrix, after its last value.
+    /// Returns the matrix after its last value.
     ///
     /// # Errors
-    /// If values are missing, or one of them was not finite.
+    /// If values are missing, or one of them is not finite.
     pub fn finish(mut self) -> Result<Nf4, QuantError> {
         if self.given() != self.rows * self.cols {
             return Err(self.length_error(self.given()));
         }
-        if !self.open.is_empty() {
-            self.absmax[self.done] = quantize_short_block(&self.open, &mut self.codes[self.done * BLOCK_BYTES..]);
+        if !self.pending.is_empty() {
+            self.absmax[self.done] = quantize_short_block(&self.pending, &mut self.codes[self.done * BLOCK_BYTES..]);
         }
         if let Some(block) = self.absmax.iter().position(|absmax| !absmax.is_finite()) {
             return Err(QuantError::NotFinite {
@@ -254,7 +256,7 @@ impl Builder {
     }
 
     fn given(&self) -> usize {
-        self.done * BLOCK + self.open.len()
+        self.done * BLOCK + self.pending.len()
     }
 
     fn length_error(&self, given: usize) -> QuantError {
@@ -266,7 +268,7 @@ impl Builder {
     }
 }
 
-/// Quantises whole blocks; each is independent of the others, so threads change nothing.
+/// Quantises whole blocks. Each is independent of the others, so the number of threads changes nothing.
 fn quantize_blocks(blocks: &[[f32; BLOCK]], codes: &mut [u8], absmax: &mut [f32]) {
     blocks
         .par_chunks(BLOCKS_PER_PART)
@@ -291,7 +293,7 @@ fn quantize_block(block: &[f32; BLOCK], codes: &mut [u8]) -> f32 {
     absmax
 }
 
-/// The same for the last block of a matrix that ends within it, which bitsandbytes divides instead.
+/// Like [`quantize_block`], for a last block that is not full: bitsandbytes divides its values by the scale.
 fn quantize_short_block(block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block).max(SMALLEST_ABSMAX);
     let mut scaled = [nearest(0.0); BLOCK];
@@ -302,14 +304,14 @@ fn quantize_short_block(block: &[f32], codes: &mut [u8]) -> f32 {
     absmax
 }
 
-/// Two codes a byte, for as many bytes as there are.
+/// Packs two codes into each byte of `codes`.
 fn pack(scaled: &[u8; BLOCK], codes: &mut [u8]) {
     for (packed, [high, low]) in codes.iter_mut().zip(scaled.as_chunks().0) {
         *packed = high << 4 | low;
     }
 }
 
-/// The code of the codebook's value nearest to `x`: the number of bounds below it, which compiles to vector compares.
+/// The code of the codebook's value nearest to `x`: the number of bounds below `x`. It compiles to vector compares.
 #[inline]
 fn nearest(x: f32) -> u8 {
     BOUNDS.iter().map(|&bound| u8::from(x > bound)).sum()

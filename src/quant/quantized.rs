@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::{element::Element, int8::Int8, nf4::Nf4, parallel};
 
-/// A quantised matrix of either kind.
+/// A quantised matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Quantized {
-    /// 4 bits a value, blocks of 64.
+    /// 4 bits for each value, in blocks of 64.
     Nf4(Nf4),
-    /// 8 bits a value, a scale a row.
+    /// 8 bits for each value, in rows.
     Int8(Int8),
 }
 
@@ -30,7 +30,8 @@ impl Quantized {
         }
     }
 
-    /// Tells the timeline what the matrix's buffers are: its shape is that of the codes, whatever they are packed in.
+    /// Records in the timeline what the matrix's buffers are. The codes have the matrix's shape, although they are
+    /// packed.
     pub(super) fn describe(&self) {
         match self {
             Self::Nf4(matrix) => matrix.describe(),
@@ -38,7 +39,7 @@ impl Quantized {
         }
     }
 
-    /// Bytes of the codes and the scales: what the matrix occupies.
+    /// Bytes of the codes and the scales.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Nf4(matrix) => matrix.bytes(),
@@ -57,8 +58,8 @@ impl Quantized {
         }
     }
 
-    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads; the same bits as
-    /// [`Self::dequantize_serial`], whatever their number.
+    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads. The bits are those of
+    /// [`Self::dequantize_serial`].
     ///
     /// # Panics
     /// If the range reaches past the matrix.
