@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::{absmax::absmax, element::Element, error::QuantError, parallel};
+use super::{absmax::absmax, element::Element, error::QuantError};
 use crate::memory;
 
 /// The largest code.
@@ -55,14 +55,6 @@ impl Int8 {
     /// Bytes of the codes and the scales of a matrix of this shape.
     pub fn bytes_for(rows: usize, cols: usize) -> usize {
         rows * cols + rows * size_of::<f32>()
-    }
-
-    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads.
-    ///
-    /// # Panics
-    /// If the range reaches past the matrix.
-    pub fn dequantize<T: Element>(&self, start: usize, out: &mut [T]) {
-        parallel::fill(start, out, |at, part| self.dequantize_serial(at, part));
     }
 
     /// Writes the elements with flat indices `start..start + out.len()`, on this thread.

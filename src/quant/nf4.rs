@@ -15,7 +15,6 @@ use super::{
     double::{DoubleQuantised, Scales},
     element::Element,
     error::QuantError,
-    parallel,
 };
 use crate::kernels::InstructionSet;
 use crate::memory;
@@ -109,14 +108,6 @@ impl Nf4 {
     pub fn bytes_for(rows: usize, cols: usize, double_quant: bool) -> usize {
         let elements = rows * cols;
         elements.div_ceil(2) + Scales::bytes_for(elements.div_ceil(BLOCK), double_quant)
-    }
-
-    /// Writes the elements with flat indices `start..start + out.len()`, on rayon's threads.
-    ///
-    /// # Panics
-    /// If the range reaches past the matrix.
-    pub fn dequantize<T: Element>(&self, start: usize, out: &mut [T]) {
-        parallel::fill(start, out, |at, part| self.dequantize_serial(at, part));
     }
 
     /// Writes the elements with flat indices `start..start + out.len()`, on this thread.

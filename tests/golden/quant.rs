@@ -66,7 +66,7 @@ impl Matrix {
 
 fn whole<T: Element + Default>(matrix: &Nf4) -> Vec<T> {
     let mut out = vec![T::default(); matrix.rows() * matrix.cols()];
-    matrix.dequantize(0, &mut out);
+    matrix.dequantize_serial(0, &mut out);
     out
 }
 
