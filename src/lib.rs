@@ -2,7 +2,7 @@
 //! seeds. A child process trains each cell and writes a record; the records of a study become a data frame, and the
 //! frame becomes Markdown reports. A planner predicts the memory of a cell, for this trainer and for PyTorch's stack.
 //!
-//! The rooms, from low to high; a room imports rooms above it in this list alone:
+//! The rooms, from low to high:
 //!
 //! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
 //! * [`options`]: the vocabulary of a configuration.
