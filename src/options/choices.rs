@@ -44,12 +44,28 @@ pub enum Stack {
     Torch,
 }
 
+/// What happens to LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum LoraFa {
-    None,
+pub enum LoraATraining {
+    /// It is trained, as B is.
+    #[serde(rename = "none")]
+    Trained,
+    /// It has no gradients.
     Frozen,
-    Optimizer,
+    /// It has gradients, which are computed, clipped and never released; the optimizer leaves it out.
+    #[serde(rename = "optimizer")]
+    Unstepped,
+}
+
+/// The format of mixed precision (`torch.autocast`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Autocast {
+    /// Every operation computes in its operands' format.
+    None,
+    Bfloat16,
+    Float16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,14 +91,19 @@ pub enum Upcast {
     Peft,
 }
 
+/// How long a micro-batch's outputs live: its logits, its key-value cache and its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KeepOutputs {
+pub enum OutputLifetime {
+    /// Only the loss leaves the forward pass.
     None,
+    /// Until the step or the next micro-batch's forward pass ends.
     Step,
+    /// Until the next forward pass has replaced them, also across steps.
     NextForward,
 }
 
+/// When the last step's gradients are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ZeroGrad {

@@ -15,8 +15,8 @@ pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Dtype, KeepOutputs, LoraFa, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Task, Upcast,
-    Weights, ZeroGrad,
+    Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, Optimizer, OutputLifetime, Padding, QuantType,
+    Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use device::{Device, NoCuda};

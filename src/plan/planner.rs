@@ -12,7 +12,7 @@ use crate::{
     memory::{Category, Phase},
     model::{self, Config, Location, ModelError},
     results::prediction::{Prediction, Verdict},
-    spec::cell::{Cell, Data, Dtype, LoraFa, Stack, TargetModules, Task, Upcast, Weights},
+    spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
         self,
         caching_allocator::{self, Device},
@@ -69,7 +69,16 @@ type ModelKey = (String, Task, usize);
 type ConfigKey = (ModelKey, Weights, Option<TargetModules>);
 
 /// Those that decide what is in it: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
-type CountsKey = (ModelKey, Dtype, Dtype, Upcast, usize, TargetModules, LoraFa, Dtype);
+type CountsKey = (
+    ModelKey,
+    Dtype,
+    Dtype,
+    Upcast,
+    usize,
+    TargetModules,
+    LoraATraining,
+    Dtype,
+);
 
 impl Planner {
     pub fn new(base_dir: &Path, options: Options) -> Self {

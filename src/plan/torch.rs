@@ -14,12 +14,12 @@ impl Configuration {
     pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&device::Gpu>) -> Result<Self, VersionError> {
         let compute = dtype(cell.bnb_4bit_compute_dtype);
         let capability = gpu.map_or((8, 0), |gpu| gpu.architecture.capability());
-        let mut transformers = match &cell.transformers_version {
+        let mut transformers = match &cell.torch.transformers_version {
             Some(version) => Transformers::of(version, model.family)?,
             None => Transformers::TODAY,
         };
-        transformers.use_reentrant = cell.use_reentrant.unwrap_or(transformers.use_reentrant);
-        let bitsandbytes = match &cell.bitsandbytes_version {
+        transformers.use_reentrant = cell.torch.use_reentrant.unwrap_or(transformers.use_reentrant);
+        let bitsandbytes = match &cell.torch.bitsandbytes_version {
             Some(version) => Bitsandbytes::of(version)?,
             None => Bitsandbytes::TODAY,
         };
@@ -36,9 +36,9 @@ impl Configuration {
             rank: cell.rank as u32,
             lora_dropout: cell.lora_dropout,
             lora_a: match cell.lora_fa {
-                cell::LoraFa::None => LoraA::Trained,
-                cell::LoraFa::Frozen => LoraA::Frozen,
-                cell::LoraFa::Optimizer => LoraA::Unstepped,
+                cell::LoraATraining::Trained => LoraA::Trained,
+                cell::LoraATraining::Frozen => LoraA::Frozen,
+                cell::LoraATraining::Unstepped => LoraA::Unstepped,
             },
             target_modules: match &cell.target_modules {
                 cell::TargetModules::AllLinear => Targets::AllLinear,
@@ -57,13 +57,12 @@ impl Configuration {
                 cell::Upcast::None => Upcast::None,
                 cell::Upcast::Peft => Upcast::Peft,
             },
-            autocast: cell
-                .autocast
-                .then(|| match gpu.is_none_or(|gpu| gpu.architecture.has_bfloat16()) {
-                    true => Dtype::Bfloat16,
-                    false => Dtype::Float16,
-                }),
-            use_cache: cell.use_cache,
+            autocast: match cell.autocast {
+                cell::Autocast::None => None,
+                cell::Autocast::Bfloat16 => Some(Dtype::Bfloat16),
+                cell::Autocast::Float16 => Some(Dtype::Float16),
+            },
+            use_cache: cell.torch.use_cache,
             empty_cache_steps: cell.empty_cache_steps as u32,
             gradient_checkpointing: match cell.gradient_checkpointing {
                 cell::Checkpointing::None => Checkpointing::None,
@@ -74,12 +73,12 @@ impl Configuration {
             enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != cell::Checkpointing::None,
             optim: optimizer(cell),
             max_grad_norm: cell.max_grad_norm,
-            outputs: match cell.keep_outputs {
-                cell::KeepOutputs::None => Outputs::None,
-                cell::KeepOutputs::Step => Outputs::Step,
-                cell::KeepOutputs::NextForward => Outputs::NextForward,
+            outputs: match cell.torch.keep_outputs {
+                cell::OutputLifetime::None => Outputs::None,
+                cell::OutputLifetime::Step => Outputs::Step,
+                cell::OutputLifetime::NextForward => Outputs::NextForward,
             },
-            zero_grad: match cell.zero_grad {
+            zero_grad: match cell.torch.zero_grad {
                 // Nothing but an emptied cache lies between the two.
                 cell::ZeroGrad::BeforeForward if cell.empty_cache_steps > 0 => ZeroGrad::BeforeForward,
                 _ => ZeroGrad::AfterStep,

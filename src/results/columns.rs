@@ -8,7 +8,7 @@ use super::record::{Measured, Oom, Profile, Record};
 use crate::memory::{Category, Phase};
 use crate::options::ByteSize;
 use crate::spec::cell::{
-    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Weights,
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Torch, Weights,
 };
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
@@ -261,10 +261,13 @@ fn exemplar() -> Cell {
         galore_scale: Some(0.25),
         data: Data::Sample,
         gpu: Some(String::new()),
-        transformers_version: Some(String::new()),
-        torch_version: Some(String::new()),
-        use_reentrant: Some(true),
-        bitsandbytes_version: Some(String::new()),
+        torch: Torch {
+            use_reentrant: Some(true),
+            transformers_version: Some(String::new()),
+            bitsandbytes_version: Some(String::new()),
+            torch_version: Some(String::new()),
+            ..Torch::default()
+        },
         threads: Some(1),
         device_memory: Some(ByteSize(0)),
         allocator: Allocator {

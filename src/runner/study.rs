@@ -93,6 +93,11 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
         kept,
         notes,
     } = schedule(study, options)?;
+    for Kept { index, .. } in &kept {
+        // An earlier version may have written other keys.
+        let planned = &study.cells[*index];
+        write_if_changed(&dir.cell(&planned.id).cell_yaml(), planned.cell.to_yaml().as_bytes())?;
+    }
     predict(study, &mut tasks);
     progress.started(&overview);
     for note in notes {

@@ -25,8 +25,11 @@ use super::{de, sweep};
 /// The file's name in a study's folder.
 pub const STUDY_FILE: &str = "study.yaml";
 
-/// Raised when the file's keys change their meaning.
+/// Raised when the keys of the file or of its cells change.
 const FORMAT: u32 = 2;
+
+/// The way out with a file of another version.
+const WRITE_AGAIN: &str = "`expctl run` with the spec writes it again and keeps the records of its cells";
 
 const LARGEST: u64 = 1 << 30;
 
@@ -160,7 +163,17 @@ impl Cell {
         let mut sources = Sources::default();
         let source = sources.add(name, text);
         let cell = yaml::parse(text, source, 0, Budget::SPEC).and_then(|node| {
-            let cell: Cell = de::read(&node).map_err(|error| error.diagnostic(""))?;
+            // A file of the format 1 has every key, but not this one.
+            let is_older = node.get(&["torch"]).is_none();
+            let cell: Cell = de::read(&node).map_err(|error| match is_older {
+                true => Diagnostic::new(format!(
+                    "{}: the cell is of another version of expctl",
+                    error.dotted("")
+                ))
+                .at(error.place.unwrap_or(node.place))
+                .help(WRITE_AGAIN),
+                false => error.diagnostic(""),
+            })?;
             cell.validate()
                 .map_err(|invalid| Diagnostic::new(invalid.to_string()).at(node.place))?;
             Ok(cell)
@@ -245,9 +258,7 @@ fn check_format(node: &Node) -> Result<(), Diagnostic> {
         return Ok(());
     }
     let message = format!("format {format} was written by another version; this one reads {FORMAT}");
-    Err(Diagnostic::new(message)
-        .at(node.place)
-        .help("`expctl run` with the spec writes it again and keeps the records of its cells"))
+    Err(Diagnostic::new(message).at(node.place).help(WRITE_AGAIN))
 }
 
 fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, Diagnostic> {

@@ -36,6 +36,9 @@ pub(crate) fn language() -> Language {
         if names.contains(&name) {
             return Ok(());
         }
+        if let Some(moved) = keys::moved(name) {
+            return Err(Mistake::new(format!("the key {} has moved", quoted(name))).help(format!("write `{moved}`")));
+        }
         let help = keys::suggestion(name, &names).unwrap_or_else(|| "a text has quotes: `dtype == 'int4'`".into());
         Err(Mistake::new(format!("{} is not a key of a cell", quoted(name))).help(help))
     })

@@ -99,7 +99,7 @@ fn matches(pattern: &str, path: &[String]) -> bool {
 }
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 41] = [
+const ALIASES: [(&str, &str); 45] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -125,6 +125,10 @@ const ALIASES: [(&str, &str); 41] = [
     ("samples", "synthetic"),
     ("bf16", "bfloat16"),
     ("fp16", "float16"),
+    ("bf16", "autocast"),
+    ("fp16", "autocast"),
+    ("true", "bfloat16"),
+    ("false", "none"),
     ("half", "float16"),
     ("fp32", "float32"),
     ("nf4", "int4"),
@@ -145,9 +149,17 @@ const ALIASES: [(&str, &str); 41] = [
 
 /// Which of `expected` the user most likely meant by `word`.
 pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == word).map(|(_, key)| *key);
-    let alias = alias.and_then(|alias| expected.iter().copied().find(|word| *word == alias));
-    alias.or_else(|| nearest(word, expected.iter().copied()))
+    let find = |key: &str| expected.iter().copied().find(|word| *word == key);
+    let mut aliases = ALIASES.iter().filter(|(alias, _)| *alias == word);
+    moved(word)
+        .and_then(find)
+        .or_else(|| aliases.find_map(|(_, key)| find(key)))
+        .or_else(|| nearest(word, expected.iter().copied()))
+}
+
+/// The place of a key that has moved: `torch.use_cache` for `use_cache`.
+pub(crate) fn moved(name: &str) -> Option<&'static str> {
+    named().find(|path| path.strip_prefix("torch.") == Some(name))
 }
 
 /// The question whether that was meant.

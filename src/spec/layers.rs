@@ -180,6 +180,11 @@ fn set(setting: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
         let message = "the sweep itself cannot be set; set a swept key to fix its axis";
         return Err(Diagnostic::new(message).at(key));
     }
+    if let Some(moved) = keys::moved(&path.join(".")) {
+        return Err(Diagnostic::new(format!("the key {} has moved", quoted(name)))
+            .at(key)
+            .help(format!("write `{moved}`")));
+    }
     if !keys::is_known(&path) && !SPEC_KEYS.contains(&name) {
         let help = nearest_key(&path.join(".")).map(crate::text::did_you_mean);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))

@@ -195,6 +195,11 @@ pub(crate) fn cell_key(name: &str, section: &str, place: Place) -> Result<Vec<St
     if keys::is_known(&path) {
         return Ok(path);
     }
+    if let Some(key) = keys::moved(name) {
+        return Err(Diagnostic::new(format!("{section}.{name}: the key has moved"))
+            .at(place)
+            .help(format!("write `{key}`")));
+    }
     let known: Vec<&str> = keys::named().collect();
     let help = keys::suggestion(name, &known).unwrap_or_else(|| "`expctl schema` lists the keys of a cell".into());
     Err(Diagnostic::new(format!("{section}.{}: unknown key", escape(name)))

@@ -24,7 +24,7 @@ fn predicted(cell: &Value, column: &str) -> u64 {
 
 #[test]
 fn outputs_stay_as_long_as_is_said() {
-    let cells = planned("{ keep_outputs: [none, step, next_forward] }");
+    let cells = planned("{ torch.keep_outputs: [none, step, next_forward] }");
     let [none, step, next] = &cells[..] else {
         panic!("{cells:?}")
     };
@@ -38,7 +38,7 @@ fn outputs_stay_as_long_as_is_said() {
 
 #[test]
 fn gradients_stay_as_long_as_is_said() {
-    let cells = planned("{ zero_grad: [after_step, before_forward] }");
+    let cells = planned("{ torch.zero_grad: [after_step, before_forward] }");
     let [after, before] = &cells[..] else {
         panic!("{cells:?}")
     };
@@ -49,7 +49,7 @@ fn gradients_stay_as_long_as_is_said() {
     }
     // What the allocator's cache can give back is less while they are there.
     let cells = Project::new(&format!(
-        "{SPEC}{{ zero_grad: [after_step, before_forward], empty_cache_steps: [1], rank: [0] }} }}\n"
+        "{SPEC}{{ torch.zero_grad: [after_step, before_forward], empty_cache_steps: [1], rank: [0] }} }}\n"
     ))
     .planned(&[]);
     let segments = |cell: &Value| predicted(cell, "segments");

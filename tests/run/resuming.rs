@@ -115,3 +115,36 @@ fn results_of_other_builds_and_older_data_are_kept_and_told() {
         "{notes}"
     );
 }
+
+/// `fixtures/format_1` is a folder that expctl 0.1.0 wrote before PyTorch's keys moved under `torch`.
+#[test]
+fn a_folder_of_an_older_format_keeps_its_results() {
+    let project = Project::new(
+        "
+name: old
+defaults: { model: tiny, dtype: bfloat16, max_steps: 2, max_seq_length: 16 }
+sweep: { grid: { rank: [4] } }
+",
+    );
+    project.write("out/study.yaml", include_str!("../fixtures/format_1/study.yaml"));
+    let cell = "out/cells/3f268183d049";
+    let record = include_str!("../fixtures/format_1/cells/3f268183d049/record.json");
+    project.write(format!("{cell}/record.json"), record);
+    project.write(
+        format!("{cell}/cell.yaml"),
+        include_str!("../fixtures/format_1/cells/3f268183d049/cell.yaml"),
+    );
+    let commands = [&["list", "out"][..], &["show", "3f268183d049", "--results", "out"]];
+    for command in commands {
+        let output = project.expctl(command).exits(2);
+        output.stderr_has("another version");
+        output.stderr_has("keeps the records of its cells");
+    }
+
+    assert_eq!(project.plan(), ["keep (ok)"]);
+    project.run(&[]).exits(0);
+    assert_eq!(project.read(format!("{cell}/record.json")), record);
+    for command in commands {
+        project.expctl(command).exits(0).stdout_has("3f268183d049");
+    }
+}

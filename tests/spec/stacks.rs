@@ -1,5 +1,9 @@
 //! What each software stack cannot do, and what is said of it.
 
+use std::path::Path;
+
+use expctl::spec::{self, Overrides};
+
 use crate::parse;
 
 /// What is said of a spec with these defaults: the message, and the help under it.
@@ -39,18 +43,18 @@ fn our_trainer() {
             "bnb_4bit_compute_dtype: float16",
             "attn_implementation: eager",
             "upcast: peft",
-            "autocast: true",
-            "use_cache: true",
+            "autocast: bfloat16",
+            "torch: { use_cache: true }",
             "empty_cache_steps: 1",
             "optim: adamw_8bit",
-            "keep_outputs: none",
-            "zero_grad: before_forward",
-            "use_reentrant: true",
+            "torch: { keep_outputs: none }",
+            "torch: { zero_grad: before_forward }",
+            "torch: { use_reentrant: true }",
             "gpu: t4",
-            "transformers_version: '4.37.2'",
-            "bitsandbytes_version: '0.41.1'",
-            "torch_version: '2.14'",
-            "transformer_version: '4.37.2'",
+            "torch: { transformers_version: '4.37.2' }",
+            "torch: { bitsandbytes_version: '0.41.1' }",
+            "torch: { torch_version: '2.14' }",
+            "torch: { transformer_version: '4.37.2' }",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
             "model: llama-2-7b",
             "dtype: bfloat16; bnb_4bit_use_double_quant: false",
@@ -69,6 +73,7 @@ fn torch() {
         "threads: 2",
         "instruction_set: avx2",
         "allocator: { backend: mimalloc }",
+        "env: { A: '1' }",
         "model: ./folder; weights: random",
         "gpu: rtx-3900",
         "gpu: a100",
@@ -77,15 +82,15 @@ fn torch() {
         "bnb_4bit_compute_dtype: int4",
         "dtype: bfloat16; upcast: peft",
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
-        "use_reentrant: true",
-        "model: llama-2-7b; transformers_version: '4.38.2'",
+        "torch: { use_reentrant: true }",
+        "model: llama-2-7b; torch: { transformers_version: '4.38.2' }",
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
-        "transformers_version: newest",
-        "transformers_version: '4.36.2'",
-        "bitsandbytes_version: '0.41.1rc1'",
-        "bitsandbytes_version: '0.39.0'",
-        "dtype: int8; bitsandbytes_version: '0.43.1'",
-        "dtype: bfloat16; bitsandbytes_version: '0.41.1'",
+        "torch: { transformers_version: newest }",
+        "torch: { transformers_version: '4.36.2' }",
+        "torch: { bitsandbytes_version: '0.41.1rc1' }",
+        "torch: { bitsandbytes_version: '0.39.0' }",
+        "dtype: int8; torch: { bitsandbytes_version: '0.43.1' }",
+        "dtype: bfloat16; torch: { bitsandbytes_version: '0.41.1' }",
         "bitsandbytes: '0.41.1'",
     ]
     .map(|keys| format!("stack: torch; {keys}"));
@@ -119,14 +124,64 @@ fn pytorchs_allocator() {
 #[test]
 fn releases_that_are_planned() {
     for versions in [
-        "transformers_version: '4.37.2'",
-        "transformers_version: 4.37.2",
-        "transformers_version: 4.40",
-        "transformers_version: '99.0'",
-        "bitsandbytes_version: 0.41.2.post2",
-        "transformers_version: '4.40.0'; bitsandbytes_version: '0.43'",
+        "torch: { transformers_version: '4.37.2' }",
+        "torch: { transformers_version: 4.37.2 }",
+        "torch: { transformers_version: 4.40 }",
+        "torch: { transformers_version: '99.0' }",
+        "torch: { bitsandbytes_version: 0.41.2.post2 }",
+        "torch: { transformers_version: '4.40.0', bitsandbytes_version: '0.43' }",
     ] {
         let said = said(&format!("stack: torch; {versions}").replace("; ", "\n  "));
         assert!(said.ends_with("accepted"), "{said}");
     }
+}
+
+/// The old place of each key, in every section that can have it, and what booleans of autocast are called elsewhere.
+#[test]
+fn moved_keys_name_their_new_place() {
+    let defaults = [
+        "use_cache: true",
+        "keep_outputs: none",
+        "zero_grad: before_forward",
+        "use_reentrant: true",
+        "transformers_version: '4.37.2'",
+        "bitsandbytes_version: '0.41.1'",
+        "torch_version: '2.14'",
+        "autocast: true",
+        "autocast: false",
+        "bf16: true",
+        "fp16: true",
+    ]
+    .map(|keys| format!("stack: torch; {keys}"));
+    insta::assert_snapshot!(all_said("torch", &defaults.each_ref().map(String::as_str)));
+
+    let text = |sections: &str| format!("name: example\ndefaults: {{ stack: torch, rank: 4 }}\n{sections}\n");
+    for (sections, settings) in [
+        ("sweep: { grid: { use_cache: [true, false] } }", &[][..]),
+        ("sweep: { include: [{ torch_version: '2.14' }] }", &[]),
+        (
+            "sweep: { grid: { rank: [4, 8] }, exclude: 'use_cache and rank == 4' }",
+            &[],
+        ),
+        ("report: { baseline: { zero_grad: after_step } }", &[]),
+        ("", &["use_cache=true"]),
+    ] {
+        let error = parse(&text(sections), settings).unwrap_err();
+        insta::assert_snapshot!(error.to_string());
+    }
+    let variable = Overrides::new([("EXPCTL_USE_CACHE".into(), "true".into())], Vec::new());
+    let error = spec::parse(Path::new("experiments/example.yaml"), &text(""), &variable).unwrap_err();
+    insta::assert_snapshot!(error.to_string());
+}
+
+#[test]
+fn keys_of_pytorchs_loop_are_axes() {
+    let spec = "name: example\ndefaults: { stack: torch, torch: { torch_version: '2.14' } }\nsweep: { grid: { torch.use_cache: [true, false] } }\n";
+    let study = parse(spec, &[]).unwrap();
+    let cells: Vec<_> = study.cells.iter().map(|planned| &planned.cell.torch).collect();
+    assert_eq!(
+        cells.iter().map(|torch| torch.use_cache).collect::<Vec<_>>(),
+        [true, false]
+    );
+    assert!(cells.iter().all(|torch| torch.torch_version.as_deref() == Some("2.14")));
 }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::stacks;
 use crate::options::AllocatorBackend;
 
+/// The allocator of the cell's process, and the variables that it reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "allocator."))]
 pub struct Allocator {
     /// Which allocator: system (the C library's as it stands), retain (glibc's, told to keep the pages of what is freed, so
     /// that no step asks the system for them again, and by GLIBC_TUNABLES to ask for huge ones, unless the cell unsets that

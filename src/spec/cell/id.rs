@@ -12,7 +12,10 @@ use super::{
 };
 use crate::options::DEFAULT_LABEL_COLUMN;
 
-/// Part of every id. To be raised when a default changes or a key gets another meaning: ids must never be given twice.
+/// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
+///
+/// The keys that moved under `torch`, and `autocast` with a format, did not raise it. Cells that leave them at their
+/// defaults keep their ids, and those that set them have ids that no cell had before.
 const ID_VERSION: u64 = 1;
 
 impl Cell {

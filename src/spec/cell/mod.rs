@@ -12,15 +12,19 @@ mod check;
 mod id;
 mod options;
 mod presets;
+mod stacks;
+mod torch;
 
 pub use crate::options::{
-    AllocatorBackend, Attention, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, ENCODER_MODULES,
-    FUSED_MODULES, InstructionSet, InstructionSetChoice, KeepOutputs, Lengths, LoraFa, LrScheduler, MODULES, Measure,
-    Optimizer, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, ENCODER_MODULES,
+    FUSED_MODULES, InstructionSet, InstructionSetChoice, Lengths, LoraATraining, LrScheduler, MODULES, Measure,
+    Optimizer, OutputLifetime, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::Invalid;
 pub use presets::{PLANNED_PRESETS, PRESETS};
+pub use stacks::stacks;
+pub use torch::Torch;
 
 use allocator::Variable;
 use presets::{ENCODER_PRESETS, presets};
@@ -41,6 +45,7 @@ const DEFAULT_GALORE_SCALE: f64 = 0.25;
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = stacks::mark)]
 pub struct Cell {
     /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b, distilbert-base, bert-base;
     /// of stack: torch those of many published models more) or a directory in Hugging Face's layout.
@@ -62,6 +67,8 @@ pub struct Cell {
     /// The GPU that stack: torch is planned for, such as t4 or rtx-3090: its memory, what a process takes of it beside
     /// tensors, and the kernels that its generation has. Default: one of unlimited memory that computes in bfloat16.
     pub gpu: Option<String>,
+    /// PyTorch's training loop and the releases of its libraries, for stack: torch.
+    pub torch: Torch,
 
     /// Rank of the LoRA adapters; 0 trains every weight.
     pub rank: usize,
@@ -76,7 +83,7 @@ pub struct Cell {
     /// What becomes of A where B alone is trained, as LoRA-FA does: none (both are trained), frozen, or optimizer (it is left
     /// out of the optimizer and wants gradients nevertheless, as all adapters do again once PEFT's disable_adapter was used);
     /// for stack: torch.
-    pub lora_fa: LoraFa,
+    pub lora_fa: LoraATraining,
     /// Number format of the adapters.
     pub adapter_dtype: Dtype,
 
@@ -90,28 +97,10 @@ pub struct Cell {
     pub attn_implementation: Attention,
     /// What is cast to float32 before training: none, or what PEFT's k-bit preparation casts.
     pub upcast: Upcast,
-    /// Mixed precision by autocast.
-    pub autocast: bool,
-    /// Keep the key-value cache while training.
-    pub use_cache: bool,
+    /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
+    pub autocast: Autocast,
     /// Give the allocator's cache back every n steps; 0 never.
     pub empty_cache_steps: usize,
-    /// Until when a micro-batch's outputs, logits and cache, and with them its graph are held: none (nothing but a number
-    /// outlives the backward pass, as in transformers' Trainer), step (its end, or the next micro-batch's forward pass), or
-    /// next_forward (until the next one has made others, also in the next step, as in a script's loop).
-    pub keep_outputs: KeepOutputs,
-    /// When gradients are released: before_forward (of the next step) or after_step. An emptied cache lies in between, so it
-    /// matters with empty_cache_steps.
-    pub zero_grad: ZeroGrad,
-    /// Whether checkpointing is reentrant; default: as transformers_version has it, which today is not.
-    pub use_reentrant: Option<bool>,
-    /// The release of transformers that stack: torch is planned for, such as "4.37.2": older ones hold more in some places, and
-    /// checkpoint reentrantly before 5.0.0. Default: today's, as is every newer one.
-    pub transformers_version: Option<String>,
-    /// The same of bitsandbytes, such as "0.41.1", for weights in int4.
-    pub bitsandbytes_version: Option<String>,
-    /// The same of PyTorch, such as "2.14.0", of whose allocator it is.
-    pub torch_version: Option<String>,
 
     /// Samples in a micro-batch.
     #[schemars(range(min = 1))]
@@ -206,26 +195,20 @@ impl Default for Cell {
             dtype: Dtype::Int4,
             stack: Stack::Candle,
             gpu: None,
+            torch: Torch::default(),
             rank: 16,
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
-            lora_fa: LoraFa::None,
+            lora_fa: LoraATraining::Trained,
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             attn_implementation: Attention::Sdpa,
             upcast: Upcast::None,
-            autocast: false,
-            use_cache: false,
+            autocast: Autocast::None,
             empty_cache_steps: 0,
-            keep_outputs: KeepOutputs::Step,
-            zero_grad: ZeroGrad::AfterStep,
-            use_reentrant: None,
-            transformers_version: None,
-            bitsandbytes_version: None,
-            torch_version: None,
             batch_size: 1,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: Checkpointing::None,
@@ -291,15 +274,6 @@ impl Cell {
 
     fn default_alpha(&self) -> f64 {
         2.0 * self.rank as f64
-    }
-
-    /// What the adapter's product is scaled by: alpha / rank. Zero with rank 0, where there is no adapter.
-    pub fn lora_scale(&self) -> f64 {
-        if self.rank == 0 {
-            0.0
-        } else {
-            self.lora_alpha() / self.rank as f64
-        }
     }
 
     /// Rank of a low-rank optimizer's state.

@@ -96,6 +96,12 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        // The cell's own keys; those of a map within it have not moved.
+        if expected.contains(&"torch") && keys::moved(field).is_some() {
+            let mut error = Self::new("the key has moved");
+            error.help = Some(format!("write `torch: {{{field}: ...}}`"));
+            return error;
+        }
         let mut error = Self::new("unknown key");
         error.help = Some(known(field, expected, "keys"));
         error

@@ -1,9 +1,11 @@
 //! The keys that describe a software stack: what our trainer does of them, and what a plan of PyTorch's does.
 
-use super::super::{
-    Attention, Cell, Checkpointing, Dtype, InstructionSetChoice, KeepOutputs, LoraFa, Measure, Optimizer, QuantType,
-    Stack, Upcast, Weights, ZeroGrad,
-};
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::super::stacks::SINGLE_STACK;
+use super::super::{Cell, Checkpointing, Dtype, LoraATraining, Optimizer, Stack, Upcast, Weights};
 use super::{Checked, Invalid};
 use crate::torch::caching_allocator::{Settings, SettingsError};
 use crate::torch::gpu::Gpu;
@@ -21,56 +23,60 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4`"),
             );
         }
+        self.check_single_stack()?;
         match self.stack {
             Stack::Candle => self.check_candle(),
             Stack::Torch => self.check_torch(),
         }
     }
 
-    fn check_candle(&self) -> Checked {
-        let only = |key: &str, holds: bool, supported: &str| {
-            if holds {
-                return Ok(());
+    /// The keys that only the other stack heeds must have their defaults.
+    fn check_single_stack(&self) -> Checked {
+        static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
+        let keys = self.to_map();
+        for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
+            let (value, default) = (find(&keys, key), find(&DEFAULTS, key));
+            if value != default {
+                return Err(self.only_in_other_stack(key, value, default));
             }
-            let message = format!("the candle stack cannot do this yet; supported: `{supported}`");
-            Err(Invalid::new(key, message).help("`stack: torch` can be planned with it"))
-        };
-        only("adapter_dtype", self.adapter_dtype == Dtype::Float32, "float32")?;
-        only("lora_fa", self.lora_fa == LoraFa::None, "none")?;
-        only("bnb_4bit_quant_type", self.bnb_4bit_quant_type == QuantType::Nf4, "nf4")?;
-        only(
-            "bnb_4bit_compute_dtype",
-            self.bnb_4bit_compute_dtype == Dtype::Bfloat16,
-            "bfloat16",
-        )?;
-        only(
-            "attn_implementation",
-            self.attn_implementation == Attention::Sdpa,
-            "sdpa",
-        )?;
-        only("upcast", self.upcast == Upcast::None, "none")?;
-        only("autocast", !self.autocast, "false")?;
-        only("use_cache", !self.use_cache, "false")?;
-        only("empty_cache_steps", self.empty_cache_steps == 0, "0")?;
-        let trains = self.optim == Optimizer::Adamw || self.optim.is_low_rank();
-        only("optim", trains, "adamw`, `galore` or `rsvd")?;
-        only("keep_outputs", self.keep_outputs == KeepOutputs::Step, "step")?;
-        only("zero_grad", self.zero_grad == ZeroGrad::AfterStep, "after_step")?;
-        only("use_reentrant", self.use_reentrant.is_none(), "null")?;
-        if self.gpu.is_some() {
-            return Err(Invalid::new("gpu", "names the GPU that `stack: torch` is planned for")
-                .with("stack")
-                .help("leave the key out; the device that is trained on is `device`"));
         }
-        let versions = [
-            ("transformers_version", &self.transformers_version),
-            ("bitsandbytes_version", &self.bitsandbytes_version),
-            ("torch_version", &self.torch_version),
-        ];
-        if let Some((key, _)) = versions.iter().find(|(_, version)| version.is_some()) {
-            return Err(Invalid::new(*key, "the candle stack is without this library")
+        Ok(())
+    }
+
+    /// The error for the key `key`, which this cell's stack does not heed.
+    fn only_in_other_stack(&self, key: &str, value: &Value, default: &Value) -> Invalid {
+        if self.stack == Stack::Torch {
+            return Invalid::new(key, "the torch stack cannot be planned with this yet")
                 .with("stack")
-                .help("leave the key out, or use `stack: torch`"));
+                .help("leave the key out");
+        }
+        match (key, value, default) {
+            ("gpu", ..) => Invalid::new(key, "names the GPU that `stack: torch` is planned for")
+                .with("stack")
+                .help("leave the key out; the device that is trained on is `device`"),
+            // A map: the key within it.
+            (_, Value::Object(map), Value::Object(defaults)) => {
+                let differs = map.iter().find(|(name, value)| defaults.get(*name) != Some(*value));
+                let name = differs.map_or(String::new(), |(name, _)| format!(".{name}"));
+                Invalid::new(
+                    format!("{key}{name}"),
+                    "describes PyTorch's stack, and this cell's is candle",
+                )
+                .with("stack")
+                .help("leave the key out, or use `stack: torch`")
+            }
+            _ => {
+                let only = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+                Invalid::new(key, format!("the candle stack cannot do this yet; supported: `{only}`"))
+                    .help("`stack: torch` can be planned with it")
+            }
+        }
+    }
+
+    fn check_candle(&self) -> Checked {
+        if self.optim != Optimizer::Adamw && !self.optim.is_low_rank() {
+            let message = "the candle stack cannot do this yet; supported: `adamw`, `galore` or `rsvd`";
+            return Err(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
         for (name, value) in &self.allocator.env {
             if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
@@ -86,7 +92,14 @@ impl Cell {
     }
 
     fn check_torch(&self) -> Checked {
-        self.check_ours_alone()?;
+        for (key, is_ours) in [
+            ("optim", self.optim.is_low_rank()),
+            ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
+        ] {
+            if is_ours {
+                return Err(self.only_in_other_stack(key, &Value::Null, &Value::Null));
+            }
+        }
         if let Some(name) = &self.gpu {
             Gpu::named(name).map_err(|error| Invalid {
                 help: error.help,
@@ -112,12 +125,12 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
         }
-        if self.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
-            return Err(Invalid::new("use_reentrant", "no block is checkpointed")
+        if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
+            return Err(Invalid::new("torch.use_reentrant", "no block is checkpointed")
                 .with("gradient_checkpointing")
                 .help("leave the key out, or use `gradient_checkpointing: full`"));
         }
-        if self.lora_fa != LoraFa::None && self.rank == 0 {
+        if self.lora_fa != LoraATraining::Trained && self.rank == 0 {
             return Err(Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
                 .with("rank")
                 .help("leave the key out, or use `rank: 1` or more"));
@@ -126,17 +139,17 @@ impl Cell {
     }
 
     fn check_versions(&self) -> Checked {
-        if let Some(version) = &self.transformers_version {
+        if let Some(version) = &self.torch.transformers_version {
             let checked = match torch::ModelConfig::preset(&self.model) {
                 Some(model) => Transformers::of(version, model.family).map(drop),
                 None => Transformers::check(version),
             };
-            checked.map_err(|error| invalid_version("transformers_version", error))?;
+            checked.map_err(|error| invalid_version("torch.transformers_version", error))?;
         }
-        let Some(version) = &self.bitsandbytes_version else {
+        let Some(version) = &self.torch.bitsandbytes_version else {
             return Ok(());
         };
-        let key = "bitsandbytes_version";
+        let key = "torch.bitsandbytes_version";
         let for_int4 = |message: &str| {
             Err(Invalid::new(key, message)
                 .with("dtype")
@@ -148,26 +161,6 @@ impl Cell {
             Dtype::Int4 => release.map(drop).map_err(|error| invalid_version(key, error)),
             Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
             _ => for_int4("these weights are not quantised by bitsandbytes"),
-        }
-    }
-
-    /// The keys of our trainer, which would do nothing to PyTorch's.
-    fn check_ours_alone(&self) -> Checked {
-        let given = [
-            ("measure", self.measure != Measure::Epoch),
-            ("optim", self.optim.is_low_rank()),
-            ("device", self.device != "cpu"),
-            ("device_memory", self.device_memory.is_some()),
-            ("threads", self.threads.is_some()),
-            ("instruction_set", self.instruction_set != InstructionSetChoice::Auto),
-            ("allocator.backend", self.allocator.backend.is_some()),
-            ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((key, _)) => Err(Invalid::new(key, "the torch stack cannot be planned with this yet")
-                .with("stack")
-                .help("leave the key out")),
-            None => Ok(()),
         }
     }
 
@@ -189,8 +182,8 @@ impl Cell {
                     .help(format!("it reads {}", PYTORCH_VARIABLES.join(" and "))),
             );
         }
-        let ties = match &self.torch_version {
-            Some(version) => torch::ties(version).map_err(|error| invalid_version("torch_version", error))?,
+        let ties = match &self.torch.torch_version {
+            Some(version) => torch::ties(version).map_err(|error| invalid_version("torch.torch_version", error))?,
             None => Settings::default().ties,
         };
         let Some(name) = PYTORCH_VARIABLES.into_iter().find(given) else {
@@ -207,6 +200,16 @@ impl Cell {
                 at: Some(error.at),
                 ..Invalid::new(key(name), error.message)
             })
+    }
+}
+
+/// The value of a dotted key; null if there is none.
+fn find<'m>(keys: &'m Map<String, Value>, path: &str) -> &'m Value {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let value = keys.get(first).unwrap_or(&Value::Null);
+    match rest {
+        "" => value,
+        _ => rest.split('.').fold(value, |value, name| &value[name]),
     }
 }
 

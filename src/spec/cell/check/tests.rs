@@ -1,5 +1,5 @@
 use crate::spec::cell::{
-    AllocatorBackend, Attention, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
+    AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
     InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, QuantType, Synthetic, TargetModules, Task, Upcast,
     Weights,
 };
@@ -378,15 +378,21 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         Some("attn_implementation")
     );
     assert_eq!(refused(|cell| cell.upcast = Upcast::Peft).as_deref(), Some("upcast"));
-    assert_eq!(refused(|cell| cell.autocast = true).as_deref(), Some("autocast"));
-    assert_eq!(refused(|cell| cell.use_cache = true).as_deref(), Some("use_cache"));
+    assert_eq!(
+        refused(|cell| cell.autocast = Autocast::Bfloat16).as_deref(),
+        Some("autocast")
+    );
+    assert_eq!(
+        refused(|cell| cell.torch.use_cache = true).as_deref(),
+        Some("torch.use_cache")
+    );
     assert_eq!(
         refused(|cell| cell.empty_cache_steps = 1).as_deref(),
         Some("empty_cache_steps")
     );
     assert_eq!(
-        refused(|cell| cell.torch_version = Some("2.14".into())).as_deref(),
-        Some("torch_version")
+        refused(|cell| cell.torch.torch_version = Some("2.14".into())).as_deref(),
+        Some("torch.torch_version")
     );
     let float32 = |cell: &mut Cell| cell.bnb_4bit_compute_dtype = Dtype::Float32;
     assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));

@@ -1,0 +1,56 @@
+//! The stacks that heed each key: one table, for the checks and for the JSON Schema.
+
+use schemars::Schema;
+use serde_json::Value;
+
+use super::Stack;
+
+/// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
+pub(super) const SINGLE_STACK: [(&str, Stack); 20] = [
+    ("gpu", Stack::Torch),
+    ("torch", Stack::Torch),
+    ("lora_fa", Stack::Torch),
+    ("adapter_dtype", Stack::Torch),
+    ("bnb_4bit_quant_type", Stack::Torch),
+    ("bnb_4bit_compute_dtype", Stack::Torch),
+    ("attn_implementation", Stack::Torch),
+    ("upcast", Stack::Torch),
+    ("autocast", Stack::Torch),
+    ("empty_cache_steps", Stack::Torch),
+    ("optim_rank", Stack::Candle),
+    ("update_proj_gap", Stack::Candle),
+    ("galore_scale", Stack::Candle),
+    ("measure", Stack::Candle),
+    ("device", Stack::Candle),
+    ("threads", Stack::Candle),
+    ("instruction_set", Stack::Candle),
+    ("device_memory", Stack::Candle),
+    ("env", Stack::Candle),
+    ("allocator.backend", Stack::Candle),
+];
+
+/// The stacks that heed the key `path`, such as `rank` or `torch.use_cache`.
+pub fn stacks(path: &str) -> &'static [Stack] {
+    let covers = |key: &str| {
+        path.strip_prefix(key)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    match SINGLE_STACK.iter().find(|(key, _)| covers(key)) {
+        Some((_, Stack::Candle)) => &[Stack::Candle],
+        Some((_, Stack::Torch)) => &[Stack::Torch],
+        None => &[Stack::Candle, Stack::Torch],
+    }
+}
+
+/// Writes the stacks of each of the cell's keys into its schema, as `x-stacks`.
+pub(super) fn mark(schema: &mut Schema) {
+    mark_below(schema, "");
+}
+
+/// The same for the keys of the map `prefix`, which ends in a dot.
+pub(super) fn mark_below(schema: &mut Schema, prefix: &str) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        property["x-stacks"] = serde_json::json!(stacks(&format!("{prefix}{name}")));
+    }
+}
