@@ -11,7 +11,7 @@
 //! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
 //! * [`kernels`]: computations on slices. [`quant`]: weights in fewer bits. [`nn`]: layers.
 //! * [`model`], [`adapter`], [`data`], [`optim`]: what a training run is made of. [`train`]: the run.
-//! * [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
+//! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
 //! * [`plan`], [`report`], [`export`], [`runner`]: predictions, reports, timelines for other tools, and running the
 //!   cells.
 //! * [`cli`]: the commands.

@@ -4,7 +4,7 @@ use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use clap::Parser;
-use expctl::cli::{Cli, WRONG_INPUT, describe};
+use expctl::cli::{Cli, INVALID_INPUT, describe};
 use expctl::memory::{BackendAllocator, LedgerAllocator};
 
 #[global_allocator]
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // If stderr is closed, the exit code still reports the failure.
             let _ = writeln!(stderr(), "error: {}", describe(&error));
-            ExitCode::from(WRONG_INPUT)
+            ExitCode::from(INVALID_INPUT)
         }
     }
 }

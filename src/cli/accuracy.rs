@@ -7,20 +7,20 @@ use anyhow::Context;
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::plan::frame_of;
-use super::table::Table;
-use super::{Format, NOT_AS_ASKED, print};
+use super::{FAILED, print};
 use crate::plan::{Options, Planner};
 use crate::report::accuracy::{Accuracy, Planned};
 use crate::report::{self, About};
+use crate::results::frame;
 use crate::results::store::write_if_changed;
 use crate::spec::{self, Overrides};
+use crate::text::Table;
 
 /// Compare predictions with the published figures of some specs
 ///
 /// The cells are planned, none is run. The page has the errors by study and the worst rows; json and csv have all rows.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Specs with `published` figures
     #[arg(required = true)]
     specs: Vec<PathBuf>,
@@ -43,7 +43,7 @@ enum Output {
     Csv,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for path in &args.specs {
         let study = spec::load(path, &Overrides::default())?;
@@ -55,15 +55,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             .with_context(|| path.display().to_string())?;
         studies.push(Planned {
             spec: path.display().to_string(),
-            cells: frame_of(&study, predictions.iter())?,
+            cells: frame::of_plan(&study, predictions.iter().map(Some))?,
             about: About::new(&study),
         });
     }
     let accuracy = Accuracy::new(studies)?;
     let page = match args.format {
         Output::Markdown => accuracy.page()?,
-        Output::Json => table(&accuracy).render(Format::Json),
-        Output::Csv => table(&accuracy).render(Format::Csv),
+        Output::Json => table(&accuracy).json(),
+        Output::Csv => table(&accuracy).csv(),
     };
     let Some(output) = args.output else {
         print(&page)?;
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         eprintln!("`{}` is stale", output.display());
-        return Ok(ExitCode::from(NOT_AS_ASKED));
+        return Ok(ExitCode::from(FAILED));
     }
     let word = if write_if_changed(&output, page.as_bytes())? {
         "wrote"

@@ -20,14 +20,14 @@ use crate::runner;
 use crate::spec::cell::Cell;
 use crate::train::{self, TrainError, Trained};
 
-use super::{NOT_AS_ASKED, with_causes};
+use super::{FAILED, with_causes};
 
 /// Dropping a long chain of tensors recurses.
 const STACK: usize = 64 << 20;
 
 /// Train the cell of a folder's cell.yaml; steps.jsonl and record.json are written beside it
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     dir: PathBuf,
     /// Where the cell's relative input paths start
     #[arg(long, default_value = ".")]
@@ -42,7 +42,7 @@ pub struct Args {
     timeline: Option<usize>,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let started = (SystemTime::now(), Instant::now());
     if let Some(parent) = args.parent {
         die_with(parent)?;
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if status == Status::Ok {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(NOT_AS_ASKED)
+        ExitCode::from(FAILED)
     })
 }
 

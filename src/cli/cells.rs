@@ -1,25 +1,32 @@
-//! Lists of a study's cells by what varies.
+//! Lists of a study's cells by the values of its axes.
 
 use serde_json::Value;
 
-use super::{Format, Table};
+use super::Format;
 use crate::results::setting;
 use crate::spec::Study;
+use crate::text::Table;
 
-/// A table of cells: what varies, and then `columns`.
-pub fn cell_table(study: &Study, columns: &[&str]) -> Table {
+/// A table of cells: the axes, and then `columns`.
+pub(super) fn cell_table(study: &Study, columns: &[&str]) -> Table {
     let axes = study.axes.iter().map(String::as_str);
     let seed = study.shows_seeds().then_some("seed");
-    let what_varies = std::iter::once("cell_id").chain(axes).chain(seed);
-    Table::new(what_varies.chain(columns.iter().copied()))
+    let names = std::iter::once("cell_id").chain(axes).chain(seed);
+    Table::new(names.chain(columns.iter().copied()))
 }
 
-pub fn cell_row(study: &Study, index: usize, format: Format, values: impl IntoIterator<Item = Value>) -> Vec<Value> {
+/// The row of the cell at `index`, which ends with `values`.
+pub(super) fn cell_row(
+    study: &Study,
+    index: usize,
+    format: Format,
+    values: impl IntoIterator<Item = Value>,
+) -> Vec<Value> {
     let planned = &study.cells[index];
     let axis = |axis: &String| {
         let value = planned.axes.get(axis).cloned().unwrap_or_default();
         let (text, plain) = (setting(axis, &value.clone().into()), value.to_string());
-        // A number stays one, to be aligned as such.
+        // A number stays a number, which is aligned to the right.
         if format == Format::Table && text != plain {
             text.into()
         } else {

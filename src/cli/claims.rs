@@ -1,34 +1,29 @@
-//! What `run` and `report` say of a study's claims.
+//! The claims of a study on the command line.
 
 use crate::report::{ClaimResult, ClaimVerdict};
 use crate::text::counted;
 
-/// How many claims have which verdict; none where the study has no claims.
-pub fn summary(claims: &[ClaimResult]) -> Option<String> {
-    let with = |verdict: ClaimVerdict| {
-        (
-            claims.iter().filter(|claim| claim.verdict == verdict).count(),
-            verdict.name(),
-        )
-    };
-    let counts = ClaimVerdict::ALL.map(with);
-    let counts: Vec<String> = counts
-        .iter()
+/// The number of claims with each verdict; `None` if the study has no claims.
+pub(super) fn summary(claims: &[ClaimResult]) -> Option<String> {
+    let count = |verdict: ClaimVerdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let counts: Vec<String> = ClaimVerdict::ALL
+        .into_iter()
+        .map(|verdict| (count(verdict), verdict.name()))
         .filter(|(count, _)| *count > 0)
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
     (!claims.is_empty()).then(|| format!("{}: {}", counted(claims.len(), "claim"), counts.join(", ")))
 }
 
-/// Says on stderr which claims have another verdict than the spec expects or are undecided, each with its place, and
-/// whether none has another.
-pub fn are_as_expected(claims: &[ClaimResult]) -> bool {
-    let told = |claim: &&ClaimResult| !claim.expected || claim.verdict == ClaimVerdict::Undecided;
-    for claim in claims.iter().filter(told) {
+/// Prints each claim with an unexpected verdict and each undecided one to stderr, with its place. Returns true if all
+/// verdicts are expected.
+pub(super) fn are_as_expected(claims: &[ClaimResult]) -> bool {
+    let is_printed = |claim: &&ClaimResult| !claim.expected || claim.verdict == ClaimVerdict::Undecided;
+    for claim in claims.iter().filter(is_printed) {
         let measured: Vec<String> = claim
             .measured
             .iter()
-            .map(|shown| format!("{}: {}", shown.name, shown.text))
+            .map(|value| format!("{}: {}", value.name, value.text))
             .collect();
         let why = claim.why.iter().cloned().chain(measured).collect::<Vec<_>>().join("; ");
         let why = if why.is_empty() { why } else { format!(" ({why})") };

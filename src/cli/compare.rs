@@ -13,22 +13,22 @@ use crate::report::compare::{
 };
 use crate::report::{Entry, entries, markdown};
 use crate::results::store::StudyDir;
-use crate::results::{frame, setting};
+use crate::results::{figure, frame, setting};
 use crate::spec::STUDY_FILE;
-use crate::text::{counted, format};
+use crate::text::{Table, counted, format};
 
-use super::{Format, NOT_AS_ASKED, Table, print, studies};
+use super::{FAILED, print, studies};
 
-/// Compare two studies cell by cell: memory, speed and loss, with what B is over A
+/// Compare two studies cell by cell: memory, speed and loss, with the ratio of B to A
 ///
-/// Cells are matched by their ids, and those without a partner of the same id by the keys that vary. What else differs
-/// (configuration, version, machine, data) is named, and so are cells that are in one study only. Exit code 1 where a
-/// --fail-if holds for a cell, and where a cell that A measured has no measurement in B any more.
+/// Cells are matched by their ids. The others are matched by the keys that vary. The output also names other differences
+/// (configuration, version, machine, data), and cells that only one study has. Exit code 1 if a --fail-if holds for a
+/// cell, or if B has no measurement of a cell that A measured.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// What is compared with: a spec, a study's folder, or a cells.csv or cells.parquet
+pub(super) struct Args {
+    /// The baseline: a spec, a study's folder, or a cells.csv or cells.parquet
     a: PathBuf,
-    /// What is compared: the same
+    /// The study to compare with it, in the same forms
     b: PathBuf,
     /// A condition on ratios of B to A, such as 'allocated_peak_bytes > 1.02'; repeatable
     #[arg(long, value_name = "CONDITION")]
@@ -44,13 +44,13 @@ enum Output {
     Table,
     /// One object
     Json,
-    /// A row a pair; what is not about a pair goes to stderr
+    /// A row for each pair; everything else goes to stderr
     Csv,
     /// A table to paste
     Markdown,
 }
 
-/// What is compared where no condition asks for more.
+/// The compared columns, besides those of the conditions.
 const COLUMNS: [&str; 4] = [
     "allocated_peak_bytes",
     "process_peak_bytes",
@@ -58,14 +58,14 @@ const COLUMNS: [&str; 4] = [
     "loss_last",
 ];
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let language = Gate::language();
     let gates = args
         .fail_if
         .iter()
         .map(|text| Gate::parse(&language, text))
         .collect::<Result<Vec<_>, _>>()?;
-    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let (a, b) = (read_rows(&args.a)?, read_rows(&args.b)?);
     let comparison = compare(&a, &b);
     ensure!(
         !comparison.pairs.is_empty(),
@@ -102,12 +102,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if failed.is_empty() {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(NOT_AS_ASKED)
+        ExitCode::from(FAILED)
     })
 }
 
-/// The rows of a study, from its records where it has them, else from a frame's file.
-fn read(path: &Path) -> anyhow::Result<Vec<Entry>> {
+/// The rows of a study: from its records if it has them, else from a frame's file.
+fn read_rows(path: &Path) -> anyhow::Result<Vec<Entry>> {
     let is_frame = |path: &Path| {
         path.extension()
             .is_some_and(|extension| extension == "csv" || extension == "parquet")
@@ -134,12 +134,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<Entry>> {
     Ok(rows)
 }
 
-/// A comparison in words.
+/// A comparison and the choices of its output.
 struct ComparisonView<'t> {
     args: &'t Args,
     comparison: &'t Comparison<'t>,
     differences: Vec<ColumnDifference>,
-    /// What varies in either study.
+    /// The keys that vary in either study.
     axes: Vec<String>,
     columns: Vec<&'t str>,
     failed: &'t [FailedPair],
@@ -148,16 +148,11 @@ struct ComparisonView<'t> {
 impl ComparisonView<'_> {
     fn render(&self) -> String {
         match self.args.format {
-            Output::Table => format!(
-                "{}\n{}{}",
-                self.head(),
-                self.table(false).render(Format::Table),
-                self.notes("  ")
-            ),
+            Output::Table => format!("{}\n{}{}", self.head(), self.table(false).aligned(), self.notes("  ")),
             Output::Json => format!("{:#}\n", self.json()),
             Output::Csv => {
                 eprint!("{}{}", self.head(), self.notes("  "));
-                self.table(true).render(Format::Csv)
+                self.table(true).csv()
             }
             Output::Markdown => {
                 let head: String = self.head().lines().map(|line| format!("* {line}\n")).collect();
@@ -196,7 +191,7 @@ impl ComparisonView<'_> {
         )
     }
 
-    /// A row a pair: for people `A → B` with units, for programs plain numbers.
+    /// A row for each pair: `A → B` with units for people, or `plain` numbers for programs.
     fn table(&self, plain: bool) -> Table {
         let mut table = Table::new(["cell"].into_iter().chain(self.axes.iter().map(String::as_str)));
         match plain {
@@ -208,7 +203,7 @@ impl ComparisonView<'_> {
                 true => table
                     .columns
                     .extend(["a", "b", "ratio"].map(|side| format!("{column}_{side}"))),
-                false => table.columns.extend([name(column), "B/A".into()]),
+                false => table.columns.extend([heading(column), "B/A".into()]),
             }
         }
         for pair in &self.comparison.pairs {
@@ -228,7 +223,7 @@ impl ComparisonView<'_> {
                 if plain {
                     row.extend([json!(pair.a.get(column)), json!(pair.b.get(column)), json!(ratio)]);
                 } else {
-                    let [a, b] = [pair.a, pair.b].map(|cell| shown(column, cell.number(column)));
+                    let [a, b] = [pair.a, pair.b].map(|cell| figure_or_dash(column, cell));
                     row.extend([json!(change(&a, &b)), json!(self.marked(pair, column, ratio))]);
                 }
             }
@@ -237,7 +232,7 @@ impl ComparisonView<'_> {
         table
     }
 
-    /// A ratio, with a mark where a condition holds.
+    /// A ratio, with a mark if a condition holds.
     fn marked(&self, pair: &MatchedPair<'_>, column: &str, ratio: Option<f64>) -> String {
         let id = id(pair.a);
         let is_this = |failed: &&FailedPair| failed.cell == id && failed.ratios.contains_key(column);
@@ -249,7 +244,7 @@ impl ComparisonView<'_> {
         ratio.map_or_else(|| format::ABSENT.into(), times) + mark
     }
 
-    /// What is not about one pair: differences, cells of one study only, conditions that hold.
+    /// The notes below the table: other differences, cells of one study only, conditions that hold.
     fn notes(&self, bullet: &str) -> String {
         let mut out = String::new();
         if !self.differences.is_empty() {
@@ -339,7 +334,7 @@ fn status(cell: &Entry) -> &str {
     cell.text("status").unwrap_or("not run")
 }
 
-/// `A → B`, or the one text that both are.
+/// `A → B`, or one text if both are equal.
 fn change(a: &str, b: &str) -> String {
     if a == b { a.to_owned() } else { format!("{a} → {b}") }
 }
@@ -348,33 +343,21 @@ fn times(ratio: f64) -> String {
     format!("{}×", format::number(ratio.into(), 3))
 }
 
-/// A column as the head of a table for people has it.
-fn name(column: &str) -> String {
-    let name = match column {
+/// The heading of a column for people.
+fn heading(column: &str) -> String {
+    let heading = match column {
         "allocated_peak_bytes" => "peak allocated",
         "process_peak_bytes" => "peak process",
         "tokens_per_second" => "tokens/s",
         "loss_last" => "loss",
         column => column,
     };
-    name.to_owned()
+    heading.to_owned()
 }
 
-fn shown(column: &str, number: Option<f64>) -> String {
-    let Some(number) = number else {
-        return format::ABSENT.into();
-    };
-    if column.ends_with("_bytes") {
-        format::bytes(number.into())
-    } else if column.contains("seconds") {
-        format::seconds(number.into())
-    } else if column.ends_with("_per_second") {
-        format::rate(number.into())
-    } else if number.fract() == 0.0 {
-        format::number(number.into(), 0)
-    } else {
-        format::number(number.into(), 4)
-    }
+fn figure_or_dash(column: &str, cell: &Entry) -> String {
+    cell.number(column)
+        .map_or_else(|| format::ABSENT.into(), |number| figure(column, number))
 }
 
 fn markdown_table(table: &Table) -> String {

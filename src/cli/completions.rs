@@ -2,22 +2,21 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 
-use super::{Cli, print};
+use super::print;
 
 /// Print a script that completes commands in a shell
 ///
 /// For bash: expctl completions bash > ~/.local/share/bash-completion/completions/expctl
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     shell: Shell,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args, cli: &mut clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    generate(args.shell, &mut Cli::command(), "expctl", &mut script);
+    generate(args.shell, cli, "expctl", &mut script);
     print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

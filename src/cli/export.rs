@@ -15,18 +15,19 @@ use super::{print, studies};
 
 /// Write a cell's timeline in another program's format
 ///
-/// The timeline must have been recorded: `record: {timeline: true}` in the spec, or `--set record.timeline=true`.
+/// The run must have recorded the timeline: `record: {timeline: true}` in the spec, or `--set record.timeline=true`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The beginning of the cell's id, or its folder
     cell: String,
-    /// Where studies are looked for
+    /// The folder of the studies
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
+    /// The other program's format
     #[arg(long, value_enum)]
     format: Format,
-    /// The file to write; - is the standard output [default: timeline.pickle, timeline.json or timeline.csv in the cell's
-    /// folder]
+    /// The file to write, or - for the standard output [default: timeline.pickle, timeline.json or timeline.csv in the
+    /// cell's folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -37,7 +38,7 @@ enum Format {
     Pytorch,
     /// A trace for ui.perfetto.dev and chrome://tracing
     Chrome,
-    /// A line an event
+    /// A line for each event
     Csv,
 }
 
@@ -51,7 +52,7 @@ impl Format {
     }
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let dir = studies::cell(&args.cell, &args.results)?;
     let path = dir.timeline();
     ensure!(
@@ -65,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "warning: the recording ends where the first of {} events found no room",
             recording.lost
         );
-    } else if !recording.whole {
+    } else if !recording.complete {
         eprintln!("warning: the recording was cut short by the end of its process");
     }
     let write = |out: &mut dyn Write| match args.format {
@@ -75,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let output = args.output.unwrap_or_else(|| dir.path().join(args.format.file_name()));
     if output.as_os_str() == "-" {
-        // A reader that went away, as `| head` does, is no error.
+        // A reader that has gone, as with `| head`, is not an error.
         match write(&mut BufWriter::new(io::stdout().lock())) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
             _ => return Ok(ExitCode::SUCCESS),
@@ -83,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     ensure!(
         output != path,
-        "the export cannot take the place of the recording itself, `{}`",
+        "the export cannot replace the recording itself, `{}`",
         path.display()
     );
     let failed = || format!("cannot write `{}`", output.display());

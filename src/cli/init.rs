@@ -11,20 +11,20 @@ use super::print;
 
 /// Write a commented spec to start from
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The file to write; it must not be there yet
+pub(super) struct Args {
+    /// The file to write; it must not exist
     #[arg(default_value = "experiment.yaml")]
     spec: PathBuf,
 }
 
 const SPEC: &str = include_str!("init.yaml");
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = &args.spec;
     let mut file = match File::create_new(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{} is there already, and is not overwritten", path.display())
+            bail!("{} already exists, and is not overwritten", path.display())
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
     };
@@ -34,7 +34,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The spec, its study named after the file.
+/// The spec, with the study named after the file.
 fn named(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let safe: String = stem
@@ -117,6 +117,6 @@ mod tests {
         let spec = folder.path().join("a.yaml");
         run(Args { spec: spec.clone() }).unwrap();
         let error = run(Args { spec }).unwrap_err();
-        assert!(error.to_string().contains("there already"), "{error}");
+        assert!(error.to_string().contains("already exists"), "{error}");
     }
 }

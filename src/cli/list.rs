@@ -10,34 +10,35 @@ use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
-use crate::text::format;
+use crate::text::Table;
+use crate::text::format::{self, or_absent};
 
-use super::{Format, Table, print, studies};
+use super::{Format, print, studies};
 
-/// List cells with their outcome: of one study, or of all studies in a folder
+/// List the cells of a study, or of all studies in a folder, with their outcome
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// A study's folder, or a folder of studies
     #[arg(default_value = "results")]
     results: PathBuf,
-    /// How the list is printed; sizes are in bytes for programs
+    /// How the list is printed; json and csv have sizes in bytes
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
 const OUTCOME: [&str; 2] = ["allocated_peak_bytes", "tokens_per_second"];
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = studies::below(&args.results)?;
     let table = match found.as_slice() {
         [one] => of_study(one, args.format)?,
         several => of_studies(several, args.format)?,
     };
-    print(&table.render(args.format))?;
+    print(&args.format.render(&table))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A column for each axis.
+/// The cells of one study, with a column for each axis.
 fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
     let (cells, axes) = read(dir)?;
     let names = ["cell_id", "status"].into_iter().chain(axes.iter().map(String::as_str));
@@ -45,7 +46,7 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
     for cell in &cells {
         let mut row = vec![value(cell.get("cell_id")), status(cell, format)];
         row.extend(axes.iter().map(|axis| match (format, cell.get(axis)) {
-            // Sizes have units for people; plain numbers are aligned as numbers.
+            // For people sizes have units. A number stays a number, which is aligned to the right.
             (Format::Table, datum) if axis == "device_memory" || datum.as_int().is_none() => {
                 json!(setting(axis, datum))
             }
@@ -58,7 +59,7 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// Studies have axes of their own: one column for all of them.
+/// The cells of several studies, with one column for all axes, because each study has its own.
 fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
     let mut table = Table::new(
         ["study", "cell_id", "status", "axes", "seed"]
@@ -93,7 +94,7 @@ fn read(dir: &StudyDir) -> anyhow::Result<(Vec<Entry>, Vec<String>)> {
     Ok((cells, axes))
 }
 
-/// People get words, programs the frame's names.
+/// Words for people, or the frame's names for programs.
 fn headings(format: Format) -> [&'static str; 2] {
     match format {
         Format::Table => ["peak allocated", "tokens/s"],
@@ -103,13 +104,10 @@ fn headings(format: Format) -> [&'static str; 2] {
 
 fn outcome(cell: &Entry, format: Format) -> [Value; 2] {
     match format {
-        Format::Table => {
-            let shown = |column, write: fn(format::Quantity) -> String| {
-                let text = cell.number(column).map(|n| write(n.into()));
-                json!(text.unwrap_or_else(|| format::ABSENT.into()))
-            };
-            [shown(OUTCOME[0], format::bytes), shown(OUTCOME[1], format::rate)]
-        }
+        Format::Table => [
+            json!(or_absent(cell.number(OUTCOME[0]), format::bytes)),
+            json!(or_absent(cell.number(OUTCOME[1]), format::rate)),
+        ],
         Format::Json | Format::Csv => OUTCOME.map(|column| value(cell.get(column))),
     }
 }

@@ -5,43 +5,43 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use polars_core::prelude::DataFrame;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::cells::{cell_row, cell_table};
-use super::{Format, NOT_AS_ASKED, print};
+use super::study_report::{stem, template_of};
+use super::{FAILED, Format, print};
 use crate::plan::advice::{Advice, advise};
 use crate::plan::{Options, PlanError, Planner};
 use crate::report::{self, About};
 use crate::results::columns::predictions;
-use crate::results::frame::{self, FrameError, Row};
+use crate::results::frame;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
-use crate::text::{counted, format};
+use crate::text::counted;
+use crate::text::format::{self, or_absent};
 use crate::torch::gpu::Budget;
 
-/// Say what each cell of a spec will take, without running it
+/// Predict the memory of each cell of a spec, without running it
 ///
-/// Every figure is predicted: the peak of live tensor bytes, when it is reached, what stays between the steps, and the
-/// process. With a budget, of --budget or of the cells' own device_memory, each cell fits or is oversize, and what is
-/// oversize is told the cheapest changes that make it fit, each with its own prediction. Exit code 1 where a cell is
-/// oversize.
+/// Every figure is predicted: the peak of live tensor bytes, its phase, the memory between the steps, and the process.
+/// With a budget, from --budget or the cells' device_memory, each cell fits or is oversize. For an oversize cell the plan
+/// lists the cheapest changes that make it fit, each with its own prediction. Exit code 1 if a cell is oversize.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The spec, a YAML file
     spec: PathBuf,
     /// Set a key for all cells, over the spec and the environment; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What each cell must fit into: a size such as 6GiB, or a GPU such as rtx-3090; in place of device_memory and gpu
+    /// The budget of each cell: a size such as 6GiB, or a GPU such as rtx-3090. It replaces device_memory and gpu
     #[arg(long, value_name = "SIZE|GPU")]
     budget: Option<Budget>,
-    /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, and without what it reserves
+    /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, but without reserved memory
     #[arg(long)]
     no_replay: bool,
-    /// Write the spec's report from the predictions alone, to the file that it names or to this one
+    /// Write the spec's report from the predictions alone, to this file or to the one that the spec names
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     report: Option<Option<PathBuf>>,
     /// How the plan is printed; json and csv have every predicted_ column, json the advice too
@@ -49,16 +49,16 @@ pub struct Args {
     format: Format,
 }
 
-/// A cell's prediction, and what would make it fit where it does not.
-struct Planned {
+/// A cell's prediction, and the changes that make the cell fit if it is oversize.
+struct CellPlan {
     prediction: Prediction,
     advice: Vec<Advice>,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
     if let Some(Budget::Gpu(gpu)) = args.budget {
-        // It is the GPU that is planned for, and rows say so.
+        // The plan is for this GPU, and the rows name it.
         let torch = study
             .cells
             .iter_mut()
@@ -75,13 +75,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         replay: !args.no_replay,
     };
     let planner = Planner::new(&study.directory, options);
-    let plan = |planned: &spec::StudyCell| -> Result<Planned, PlanError> {
+    let plan = |planned: &spec::StudyCell| -> Result<CellPlan, PlanError> {
         let prediction = planner.predict(&planned.cell)?;
         let advice = match prediction.verdict {
             Some(Verdict::Oversize) => advise(&planner, &planned.cell)?,
             _ => Vec::new(),
         };
-        Ok(Planned { prediction, advice })
+        Ok(CellPlan { prediction, advice })
     };
     let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
     if let Some(output) = args.report {
@@ -101,51 +101,30 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if fits {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(NOT_AS_ASKED)
+        ExitCode::from(FAILED)
     })
 }
 
-/// The spec's report, of a frame that has predictions and no records; says which files were written.
-fn write_report(study: &Study, plans: &[Planned], output: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+/// Writes the spec's report from a frame with predictions and without records. Returns the files that changed.
+fn write_report(study: &Study, plans: &[CellPlan], output: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     report::check_study(study)?;
     let Some(output) = output.or_else(|| study.report.output.clone()) else {
         bail!("the spec's `report` names no `output`; give a file: --report=FILE")
     };
-    let frame = frame_of(study, plans.iter().map(|plan| &plan.prediction))?;
-    let template = super::report::template(study);
-    let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+    let frame = frame::of_plan(study, plans.iter().map(|plan| Some(&plan.prediction)))?;
     let about = About {
         command: study.invocation.command_of("plan", &["--report"]),
         ..About::new(study)
     };
-    let rendered = report::render(&about, &frame, &template, &stem)?;
+    let rendered = report::render(&about, &frame, &template_of(study), &stem(&output))?;
     Ok(report::write(&rendered, &output)?)
 }
 
-/// A frame that has predictions and no records.
-pub fn frame_of<'a>(
-    study: &'a Study,
-    predictions: impl Iterator<Item = &'a Prediction>,
-) -> Result<DataFrame, FrameError> {
-    let rows: Vec<Row<'_>> = study
-        .cells
-        .iter()
-        .zip(predictions)
-        .map(|(planned, prediction)| Row {
-            cell_id: &planned.id,
-            cell: &planned.cell,
-            record: None,
-            prediction: Some(prediction),
-        })
-        .collect();
-    frame::build(&rows)
-}
-
-fn for_programs(study: &Study, plans: &[Planned], format: Format) -> String {
+fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
     let columns = predictions();
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     let mut table = cell_table(study, &names);
-    for (index, Planned { prediction, .. }) in plans.iter().enumerate() {
+    for (index, CellPlan { prediction, .. }) in plans.iter().enumerate() {
         let values = columns.iter().map(|column| json!((column.value)(prediction)));
         table.rows.push(cell_row(study, index, format, values));
     }
@@ -155,7 +134,7 @@ fn for_programs(study: &Study, plans: &[Planned], format: Format) -> String {
             row.push(planned.advice.iter().map(advice_for_programs).collect());
         }
     }
-    table.render(format)
+    format.render(&table)
 }
 
 fn advice_for_programs(advice: &Advice) -> Value {
@@ -167,7 +146,7 @@ fn advice_for_programs(advice: &Advice) -> Value {
     object.into()
 }
 
-fn for_people(study: &Study, plans: &[Planned]) -> String {
+fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     let has_budget = plans.iter().any(|planned| planned.prediction.verdict.is_some());
     let has_reserved = plans
         .iter()
@@ -188,12 +167,12 @@ fn for_people(study: &Study, plans: &[Planned]) -> String {
         values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
         values.extend([
             json!(size(prediction.process_peak_bytes)),
-            json!(format::number((prediction.trainable_count as f64).into(), 0)),
+            json!(format::number(prediction.trainable_count.into(), 0)),
         ]);
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));
     }
-    let mut text = table.render(Format::Table);
+    let mut text = table.aligned();
     let oversize: Vec<usize> = (0..plans.len())
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
         .collect();
@@ -209,7 +188,7 @@ fn for_people(study: &Study, plans: &[Planned]) -> String {
     text
 }
 
-fn advice_for_people(id: &str, planned: &Planned) -> String {
+fn advice_for_people(id: &str, planned: &CellPlan) -> String {
     if planned.advice.is_empty() {
         return format!("\n{id}: no change of batch, checkpointing, format, rank or length makes it fit\n");
     }
@@ -237,5 +216,5 @@ fn verdict(prediction: &Prediction) -> String {
 }
 
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| format::ABSENT.into(), |bytes| format::bytes((bytes as f64).into()))
+    or_absent(bytes, format::bytes)
 }

@@ -10,9 +10,9 @@ use crate::spec;
 /// For example: `expctl schema > expctl.schema.json`, and as a spec's first line
 /// `# yaml-language-server: $schema=expctl.schema.json`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub(super) struct Args {}
 
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(_: Args) -> anyhow::Result<ExitCode> {
     print(&format!("{:#}\n", spec::schema()))?;
     Ok(ExitCode::SUCCESS)
 }

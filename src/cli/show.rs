@@ -12,27 +12,28 @@ use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Step};
-use crate::results::setting;
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
+use crate::results::{figure, setting};
 use crate::spec::cell::Cell;
-use crate::text::format::{self, Quantity};
+use crate::text::Table;
+use crate::text::format::{self, or_absent};
 
-use super::{Format, Table, print, studies};
+use super::{Format, print, studies};
 
-/// Show one cell: its whole configuration, its outcome and every step
+/// Show one cell: its full configuration, its outcome and every step
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The beginning of the cell's id, or its folder
     cell: String,
-    /// Where studies are looked for
+    /// The folder of the studies
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// How it is printed: json has everything, csv the steps
+    /// How the cell is printed: json has everything, csv has the steps
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let dir = studies::cell(&args.cell, &args.results)?;
     let cell = read_cell(&dir)?;
     let record = read_record(&dir)?;
@@ -50,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             });
             format!("{all:#}\n")
         }
-        Format::Csv => step_table(&steps).render(Format::Csv),
+        Format::Csv => step_table(&steps).csv(),
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -86,7 +87,7 @@ fn for_people(
     }
     if !steps.is_empty() {
         text.push_str("\nSteps\n");
-        text.push_str(&steps_for_people(steps).render(Format::Table));
+        text.push_str(&steps_for_people(steps).aligned());
     }
     Ok(text)
 }
@@ -114,13 +115,13 @@ fn configuration(cell: &Cell) -> Vec<(String, String)> {
     keys(cell).into_iter().map(line).collect()
 }
 
-/// What was predicted, each with the unit of its name.
+/// The predicted columns.
 fn predicted(row: &Entry) -> Vec<(String, String)> {
     let names = predictions().into_iter().map(|column| column.name);
     names.filter_map(|name| line(row, name)).collect()
 }
 
-/// What was measured, each with the unit of its name.
+/// The measured columns.
 fn outcome(row: &Entry) -> Vec<(String, String)> {
     let names = ["attempt", "device", "threads", "instruction_set"].map(str::to_string);
     names
@@ -130,20 +131,16 @@ fn outcome(row: &Entry) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A column with its value; none where it is null.
+/// A column and its value with a unit; `None` if it is null.
 fn line(row: &Entry, name: String) -> Option<(String, String)> {
     let value = row.get(&name);
-    let number = value.as_number().map(Quantity::from);
-    let text = match (number, value) {
-        (_, Datum::Null) => return None,
-        (Some(n), _) if name.ends_with("_bytes") => {
-            format!("{} ({} B)", format::bytes(n), format::number(n, 0))
+    let text = match value.as_number() {
+        _ if value.is_null() => return None,
+        Some(number) if name.ends_with("_bytes") => {
+            format!("{} ({} B)", figure(&name, number), format::number(number.into(), 0))
         }
-        (Some(n), _) if name.contains("_seconds") => format::seconds(n),
-        (Some(n), _) if name == "tokens_per_second" => format::rate(n),
-        (Some(n), Datum::Int(_)) => format::number(n, 0),
-        (Some(n), _) => format::number(n, 4),
-        (None, value) => setting(&name, value),
+        Some(number) => figure(&name, number),
+        None => setting(&name, value),
     };
     Some((name, text))
 }
@@ -179,10 +176,7 @@ fn steps_for_people(steps: &[Step]) -> Table {
         "available",
         "page faults",
     ]);
-    let bytes = |value: Option<u64>| match value {
-        Some(n) => json!(format::bytes((n as f64).into())),
-        None => json!(format::ABSENT),
-    };
+    let bytes = |value: Option<u64>| json!(or_absent(value, format::bytes));
     table.rows = steps
         .iter()
         .map(|step| {
@@ -199,10 +193,7 @@ fn steps_for_people(steps: &[Step]) -> Table {
                 bytes(step.reserved_bytes),
                 bytes(step.process_bytes),
                 bytes(step.system_available_bytes),
-                match step.page_faults {
-                    Some(faults) => json!(format::number((faults as f64).into(), 0)),
-                    None => json!(format::ABSENT),
-                },
+                json!(or_absent(step.page_faults, |faults| format::number(faults, 0))),
             ]
         })
         .collect();

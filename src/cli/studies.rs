@@ -1,4 +1,4 @@
-//! Finding studies on disk from what a command is given.
+//! The studies on disk that a command's arguments name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,13 @@ use crate::results::collect::{Collection, collect};
 use crate::results::store::{CellDir, StudyDir};
 use crate::spec::{self, Overrides, Study};
 
-/// Whether a path is a spec's and not a study's.
-pub fn is_spec(path: &Path) -> bool {
+/// True if a path is a spec, and not a study.
+pub(super) fn is_spec(path: &Path) -> bool {
     !path.is_dir() && path.file_name().is_none_or(|name| name != spec::STUDY_FILE)
 }
 
-/// The study that a spec or a folder stands for, as its last run left it; `results` is its folder where that is not
-/// `results/NAME`.
-pub fn open(path: &Path, results: Option<&Path>) -> anyhow::Result<(StudyDir, Study)> {
+/// The study of a spec or in a folder, as its last run left it. `results` is its folder, if that is not `results/NAME`.
+pub(super) fn open(path: &Path, results: Option<&Path>) -> anyhow::Result<(StudyDir, Study)> {
     let folder = match results {
         Some(folder) => folder.to_path_buf(),
         None if path.is_dir() => path.to_path_buf(),
@@ -34,8 +33,8 @@ pub fn open(path: &Path, results: Option<&Path>) -> anyhow::Result<(StudyDir, St
     Ok((StudyDir::new(folder), study))
 }
 
-/// The studies in a folder, in the order of their names: itself, where it is one, or else those directly in it.
-pub fn below(folder: &Path) -> anyhow::Result<Vec<StudyDir>> {
+/// The study in a folder, or those directly below it in the order of their names.
+pub(super) fn below(folder: &Path) -> anyhow::Result<Vec<StudyDir>> {
     if folder.join(spec::STUDY_FILE).exists() {
         return Ok(vec![StudyDir::new(folder)]);
     }
@@ -51,13 +50,13 @@ pub fn below(folder: &Path) -> anyhow::Result<Vec<StudyDir>> {
     }
     studies.sort_by(|a, b| a.path().cmp(b.path()));
     if studies.is_empty() {
-        bail!("there is no study in `{}`; `expctl run` makes one", folder.display());
+        bail!("`{}` holds no study; `expctl run` makes one", folder.display());
     }
     Ok(studies)
 }
 
-/// The folder of the cell that `wanted` names: a path, or the beginning of an id in one of the studies below `results`.
-pub fn cell(wanted: &str, results: &Path) -> anyhow::Result<CellDir> {
+/// The folder of the cell that `wanted` names: a path, or the beginning of an id in a study below `results`.
+pub(super) fn cell(wanted: &str, results: &Path) -> anyhow::Result<CellDir> {
     let path = Path::new(wanted);
     if path.is_dir() {
         return Ok(CellDir::new(path));
@@ -89,8 +88,8 @@ pub fn cell(wanted: &str, results: &Path) -> anyhow::Result<CellDir> {
     }
 }
 
-/// Reads a study's records, and says on stderr what is not among its rows.
-pub fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<Collection> {
+/// Reads a study's records. Warns on stderr about those that are unreadable or left out.
+pub(super) fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<Collection> {
     let collection = collect(dir, study, all)?;
     for error in &collection.unreadable {
         eprintln!("warning: {error}; the cell is shown as not run");

@@ -19,7 +19,7 @@ use super::print;
 ///
 /// Prints the study's name, its cells and its axes. Exit code 2 where something is wrong.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The spec, a YAML file
     spec: PathBuf,
     /// Set a key for all cells, over the spec and the environment; repeatable
@@ -27,7 +27,7 @@ pub struct Args {
     set: Vec<String>,
 }
 
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
     report::check_study(&study)?;
     preflight(&study)?;

@@ -1,7 +1,7 @@
 //! The columns of measured numbers: what published figures, claims and conditions may name.
 
 use crate::results::columns::{Kind, outcomes};
-use crate::text::{Dimension, Mistake, quoted, suggestion};
+use crate::text::{Mistake, quoted, suggestion};
 
 /// Help for a name that resembles no column.
 pub const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, such as `allocated_peak_bytes`";
@@ -27,35 +27,4 @@ pub fn check_column(name: &str) -> Result<(), Mistake> {
     let help = suggestion(name, columns.iter().map(String::as_str)).unwrap_or_else(|| COLUMNS_ARE.into());
     let message = format!("{} is not a column of measured numbers", quoted(name));
     Err(Mistake::new(message).help(help))
-}
-
-/// The dimension of a measured column, by its name.
-pub fn dimension(column: &str) -> Dimension {
-    if column.ends_with("_bytes") {
-        Dimension::Memory
-    } else if column.contains("seconds") {
-        Dimension::Time
-    } else if column.ends_with("_per_second") {
-        Dimension::Speed
-    } else {
-        Dimension::Number
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_measured_column_has_its_dimension() {
-        let of = |wanted| {
-            measured_columns()
-                .into_iter()
-                .filter(move |column| dimension(column) == wanted)
-        };
-        assert!(of(Dimension::Memory).count() > 10);
-        assert_eq!(of(Dimension::Speed).collect::<Vec<_>>(), ["tokens_per_second"]);
-        assert!(of(Dimension::Time).all(|column| column.contains("seconds")));
-        assert!(of(Dimension::Number).any(|column| column == "loss_last"));
-    }
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::group::{Group, Stat};
-use super::measured::{check_column, dimension};
-use crate::results::columns::PREDICTED;
+use super::measured::check_column;
+use crate::results::columns::{PREDICTED, dimension};
 use crate::spec::{Metric, Published, SpecError, Study};
 use crate::text::{Dimension, Mistake, Unit, quoted};
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::entry::Entry;
 use super::group::Group;
 use crate::memory::{Category, Phase};
-use crate::results::timeline::folded;
+use crate::results::timeline::module_pattern;
 use crate::text::format::{self, ByteUnit};
 
 /// A recorded cell, for templates.
@@ -200,7 +200,7 @@ fn moment(row: &Entry) -> Moment {
 fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<Peaks> {
     let mut together: IndexMap<(String, String), Vec<&Entry>> = IndexMap::new();
     for row in rows {
-        let module = folded(row.text("module").unwrap_or_default());
+        let module = module_pattern(row.text("module").unwrap_or_default());
         let phase = row.text("phase").unwrap_or_default().to_owned();
         together.entry((phase, module)).or_default().push(row);
     }

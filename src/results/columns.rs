@@ -10,6 +10,7 @@ use crate::options::ByteSize;
 use crate::spec::cell::{
     Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Torch, Weights,
 };
+use crate::text::Dimension;
 
 /// The type of a column. It does not depend on the values, so that frames of different studies fit together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,6 +198,19 @@ pub fn phase_column(phase: &str) -> String {
     format!("allocated_peak_in_{phase}_bytes")
 }
 
+/// The dimension of a column of numbers, by its name.
+pub fn dimension(column: &str) -> Dimension {
+    if column.ends_with("_bytes") {
+        Dimension::Memory
+    } else if column.contains("seconds") {
+        Dimension::Time
+    } else if column.ends_with("_per_second") {
+        Dimension::Speed
+    } else {
+        Dimension::Number
+    }
+}
+
 /// The keys of a cell as columns: in the spec's order, maps as dotted keys. Keys that are left out have the value that
 /// their default comes to, and `device_memory` is in bytes.
 pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
@@ -335,5 +349,21 @@ mod tests {
         for column in outcomes() {
             assert!(!keys.contains(&column.name), "{}", column.name);
         }
+    }
+
+    #[test]
+    fn every_measured_column_has_its_dimension() {
+        let of = |wanted| {
+            let numbers = outcomes()
+                .into_iter()
+                .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float));
+            numbers
+                .map(|outcome| outcome.name)
+                .filter(move |column| dimension(column) == wanted)
+        };
+        assert!(of(Dimension::Memory).count() > 10);
+        assert_eq!(of(Dimension::Speed).collect::<Vec<_>>(), ["tokens_per_second"]);
+        assert!(of(Dimension::Time).all(|column| column.contains("seconds")));
+        assert!(of(Dimension::Number).any(|column| column == "loss_last"));
     }
 }

@@ -6,8 +6,8 @@ pub mod datum;
 pub mod frame;
 pub mod prediction;
 pub mod record;
-mod setting;
 pub mod store;
 pub mod timeline;
+mod words;
 
-pub use setting::setting;
+pub use words::{figure, setting};

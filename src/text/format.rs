@@ -22,6 +22,18 @@ impl From<f64> for Quantity {
     }
 }
 
+impl From<u64> for Quantity {
+    fn from(count: u64) -> Self {
+        (count as f64).into()
+    }
+}
+
+impl From<usize> for Quantity {
+    fn from(count: usize) -> Self {
+        (count as f64).into()
+    }
+}
+
 impl Quantity {
     /// Both in another unit, with a fixed number of decimals: `412.3 ± 0.4`. What was the same in every repeat has no
     /// deviation, so that it does not look like one that was rounded away.
@@ -135,6 +147,11 @@ pub fn rate(value: Quantity) -> String {
         _ => 3,
     };
     value.written(1.0, decimals)
+}
+
+/// The text of a value, or a dash without one.
+pub fn or_absent(value: Option<impl Into<Quantity>>, write: fn(Quantity) -> String) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), |value| write(value.into()))
 }
 
 /// The number alone, in any unit.

@@ -6,6 +6,7 @@ pub mod format;
 mod mistake;
 mod quote;
 mod suggest;
+mod table;
 mod unit;
 
 pub use count::counted;
@@ -13,4 +14,5 @@ pub use flow_yaml::to_flow_yaml;
 pub use mistake::Mistake;
 pub use quote::{either, quoted};
 pub use suggest::{did_you_mean, nearest, suggestion};
+pub use table::Table;
 pub use unit::{Dimension, Unit};

@@ -6,7 +6,7 @@ use std::path::Path;
 use expctl::memory::event::{Event, Kind};
 use expctl::memory::{self, Category, timeline as recorder};
 use expctl::model;
-use expctl::results::timeline::{self, RecordedStep, Recording, StudiedStep};
+use expctl::results::timeline::{self, RecordedStep, Recording, StepAnalysis};
 use expctl::spec::cell::{Cell, Checkpointing, Dtype, Task, Weights};
 use tempfile::TempDir;
 
@@ -63,8 +63,8 @@ fn the_replayed_peak_is_the_ledgers_to_the_byte() {
     for cell in cells() {
         let (run, recording, _folder) = recorded(&cell, usize::MAX);
         let what = format!("{:?} {:?}, rank {}", cell.dtype, cell.gradient_checkpointing, cell.rank);
-        assert!(recording.whole && recording.lost == 0, "{what}");
-        let steps = timeline::steps(&recording);
+        assert!(recording.complete && recording.lost == 0, "{what}");
+        let steps = timeline::recorded_steps(&recording);
         assert_eq!(steps.len(), run.steps.len(), "{what}");
         for (replayed, step) in steps.iter().zip(&run.steps) {
             assert_eq!(
@@ -110,8 +110,8 @@ fn recording_changes_no_figure() {
 fn only_the_steps_asked_for_are_recorded() {
     let _turn = turn();
     let (run, recording, _folder) = recorded(&cell(), 2);
-    assert_eq!((run.steps.len(), timeline::steps(&recording).len()), (5, 2));
-    assert!(recording.whole);
+    assert_eq!((run.steps.len(), timeline::recorded_steps(&recording).len()), (5, 2));
+    assert!(recording.complete);
     let last = recording.events.last().expect("events");
     assert_eq!((last.kind, last.bytes), (Kind::Phase, memory::Phase::Idle as u64));
 }
@@ -124,11 +124,11 @@ fn what_the_backward_pass_keeps_has_its_dtype_shape_and_module() {
         ..cell()
     };
     let (_, recording, _folder) = recorded(&cell, 3);
-    let steps = timeline::steps(&recording);
-    let step = StudiedStep::of(&recording, timeline::studied(&steps).expect("a steady step"));
+    let steps = timeline::recorded_steps(&recording);
+    let step = StepAnalysis::of(&recording, timeline::steady_step(&steps).expect("a steady step"));
     assert!(step.step > 1);
     let mut activation = 0;
-    for ((category, module, shape), held) in &step.kept.tensors {
+    for ((category, module, shape), held) in &step.saved.tensors {
         if *category != Category::Activation {
             continue;
         }
@@ -154,12 +154,12 @@ fn what_the_backward_pass_keeps_has_its_dtype_shape_and_module() {
         (module == "model.layers.*.mlp.gate_proj").then_some(*held)
     };
     let kept = step
-        .kept
+        .saved
         .tensors
         .iter()
         .filter(|((category, ..), _)| *category == Category::Activation);
     let gates: Vec<_> = kept.filter_map(gate).collect();
-    assert_eq!(gates.len(), 1, "{:?}", step.kept);
+    assert_eq!(gates.len(), 1, "{:?}", step.saved);
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn packed_weights_have_their_format_and_the_matrixs_shape() {
         (Dtype::Int8, "int8 [32, 64] 2048", &["float32 [32] 128"][..]),
     ] {
         let (_, recording, _folder) = recorded(&Cell { dtype, ..cell() }, 2);
-        let steps = timeline::steps(&recording);
-        let step = StudiedStep::of(&recording, timeline::studied(&steps).expect("a steady step"));
+        let steps = timeline::recorded_steps(&recording);
+        let step = StepAnalysis::of(&recording, timeline::steady_step(&steps).expect("a steady step"));
         let parameters = step
-            .kept
+            .saved
             .tensors
             .iter()
             .filter(|((category, ..), _)| *category == Category::Parameter);
@@ -278,10 +278,10 @@ fn checkpointing_keeps_the_inputs_of_blocks_alone() {
         ..cell()
     };
     let (_, recording, _folder) = recorded(&cell, 3);
-    let steps = timeline::steps(&recording);
-    let step = StudiedStep::of(&recording, timeline::studied(&steps).expect("a steady step"));
+    let steps = timeline::recorded_steps(&recording);
+    let step = StepAnalysis::of(&recording, timeline::steady_step(&steps).expect("a steady step"));
     let kept = step
-        .kept
+        .saved
         .tensors
         .iter()
         .filter(|((category, ..), _)| *category == Category::Activation);
@@ -297,7 +297,7 @@ fn a_recording_that_was_cut_short_is_read_up_to_there() {
     let bytes = std::fs::read(&path).expect("the recording");
     std::fs::write(&path, &bytes[..bytes.len() - 20]).expect("most of it");
     let most = read(&path);
-    assert!(!most.whole && !most.events.is_empty() && most.events.len() < whole.events.len());
+    assert!(!most.complete && !most.events.is_empty() && most.events.len() < whole.events.len());
 
     // an event that is not there makes the sums wrong
     let alloc = whole
@@ -336,7 +336,7 @@ fn events_that_find_no_room_are_counted_and_end_the_recording() {
     }
     recorder::finish().expect("a file that can be written");
     let recording = read(&path);
-    assert!(recording.whole && recording.lost > 0, "{} lost", recording.lost);
+    assert!(recording.complete && recording.lost > 0, "{} lost", recording.lost);
     let all = recording.events.len() + recording.lost as usize;
     // What was live before has events, too: at most one a category.
     assert!((2 * PAIRS..2 * PAIRS + 8).contains(&all), "{all} events");

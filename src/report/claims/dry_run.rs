@@ -1,7 +1,5 @@
 //! A dry run of claims over made-up measurements, so that a wrong expression is found before hours of training.
 
-use polars_core::prelude::DataFrame;
-
 use super::bound::bind;
 use super::judge::judge;
 use crate::report::entry::{Entry, entries};
@@ -9,7 +7,7 @@ use crate::report::error::ReportError;
 use crate::report::group::groups;
 use crate::report::measured::measured_columns;
 use crate::results::datum::Datum;
-use crate::results::frame::{self, Row};
+use crate::results::frame;
 use crate::spec::Study;
 
 /// The most made-up rows of all rounds together.
@@ -27,7 +25,7 @@ pub fn dry_run(study: &Study) -> Result<(), ReportError> {
         return Ok(());
     }
     let claims = bind(study);
-    let rows = entries(&without_records(study)?)?;
+    let rows = entries(&frame::of_plan(study, std::iter::repeat(None))?)?;
     let columns = measured_columns();
     for round in 0..(MAX_ROWS / rows.len().max(1)).clamp(1, MAX_ROUNDS) {
         let made_up: Vec<Entry> = rows
@@ -38,20 +36,6 @@ pub fn dry_run(study: &Study) -> Result<(), ReportError> {
         judge(&claims, &groups(&made_up, &study.axes))?;
     }
     Ok(())
-}
-
-fn without_records(study: &Study) -> Result<DataFrame, ReportError> {
-    let rows: Vec<Row<'_>> = study
-        .cells
-        .iter()
-        .map(|planned| Row {
-            cell_id: &planned.id,
-            cell: &planned.cell,
-            record: None,
-            prediction: None,
-        })
-        .collect();
-    Ok(frame::build(&rows)?)
 }
 
 /// A row with positive numbers that differ by row and by column.

@@ -1,9 +1,9 @@
-//! A recording as it is on disk: [`crate::memory::timeline`] says how it is laid out.
+//! A recording on disk; [`crate::memory::timeline`] describes the layout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::TimelineError;
+use super::error::TimelineError;
 use super::replay::State;
 use crate::memory::event::Event;
 use crate::memory::timeline::{END, EVENTS, MAGIC, NAMES};
@@ -14,21 +14,22 @@ use crate::results::store::StoreError;
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
-    /// Names by their number; the first is that of none.
+    /// Modules' names by number; the first one is empty and stands for no module.
     pub names: Vec<String>,
+    /// The events in the order of time.
     pub events: Vec<Event>,
-    /// After so many events, the live bytes that the ledger said there were.
+    /// The ledger's live bytes after a number of events.
     checks: Vec<(usize, ByCategory)>,
-    /// Events that were lost: the recording ends with the first of them.
+    /// Lost events; the recording ends at the first of them.
     pub lost: u64,
-    /// Whether the recording was brought to its end, and not cut short by that of the process.
-    pub whole: bool,
+    /// False if the end of the process cut the recording short.
+    pub complete: bool,
 }
 
-/// Reads a recording and makes sure that its sums are the ledger's wherever the two were written side by side.
+/// Reads a recording, and compares the sums of its events with the ledger's wherever the file has both.
 ///
 /// # Errors
-/// Where the file cannot be read, is none of ours, or its events and the ledger disagree.
+/// The file cannot be read, is not a timeline of this version, or contradicts the ledger.
 pub fn read(path: &Path) -> Result<Recording, TimelineError> {
     let bytes = fs::read(path).map_err(|source| StoreError::Io {
         action: "read",
@@ -44,7 +45,7 @@ pub fn read(path: &Path) -> Result<Recording, TimelineError> {
         events: Vec::new(),
         checks: Vec::new(),
         lost: 0,
-        whole: false,
+        complete: false,
     };
     recording.take(chunks)?;
     recording.check()?;
@@ -60,7 +61,7 @@ impl Recording {
             names,
             checks: vec![],
             lost: 0,
-            whole: true,
+            complete: true,
             events,
         };
         let mut state = State::new(&recording.names);
@@ -71,7 +72,7 @@ impl Recording {
     }
 
     fn take(&mut self, mut rest: &[u8]) -> Result<(), TimelineError> {
-        // What a kill cut short is not read.
+        // A kill may have cut the last chunk short.
         while let Some((&[kind, l0, l1, l2, l3], after)) = rest.split_first_chunk::<5>() {
             let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
             let Some((body, after)) = after.split_at_checked(length) else {
@@ -83,7 +84,7 @@ impl Recording {
                 EVENTS => self.take_events(body)?,
                 END => {
                     self.lost = number(body).ok_or_else(|| self.damaged("its end has no count"))?;
-                    self.whole = true;
+                    self.complete = true;
                 }
                 other => return Err(self.damaged(&format!("there is no chunk of kind {other}"))),
             }
@@ -107,7 +108,7 @@ impl Recording {
             return Err(self.damaged("a chunk of events ends within one"));
         }
         for event in events {
-            let event = Event::decode(event).ok_or_else(|| self.damaged("it holds what is no event"))?;
+            let event = Event::decode(event).ok_or_else(|| self.damaged("it holds an unknown event"))?;
             if usize::from(event.module) >= self.names.len() {
                 return Err(self.damaged("an event is of a module without a name"));
             }
@@ -121,7 +122,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Replays all events; where events were lost, up to there.
+    /// Replays all events and compares the sums, except after lost events.
     fn check(&self) -> Result<(), TimelineError> {
         let mut state = State::new(&self.names);
         let mut done = 0;

@@ -1,38 +1,39 @@
-//! The frame of a study's timelines: a downsampled curve that keeps every extreme, the prominent peaks with what was
-//! alive, and what the backward pass keeps, for one step of each recorded cell.
+//! The frame of a study's timelines. For one step of each recorded cell it has a downsampled curve that keeps every
+//! extreme, the prominent peaks with the live allocations, and the tensors saved for the backward pass.
 
 use std::path::PathBuf;
 
 use polars_core::prelude::*;
 
 use super::file::{self, Recording};
-use super::step::{Held, Moment, RecordedStep, StudiedStep, steps, studied};
+use super::replay::Shape;
+use super::step::{Moment, RecordedStep, StepAnalysis, Usage, recorded_steps, steady_step};
 use crate::memory::{ByCategory, Category};
 use crate::results::columns::Kind;
 use crate::results::datum::Datum;
 use crate::results::frame::{FrameError, column, parquet};
-use crate::results::store::{StudyDir, write_if_changed};
+use crate::results::store::{StoreError, StudyDir, write_if_changed};
 
-/// Stretches of time of which the curve keeps the first, the lowest, the highest and the last moment.
-const STRETCHES: u64 = 360;
-/// Parts of a peak that have a row of their own, of those that stay from step to step and of the others; the rest is one.
+/// Intervals of the step. The curve keeps the first, the lowest, the highest and the last moment of each.
+const INTERVALS: u64 = 360;
+/// Parts of a peak that have a row each, of persistent memory and of other memory. All other parts share a row.
 const PARTS: usize = 12;
 
 /// A recorded cell.
 #[derive(Debug)]
-struct Recorded {
+struct CellRecording {
     cell_id: String,
     recording: Recording,
 }
 
-/// A row; what a kind of row does not have is null. `kind` is one of
+/// A row. Values that its kind does not have are null. `kind` is one of
 ///
-/// * `step`: a recorded step with its highest point (`bytes`, and the categories then);
-/// * `curve`: a moment of the studied step: the state from then on;
-/// * `peak`: a prominent peak of it, with a number;
-/// * `part`: of the peak with that number, what a module holds in a category; the rest has no module;
-/// * `kept`: what is live at the end of the forward pass, by category, module, dtype and shape;
-/// * `end`: how many events were lost (`count`), in a recording that is not whole.
+/// * `step`: a recorded step with its peak (`bytes`, and the categories at the peak);
+/// * `curve`: a moment of the steady step, whose state lasts until the next moment;
+/// * `peak`: a prominent peak of the steady step, with a number;
+/// * `part`: the memory of a module in a category, at the peak with this number; the rest has no module;
+/// * `kept`: the live allocations at the end of the forward pass, by category, module, dtype and shape;
+/// * `end`: the number of lost events (`count`), if the recording is incomplete.
 #[derive(Debug, Default)]
 struct Row<'a> {
     kind: &'static str,
@@ -70,27 +71,27 @@ const COLUMNS: [(&str, Kind, Get); 13] = [
     ("prominence_bytes", Kind::Int, |row| row.prominence.into()),
 ];
 
-/// Reads the timelines of those cells that have one, and makes their frame.
+/// Reads the timelines of the cells that have one, and makes their frame.
 ///
 /// # Errors
-/// Where one of them cannot be read.
+/// A timeline that cannot be read.
 pub fn build<'a>(dir: &StudyDir, cell_ids: impl IntoIterator<Item = &'a str>) -> Result<DataFrame, FrameError> {
-    let mut recorded = Vec::new();
+    let mut recordings = Vec::new();
     for cell_id in cell_ids {
         let path = dir.cell(cell_id).timeline();
         if path.exists() {
-            recorded.push(Recorded {
+            recordings.push(CellRecording {
                 cell_id: cell_id.to_owned(),
                 recording: file::read(&path)?,
             });
         }
     }
-    Ok(frame_of(&recorded)?)
+    Ok(frame_of(&recordings)?)
 }
 
-/// The frame of these recordings; without rows where there are none.
-fn frame_of(recorded: &[Recorded]) -> PolarsResult<DataFrame> {
-    let rows: Vec<Row<'_>> = recorded.iter().flat_map(rows).collect();
+/// The frame of these recordings.
+fn frame_of(recordings: &[CellRecording]) -> PolarsResult<DataFrame> {
+    let rows: Vec<Row<'_>> = recordings.iter().flat_map(rows).collect();
     let mut columns = Vec::new();
     for (name, kind, get) in COLUMNS {
         columns.push(column(name, kind, rows.iter().map(get))?);
@@ -103,29 +104,30 @@ fn frame_of(recorded: &[Recorded]) -> PolarsResult<DataFrame> {
     DataFrame::new(rows.len(), columns)
 }
 
-/// Writes `timeline.parquet`, where it changes; without a timeline there is none.
+/// Writes `timeline.parquet` and returns its path if it changed. A frame without rows removes the file.
+///
+/// # Errors
+/// The file cannot be written or removed.
 pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Option<PathBuf>, FrameError> {
     let path = dir.timeline_parquet();
     if frame.height() == 0 {
         return match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(FrameError::Store(crate::results::store::StoreError::Io {
-                    action: "remove",
-                    path,
-                    source,
-                }))
-            }
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(FrameError::Store(StoreError::Io {
+                action: "remove",
+                path,
+                source,
+            })),
             _ => Ok(None),
         };
     }
     Ok(write_if_changed(&path, &parquet(frame)?)?.then_some(path))
 }
 
-fn rows(recorded: &Recorded) -> Vec<Row<'_>> {
-    let Recorded { cell_id, recording } = recorded;
-    let steps = steps(recording);
+fn rows(recorded: &CellRecording) -> Vec<Row<'_>> {
+    let CellRecording { cell_id, recording } = recorded;
+    let steps = recorded_steps(recording);
     let mut rows: Vec<Row<'_>> = steps.iter().map(|step| of_step(cell_id, step)).collect();
-    if !recording.whole || recording.lost > 0 {
+    if !recording.complete || recording.lost > 0 {
         rows.push(Row {
             kind: "end",
             cell_id,
@@ -133,15 +135,15 @@ fn rows(recorded: &Recorded) -> Vec<Row<'_>> {
             ..Row::default()
         });
     }
-    if let Some(step) = studied(&steps) {
-        let studied = StudiedStep::of(recording, step);
+    if let Some(step) = steady_step(&steps) {
+        let analysis = StepAnalysis::of(recording, step);
         rows.extend(
-            thinned(&studied.curve)
+            thinned(&analysis.curve)
                 .into_iter()
                 .map(|moment| of_moment(cell_id, step.step, moment)),
         );
-        rows.extend(of_peaks(cell_id, &studied));
-        rows.extend(of_kept(cell_id, &studied));
+        rows.extend(of_peaks(cell_id, &analysis));
+        rows.extend(of_saved(cell_id, &analysis));
     }
     rows
 }
@@ -170,37 +172,37 @@ fn of_moment<'a>(cell_id: &'a str, step: usize, moment: &Moment) -> Row<'a> {
     }
 }
 
-fn of_peaks<'a>(cell_id: &'a str, studied: &StudiedStep) -> Vec<Row<'a>> {
+fn of_peaks<'a>(cell_id: &'a str, analysis: &StepAnalysis) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
-    for (number, peak) in (1..).zip(&studied.peaks) {
+    for (number, peak) in (1..).zip(&analysis.peaks) {
         rows.push(Row {
             kind: "peak",
             peak: Some(number),
             module: Some(peak.module.clone()),
             prominence: Some(peak.prominence),
-            ..of_moment(cell_id, studied.step, &peak.moment)
+            ..of_moment(cell_id, analysis.step, &peak.moment)
         });
-        let part = |category: Option<Category>, module: Option<&String>, held: Held| Row {
+        let part = |category: Option<Category>, module: Option<&String>, usage: Usage| Row {
             kind: "part",
             cell_id,
-            step: Some(studied.step),
+            step: Some(analysis.step),
             peak: Some(number),
             category: category.map(Category::name),
             module: module.cloned(),
-            count: Some(held.count),
-            bytes: Some(held.bytes),
+            count: Some(usage.count),
+            bytes: Some(usage.bytes),
             ..Row::default()
         };
         let mut left = [PARTS; 2];
-        let mut others = Held::default();
-        for (category, module, held) in &peak.parts {
-            let left = &mut left[usize::from(stays(*category))];
+        let mut others = Usage::default();
+        for (category, module, usage) in &peak.parts {
+            let left = &mut left[usize::from(is_persistent(*category))];
             if *left > 0 {
                 *left -= 1;
-                rows.push(part(Some(*category), Some(module), *held));
+                rows.push(part(Some(*category), Some(module), *usage));
             } else {
-                others.count += held.count;
-                others.bytes += held.bytes;
+                others.count += usage.count;
+                others.bytes += usage.bytes;
             }
         }
         if others.count > 0 {
@@ -210,48 +212,48 @@ fn of_peaks<'a>(cell_id: &'a str, studied: &StudiedStep) -> Vec<Row<'a>> {
     rows
 }
 
-/// Whether a category's memory is the same in every step, once the optimizer has its state.
-fn stays(category: Category) -> bool {
+/// True if a category's memory is the same in every step, once the optimizer has its state.
+fn is_persistent(category: Category) -> bool {
     matches!(
         category,
         Category::Parameter | Category::Adapter | Category::OptimizerState
     )
 }
 
-fn of_kept<'a>(cell_id: &'a str, studied: &StudiedStep) -> Vec<Row<'a>> {
-    let row = |((category, module, shape), held): (&(Category, String, Option<super::Shape>), &Held)| Row {
+fn of_saved<'a>(cell_id: &'a str, analysis: &StepAnalysis) -> Vec<Row<'a>> {
+    let row = |((category, module, shape), usage): (&(Category, String, Option<Shape>), &Usage)| Row {
         kind: "kept",
         cell_id,
-        step: Some(studied.step),
+        step: Some(analysis.step),
         category: Some(category.name()),
         module: Some(module.clone()),
         dtype: shape.as_ref().map(|shape| shape.dtype),
         shape: shape.as_ref().map(ToString::to_string),
-        count: Some(held.count),
-        bytes: Some(held.bytes),
+        count: Some(usage.count),
+        bytes: Some(usage.bytes),
         ..Row::default()
     };
-    studied.kept.tensors.iter().map(row).collect()
+    analysis.saved.tensors.iter().map(row).collect()
 }
 
-/// Of each stretch of time, the first, the lowest, the highest and the last moment, and where a phase begins.
+/// The first, the lowest, the highest and the last moment of each interval, and the beginnings of phases.
 fn thinned(curve: &[Moment]) -> Vec<&Moment> {
     let end = curve.last().map_or(0, |moment| moment.nanos) + 1;
-    let stretch = |moment: &Moment| moment.nanos * STRETCHES / end;
+    let interval = |moment: &Moment| moment.nanos * INTERVALS / end;
     let mut keep = vec![false; curve.len()];
     let mut start = 0;
     while start < curve.len() {
-        let this = stretch(&curve[start]);
+        let this = interval(&curve[start]);
         let stop = start
             + curve[start..]
                 .iter()
-                .take_while(|moment| stretch(moment) == this)
+                .take_while(|moment| interval(moment) == this)
                 .count();
         let by_height = |at: &usize| curve[*at].allocated();
         for at in [
             Some(start),
             (start..stop).min_by_key(by_height),
-            // Of equals the last: what made the peak is labelled by then.
+            // The last of equals has the label of the buffer that made the peak.
             (start..stop).max_by_key(by_height),
             Some(stop - 1),
         ]
@@ -290,7 +292,7 @@ mod tests {
         };
         let curve: Vec<Moment> = (0..100_000).map(moment).collect();
         let thin = thinned(&curve);
-        assert!(thin.len() <= 4 * STRETCHES as usize + 1, "{}", thin.len());
+        assert!(thin.len() <= 4 * INTERVALS as usize + 1, "{}", thin.len());
         let heights = |moments: &mut dyn Iterator<Item = u64>| {
             moments.fold((u64::MAX, 0), |(low, high), height| (low.min(height), high.max(height)))
         };

@@ -1,29 +1,30 @@
-//! Peaks of a curve that stand out, and not only the highest.
+//! The prominent peaks of a curve.
 
-/// The prominence of a peak over the height of the highest one from which on it is told of.
+/// The least prominence of a reported peak, as a fraction of the highest peak's height.
 pub const PROMINENT: f64 = 0.05;
 
 /// A local maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peak {
-    /// Where in the curve it is first reached.
+    /// Its first index in the curve.
     pub at: usize,
+    /// Bytes.
     pub height: u64,
-    /// How far one must come down from it to get to higher ground, or to the curve's ends: its topographic prominence.
+    /// Topographic prominence: the least descent on the way to higher ground or to the curve's ends.
     pub prominence: u64,
 }
 
-/// The highest point of a curve, and the other local maxima whose prominence is at least [`PROMINENT`] of its height, in
-/// their order.
+/// The highest point of a curve, and the local maxima whose prominence is at least [`PROMINENT`] of its height, in their
+/// order.
 pub fn prominent(curve: &[u64]) -> Vec<Peak> {
     let Some(&highest) = curve.iter().max() else {
         return Vec::new();
     };
-    // The curve without repetitions: a plateau is one point.
+    // A plateau counts as one point.
     let mut at: Vec<usize> = (0..curve.len()).collect();
     at.dedup_by_key(|at| curve[*at]);
     let heights: Vec<u64> = at.iter().map(|&at| curve[at]).collect();
-    // Of peaks of one height, the first is taken for the higher: a dip between them is all that makes the others peaks.
+    // The first of several equal peaks counts as the highest, so that a small dip makes no second prominent peak.
     let left = lowest_since(heights.iter().copied(), |other, height| other >= height);
     let mut right = lowest_since(heights.iter().rev().copied(), |other, height| other > height);
     right.reverse();
@@ -44,9 +45,9 @@ pub fn prominent(curve: &[u64]) -> Vec<Peak> {
         .collect()
 }
 
-/// For each point, the lowest one since the last that is higher by `is_higher`, or since the beginning; itself included.
+/// For each point, the lowest point since the last higher one (by `is_higher`) or the beginning, itself included.
 fn lowest_since(heights: impl Iterator<Item = u64>, is_higher: impl Fn(u64, u64) -> bool) -> Vec<u64> {
-    // Heights that fall, each with the lowest point since the one before it in the stack.
+    // Falling heights, each with the lowest point since the height before it in the stack.
     let mut stack: Vec<(u64, u64)> = Vec::new();
     heights
         .map(|height| {

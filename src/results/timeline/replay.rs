@@ -1,4 +1,4 @@
-//! What was alive after each event.
+//! Replays events: the live allocations after each.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,24 @@ use crate::memory::{ByCategory, Category, Phase, dtype_name};
 /// A live allocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
-    /// In the order in which they were made, from 0.
+    /// From 0, in the order of their beginnings.
     pub number: u64,
+    /// The label.
     pub category: Category,
+    /// The size.
     pub bytes: u64,
-    /// The number of the module that made it, or of the part of that module it was labelled in.
+    /// The number of the module that made it, or of a part of that module that labelled it.
     pub module: u16,
-    /// Where it is known.
+    /// Dtype and dimensions, if they are known.
     pub shape: Option<Shape>,
 }
 
 /// Dtype and dimensions of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
+    /// Such as `float32`.
     pub dtype: &'static str,
+    /// From the outermost to the innermost.
     pub dimensions: Vec<u64>,
 }
 
@@ -32,14 +36,15 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// What is alive, and what the trainer does.
+/// The live allocations and the trainer's phase.
 #[derive(Debug)]
 pub struct State<'a> {
     names: &'a [String],
     /// By address.
     pub live: HashMap<u64, Allocation>,
-    /// Live bytes of each category; nothing for host.
+    /// Live bytes of each category; 0 for host.
     pub sums: ByCategory,
+    /// The trainer's phase.
     pub phase: Phase,
     made: u64,
     resized: Option<u64>,
@@ -48,6 +53,7 @@ pub struct State<'a> {
 }
 
 impl<'a> State<'a> {
+    /// The state before the first event; `names` are the recording's.
     pub fn new(names: &'a [String]) -> Self {
         Self {
             names,
@@ -65,12 +71,15 @@ impl<'a> State<'a> {
         self.sums.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What the event before resized, if it did.
+    /// The allocation that the event before resized, if it did.
     pub fn last_resized(&self) -> Option<Allocation> {
         self.resized.and_then(|at| self.live.get(&at)).cloned()
     }
 
-    /// What changes with an event; what makes no sense comes back as words.
+    /// Applies an event.
+    ///
+    /// # Errors
+    /// The contradiction between the event and the state, in words.
     pub fn apply(&mut self, event: &Event) -> Result<(), String> {
         let at = event.address;
         match event.kind {
@@ -103,7 +112,7 @@ impl<'a> State<'a> {
             }
             Kind::Phase => {
                 let phase = usize::try_from(event.bytes).ok().and_then(|at| Phase::ALL.get(at));
-                self.phase = *phase.ok_or("a phase that there is not")?;
+                self.phase = *phase.ok_or("an unknown phase")?;
             }
             Kind::Module | Kind::StepBegin | Kind::StepEnd => {}
         }
@@ -132,7 +141,7 @@ impl<'a> State<'a> {
         Ok(allocation)
     }
 
-    /// What was live before the recording is one allocation a category.
+    /// Earlier memory, from before the recording, is one allocation per category.
     fn free(&mut self, event: &Event) -> Result<(), String> {
         if self.live.contains_key(&event.address) {
             return self.leave(event.address).map(drop);
@@ -144,7 +153,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Host memory is not recorded, so that from there an allocation comes and to there it goes.
+    /// Host memory is not recorded: a label from host begins an allocation, and a label to host ends it.
     fn relabel(&mut self, event: &Event) -> Result<(), String> {
         if event.category == Category::Host {
             return self.leave(event.address).map(drop);
@@ -167,7 +176,7 @@ impl<'a> State<'a> {
         let allocation = self.live.get_mut(&event.address);
         let allocation = allocation.ok_or_else(|| unknown(event.address))?;
         let dtype = u8::try_from(event.bytes & ((1 << RANK_SHIFT) - 1)).ok();
-        let dtype = dtype.and_then(dtype_name).ok_or("a dtype that there is not")?;
+        let dtype = dtype.and_then(dtype_name).ok_or("an unknown dtype")?;
         let dimensions = Vec::with_capacity((event.bytes >> RANK_SHIFT) as usize);
         allocation.shape = Some(Shape { dtype, dimensions });
         self.described = Some(event.address);
@@ -175,7 +184,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// One of two dimensions, where so many are left.
+/// A dimension, if at least `place` dimensions are left.
 fn at_most(dimension: u64, left: usize, place: usize) -> Option<u64> {
     (left >= place).then_some(dimension)
 }

@@ -1,4 +1,4 @@
-//! One step of a recording, looked at closely: its curve, its peaks, and what its backward pass keeps.
+//! One step of a recording: its curve, its peaks, and the tensors saved for its backward pass.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,22 @@ use super::replay::{Shape, State};
 use crate::memory::event::Kind;
 use crate::memory::{ByCategory, Category, Phase};
 
-/// A step that was recorded to its end, and its highest point as the trainer's own figures have it: since the step before
-/// was computed.
+/// A step that was recorded to its end, with its peak. As in the trainer's own figures, the peak is the highest point
+/// since the end of the step before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedStep {
     /// From 1.
     pub step: usize,
-    /// Live tensor bytes at the highest point, and by category then.
+    /// Live tensor bytes at the peak.
     pub peak: u64,
+    /// Live bytes by category at the peak.
     pub at_peak: ByCategory,
-    /// Its events, from its beginning to that of the next or the end of the recording.
+    /// Its events, up to the next step or the end of the recording.
     events: std::ops::Range<usize>,
 }
 
 /// All steps that were recorded to their end.
-pub fn steps(recording: &Recording) -> Vec<RecordedStep> {
+pub fn recorded_steps(recording: &Recording) -> Vec<RecordedStep> {
     let mut state = State::new(&recording.names);
     let mut steps: Vec<RecordedStep> = Vec::new();
     let (mut begin, mut peak, mut at_peak) = (None, 0, ByCategory::default());
@@ -32,7 +33,7 @@ pub fn steps(recording: &Recording) -> Vec<RecordedStep> {
             break;
         }
         let allocated = state.allocated();
-        // A buffer that makes the peak is labelled right after it was allocated: the ledger tells the peak with the label.
+        // A buffer that makes the peak gets its label right after its allocation. The ledger's peak has that label.
         if allocated > peak || allocated == peak && event.kind == Kind::Relabel {
             (peak, at_peak) = (allocated, state.sums);
         }
@@ -60,9 +61,9 @@ pub fn steps(recording: &Recording) -> Vec<RecordedStep> {
     steps
 }
 
-/// The recorded step that stands for the others: the first makes the optimizer's state, so the highest of those after
-/// it, and of equals the last.
-pub fn studied(steps: &[RecordedStep]) -> Option<&RecordedStep> {
+/// The step that represents all recorded ones: the one with the highest peak, the last of equals. The first step is left
+/// out if there are others, because it makes the optimizer's state.
+pub fn steady_step(steps: &[RecordedStep]) -> Option<&RecordedStep> {
     let steady = if steps.len() > 1 { &steps[1..] } else { steps };
     steady.iter().max_by_key(|step| step.peak)
 }
@@ -70,57 +71,66 @@ pub fn studied(steps: &[RecordedStep]) -> Option<&RecordedStep> {
 /// An instant of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
-    /// Since the step began.
+    /// Nanoseconds since the step began.
     pub nanos: u64,
+    /// The trainer's phase.
     pub phase: Phase,
+    /// Live bytes by category.
     pub live: ByCategory,
 }
 
 impl Moment {
+    /// Live tensor bytes.
     pub fn allocated(&self) -> u64 {
         self.live.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// A prominent peak with what was alive then.
+/// A prominent peak with the live allocations.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PeakOfStep {
+pub struct StepPeak {
+    /// The instant of the peak.
     pub moment: Moment,
+    /// The topographic prominence in bytes.
     pub prominence: u64,
-    /// What the trainer worked for when it was reached.
+    /// The module that was computed at that instant.
     pub module: String,
-    /// Live bytes and allocations by category and by the modules that made them, blocks together; the largest first.
-    pub parts: Vec<(Category, String, Held)>,
+    /// The live allocations by category and by the pattern of the module that made them, the largest first.
+    pub parts: Vec<(Category, String, Usage)>,
 }
 
-/// Some allocations together.
+/// Several allocations together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct Usage {
+    /// The number of allocations.
     pub count: u64,
+    /// Their bytes.
     pub bytes: u64,
 }
 
-/// What is live at the end of the forward pass.
+/// The allocations that are live at the end of the forward pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Kept {
-    /// By category, the module that made it (blocks together), and dtype and dimensions where they are known.
-    pub tensors: BTreeMap<(Category, String, Option<Shape>), Held>,
+pub struct SavedTensors {
+    /// By category, pattern of the module, and dtype and dimensions if they are known.
+    pub tensors: BTreeMap<(Category, String, Option<Shape>), Usage>,
     /// Activation bytes.
     activation: u64,
 }
 
-/// A step in full.
+/// The analysis of one step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StudiedStep {
+pub struct StepAnalysis {
+    /// From 1.
     pub step: usize,
-    /// After each event that changed something.
+    /// The instants after each event that changed something.
     pub curve: Vec<Moment>,
-    pub peaks: Vec<PeakOfStep>,
-    /// At the end of the forward pass: of the micro-batch that keeps the most, where there are several.
-    pub kept: Kept,
+    /// The prominent peaks in their order.
+    pub peaks: Vec<StepPeak>,
+    /// The live allocations at the end of a forward pass. Of several micro-batches, the one that saves the most counts.
+    pub saved: SavedTensors,
 }
 
-impl StudiedStep {
+impl StepAnalysis {
     /// Replays a recording up to the end of `step`.
     pub fn of(recording: &Recording, step: &RecordedStep) -> Self {
         let mut state = State::new(&recording.names);
@@ -131,17 +141,17 @@ impl StudiedStep {
         let events = &recording.events[step.events.clone()];
         let begin = events.first().map_or(0, |event| event.nanos);
         let mut curve = Vec::new();
-        // Of each moment, how many of the step's events it comes after.
+        // For each moment, the number of the step's events before it.
         let mut places = Vec::new();
-        let mut kept = Kept::default();
+        let mut saved = SavedTensors::default();
         for (index, event) in events.iter().enumerate() {
             let phase = state.phase;
             let _ = state.apply(event);
             if phase == Phase::Forward
                 && state.phase == Phase::Backward
-                && state.sums[Category::Activation] > kept.activation
+                && state.sums[Category::Activation] > saved.activation
             {
-                kept = Kept::in_state(&state, recording);
+                saved = SavedTensors::of_state(&state, recording);
             }
             if curve
                 .last()
@@ -160,7 +170,7 @@ impl StudiedStep {
         let mut done = 0;
         let mut peaks = Vec::new();
         for peak in prominent(&heights) {
-            // A label that is given at once belongs to the peak.
+            // A label that follows at once belongs to the peak.
             let same = heights[peak.at..]
                 .iter()
                 .take_while(|&&height| height == peak.height)
@@ -170,7 +180,7 @@ impl StudiedStep {
                 let _ = state.apply(event);
             }
             done = places[at];
-            peaks.push(PeakOfStep {
+            peaks.push(StepPeak {
                 moment: curve[at].clone(),
                 prominence: peak.prominence,
                 module: recording.names[usize::from(events[places[peak.at] - 1].module)].clone(),
@@ -181,7 +191,7 @@ impl StudiedStep {
             step: step.step,
             curve,
             peaks,
-            kept,
+            saved,
         }
     }
 }
@@ -194,43 +204,43 @@ fn state_of(recording: &Recording, events: usize) -> State<'_> {
     state
 }
 
-fn parts(state: &State<'_>, recording: &Recording) -> Vec<(Category, String, Held)> {
-    let mut parts: BTreeMap<(Category, String), Held> = BTreeMap::new();
+fn parts(state: &State<'_>, recording: &Recording) -> Vec<(Category, String, Usage)> {
+    let mut parts: BTreeMap<(Category, String), Usage> = BTreeMap::new();
     for allocation in state.live.values() {
-        let module = folded(&recording.names[usize::from(allocation.module)]);
-        let held = parts.entry((allocation.category, module)).or_default();
-        held.count += 1;
-        held.bytes += allocation.bytes;
+        let module = module_pattern(&recording.names[usize::from(allocation.module)]);
+        let usage = parts.entry((allocation.category, module)).or_default();
+        usage.count += 1;
+        usage.bytes += allocation.bytes;
     }
     let mut parts: Vec<_> = parts
         .into_iter()
-        .map(|((category, module), held)| (category, module, held))
+        .map(|((category, module), usage)| (category, module, usage))
         .collect();
     parts.sort_by(|a, b| b.2.bytes.cmp(&a.2.bytes).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
     parts
 }
 
-impl Kept {
-    fn in_state(state: &State<'_>, recording: &Recording) -> Self {
-        let mut kept = Self {
+impl SavedTensors {
+    fn of_state(state: &State<'_>, recording: &Recording) -> Self {
+        let mut saved = Self {
             activation: state.sums[Category::Activation],
             ..Self::default()
         };
         for allocation in state.live.values() {
-            let module = folded(&recording.names[usize::from(allocation.module)]);
-            let held = kept
+            let module = module_pattern(&recording.names[usize::from(allocation.module)]);
+            let usage = saved
                 .tensors
                 .entry((allocation.category, module, allocation.shape.clone()))
                 .or_default();
-            held.count += 1;
-            held.bytes += allocation.bytes;
+            usage.count += 1;
+            usage.bytes += allocation.bytes;
         }
-        kept
+        saved
     }
 }
 
-/// A module's name with a star for every number: `model.layers.*.mlp`.
-pub fn folded(name: &str) -> String {
+/// A module's name with a star for every number, so that all blocks share it: `model.layers.*.mlp`.
+pub fn module_pattern(name: &str) -> String {
     let is_number = |segment: &str| !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit());
     let segments = name
         .split('.')

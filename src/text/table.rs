@@ -1,21 +1,22 @@
-//! Lists, printed for people or for programs.
+//! Tables, for people and for programs.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::Format;
-use crate::text::to_flow_yaml;
+use super::flow_yaml::to_flow_yaml;
 
 /// Rows of values under column names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
+    /// The columns' names.
     pub columns: Vec<String>,
-    /// As long as `columns`, each.
+    /// Rows with a value for each column.
     pub rows: Vec<Vec<Value>>,
 }
 
 impl Table {
+    /// A table without rows.
     pub fn new<N: Into<String>>(columns: impl IntoIterator<Item = N>) -> Self {
         Self {
             columns: columns.into_iter().map(Into::into).collect(),
@@ -23,16 +24,8 @@ impl Table {
         }
     }
 
-    /// The whole table, with a line end.
-    pub fn render(&self, format: Format) -> String {
-        match format {
-            Format::Table => self.aligned(),
-            Format::Json => self.json(),
-            Format::Csv => self.csv(),
-        }
-    }
-
-    fn aligned(&self) -> String {
+    /// Columns of equal width, numbers to the right.
+    pub fn aligned(&self) -> String {
         let mut cells: Vec<Vec<String>> = vec![self.columns.clone()];
         cells.extend(self.rows.iter().map(|row| row.iter().map(text).collect()));
         let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -61,7 +54,8 @@ impl Table {
         out
     }
 
-    fn json(&self) -> String {
+    /// An array of objects.
+    pub fn json(&self) -> String {
         let object = |row: &Vec<Value>| -> Value {
             Value::Object(Map::from_iter(self.columns.iter().cloned().zip(row.iter().cloned())))
         };
@@ -69,14 +63,15 @@ impl Table {
         format!("{array:#}\n")
     }
 
-    fn csv(&self) -> String {
-        let line = |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",") + "\n";
+    /// A header and a line for each row, by RFC 4180.
+    pub fn csv(&self) -> String {
+        let line = |cells: Vec<String>| cells.iter().map(|cell| csv_field(cell)).collect::<Vec<_>>().join(",") + "\n";
         let rows = self.rows.iter().map(|row| line(row.iter().map(text).collect()));
         std::iter::once(line(self.columns.clone())).chain(rows).collect()
     }
 }
 
-/// A value without JSON's quotes; nothing for null.
+/// A value without JSON's quotes; empty for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -86,7 +81,7 @@ fn text(value: &Value) -> String {
 }
 
 /// A CSV field by RFC 4180.
-fn quoted(field: &str) -> String {
+fn csv_field(field: &str) -> String {
     if field.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
@@ -110,18 +105,15 @@ mod tests {
     #[test]
     fn people_get_columns() {
         assert_eq!(
-            table().render(Format::Table),
+            table().aligned(),
             "cell  rank  note\nab       4  a, \"b\"\ncdef    64\n"
         );
     }
 
     #[test]
     fn programs_get_values() {
-        assert_eq!(
-            table().render(Format::Csv),
-            "cell,rank,note\nab,4,\"a, \"\"b\"\"\"\ncdef,64,\n"
-        );
-        let parsed: Value = serde_json::from_str(&table().render(Format::Json)).unwrap();
+        assert_eq!(table().csv(), "cell,rank,note\nab,4,\"a, \"\"b\"\"\"\ncdef,64,\n");
+        let parsed: Value = serde_json::from_str(&table().json()).unwrap();
         assert_eq!(parsed[1], json!({"cell": "cdef", "rank": 64, "note": null}));
     }
 }

@@ -1,0 +1,57 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use super::{accuracy, cell, compare, completions, export, init, list, plan, report, run, schema, show, validate};
+
+/// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
+#[derive(Debug, Parser)]
+#[command(name = "expctl", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Plan(plan::Args),
+    Accuracy(accuracy::Args),
+    Report(report::Args),
+    Validate(validate::Args),
+    List(list::Args),
+    Show(show::Args),
+    Export(export::Args),
+    Compare(compare::Args),
+    Schema(schema::Args),
+    Init(init::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Cell(cell::Args),
+}
+
+impl Cli {
+    /// Runs the command and gives its exit code.
+    ///
+    /// # Errors
+    /// Wrong input; the exit code is then [`INVALID_INPUT`](super::INVALID_INPUT).
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(args) => run::run(args),
+            Command::Plan(args) => plan::run(args),
+            Command::Accuracy(args) => accuracy::run(args),
+            Command::Report(args) => report::run(args),
+            Command::Validate(args) => validate::run(args),
+            Command::List(args) => list::run(args),
+            Command::Show(args) => show::run(args),
+            Command::Export(args) => export::run(args),
+            Command::Compare(args) => compare::run(args),
+            Command::Schema(args) => schema::run(args),
+            Command::Init(args) => init::run(args),
+            Command::Completions(args) => completions::run(args, &mut Cli::command()),
+            Command::Cell(args) => cell::run(args),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Exit codes, errors, and text on stdout.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+
+use crate::spec::SpecError;
+use crate::text::Table;
+
+/// Exit code if a cell failed or a check did not hold.
+pub const FAILED: u8 = 1;
+/// Exit code of every error.
+pub const INVALID_INPUT: u8 = 2;
+
+/// The format of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns, for people
+    Table,
+    /// An array of objects
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+impl Format {
+    /// The whole table in this format, with a line end.
+    pub(super) fn render(self, table: &Table) -> String {
+        match self {
+            Self::Table => table.aligned(),
+            Self::Json => table.json(),
+            Self::Csv => table.csv(),
+        }
+    }
+}
+
+/// An error for stderr: with colours if stderr is a terminal and the error is a mistake in a spec.
+pub fn describe(error: &anyhow::Error) -> String {
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match error.downcast_ref::<SpecError>() {
+        Some(error) if colours => error.styled(),
+        _ => with_causes(error),
+    }
+}
+
+/// An error and its causes in one line. A cause that the message already ends with is not repeated.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
+/// Prints to stdout. A reader that has gone, as with `| head`, is not an error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(io::Error::new(
+            error.kind(),
+            format!("cannot write to the standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
+}

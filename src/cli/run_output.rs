@@ -1,0 +1,101 @@
+//! The lists that `run` prints.
+
+use serde_json::{Value, json};
+
+use super::Format;
+use super::cells::{cell_row, cell_table};
+use crate::results::record::Record;
+use crate::results::store::StudyDir;
+use crate::runner::{Finished, Schedule, Summary, log_tail};
+use crate::spec::Study;
+use crate::text::counted;
+use crate::text::format::{self, ABSENT, or_absent};
+
+/// The cells in the study's order: the values of the axes, and what a run would do.
+pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> String {
+    let mut plans: Vec<[Value; 2]> = study.cells.iter().map(|_| ["run".into(), 1.into()]).collect();
+    for task in &schedule.tasks {
+        plans[task.index] = ["run".into(), task.attempt.into()];
+    }
+    for kept in &schedule.kept {
+        let status = kept.record.status.name();
+        plans[kept.index] = [format!("keep ({status})").into(), kept.record.attempt.into()];
+    }
+    let mut table = cell_table(study, &["plan", "attempt"]);
+    for (index, plan) in plans.into_iter().enumerate() {
+        table.rows.push(cell_row(study, index, format, plan));
+    }
+    if format == Format::Json {
+        table.columns.push("cell".into());
+        for (row, planned) in table.rows.iter_mut().zip(&study.cells) {
+            row.push(json!(planned.cell));
+        }
+    }
+    let mut text = format.render(&table);
+    if format == Format::Table {
+        let overview = &schedule.overview;
+        text += &format!(
+            "\n{}, {} to run, {} kept\n",
+            counted(overview.cells, "cell"),
+            overview.to_run,
+            overview.kept
+        );
+        for note in study.notes.iter().chain(&schedule.notes) {
+            text += &format!("{note}\n");
+        }
+    }
+    text
+}
+
+/// The end of a run: a line for each cell, the logs' last lines of failed ones, and a count.
+pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> String {
+    let mut lines = Vec::new();
+    if !summary.finished.is_empty() {
+        let mut table = cell_table(study, &["status", "loss", "step", "peak", "time"]);
+        for Finished { task, record } in &summary.finished {
+            table
+                .rows
+                .push(cell_row(study, task.index, Format::Table, figures(record)));
+        }
+        lines.extend([String::new(), table.aligned()]);
+    }
+    for Finished { task, record } in summary.failed() {
+        let reason = record.reason.as_deref().unwrap_or("no reason given");
+        let status = record.status.name();
+        lines.push(format!("{}: {status}: {reason}", task.name()));
+        let log = dir.cell(&task.cell_id).log();
+        let tail = log_tail(&log, LOG_LINES).unwrap_or_default();
+        // The log's last line repeats the reason.
+        let news = tail.iter().filter(|line| !line.ends_with(reason));
+        lines.extend(news.map(|line| format!("    {line}")));
+        lines.push(format!("    (log: {})\n", log.display()));
+    }
+    let done = study.cells.len() - summary.left - summary.failed().count();
+    let left = match summary.left {
+        0 => String::new(),
+        left => format!("; {left} still to do, the same command goes on from there"),
+    };
+    let (name, cells, dir) = (&study.name, counted(study.cells.len(), "cell"), dir.path().display());
+    let have = if study.cells.len() == 1 { "has" } else { "have" };
+    lines.push(format!("{name}: {done} of {cells} {have} a result in {dir}{left}\n"));
+    lines.join("\n")
+}
+
+/// Lines of a failed cell's log that are shown.
+const LOG_LINES: usize = 5;
+
+/// The columns of a finished cell from its status on.
+fn figures(record: &Record) -> [Value; 5] {
+    let measured = record.measured.as_ref();
+    [
+        record.status.name().into(),
+        measured.map_or_else(|| ABSENT.into(), |measured| format!("{:.4}", measured.loss_last).into()),
+        or_absent(measured.map(|measured| measured.step_seconds_median), format::seconds).into(),
+        or_absent(
+            measured.and_then(|measured| measured.allocated_peak_bytes),
+            format::bytes,
+        )
+        .into(),
+        format::seconds(record.wall_seconds.into()).into(),
+    ]
+}

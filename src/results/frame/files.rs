@@ -1,0 +1,101 @@
+//! Frames on disk.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use polars_core::prelude::*;
+use polars_io::csv::read::{CsvReadOptions, CsvReader};
+use polars_io::csv::write::CsvWriter;
+use polars_io::parquet::read::ParquetReader;
+use polars_io::parquet::write::ParquetWriter;
+use polars_io::{SerReader, SerWriter};
+
+use super::column::column;
+use super::error::FrameError;
+use crate::results::columns::{IDENTITY, Kind, key_kinds, outcomes, predictions};
+use crate::results::datum::Datum;
+use crate::results::store::{StudyDir, write_if_changed};
+
+/// Writes `cells.parquet` and `cells.csv`. A file that would not change is left alone. Returns the files that changed.
+pub fn write(frame: &DataFrame, dir: &StudyDir) -> Result<Vec<PathBuf>, FrameError> {
+    let mut written = Vec::new();
+    for (path, bytes) in [(dir.cells_parquet(), parquet(frame)?), (dir.cells_csv(), csv(frame)?)] {
+        if write_if_changed(&path, &bytes)? {
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+/// The frame as Parquet.
+pub(crate) fn parquet(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ParquetWriter::new(&mut bytes)
+        .set_parallel(false)
+        .finish(&mut frame.clone())?;
+    Ok(bytes)
+}
+
+/// Reads a frame's file: Parquet, or CSV with the columns' own types.
+///
+/// # Errors
+/// The file cannot be read, has no column `cell_id`, or has a value of a wrong type.
+pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
+    let wrong = |why: String| FrameError::File {
+        path: path.to_path_buf(),
+        why,
+    };
+    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let frame = match path.extension() {
+        Some(extension) if extension == "csv" => from_csv(file),
+        _ => ParquetReader::new(file).finish(),
+    };
+    let frame = frame.map_err(|error| wrong(error.to_string()))?;
+    if frame.column("cell_id").is_err() {
+        return Err(wrong("it has no column `cell_id`".into()));
+    }
+    Ok(frame)
+}
+
+/// Reads every field as text first: an id such as `1234567890e1` is not a number, even among numbers.
+fn from_csv(file: File) -> PolarsResult<DataFrame> {
+    let options = CsvReadOptions {
+        infer_schema_length: Some(0),
+        ..CsvReadOptions::default()
+    };
+    let texts = CsvReader::new(file).with_options(options).finish()?;
+    let outcomes = outcomes().into_iter().map(|outcome| (outcome.name, outcome.kind));
+    let predictions = predictions().into_iter().map(|column| (column.name, column.kind));
+    let keys = key_kinds().into_iter().filter_map(|(name, kind)| Some((name, kind?)));
+    let identity = IDENTITY.map(|(name, kind)| (name.to_string(), kind));
+    let kinds: BTreeMap<String, Kind> = outcomes.chain(predictions).chain(keys).chain(identity).collect();
+    let typed = |texts: &Column| {
+        let name = texts.name().as_str();
+        let kind = kinds.get(name).copied().unwrap_or(Kind::Text);
+        let values = texts
+            .str()?
+            .iter()
+            .map(|text| text.map_or(Ok(Datum::Null), |text| parsed(name, kind, text)));
+        column(name, kind, values.collect::<PolarsResult<Vec<_>>>()?.into_iter())
+    };
+    let columns = texts.columns().iter().map(typed).collect::<PolarsResult<Vec<_>>>()?;
+    DataFrame::new(texts.height(), columns)
+}
+
+fn parsed(name: &str, kind: Kind, text: &str) -> PolarsResult<Datum> {
+    let value = match kind {
+        Kind::Text => Some(Datum::Text(text.to_string())),
+        Kind::Bool => text.parse().ok().map(Datum::Bool),
+        Kind::Int | Kind::Unsigned => text.parse().ok().map(Datum::Int),
+        Kind::Float => text.parse().ok().map(Datum::Float),
+    };
+    value.ok_or_else(|| polars_err!(SchemaMismatch: "column `{name}` cannot hold {text:?}"))
+}
+
+/// The frame as CSV; a null is an empty field.
+pub fn csv(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    CsvWriter::new(&mut bytes).finish(&mut frame.clone())?;
+    Ok(bytes)
+}

@@ -1,0 +1,12 @@
+//! The frame: a study as a table, one row per cell. Reports read nothing else.
+
+mod build;
+mod column;
+mod error;
+mod files;
+
+pub use build::{Row, build, of_plan};
+pub(crate) use column::column;
+pub use error::FrameError;
+pub(crate) use files::parquet;
+pub use files::{csv, read, write};
