@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plotters::style::RGBColor;
-
-use super::chart::{Bar, Growth, Point, SERIES_COLOURS, Sample, Scatter, Series, StackedBars};
+use super::chart::{Bar, Growth, Point, SERIES_COLOURS, Sample, Scatter, Series, StackedBars, bar_color};
 use super::group::Group;
 use crate::memory::Category;
 use crate::results::columns::category_column;
@@ -117,7 +115,7 @@ pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<S
         x_title: format!("Allocated ({})", unit.name()),
         legend: used
             .iter()
-            .map(|&category| (category.name().replace('_', " "), color(category)))
+            .map(|&category| (category.name().replace('_', " "), bar_color(category)))
             .collect(),
         bars: shown.iter().map(bar).collect(),
     })
@@ -189,19 +187,6 @@ fn quantity(group: &Group, axis: &str) -> Option<f64> {
     let value = group.cells.first()?.number(axis)?;
     // Rank 0 is no small rank: it trains every weight.
     (axis != "rank" || value > 0.0).then_some(value)
-}
-
-/// Colours as PyTorch's memory timeline has them, lightened until each can be told from a light and a dark ground.
-fn color(category: Category) -> RGBColor {
-    match category {
-        Category::Parameter => RGBColor(0x2E, 0x8B, 0x57),
-        Category::Adapter => RGBColor(0x13, 0x96, 0xA5),
-        Category::OptimizerState => RGBColor(0xC8, 0x8A, 0x12),
-        Category::Gradient => RGBColor(0x3D, 0x78, 0xE0),
-        Category::Activation => RGBColor(0xDB, 0x4B, 0x4B),
-        Category::Temporary => RGBColor(0x9A, 0x70, 0xDB),
-        Category::Input | Category::Host => RGBColor(0x7D, 0x85, 0x90),
-    }
 }
 
 /// The axes in which the groups of a chart differ: a failed group may be the only one with another value.

@@ -26,7 +26,7 @@ fn list_shows_cells() {
     recorded
         .expctl(&["list", "experiments"])
         .exits(2)
-        .stderr_has("there is no study in `experiments`");
+        .stderr_has("`experiments` holds no study");
 }
 
 #[test]

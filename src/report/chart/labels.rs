@@ -1,4 +1,4 @@
-//! Where the labels of points go: beside their point, over no other point, label or leader.
+//! Places for the labels of points: beside their point, and clear of other points, labels and leaders.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use super::theme::text_width;
 
 /// A box in pixels, y down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rect {
-    pub left: i32,
-    pub top: i32,
-    pub right: i32,
-    pub bottom: i32,
+pub(super) struct Rect {
+    left: i32,
+    top: i32,
+    right: i32,
+    bottom: i32,
 }
 
 impl Rect {
-    /// What labels may cover of a plotting area, given by its pixels.
-    pub fn inside((x, y): (Range<i32>, Range<i32>)) -> Self {
+    /// The part of a plotting area that labels may cover; the area is given in pixels.
+    pub(super) fn inside((x, y): (Range<i32>, Range<i32>)) -> Self {
         Self {
             left: x.start + 2,
             top: y.start + 2,
@@ -43,7 +43,7 @@ impl Rect {
         self.left >= outer.left && self.right <= outer.right && self.top >= outer.top && self.bottom <= outer.bottom
     }
 
-    /// Whether a line touches the box; sampled at every pixel of its longer side, which is exact enough for text.
+    /// True if a line touches the box. The line is sampled at every pixel of its longer side, which is enough for text.
     fn crossed_by(&self, ((x0, y0), (x1, y1)): Line) -> bool {
         let steps = (x1 - x0).abs().max((y1 - y0).abs()).max(1);
         (0..=steps).any(|i| {
@@ -54,19 +54,20 @@ impl Rect {
 }
 
 /// From one pixel to another.
-pub type Line = ((i32, i32), (i32, i32));
+pub(super) type Line = ((i32, i32), (i32, i32));
 
-/// A label's box, and the line from it to its point where they are not side by side.
+/// A label's box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
-    pub rect: Rect,
-    pub anchor: Anchor,
-    pub leader: Option<Line>,
+pub(super) struct Placed {
+    rect: Rect,
+    anchor: Anchor,
+    /// A line to the point, if the box is not close to it.
+    pub(super) leader: Option<Line>,
 }
 
 impl Placed {
-    /// Where the text is written, and which part of it stands there.
-    pub fn text(&self) -> ((i32, i32), HPos) {
+    /// The position of the text, and the part of the text at that position.
+    pub(super) fn text(&self) -> ((i32, i32), HPos) {
         let rect = self.rect;
         let (x, horizontal) = match self.anchor {
             Anchor::Start => (rect.left, HPos::Left),
@@ -77,20 +78,20 @@ impl Placed {
     }
 }
 
-/// The size of a label in letters of that height.
-pub fn size(text: &str, letters: f64) -> (i32, i32) {
+/// Width and height of a label in letters of that height.
+pub(super) fn size(text: &str, letters: f64) -> (i32, i32) {
     (text_width(text, letters), letters as i32 + 3)
 }
 
-/// Which part of the text is at the point's side of the box; widths are estimates, and the gap should be right.
+/// The part of the text at the point's side of the box, so that the gap is exact although widths are estimates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Anchor {
+enum Anchor {
     Start,
     Middle,
     End,
 }
 
-/// Gaps between point and label that are tried, nearest first; past `SIDE_BY_SIDE` a leader is drawn.
+/// The gaps between point and label, in the order of trial. A gap past `SIDE_BY_SIDE` needs a leader.
 const GAPS: [i32; 9] = [7, 12, 20, 30, 42, 56, 72, 90, 110];
 const SIDE_BY_SIDE: i32 = 12;
 /// Directions in percent, in the order of preference: right, left, above, below, the diagonals, and between those.
@@ -113,9 +114,8 @@ const DIRECTIONS: [(i32, i32); 16] = [
     (-38, 92),
 ];
 
-/// Places a label of each size beside its point, within `bounds` and clear of `lines`. `None` where there is no room
-/// without covering something.
-pub fn place(
+/// Places a label of each size beside its point, within `bounds` and clear of `lines`; `None` if there is no room.
+pub(super) fn place(
     points: &[(i32, i32)],
     radius: i32,
     sizes: &[(i32, i32)],
@@ -154,7 +154,7 @@ pub fn place(
     placed
 }
 
-/// How many points lie near this one.
+/// The number of points near this one.
 fn neighbours(points: &[(i32, i32)], i: usize) -> usize {
     let (x, y) = points[i];
     points

@@ -1,19 +1,23 @@
-//! Colours, letters and the frame around every chart.
+//! Colours, letters and the frame of every chart.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::memory::Category;
 
-pub const WIDTH: i32 = 860;
+/// Width of every chart, and the space at its edges, in pixels.
+pub(super) const WIDTH: i32 = 860;
+pub(super) const MARGIN: i32 = 20;
+/// Height of letters, but for titles.
+pub(super) const LETTERS: f64 = 12.0;
 
-pub const BACKGROUND: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
-pub const TEXT: RGBColor = RGBColor(0x1F, 0x23, 0x28);
-pub const MUTED: RGBColor = RGBColor(0x59, 0x63, 0x6E);
-pub const GRID: RGBColor = RGBColor(0xE1, 0xE6, 0xEB);
+const BACKGROUND: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+pub(super) const TEXT: RGBColor = RGBColor(0x1F, 0x23, 0x28);
+pub(super) const MUTED: RGBColor = RGBColor(0x59, 0x63, 0x6E);
+pub(super) const GRID: RGBColor = RGBColor(0xE1, 0xE6, 0xEB);
 
-/// What the colours above become where the reader's page is dark. The background is part of the chart, so that letters
-/// and ground always change together.
+/// The colours above for a dark page. The background is part of the chart, so that letters and ground always change
+/// together.
 const DARK: [(RGBColor, RGBColor); 4] = [
     (BACKGROUND, RGBColor(0x0D, 0x11, 0x17)),
     (TEXT, RGBColor(0xF0, 0xF6, 0xFC)),
@@ -21,8 +25,9 @@ const DARK: [(RGBColor, RGBColor); 4] = [
     (GRID, RGBColor(0x2A, 0x31, 0x3C)),
 ];
 
-/// Colours of series: at least 3:1 against both backgrounds, and apart from each other for most colour-blind readers.
-pub const SERIES: [RGBColor; 6] = [
+/// Colours of series. Each has a contrast of at least 3:1 with both backgrounds, and most colour-blind readers can tell
+/// them apart.
+pub(super) const SERIES: [RGBColor; 6] = [
     RGBColor(0x35, 0x78, 0xE5),
     RGBColor(0xD9, 0x73, 0x0D),
     RGBColor(0x2E, 0x9E, 0x5B),
@@ -31,8 +36,11 @@ pub const SERIES: [RGBColor; 6] = [
     RGBColor(0xDB, 0x4B, 0x4B),
 ];
 
-/// Colours as PyTorch's memory timeline has them (`torch/profiler/_memory_profiler.py`: darkgreen, goldenrod, mediumblue,
-/// red, black, mediumpurple), and what they become on a dark ground; adapters have no colour there.
+/// The number of series that colours can tell apart.
+pub const SERIES_COLOURS: usize = SERIES.len();
+
+/// The colours of PyTorch's memory timeline (`torch/profiler/_memory_profiler.py`: darkgreen, goldenrod, mediumblue, red,
+/// black, mediumpurple), each with its variant for a dark ground. Adapters have no colour there.
 const CATEGORIES: [(Category, RGBColor, RGBColor); 7] = [
     (
         Category::Parameter,
@@ -68,31 +76,43 @@ const CATEGORIES: [(Category, RGBColor, RGBColor); 7] = [
 ];
 
 /// The colour of a category on a light ground; [`finish`] knows the other.
-pub fn category_color(category: Category) -> RGBColor {
+pub(super) fn category_color(category: Category) -> RGBColor {
     CATEGORIES
         .iter()
         .find(|(known, ..)| *known == category)
         .map_or(MUTED, |(_, light, _)| *light)
 }
 
+/// The colour of a category in bars, which is readable on a light and on a dark ground.
+pub fn bar_color(category: Category) -> RGBColor {
+    match category {
+        Category::Input | Category::Host => RGBColor(0x7D, 0x85, 0x90),
+        category => CATEGORIES
+            .iter()
+            .find(|(known, ..)| *known == category)
+            .map_or(MUTED, |(_, _, dark)| *dark),
+    }
+}
+
 const FONT: FontFamily<'static> =
     FontFamily::Name("system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif");
 
 /// A style whose letters are `size` pixels high; plotters' SVG divides its sizes by 1.24.
-pub fn letters(size: f64, color: &RGBColor, horizontal: HPos) -> TextStyle<'static> {
+pub(super) fn letters(size: f64, color: &RGBColor, horizontal: HPos) -> TextStyle<'static> {
     FontDesc::new(FONT, size * 1.24, FontStyle::Normal)
         .color(color)
         .pos(Pos::new(horizontal, VPos::Center))
 }
 
-pub fn bold(size: f64, color: &RGBColor) -> TextStyle<'static> {
+/// A bold style of the same kind.
+pub(super) fn bold(size: f64, color: &RGBColor) -> TextStyle<'static> {
     FontDesc::new(FONT, size * 1.24, FontStyle::Bold)
         .color(color)
         .pos(Pos::new(HPos::Left, VPos::Center))
 }
 
-/// About how wide a text is in a sans-serif font, rather too wide than too narrow: there is no font to measure with.
-pub fn text_width(text: &str, size: f64) -> i32 {
+/// An upper estimate of a text's width in a sans-serif font, in pixels. There is no font to measure with.
+pub(super) fn text_width(text: &str, size: f64) -> i32 {
     let ems: f64 = text
         .chars()
         .map(|c| match c {
@@ -108,7 +128,7 @@ pub fn text_width(text: &str, size: f64) -> i32 {
 }
 
 /// Left edge and row of each entry of a legend, given their widths and the gap between two; a row ends at the margin.
-pub fn legend_places(widths: impl Iterator<Item = i32>, margin: i32, gap: i32) -> Vec<(i32, i32)> {
+pub(super) fn legend_places(widths: impl Iterator<Item = i32>, margin: i32, gap: i32) -> Vec<(i32, i32)> {
     let (mut x, mut row) = (margin, 0);
     let place = |width: i32| {
         if x + width > WIDTH - margin && x > margin {
@@ -121,8 +141,8 @@ pub fn legend_places(widths: impl Iterator<Item = i32>, margin: i32, gap: i32) -
     widths.map(place).collect()
 }
 
-/// The text, or as much of its beginning as is at most this wide.
-pub fn shortened(text: &str, size: f64, width: i32) -> String {
+/// The text, cut at the end if it is wider than `width` pixels.
+pub(super) fn shortened(text: &str, size: f64, width: i32) -> String {
     if text_width(text, size) <= width {
         return text.to_string();
     }
@@ -133,8 +153,8 @@ pub fn shortened(text: &str, size: f64, width: i32) -> String {
     format!("{}…", short.trim_end())
 }
 
-/// Completes what plotters drew: a title for screen readers, the ground, and the colours for dark pages.
-pub fn finish(svg: &str, title: &str, height: i32) -> String {
+/// Adds to plotters' SVG a title for screen readers, the ground, and the colours for dark pages.
+pub(super) fn finish(svg: &str, title: &str, height: i32) -> String {
     let open = svg.find('>').map_or(0, |end| end + 1);
     let (head, body) = svg.split_at(open);
     let head = head.replacen("<svg ", "<svg role=\"img\" ", 1);
