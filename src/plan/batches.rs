@@ -94,7 +94,7 @@ const MOST_REPLAYED_STEPS: usize = 3;
 ///
 /// # Errors
 /// Where the lengths are not in the cell.
-pub fn torch_steps(cell: &Cell, is_replayed: bool) -> Result<Vec<Vec<torch::Micro>>, PlanError> {
+pub fn torch_steps(cell: &Cell, is_replayed: bool) -> Result<Vec<Vec<torch::MicroBatchShape>>, PlanError> {
     let Data::Synthetic(data) = &cell.data else {
         return Err(PlanError::UnknownLengths);
     };
@@ -111,7 +111,7 @@ pub fn torch_steps(cell: &Cell, is_replayed: bool) -> Result<Vec<Vec<torch::Micr
             Padding::MaxLength => cell.max_seq_length,
             Padding::Longest => longest,
         };
-        torch::Micro {
+        torch::MicroBatchShape {
             batch: cell.batch_size as u32,
             len: len as u32,
             padded: lengths.iter().any(|&length| length < len),
@@ -151,7 +151,7 @@ mod tests {
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn torch(cell: &Cell) -> Vec<Vec<(u32, u32, bool)>> {
-        let told = |micro: &torch::Micro| (micro.batch, micro.len, micro.padded);
+        let told = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let steps = torch_steps(cell, true).unwrap();
         steps.iter().map(|step| step.iter().map(told).collect()).collect()
     }

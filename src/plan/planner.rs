@@ -141,7 +141,7 @@ impl Planner {
             // Whatever the interval: the step after it is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
         }
-        let steps: Vec<&[torch::Micro]> = steps.iter().map(Vec::as_slice).collect();
+        let steps: Vec<&[torch::MicroBatchShape]> = steps.iter().map(Vec::as_slice).collect();
         let trace = torch::trace(&configuration, &steps);
         let account = Account::of(&trace, GPU_GRANULARITY, 1);
         let mut prediction = Prediction {

@@ -1,8 +1,8 @@
 //! How large the adapter is that PEFT saves.
 
 use super::config::Family;
+use super::dtype::Dtype;
 use super::models::loader::SavedTensor;
-use super::tensor::Dtype;
 use crate::adapter::peft::{self, FileDtype};
 
 /// Bytes of `adapter_model.safetensors`.

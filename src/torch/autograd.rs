@@ -5,155 +5,18 @@
 
 mod engine;
 
-use super::checkpoint::{Frame, Frames};
+use super::dtype::Dtype;
+use super::graph::{Attributes, Extent, INPUTS, Node, Saved, Work};
 use super::layout::Dims;
-use super::slots::{Slot, Slots};
-use super::tape::{Edge, Mode, Tape, Target};
-use super::tensor::{Dtype, Tensor, View};
-
-/// Most gradients that a node gives.
-const INPUTS: usize = 3;
-
-/// The derivative of an operation.
-pub(super) type Derivative = for<'t> fn(&mut Backward<'t>, &Tensor<'t>) -> Gradients<'t>;
-
-/// Of each input in order; none where it wants none.
-pub(super) type Gradients<'t> = [Option<Tensor<'t>>; INPUTS];
-
-/// What a derivative must know besides the tensors that were saved.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attributes {
-    /// The dimensions and formats of the inputs: what their gradients are brought to.
-    pub(super) inputs: [(Dims, Dtype); INPUTS],
-    pub(super) axis: u8,
-    /// Which of two kinds the operation is of.
-    pub(super) flag: bool,
-    /// The gradient is seen as a matrix first, which may copy it.
-    pub(super) flat: bool,
-}
-
-/// A node that is at work.
-pub(super) struct Backward<'t> {
-    pub(super) tape: &'t Tape,
-    pub(super) attributes: Attributes,
-    /// Which inputs want a gradient.
-    pub(super) needs: [bool; INPUTS],
-    saved: Saved,
-}
-
-impl<'t> Backward<'t> {
-    /// What was saved as number `index`.
-    pub(super) fn saved(&self, index: usize) -> Tensor<'t> {
-        match self.tape.graph.borrow_mut().saved(self.saved).get(index) {
-            Some(&Some(view)) => self.tape.tensor(view).clone_kept(),
-            _ => self.tape.empty(&[0], Dtype::Uint8),
-        }
-    }
-}
-
-/// Where the tensors are that a node saved.
-#[derive(Clone, Copy)]
-struct Saved {
-    /// Of the first one, in the frame or in the graph.
-    start: u32,
-    count: u8,
-    frame: Option<u32>,
-}
-
-/// What is done when backward comes to a node.
-#[derive(Clone, Copy)]
-enum Work {
-    Derivative(Derivative),
-    /// The block of this frame is run again, and walked back through.
-    Block(u32),
-}
-
-struct Node {
-    work: Work,
-    attributes: Attributes,
-    edges: [Edge; INPUTS],
-    saved: Saved,
-    reached: bool,
-    part: u32,
-    /// What its context keeps: checkpointing does not see it, and it stays for as long as the node.
-    unseen: Slot,
-    /// The input buffer, of each output.
-    gradients: [Slot; 2],
-}
-
-/// A tensor that gathers its gradient.
-#[derive(Default)]
-pub(super) struct Leaf {
-    /// `tensor.grad`.
-    pub(super) grad: Option<View>,
-    /// The tensor, where it is no parameter and nobody else holds it.
-    tensor: Option<View>,
-    /// The input buffer of its `AccumulateGrad`.
-    buffer: Option<View>,
-    /// Nodes that have yet to give it a gradient.
-    awaited: u32,
-}
-
-pub(super) struct Graph {
-    nodes: Vec<Node>,
-    saved: Vec<Option<View>>,
-    slots: Slots,
-    pub(super) leaves: Vec<Leaf>,
-    pub(super) frames: Frames,
-    /// What the contexts of a recomputation keep, until it is over.
-    recomputed: Vec<View>,
-}
-
-/// How much there is of a graph.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Extent {
-    pub(super) nodes: usize,
-    saved: usize,
-    leaves: usize,
-}
-
-impl Graph {
-    pub(super) fn extent(&self) -> Extent {
-        Extent {
-            nodes: self.nodes.len(),
-            saved: self.saved.len(),
-            leaves: self.leaves.len(),
-        }
-    }
-
-    /// What the contexts of a recomputation kept.
-    pub(super) fn take_recomputed(&mut self) -> Vec<View> {
-        std::mem::take(&mut self.recomputed)
-    }
-
-    /// With room for most models' graphs.
-    pub(super) fn new() -> Self {
-        Self {
-            nodes: Vec::with_capacity(1 << 12),
-            saved: Vec::with_capacity(1 << 12),
-            slots: Slots::default(),
-            leaves: Vec::new(),
-            frames: Frames::default(),
-            recomputed: Vec::new(),
-        }
-    }
-
-    /// What a node saved.
-    fn saved(&mut self, saved: Saved) -> &mut [Option<View>] {
-        let all = match saved.frame {
-            None => &mut self.saved,
-            Some(frame) => self.frames[frame as usize].recomputed(),
-        };
-        let start = saved.start as usize;
-        all.get_mut(start..start + usize::from(saved.count)).unwrap_or_default()
-    }
-}
+use super::slots::Slot;
+use super::tape::{Derivative, Mode, Tape, Tensor};
+use super::view::{Edge, Target};
 
 /// A node in the making.
 pub(super) struct Recorder<'t> {
     tape: &'t Tape,
     /// None where no input wants a gradient.
-    node: Option<Node>,
+    node: Option<Node<Derivative>>,
     unrecorded: bool,
 }
 
@@ -168,7 +31,7 @@ impl Tape {
         self.record_work(&[input], Work::Block(frame as u32))
     }
 
-    fn record_work<'t>(&'t self, inputs: &[&Tensor<'t>], work: Work) -> Recorder<'t> {
+    fn record_work<'t>(&'t self, inputs: &[&Tensor<'t>], work: Work<Derivative>) -> Recorder<'t> {
         let wanted = inputs.iter().any(|input| input.requires_grad());
         let mode = self.mode();
         let mut recorder = Recorder {
@@ -341,6 +204,3 @@ impl<'t> Recorder<'t> {
         }
     }
 }
-
-/// Runs a checkpointed block again, for what it saves; gives its output.
-pub(super) type Recompute<'a> = &'a dyn Fn(&Frame) -> Option<View>;

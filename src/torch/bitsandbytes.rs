@@ -1,8 +1,9 @@
 //! bitsandbytes' linear layers: packed weights that are dequantised for every product.
 
-use super::autograd::{Backward, Gradients};
+use super::dtype::Dtype;
 use super::tape::Tape;
-use super::tensor::{Dtype, Tensor};
+use super::tape::Tensor;
+use super::tape::{Backward, Gradients};
 use super::versions::Bitsandbytes;
 use crate::memory::Category;
 

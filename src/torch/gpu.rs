@@ -29,26 +29,32 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// What PyTorch takes from its allocator for cuBLAS at a process's first matrix product.
-    pub fn cublas_workspace_bytes(self) -> u64 {
-        let capability = self.capability();
-        super::Gpu { capability }.cublas_workspace()
-    }
-
     /// The compute capability of its GPUs; of Ampere, that of data centres.
-    pub fn capability(self) -> (u8, u8) {
+    pub fn capability(self) -> ComputeCapability {
         match self {
-            Self::Volta => (7, 0),
-            Self::Turing => (7, 5),
-            Self::Ampere => (8, 0),
-            Self::Ada => (8, 9),
-            Self::Hopper => (9, 0),
+            Self::Volta => ComputeCapability(7, 0),
+            Self::Turing => ComputeCapability(7, 5),
+            Self::Ampere => ComputeCapability(8, 0),
+            Self::Ada => ComputeCapability(8, 9),
+            Self::Hopper => ComputeCapability(9, 0),
         }
     }
+}
 
-    /// Whether it computes in bfloat16.
-    pub fn has_bfloat16(self) -> bool {
-        !matches!(self, Self::Volta | Self::Turing)
+/// A compute capability, major and minor: what libraries ask of a GPU to choose their kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ComputeCapability(pub u8, pub u8);
+
+impl ComputeCapability {
+    /// Bytes of the workspace that PyTorch takes from its allocator for cuBLAS by default: 32 MiB on Hopper and its
+    /// successor, 2 of 4 MiB and 8 of 16 KiB otherwise (`parseChosenWorkspaceSize` in
+    /// `aten/src/ATen/cuda/CublasHandlePool.cpp`).
+    pub(super) fn cublas_workspace_bytes(self) -> u64 {
+        const KIB: u64 = 1024;
+        match self.0 {
+            9 | 10 => 8 * 4096 * KIB,
+            _ => 2 * 4096 * KIB + 8 * 16 * KIB,
+        }
     }
 }
 
@@ -294,7 +300,7 @@ mod tests {
 
     #[test]
     fn workspaces_depend_on_the_architecture() {
-        assert_eq!(Architecture::Turing.cublas_workspace_bytes(), 8_519_680);
-        assert_eq!(Architecture::Hopper.cublas_workspace_bytes(), 33_554_432);
+        assert_eq!(Architecture::Turing.capability().cublas_workspace_bytes(), 8_519_680);
+        assert_eq!(Architecture::Hopper.capability().cublas_workspace_bytes(), 33_554_432);
     }
 }

@@ -6,13 +6,20 @@
 //! families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
 
 mod adapter_file;
+mod autocast;
 mod autograd;
 mod bitsandbytes;
 pub mod caching_allocator;
 mod checkpoint;
 mod config;
+mod configuration;
+mod counts;
+mod dtype;
+mod frames;
 pub mod gpu;
+mod graph;
 mod layout;
+mod model;
 mod models;
 mod ops;
 mod optimizer;
@@ -21,14 +28,14 @@ mod presets;
 mod reentrant;
 mod slots;
 mod tape;
-mod tensor;
 mod training;
 mod versions;
+mod view;
+mod workspaces;
 
 pub use config::{ConfigError, Family, ModelConfig};
-pub use tensor::Dtype;
-pub use training::{
-    Attention, Backend, BaseDtype, Checkpointing, Configuration, Counts, Gpu, Kernel, LoraA, Micro, Optimizer, Outputs,
-    Targets, Upcast, Way, ZeroGrad, trace,
-};
-pub use versions::{Angles, Bitsandbytes, Transformers, VersionError, ties};
+pub use configuration::{Backend, Configuration, MicroBatchShape, SdpaKernel};
+pub use counts::Counts;
+pub use dtype::Dtype;
+pub use training::trace;
+pub use versions::{Bitsandbytes, RotaryTables, Transformers, VersionError, tie_break};

@@ -1,10 +1,11 @@
 //! Optimizers' states and what a step needs besides.
 
-use super::Backend;
+use super::configuration::{Backend, Configuration};
+use super::dtype::Dtype;
 use super::tape::Tape;
-use super::tensor::{Dtype, Tensor};
-use super::training::{Optimizer, Way};
+use super::tape::Tensor;
 use crate::memory::Category;
+use crate::options::Optimizer;
 
 /// Weights that share a scale in bitsandbytes' 8-bit states (`Optimizer2State.init_state` in `optim/optimizer.py`).
 const BLOCK: u64 = 256;
@@ -14,35 +15,83 @@ const CODE: u64 = 256;
 const LEAST_8BIT: u64 = 4096;
 const LEAST_PAGED: u64 = 100_000;
 
+/// What an optimizer's step does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Adamw(AdamwImpl),
+    /// Without momentum, over all parameters at once; a weight decay is added to copies of the gradients.
+    Sgd {
+        decays: bool,
+    },
+    /// bitsandbytes' AdamW with states of 32 or 8 bits.
+    Bitsandbytes {
+        bits: u8,
+        is_paged: bool,
+    },
+}
+
+/// How PyTorch's AdamW goes over the parameters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AdamwImpl {
+    /// One after the other: the default on a CPU.
+    ForLoop,
+    /// All at once: the default on a GPU.
+    Foreach,
+    /// All at once and in one kernel.
+    Fused,
+}
+
+impl Algorithm {
+    fn of(configuration: &Configuration) -> Self {
+        let bitsandbytes = |bits, is_paged| Self::Bitsandbytes { bits, is_paged };
+        match configuration.optim {
+            Optimizer::Adamw | Optimizer::Galore | Optimizer::Rsvd => Self::Adamw(match configuration.backend {
+                Backend::Cpu => AdamwImpl::ForLoop,
+                Backend::Cuda => AdamwImpl::Foreach,
+            }),
+            Optimizer::AdamwTorchFused => Self::Adamw(AdamwImpl::Fused),
+            Optimizer::Sgd => Self::Sgd {
+                decays: configuration.weight_decay > 0.0,
+            },
+            Optimizer::Adamw8bit => bitsandbytes(8, false),
+            Optimizer::PagedAdamw32bit => bitsandbytes(32, true),
+            Optimizer::PagedAdamw8bit => bitsandbytes(8, true),
+        }
+    }
+}
+
 /// An optimizer over the parameters that are trained.
-pub(super) struct State<'t> {
-    kind: Optimizer,
+pub(super) struct OptimizerState<'t> {
+    algorithm: Algorithm,
     /// All the tensors of the state; none before the first step.
     held: Vec<Tensor<'t>>,
 }
 
-impl<'t> State<'t> {
-    pub(super) fn new(kind: Optimizer) -> Self {
-        Self { kind, held: Vec::new() }
+impl<'t> OptimizerState<'t> {
+    pub(super) fn new(configuration: &Configuration) -> Self {
+        Self {
+            algorithm: Algorithm::of(configuration),
+            held: Vec::new(),
+        }
     }
 
     /// `optimizer.step()`.
     pub(super) fn step(&mut self, tape: &'t Tape, trainable: &[Tensor<'t>]) {
         if self.held.is_empty() {
-            self.held = match self.kind {
-                Optimizer::Adamw(way) => tape.adamw_states(trainable, way),
-                Optimizer::Sgd { .. } => Vec::new(),
-                Optimizer::Bitsandbytes { bits, is_paged } => tape.bitsandbytes_states(trainable, bits, is_paged),
+            self.held = match self.algorithm {
+                Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
+                Algorithm::Sgd { .. } => Vec::new(),
+                Algorithm::Bitsandbytes { bits, is_paged } => tape.bitsandbytes_states(trainable, bits, is_paged),
             };
         }
         let like = |parameter: &Tensor<'t>| parameter.like(parameter.dtype());
-        match self.kind {
+        match self.algorithm {
             // The square roots of all second moments at once; or the gradients with the decay.
-            Optimizer::Adamw(Way::Foreach) | Optimizer::Sgd { decays: true } => {
+            Algorithm::Adamw(AdamwImpl::Foreach) | Algorithm::Sgd { decays: true } => {
                 let all: Vec<_> = trainable.iter().map(like).collect();
                 drop(all);
             }
-            Optimizer::Adamw(Way::Single) => {
+            Algorithm::Adamw(AdamwImpl::ForLoop) => {
                 let mut denominator: Option<Tensor<'t>> = None;
                 for parameter in trainable {
                     let root = like(parameter);
@@ -52,7 +101,7 @@ impl<'t> State<'t> {
                 }
                 drop(denominator);
             }
-            Optimizer::Adamw(Way::Fused) | Optimizer::Sgd { decays: false } | Optimizer::Bitsandbytes { .. } => {}
+            Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes { .. } => {}
         }
     }
 }
@@ -63,8 +112,8 @@ impl Tape {
     }
 
     /// Two moments of each parameter, in its format; and the count of its steps, where that is not left to the host.
-    fn adamw_states(&self, trainable: &[Tensor<'_>], way: Way) -> Vec<Tensor<'_>> {
-        let counts = self.backend == Backend::Cpu || way == Way::Fused;
+    fn adamw_states(&self, trainable: &[Tensor<'_>], implementation: AdamwImpl) -> Vec<Tensor<'_>> {
+        let counts = self.backend == Backend::Cpu || implementation == AdamwImpl::Fused;
         let mut states = Vec::new();
         for parameter in trainable {
             if counts {

@@ -1,9 +1,10 @@
 //! Linear layers as the model has them: a base weight, and LoRA beside it as PEFT computes it.
 
 use super::bitsandbytes::{EightBit, FourBit};
+use super::dtype::Dtype;
 use super::tape::Tape;
-use super::tensor::{Dtype, Tensor};
-use super::training::LoraA;
+use super::tape::Tensor;
+use crate::options::LoraATraining;
 
 /// The weight of a linear layer.
 pub(super) enum Base<'t> {
@@ -105,7 +106,7 @@ impl Tape {
         dims: [u32; 2],
         rank: u32,
         dtype: Dtype,
-        lora_a: LoraA,
+        lora_a: LoraATraining,
         dropout: bool,
     ) -> Adapter<'t> {
         let make = |dims: [u32; 2]| {
@@ -114,7 +115,11 @@ impl Tape {
         };
         let (a, b) = (make([rank, dims[1]]), make([dims[0], rank]));
         Adapter {
-            a: if lora_a == LoraA::Frozen { a } else { self.leaf(a) },
+            a: if lora_a == LoraATraining::Frozen {
+                a
+            } else {
+                self.leaf(a)
+            },
             b: self.leaf(b),
             dropout,
         }

@@ -4,10 +4,11 @@
 //! an input of its own and with its whole history, and walked back through at once. Its input, its output and the gradient that
 //! came stay until then.
 
-use super::autograd::Recompute;
-use super::checkpoint::{BLOCK_INPUTS, Frame};
-use super::tape::{Mode, Tape, Target};
-use super::tensor::Tensor;
+use super::frames::Recompute;
+use super::frames::{BLOCK_INPUTS, Frame};
+use super::tape::Tensor;
+use super::tape::{Mode, Tape};
+use super::view::Target;
 
 impl Tape {
     /// Runs `block`, which is the one with the number `index`, without a history of its own.

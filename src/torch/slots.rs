@@ -1,6 +1,6 @@
 //! Places for views that come and go.
 
-use super::tensor::View;
+use super::view::View;
 
 /// Where a view is kept, if it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -12,12 +12,12 @@ impl Slot {
 
 /// Views that come and go. Few are there at a time, so that the nodes stay small.
 #[derive(Default)]
-pub(super) struct Slots {
+pub(super) struct ViewSlots {
     views: Vec<View>,
     free: Vec<Slot>,
 }
 
-impl Slots {
+impl ViewSlots {
     pub(super) fn put(&mut self, view: View) -> Slot {
         if let Some(slot) = self.free.pop() {
             self.views[slot.0 as usize] = view;

@@ -3,73 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use super::autograd::{Graph, Leaf};
+use super::configuration::Backend;
+use super::dtype::Dtype;
+use super::gpu::ComputeCapability;
+use super::graph::{Attributes, INPUTS, Saved};
+use super::graph::{Graph, Leaf};
 use super::layout::Layout;
-use super::tensor::{Dtype, Tensor, View};
-use super::{Backend, Gpu};
+use super::view::{Edge, StorageId, View};
 use crate::memory::{Category, Phase};
-use crate::trace::{Block, Trace};
-
-/// Bytes of cuBLASLt's workspace (`parseCUDABlasLtWorkspaceSize` in `aten/src/ATen/cuda/CublasHandlePool.cpp`).
-const CUBLAS_LT_WORKSPACE: u64 = 1024 * 1024;
-
-/// A storage, numbered as its block in the trace is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StorageId(u32);
-
-impl StorageId {
-    /// Of a tensor that takes no memory: one that a stopped recomputation would have made.
-    const NOWHERE: Self = Self(u32::MAX);
-
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Where the gradient of a tensor goes: to an output of a node, or to a leaf.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Edge(u32);
-
-/// What an [`Edge`] leads to.
-pub(super) enum Target {
-    Nothing,
-    Leaf(usize),
-    Node { node: usize, output: usize },
-}
-
-impl Edge {
-    /// No gradient is wanted.
-    pub(super) const NONE: Self = Self(u32::MAX);
-    /// A gradient would be wanted, but nothing is recorded: the block is being recomputed.
-    pub(super) const UNRECORDED: Self = Self(u32::MAX - 1);
-    const LEAF: u32 = 1 << 31;
-    const SECOND: u32 = 1 << 30;
-
-    pub(super) fn leaf(index: usize) -> Self {
-        Self(Self::LEAF | index as u32)
-    }
-
-    pub(super) fn node(index: usize, output: usize) -> Self {
-        Self(index as u32 | if output == 0 { 0 } else { Self::SECOND })
-    }
-
-    pub(super) fn is_some(self) -> bool {
-        self != Self::NONE
-    }
-
-    pub(super) fn target(self) -> Target {
-        if self == Self::NONE || self == Self::UNRECORDED {
-            Target::Nothing
-        } else if self.0 & Self::LEAF != 0 {
-            Target::Leaf((self.0 & !Self::LEAF) as usize)
-        } else {
-            Target::Node {
-                node: (self.0 & !Self::SECOND) as usize,
-                output: usize::from(self.0 & Self::SECOND != 0),
-            }
-        }
-    }
-}
+use crate::trace::{Block, Module, Trace};
 
 /// What is done with what an operation saves for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,26 +35,26 @@ struct Storage {
 /// Everything that is allocated, and the history of every tensor that wants a gradient.
 pub(super) struct Tape {
     memory: RefCell<Memory>,
-    pub(super) graph: RefCell<Graph>,
+    pub(super) graph: RefCell<Graph<Derivative>>,
     mode: Cell<Mode>,
     /// Nothing is computed any more: the recomputation has all it needs.
     pub(super) stopped: Cell<bool>,
     /// The parts of the model in the order in which they came to work.
-    parts: RefCell<Vec<Part>>,
+    parts: RefCell<Vec<Module>>,
     /// The number of the one that is at work.
     part: Cell<u32>,
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
-    autocast: Cell<Option<Dtype>>,
+    pub(super) autocast: Cell<Option<Dtype>>,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
     /// Autocast's copies of the leaves, kept until it ends.
-    casts: RefCell<Vec<Option<View>>>,
+    pub(super) casts: RefCell<Vec<Option<View>>>,
     /// cuBLAS' workspaces: one for the thread of the forward pass, one for that of the backward pass.
-    workspaces: [Cell<Option<StorageId>>; 2],
-    workspace_bytes: u64,
+    pub(super) workspaces: [Cell<Option<StorageId>>; 2],
+    pub(super) workspace_bytes: u64,
     /// cuBLASLt's, likewise.
-    lt_workspaces: [Cell<Option<StorageId>>; 2],
+    pub(super) lt_workspaces: [Cell<Option<StorageId>>; 2],
 }
 
 struct Memory {
@@ -133,15 +75,104 @@ impl Memory {
     }
 }
 
-/// A part of the model, for the trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) name: &'static str,
-    pub(super) layer: Option<u16>,
+/// A tensor: holds its storage for as long as it lives, as a Python variable does.
+pub(super) struct Tensor<'t> {
+    pub(super) tape: &'t Tape,
+    pub(super) view: View,
+}
+
+impl Clone for Tensor<'_> {
+    fn clone(&self) -> Self {
+        self.tape.retain(self.view.storage);
+        Self {
+            tape: self.tape,
+            view: self.view,
+        }
+    }
+}
+
+impl Drop for Tensor<'_> {
+    fn drop(&mut self) {
+        self.tape.release(self.view.storage);
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// Gives the claim on the storage to whoever keeps the view.
+    pub(super) fn into_view(self) -> View {
+        let view = self.view;
+        std::mem::forget(self);
+        view
+    }
+
+    pub(super) fn dims(&self) -> &[u32] {
+        self.view.layout.dims()
+    }
+
+    /// Another claim on the storage of a view that someone else keeps.
+    pub(super) fn clone_kept(self) -> Self {
+        let another = self.clone();
+        self.into_view();
+        another
+    }
+
+    /// Size of the dimension `axis`, counted from the last.
+    pub(super) fn dim_from_last(&self, axis: usize) -> u32 {
+        self.dims()[self.view.layout.rank() - 1 - axis]
+    }
+
+    pub(super) fn dtype(&self) -> Dtype {
+        self.view.dtype
+    }
+
+    pub(super) fn numel(&self) -> u64 {
+        self.view.layout.numel()
+    }
+
+    pub(super) fn requires_grad(&self) -> bool {
+        self.view.edge.is_some()
+    }
+
+    /// The same storage without a history.
+    pub(super) fn detach(mut self) -> Self {
+        self.view.edge = Edge::NONE;
+        self
+    }
+
+    /// The same storage seen otherwise.
+    pub(super) fn with_layout(mut self, layout: Layout) -> Self {
+        self.view.layout = layout;
+        self
+    }
+}
+
+/// The derivative of an operation.
+pub(super) type Derivative = for<'t> fn(&mut Backward<'t>, &Tensor<'t>) -> Gradients<'t>;
+
+/// Of each input in order; none where it wants none.
+pub(super) type Gradients<'t> = [Option<Tensor<'t>>; INPUTS];
+
+/// A node that is at work.
+pub(super) struct Backward<'t> {
+    pub(super) tape: &'t Tape,
+    pub(super) attributes: Attributes,
+    /// Which inputs want a gradient.
+    pub(super) needs: [bool; INPUTS],
+    pub(super) saved: Saved,
+}
+
+impl<'t> Backward<'t> {
+    /// What was saved as number `index`.
+    pub(super) fn saved(&self, index: usize) -> Tensor<'t> {
+        match self.tape.graph.borrow_mut().saved(self.saved).get(index) {
+            Some(&Some(view)) => self.tape.tensor(view).clone_kept(),
+            _ => self.tape.empty(&[0], Dtype::Uint8),
+        }
+    }
 }
 
 impl Tape {
-    pub(super) fn new(backend: Backend, gpu: Gpu) -> Self {
+    pub(super) fn new(backend: Backend, capability: ComputeCapability) -> Self {
         Self {
             memory: RefCell::new(Memory {
                 // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan only
@@ -152,7 +183,7 @@ impl Tape {
             graph: RefCell::new(Graph::new()),
             mode: Cell::new(Mode::NoGrad),
             stopped: Cell::new(false),
-            parts: RefCell::new(vec![Part {
+            parts: RefCell::new(vec![Module {
                 name: "model",
                 layer: None,
             }]),
@@ -162,7 +193,7 @@ impl Tape {
             in_backward: Cell::new(false),
             casts: RefCell::default(),
             workspaces: Default::default(),
-            workspace_bytes: gpu.cublas_workspace(),
+            workspace_bytes: capability.cublas_workspace_bytes(),
             lt_workspaces: Default::default(),
         }
     }
@@ -204,7 +235,7 @@ impl Tape {
     }
 
     /// What follows is done for `part`.
-    pub(super) fn enter(&self, part: Part) {
+    pub(super) fn enter(&self, part: Module) {
         let parts = &mut *self.parts.borrow_mut();
         if parts[self.part.get() as usize] != part {
             self.part.set(parts.len() as u32);
@@ -238,69 +269,6 @@ impl Tape {
         result
     }
 
-    /// A new tensor that a product is written to.
-    pub(super) fn product(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
-        let product = self.empty(dims, dtype);
-        self.use_cublas();
-        product
-    }
-
-    /// A product is computed, whose result is there already: the first of a thread makes cuBLAS' workspace, which stays.
-    pub(super) fn use_cublas(&self) {
-        self.make_workspace(&self.workspaces, self.workspace_bytes);
-    }
-
-    /// The same for a product with a bias, which cuBLASLt computes with a workspace of its own besides (`gemm_and_bias` in
-    /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`).
-    pub(super) fn use_cublas_lt(&self) {
-        self.use_cublas();
-        self.make_workspace(&self.lt_workspaces, CUBLAS_LT_WORKSPACE);
-    }
-
-    fn make_workspace(&self, workspaces: &[Cell<Option<StorageId>>; 2], bytes: u64) {
-        let workspace = &workspaces[usize::from(self.in_backward.get())];
-        if self.backend == Backend::Cuda && workspace.get().is_none() && !self.stopped.get() {
-            workspace.set(Some(self.alloc(bytes, Category::Temporary)));
-        }
-    }
-
-    /// Runs `work` under autocast to `dtype`, if any.
-    pub(super) fn autocast<R>(&self, dtype: Option<Dtype>, work: impl FnOnce() -> R) -> R {
-        self.autocast.set(dtype);
-        let result = work();
-        self.autocast.set(None);
-        for cast in std::mem::take(&mut *self.casts.borrow_mut()).into_iter().flatten() {
-            self.release(cast.storage);
-        }
-        result
-    }
-
-    /// The format of autocast, where it is on.
-    pub(super) fn autocast_dtype(&self) -> Option<Dtype> {
-        self.autocast.get()
-    }
-
-    /// `tensor` as autocast lets products be computed from it; the copies of leaves of float32 are kept.
-    pub(super) fn autocast_to<'t>(&'t self, tensor: &Tensor<'t>) -> Tensor<'t> {
-        let Some(dtype) = self.autocast.get().filter(|_| tensor.dtype().is_float()) else {
-            return tensor.clone();
-        };
-        let leaf = match tensor.view.edge.target() {
-            Target::Leaf(leaf) if tensor.dtype() == Dtype::Float32 => leaf,
-            _ => return tensor.to(dtype),
-        };
-        if let Some(&Some(view)) = self.casts.borrow().get(leaf) {
-            return self.tensor(view).clone_kept();
-        }
-        let cast = tensor.to(dtype);
-        let casts = &mut *self.casts.borrow_mut();
-        if casts.len() <= leaf {
-            casts.resize(leaf + 1, None);
-        }
-        casts[leaf] = Some(cast.clone().into_view());
-        cast
-    }
-
     /// A new tensor of the layout.
     pub(super) fn empty_as(&self, layout: Layout, dtype: Dtype, category: Category) -> Tensor<'_> {
         let storage = self.alloc(layout.numel() * dtype.size(), category);
@@ -329,12 +297,12 @@ impl Tape {
         tensor
     }
 
-    fn alloc(&self, bytes: u64, category: Category) -> StorageId {
+    pub(super) fn alloc(&self, bytes: u64, category: Category) -> StorageId {
         if bytes == 0 || self.stopped.get() {
             return StorageId::NOWHERE;
         }
         let block = self.memory.borrow_mut().alloc(bytes, category);
-        StorageId(block.index() as u32)
+        StorageId::new(block.index())
     }
 
     pub(super) fn retain(&self, storage: StorageId) {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::config::Family;
-use crate::torch::caching_allocator::Ties;
+use crate::torch::caching_allocator::TieBreak;
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Versio
 
 /// Where a layer has the cosines and sines of its rotary embedding from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Angles {
+pub enum RotaryTables {
     /// From the model, which computes them once for all layers.
     Shared,
     /// It computes them itself.
@@ -92,7 +92,7 @@ pub struct Transformers {
     pub returns_float32_logits: bool,
     /// Until Llama's 4.43.0, Qwen2's 4.45.0 and Mistral's 4.48.0 each layer has its own: `self.rotary_emb(…)` in
     /// `LlamaSdpaAttention.forward`. Llama (until 4.38.0), Qwen2 and Mistral (until 4.42.0) took them out of their tables.
-    pub angles: Angles,
+    pub angles: RotaryTables,
     /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's 4.41.0,
     /// Mistral's 4.42.0 and Qwen2's 4.45.0.
     pub keeps_angles: bool,
@@ -116,7 +116,7 @@ impl Transformers {
     pub const TODAY: Self = Self {
         shifts_logits: false,
         returns_float32_logits: false,
-        angles: Angles::Shared,
+        angles: RotaryTables::Shared,
         keeps_angles: false,
         repeats_heads: false,
         copies_heads: false,
@@ -183,9 +183,9 @@ impl Transformers {
             shifts_logits: before(49),
             returns_float32_logits: before(if family == Family::Mistral { 48 } else { 46 }),
             angles: match before(shared_from) {
-                false => Angles::Shared,
-                true if taken_out => Angles::TakenOut,
-                true => Angles::Computed,
+                false => RotaryTables::Shared,
+                true if taken_out => RotaryTables::TakenOut,
+                true => RotaryTables::Computed,
             },
             keeps_angles: before(tables_until),
             repeats_heads: before(54),
@@ -227,12 +227,12 @@ impl Bitsandbytes {
 ///
 /// # Errors
 /// Where it is no version, or one that has not been studied.
-pub fn ties(torch: &str) -> Result<Ties, VersionError> {
+pub fn tie_break(torch: &str) -> Result<TieBreak, VersionError> {
     let version = studied("torch", torch, Version(2, 0, 0))?;
     Ok(if version < Version(2, 15, 0) {
-        Ties::Address
+        TieBreak::Address
     } else {
-        Ties::Age
+        TieBreak::Age
     })
 }
 
@@ -296,11 +296,21 @@ mod tests {
             (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
             (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
             (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
-            (Family::Llama, "4.37.2", "4.40.0", |t| t.angles == Angles::TakenOut),
-            (Family::Llama, "4.42.4", "4.43.0", |t| t.angles == Angles::Computed),
-            (Family::Qwen2, "4.44.2", "4.45.0", |t| t.angles == Angles::TakenOut),
-            (Family::Mistral, "4.41.2", "4.42.0", |t| t.angles == Angles::TakenOut),
-            (Family::Mistral, "4.47.1", "4.48.0", |t| t.angles == Angles::Computed),
+            (Family::Llama, "4.37.2", "4.40.0", |t| {
+                t.angles == RotaryTables::TakenOut
+            }),
+            (Family::Llama, "4.42.4", "4.43.0", |t| {
+                t.angles == RotaryTables::Computed
+            }),
+            (Family::Qwen2, "4.44.2", "4.45.0", |t| {
+                t.angles == RotaryTables::TakenOut
+            }),
+            (Family::Mistral, "4.41.2", "4.42.0", |t| {
+                t.angles == RotaryTables::TakenOut
+            }),
+            (Family::Mistral, "4.47.1", "4.48.0", |t| {
+                t.angles == RotaryTables::Computed
+            }),
             (Family::Llama, "4.40.2", "4.41.0", |t| t.keeps_angles),
             (Family::Mistral, "4.41.2", "4.42.0", |t| t.keeps_angles),
             (Family::Qwen2, "4.52.4", "4.53.0", |t| t.masks_are_numbers),
@@ -320,7 +330,10 @@ mod tests {
         }
         let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
-        assert_eq!((ties("2.14.1"), ties("2.15.0")), (Ok(Ties::Address), Ok(Ties::Age)));
+        assert_eq!(
+            (tie_break("2.14.1"), tie_break("2.15.0")),
+            (Ok(TieBreak::Address), Ok(TieBreak::Age))
+        );
     }
 
     #[test]
@@ -339,6 +352,6 @@ mod tests {
                 .message
                 .contains("older than any")
         );
-        assert!(ties("1.13.1").unwrap_err().message.contains("older than any"));
+        assert!(tie_break("1.13.1").unwrap_err().message.contains("older than any"));
     }
 }

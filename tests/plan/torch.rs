@@ -1,10 +1,11 @@
 //! The plan of PyTorch's stack against PyTorch itself: steps on fake tensors, and steps measured on a GPU.
 
 use expctl::memory::{Category, Phase};
-use expctl::torch::caching_allocator::{Device, Settings, Ties, replay};
+use expctl::options::{self, Attention, Autocast, Checkpointing, Optimizer, TargetModules, Upcast};
+use expctl::torch::caching_allocator::{Device, Settings, TieBreak, replay};
+use expctl::torch::gpu::ComputeCapability;
 use expctl::torch::{
-    Attention, Backend, BaseDtype, Bitsandbytes, Checkpointing, Configuration, Dtype, Gpu, Kernel, Micro, ModelConfig,
-    Optimizer, Targets, Transformers, Upcast, Way, trace,
+    Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, ModelConfig, SdpaKernel, Transformers, trace,
 };
 use expctl::trace::Account;
 use expctl::trace::{Event, Trace};
@@ -38,8 +39,8 @@ impl Row<'_> {
         self.get(key) == "true"
     }
 
-    fn micro(&self, batch: &str, len: &str) -> [Micro; 1] {
-        [Micro {
+    fn micro(&self, batch: &str, len: &str) -> [MicroBatchShape; 1] {
+        [MicroBatchShape {
             batch: self.count(batch),
             len: self.count(len),
             padded: false,
@@ -68,11 +69,11 @@ fn rows(table: &str, mut each: impl FnMut(&Row)) -> usize {
     rows.map(|row| each(&row)).count()
 }
 
-fn dtype(name: &str) -> (Dtype, BaseDtype) {
+fn dtype(name: &str) -> (Dtype, options::Dtype) {
     match name {
-        "float32" => (Dtype::Float32, BaseDtype::Float32),
-        "float16" => (Dtype::Float16, BaseDtype::Float16),
-        "bfloat16" => (Dtype::Bfloat16, BaseDtype::Bfloat16),
+        "float32" => (Dtype::Float32, options::Dtype::Float32),
+        "float16" => (Dtype::Float16, options::Dtype::Float16),
+        "bfloat16" => (Dtype::Bfloat16, options::Dtype::Bfloat16),
         other => panic!("dtype {other}"),
     }
 }
@@ -85,10 +86,10 @@ fn attention(name: &str) -> Attention {
     }
 }
 
-fn targets(list: &str, separator: char) -> Targets {
+fn targets(list: &str, separator: char) -> TargetModules {
     match list {
-        "all-linear" => Targets::AllLinear,
-        list => Targets::Names(list.split(separator).map(Into::into).collect()),
+        "all-linear" => TargetModules::AllLinear,
+        list => TargetModules::Names(list.split(separator).map(Into::into).collect()),
     }
 }
 
@@ -157,16 +158,19 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
             adapter_dtype: dtype(row.get("adapter_dtype")).0,
             attn_implementation: attention(row.get("attn_implementation")),
             gradient_checkpointing: if checkpointing {
-                Checkpointing::All
+                Checkpointing::Full
             } else {
                 Checkpointing::None
             },
             enable_input_require_grads: checkpointing,
-            autocast: row.is("autocast").then_some(Dtype::Bfloat16),
+            autocast: match row.is("autocast") {
+                true => Autocast::Bfloat16,
+                false => Autocast::None,
+            },
             use_cache: row.is("use_cache"),
             optim: match row.get("optim") {
-                "sgd" => Optimizer::Sgd { decays: false },
-                _ => Optimizer::Adamw(Way::Single),
+                "sgd" => Optimizer::Sgd,
+                _ => Optimizer::Adamw,
             },
             max_grad_norm: 0.0,
             backend: Backend::Cpu,
@@ -208,7 +212,7 @@ fn steps_of_older_releases_take_what_they_took() {
         transformers.use_reentrant &= checkpointing != "not_reentrant";
         let configuration = Configuration {
             dtype: match row.get("dtype") {
-                "int4" => BaseDtype::Int4,
+                "int4" => options::Dtype::Int4,
                 other => dtype(other).1,
             },
             bnb_4bit_use_double_quant: false,
@@ -216,11 +220,11 @@ fn steps_of_older_releases_take_what_they_took() {
             attn_implementation: attention(row.get("attn_implementation")),
             gradient_checkpointing: match checkpointing {
                 "none" => Checkpointing::None,
-                _ => Checkpointing::All,
+                _ => Checkpointing::Full,
             },
             enable_input_require_grads: checkpointing != "none",
             use_cache: row.is("use_cache"),
-            optim: Optimizer::Adamw(Way::Single),
+            optim: Optimizer::Adamw,
             max_grad_norm: 0.0,
             transformers,
             bitsandbytes: Bitsandbytes {
@@ -256,7 +260,11 @@ fn peaks_of_a_t4_are_predicted() {
         let model = ModelConfig::preset(row.get("model_id")).expect("a preset");
         let nf4 = row.get("quantization") == "nf4";
         let configuration = Configuration {
-            dtype: if nf4 { BaseDtype::Int4 } else { BaseDtype::Float16 },
+            dtype: if nf4 {
+                options::Dtype::Int4
+            } else {
+                options::Dtype::Float16
+            },
             torch_dtype: Dtype::Float16,
             rank: row.count("lora_rank"),
             target_modules: targets(row.get("lora_targets"), '+'),
@@ -264,12 +272,12 @@ fn peaks_of_a_t4_are_predicted() {
             bnb_4bit_compute_dtype: Dtype::Float16,
             attn_implementation: attention(row.get("attn_impl")),
             // Pinned, with keys and values repeated for the queries that share them.
-            sdpa_kernel: Some(Kernel::Efficient),
+            sdpa_kernel: Some(SdpaKernel::Efficient),
             upcast: if nf4 { Upcast::Peft } else { Upcast::None },
-            gradient_checkpointing: Checkpointing::All,
+            gradient_checkpointing: Checkpointing::Full,
             enable_input_require_grads: true,
             max_grad_norm: 0.0,
-            gpu: Gpu { capability: (7, 5) },
+            capability: ComputeCapability(7, 5),
             ..Configuration::new(model)
         };
         let counts = configuration.counts();
@@ -282,7 +290,7 @@ fn peaks_of_a_t4_are_predicted() {
         let trace = trace(&configuration, &[&micro, &micro]);
         // They ran PyTorch 2.10 and 2.14.
         let settings = Settings {
-            ties: Ties::Address,
+            tie_break: TieBreak::Address,
             ..Settings::default()
         };
         let reserved = replay(&trace, &settings, &Device::UNLIMITED).peak.bytes as f64 / MIB;
@@ -383,13 +391,13 @@ fn repeated_steps_are_what_they_would_be() {
         num_hidden_layers: 2,
         ..ModelConfig::preset("qwen2.5-0.5b").expect("a preset")
     };
-    for gradient_checkpointing in [Checkpointing::None, Checkpointing::All, Checkpointing::Every(2)] {
+    for gradient_checkpointing in [Checkpointing::None, Checkpointing::Full, Checkpointing::Every(2)] {
         let configuration = Configuration {
             gradient_checkpointing,
             enable_input_require_grads: true,
             ..Configuration::new(model)
         };
-        let micro = |len| Micro {
+        let micro = |len| MicroBatchShape {
             batch: 2,
             len,
             padded: false,
@@ -414,14 +422,14 @@ fn published_reservations_bound_what_is_allocated() {
     ];
     for (rank, reserved, share) in published {
         let configuration = Configuration {
-            dtype: BaseDtype::Bfloat16,
+            dtype: options::Dtype::Bfloat16,
             rank,
             target_modules: targets("q_proj,v_proj", ','),
             use_cache: true,
-            gpu: Gpu { capability: (8, 9) },
+            capability: ComputeCapability(8, 9),
             ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
         };
-        let micro = [Micro {
+        let micro = [MicroBatchShape {
             batch: 4,
             len: 768,
             padded: false,
@@ -442,7 +450,7 @@ fn published_reservations_bound_what_is_allocated() {
 fn adapters_are_as_large_as_those_that_peft_saved() {
     let size = |rank, names| {
         Configuration {
-            dtype: BaseDtype::Bfloat16,
+            dtype: options::Dtype::Bfloat16,
             rank,
             target_modules: targets(names, ','),
             ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))

@@ -1,14 +1,19 @@
 //! The engine: walks back through the graph, node by node, and adds up gradients.
 
-use super::{Attributes, Backward, Gradients, Graph, Node, Recompute, Saved, Work};
 use crate::memory::Category;
-use crate::torch::Backend;
-use crate::torch::tape::{Edge, Tape, Target};
-use crate::torch::tensor::{Dtype, Tensor, View};
+use crate::torch::configuration::Backend;
+use crate::torch::dtype::Dtype;
+use crate::torch::frames::Recompute;
+use crate::torch::graph::{Attributes, Graph, Node, Saved, Work};
+use crate::torch::tape::Tape;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
+use crate::torch::view::View;
+use crate::torch::view::{Edge, Target};
 
 impl<'t> Tensor<'t> {
     /// `self.backward()`.
-    pub(in crate::torch) fn backward(&self, recompute: Recompute<'_>) {
+    pub(crate) fn backward(&self, recompute: Recompute<'_>) {
         let tape = self.tape;
         let Target::Node { node: root, .. } = self.view.edge.target() else {
             return;
@@ -23,13 +28,7 @@ impl<'t> Tensor<'t> {
 
 impl Tape {
     /// Walks back from the node `root`, whose output has this gradient, to the node `first`.
-    pub(in crate::torch) fn walk_back(
-        &self,
-        first: usize,
-        root: usize,
-        gradient: &Tensor<'_>,
-        recompute: Recompute<'_>,
-    ) {
+    pub(crate) fn walk_back(&self, first: usize, root: usize, gradient: &Tensor<'_>, recompute: Recompute<'_>) {
         self.await_gradients(first, root);
         {
             let graph = &mut *self.graph.borrow_mut();
@@ -205,7 +204,7 @@ impl Tape {
     }
 
     /// `leaf.grad`, which it no longer has then.
-    pub(in crate::torch) fn take_gradient(&self, leaf: &Tensor<'_>) -> Option<Tensor<'_>> {
+    pub(crate) fn take_gradient(&self, leaf: &Tensor<'_>) -> Option<Tensor<'_>> {
         let Target::Leaf(leaf) = leaf.view.edge.target() else {
             return None;
         };

@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::pool::PoolKind;
+use super::pool_kind::PoolKind;
 
 /// A block, by its place in [`Blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use super::CachingAllocator;
 use super::blocks::BlockId;
-use super::pool::PoolKind;
+use super::pool_kind::PoolKind;
 
 impl CachingAllocator {
     /// Whether blocks have an age, which counts searches.

@@ -2,7 +2,7 @@
 
 use super::CachingAllocator;
 use super::blocks::{Block, BlockId, State};
-use super::pool::PoolKind;
+use super::pool_kind::PoolKind;
 use super::rounding::SMALL_SEGMENT;
 
 impl CachingAllocator {

@@ -108,7 +108,7 @@ impl FreeBlocks {
 #[cfg(test)]
 mod tests {
     use super::super::blocks::{Block, Blocks};
-    use super::super::pool::PoolKind;
+    use super::super::pool_kind::PoolKind;
     use super::*;
 
     #[test]

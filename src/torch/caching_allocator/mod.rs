@@ -8,12 +8,14 @@
 //! `expandable`), and where it refuses, cached segments go back to it first. Blocks that are freed merge with their free
 //! neighbours and stay.
 
+mod allocator;
 mod blocks;
 mod collection;
 mod device;
 mod expandable;
 mod free;
 mod pool;
+mod pool_kind;
 mod replay;
 pub mod rounding;
 mod segments;
@@ -22,213 +24,8 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use allocator::{Allocation, CachingAllocator, OutOfMemory};
 pub use device::Device;
 pub use replay::{AllocationFailed, Moment, Reserved, ReservedPeak, replay};
-pub use settings::{Settings, SettingsError, Ties};
+pub use settings::{Settings, SettingsError, TieBreak};
 pub use stats::{Amount, PoolStats, Stats};
-
-use blocks::{BlockId, Blocks, State};
-use pool::{Pool, PoolKind};
-use rounding::{LARGEST_REQUEST, LARGEST_SMALL, SMALLEST_BLOCK, block_size};
-
-/// The allocator of one device.
-#[derive(Debug, Clone)]
-pub struct CachingAllocator {
-    settings: Settings,
-    device: Device,
-    /// Bytes that the process may hold.
-    limit: Option<u64>,
-    blocks: Blocks,
-    /// The small pool, then the large one.
-    pools: [Pool; 2],
-    /// Where addresses begin that were never in use, or end.
-    next_address: u64,
-    stats: Stats,
-}
-
-/// Memory that is in use. Nothing for 0 bytes.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Allocation(Option<BlockId>);
-
-/// Neither cached memory nor the device's is enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("out of memory: {requested} bytes were asked for, {allocated} are in use and {reserved} reserved")]
-pub struct OutOfMemory {
-    /// Bytes that were asked for.
-    pub requested: u64,
-    /// Bytes in use.
-    pub allocated: u64,
-    /// Bytes held of the device, after all that is cached was given back.
-    pub reserved: u64,
-}
-
-impl CachingAllocator {
-    pub fn new(settings: &Settings, device: &Device) -> Self {
-        let fraction = settings.per_process_memory_fraction;
-        Self {
-            settings: settings.clone(),
-            device: *device,
-            limit: (fraction < 1.0).then_some((fraction * device.total as f64) as u64),
-            blocks: Blocks::default(),
-            pools: Default::default(),
-            next_address: match settings.ties {
-                Ties::Age => 0,
-                Ties::Address => 1 << 63,
-            },
-            stats: Stats::default(),
-        }
-    }
-
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
-    /// Peaks begin anew.
-    pub fn reset_peaks(&mut self) {
-        self.stats.reset_peaks();
-    }
-
-    /// The largest block that is free without asking the device, in bytes.
-    pub fn largest_free_block(&self) -> u64 {
-        self.pools.iter().map(|pool| pool.free.largest()).max().unwrap_or(0)
-    }
-
-    /// Takes memory for `bytes` bytes.
-    ///
-    /// # Errors
-    ///
-    /// Where the device, or the process's share of it, is too small.
-    pub fn malloc(&mut self, bytes: u64) -> Result<Allocation, OutOfMemory> {
-        if bytes == 0 {
-            return Ok(Allocation(None));
-        }
-        let size = (bytes <= LARGEST_REQUEST).then(|| block_size(bytes, &self.settings.roundup_power2_divisions));
-        let found = size.and_then(|size| Some((self.find(size)?, size)));
-        let Some((id, size)) = found else {
-            self.stats.out_of_memory += 1;
-            return Err(OutOfMemory {
-                requested: bytes,
-                allocated: self.stats.all.allocated.current,
-                reserved: self.stats.all.reserved.current,
-            });
-        };
-        self.take(id, size, bytes);
-        Ok(Allocation(Some(id)))
-    }
-
-    /// A free block of at least `size` bytes, taken out of its pool.
-    fn find(&mut self, size: u64) -> Option<BlockId> {
-        let kind = if size <= LARGEST_SMALL {
-            PoolKind::Small
-        } else {
-            PoolKind::Large
-        };
-        let collects = self.collects();
-        let pool = &mut self.pools[kind as usize];
-        pool.searches += u64::from(collects);
-        if let Some(id) = pool.best_fit(size, &self.blocks, &self.settings) {
-            pool.remove(id, &self.blocks[id]);
-            return Some(id);
-        }
-        self.collect_garbage();
-        let mut id = self.reserve(size, kind);
-        if id.is_none() && self.release_oversize(size, kind) {
-            id = self.reserve(size, kind);
-        }
-        if id.is_none() {
-            self.empty_cache();
-            self.stats.retries += 1;
-            id = self.reserve(size, kind);
-        }
-        id
-    }
-
-    /// Puts a free block to use for `bytes` bytes, `size` with rounding; what is left of it stays free if it is enough.
-    fn take(&mut self, id: BlockId, size: u64, bytes: u64) {
-        let block = &self.blocks[id];
-        let (pool, whole, was_split, expandable) = (block.pool, block.size, block.is_split(), block.expandable);
-        let left = whole - size;
-        let is_rest_kept = match pool {
-            PoolKind::Large if !self.settings.expandable_segments => left > LARGEST_SMALL && !self.is_oversize(size),
-            _ => left >= SMALLEST_BLOCK,
-        };
-        if is_rest_kept {
-            let rest = self.blocks.split(id, size);
-            self.pools[pool as usize].insert(rest, &mut self.blocks[rest]);
-        }
-        let block = &mut self.blocks[id];
-        block.state = State::InUse;
-        block.requested = bytes;
-        let size = block.size;
-        self.stats.change(pool, |stats| {
-            stats.allocations.add(1);
-            stats.allocated.add(size);
-            stats.requested.add(bytes);
-            match (expandable, was_split, is_rest_kept) {
-                (true, _, _) | (false, false, false) => {}
-                (false, true, true) => stats.inactive_split.subtract(size),
-                (false, false, true) => {
-                    stats.inactive_splits.add(1);
-                    stats.inactive_split.add(whole - size);
-                }
-                (false, true, false) => {
-                    stats.inactive_splits.subtract(1);
-                    stats.inactive_split.subtract(size);
-                }
-            }
-        });
-        if self.is_oversize(size) {
-            self.stats.oversize_allocations.add(1);
-        }
-    }
-
-    /// Gives memory back to its pool.
-    pub fn free(&mut self, allocation: Allocation) {
-        let Some(id) = allocation.0 else { return };
-        let block = &mut self.blocks[id];
-        block.state = State::Free;
-        let (pool, size, requested, expandable) = (block.pool, block.size, block.requested, block.expandable);
-        if self.is_oversize(size) {
-            self.stats.oversize_allocations.subtract(1);
-        }
-        let merged = self.merge_with_neighbours(id);
-        let block = &mut self.blocks[id];
-        self.pools[pool as usize].insert(id, block);
-        let is_split = block.is_split();
-        let added = block.size - size;
-        let whole = block.size;
-        self.stats.change(pool, |stats| {
-            stats.allocations.subtract(1);
-            stats.allocated.subtract(size);
-            stats.requested.subtract(requested);
-            if expandable {
-                return;
-            }
-            stats.inactive_splits.subtract(merged);
-            stats.inactive_split.subtract(added);
-            if is_split {
-                stats.inactive_splits.add(1);
-                stats.inactive_split.add(whole);
-            }
-        });
-    }
-
-    /// Adds to a block that is in no pool its neighbours in the same state; how many.
-    fn merge_with_neighbours(&mut self, id: BlockId) -> u64 {
-        let block = &self.blocks[id];
-        let (pool, state) = (block.pool, block.state);
-        let mut merged = 0;
-        for other in [block.previous, block.next].into_iter().flatten() {
-            if self.blocks[other].state == state {
-                self.pools[pool as usize].remove(other, &self.blocks[other]);
-                self.blocks.merge(id, other);
-                merged += 1;
-            }
-        }
-        merged
-    }
-
-    fn is_oversize(&self, size: u64) -> bool {
-        self.settings.max_split_size.is_some_and(|oversize| size >= oversize)
-    }
-}

@@ -6,13 +6,7 @@ use super::blocks::{Block, BlockId, Blocks, State};
 use super::free::FreeBlocks;
 use super::settings::Settings;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PoolKind {
-    /// Blocks up to 1 MiB.
-    Small,
-    Large,
-}
-
+/// A pool: its free blocks, and its addresses without memory.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pool {
     pub free: FreeBlocks,
@@ -78,6 +72,7 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pool_kind::PoolKind;
     use super::*;
 
     const MIB: u64 = 1 << 20;

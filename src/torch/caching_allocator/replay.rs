@@ -35,13 +35,6 @@ pub struct ReservedPeak {
     pub moment: Moment,
 }
 
-impl ReservedPeak {
-    /// Bytes that are held and not in use.
-    pub fn fragmentation(&self) -> u64 {
-        self.bytes - self.allocated
-    }
-}
-
 /// When something is in a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
@@ -167,7 +160,7 @@ mod tests {
             (18 + 26) * MIB,
             "26: 1 MiB is too little to split off"
         );
-        assert_eq!(reserved.peak.fragmentation(), 12 * MIB);
+        assert_eq!(reserved.peak.bytes - reserved.peak.allocated, 12 * MIB);
         assert_eq!(reserved.peak.largest_free_block, 12 * MIB);
         let mlp = Some(Module {
             name: "mlp",

@@ -1,7 +1,5 @@
 //! Sizes: of a block for what is asked, and of the segment that is asked of CUDA for a block.
 
-use super::settings::Settings;
-
 const MIB: u64 = 1 << 20;
 
 /// Every block is a multiple of this (`kMinBlockSize`).
@@ -56,12 +54,12 @@ fn round_within_power(bytes: u64, divisions: u64) -> u64 {
     }
 }
 
-/// What is asked of CUDA for a block of `size` bytes where segments do not grow.
-pub(super) fn segment_size(size: u64, settings: &Settings) -> u64 {
+/// Bytes that are asked of CUDA for a block of `size` bytes if segments do not grow; `large_segment_size` is the setting.
+pub(super) fn segment_size(size: u64, large_segment_size: u64) -> u64 {
     if size <= LARGEST_SMALL {
         SMALL_SEGMENT
     } else if size < SMALLEST_OWN_SEGMENT {
-        settings.large_segment_size
+        large_segment_size
     } else {
         size.next_multiple_of(SEGMENT_STEP)
     }
@@ -131,7 +129,7 @@ mod tests {
 
     #[test]
     fn segments_depend_on_the_block() {
-        let settings = Settings::default();
+        let default = super::super::Settings::default().large_segment_size;
         let sizes = [
             (512, 2 * MIB),
             (MIB, 2 * MIB),
@@ -141,13 +139,9 @@ mod tests {
             (10 * MIB + 512, 12 * MIB),
         ];
         for (size, segment) in sizes {
-            assert_eq!(segment_size(size, &settings), segment, "{size}");
+            assert_eq!(segment_size(size, default), segment, "{size}");
         }
-        let settings = Settings {
-            large_segment_size: 40 * MIB,
-            ..settings
-        };
-        assert_eq!(segment_size(2 * MIB, &settings), 40 * MIB);
-        assert_eq!(segment_size(MIB, &settings), 2 * MIB);
+        assert_eq!(segment_size(2 * MIB, 40 * MIB), 40 * MIB);
+        assert_eq!(segment_size(MIB, 40 * MIB), 2 * MIB);
     }
 }

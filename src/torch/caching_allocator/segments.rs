@@ -2,15 +2,15 @@
 
 use super::CachingAllocator;
 use super::blocks::{Block, BlockId};
-use super::pool::PoolKind;
+use super::pool_kind::PoolKind;
 use super::rounding::segment_size;
-use super::settings::Ties;
+use super::settings::TieBreak;
 
 impl CachingAllocator {
     /// Memory of the device for a block of `size` bytes: a new segment, or a growing one grown. The block is free and in no
     /// pool; it may be larger than `size`.
     pub(super) fn reserve(&mut self, size: u64, pool: PoolKind) -> Option<BlockId> {
-        let segment = segment_size(size, &self.settings);
+        let segment = segment_size(size, self.settings.large_segment_size);
         let reserved = self.stats.all.reserved.current;
         if self.limit.is_some_and(|limit| reserved.saturating_add(segment) > limit) {
             return None;
@@ -36,12 +36,12 @@ impl CachingAllocator {
     /// Addresses that were never in use, above all that were or below them, so that the lowest is that of the block to take
     /// of equal ones. The first is a multiple of `alignment`.
     pub(super) fn take_addresses(&mut self, size: u64, alignment: u64) -> Option<u64> {
-        let (address, next) = match self.settings.ties {
-            Ties::Age => {
+        let (address, next) = match self.settings.tie_break {
+            TieBreak::Age => {
                 let address = self.next_address.checked_next_multiple_of(alignment)?;
                 (address, address.checked_add(size)?)
             }
-            Ties::Address => {
+            TieBreak::Address => {
                 let address = self.next_address.checked_sub(size)?;
                 let address = address - address % alignment;
                 (address, address)

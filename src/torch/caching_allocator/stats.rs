@@ -1,6 +1,6 @@
 //! What the allocator counts, as `torch.cuda.memory_stats` does.
 
-use super::pool::PoolKind;
+use super::pool_kind::PoolKind;
 
 /// An amount now, and its highest since the start or [`Stats::reset_peaks`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,29 +1,17 @@
 //! Self-attention of the decoders.
 
+use super::attention_options::AttentionOptions;
+use crate::options::Attention;
 use crate::torch::config::{Family, ModelConfig};
 use crate::torch::models::loader::Loader;
 use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
-use crate::torch::tensor::Tensor;
-use crate::torch::{Attention, Kernel};
+use crate::torch::tape::Tensor;
 
 /// Keys and values of each layer so far.
-pub(in crate::torch) type Cache<'t> = Vec<[Tensor<'t>; 2]>;
+pub(crate) type Cache<'t> = Vec<[Tensor<'t>; 2]>;
 
-/// How attention is computed in this run.
-#[derive(Clone, Copy)]
-pub(in crate::torch) struct Plan {
-    pub(in crate::torch) implementation: Attention,
-    pub(in crate::torch) kernel: Kernel,
-    /// The kernel takes fewer heads of keys and values than of queries as they are.
-    pub(in crate::torch) grouped: bool,
-    /// The kernel is given contiguous queries, keys and values.
-    pub(in crate::torch) copies_heads: bool,
-    /// Keys and values are copied into the cache.
-    pub(in crate::torch) copies_into_cache: bool,
-}
-
-pub(in crate::torch) struct SelfAttention<'t> {
+pub(crate) struct SelfAttention<'t> {
     /// Queries, keys and values; in Phi-3 the three in one.
     projections: Vec<Linear<'t>>,
     output: Linear<'t>,
@@ -37,7 +25,7 @@ pub(in crate::torch) struct SelfAttention<'t> {
 }
 
 impl<'t> SelfAttention<'t> {
-    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
+    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
         let (hidden, width) = (config.hidden_size, config.head_dim);
         let queries = config.num_attention_heads * width;
         let keys = config.num_key_value_heads * width;
@@ -70,7 +58,7 @@ impl<'t> SelfAttention<'t> {
     }
 
     /// The layers that may get an adapter, in the order of the module's attributes.
-    pub(in crate::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
+    pub(crate) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
         // Phi-3's output comes before the others.
         let (before, after) = match self.projections.len() {
             1 => (Some(&mut self.output), None),
@@ -104,13 +92,13 @@ impl<'t> SelfAttention<'t> {
     }
 
     /// The output, and the weights of eager attention, which the block holds on to.
-    pub(in crate::torch) fn forward(
+    pub(crate) fn forward(
         &self,
         hidden: &Tensor<'t>,
         mask: Option<&Tensor<'t>>,
         angles: Option<[&Tensor<'t>; 2]>,
         cache: Option<&mut Cache<'t>>,
-        plan: Plan,
+        options: AttentionOptions,
     ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let [query, key, value] = self.project(hidden);
         let own = self.rotary.as_ref().map(|rotary| rotary.angles(hidden.tape, &value));
@@ -123,7 +111,7 @@ impl<'t> SelfAttention<'t> {
         let [query, mut key] = turned;
         let mut value = value;
         if let Some(cache) = cache {
-            let [keys, values] = [&key, &value].map(|states| match plan.copies_into_cache {
+            let [keys, values] = [&key, &value].map(|states| match options.copies_into_cache {
                 true => states.cat_alone(),
                 false => states.clone(),
             });
@@ -131,24 +119,24 @@ impl<'t> SelfAttention<'t> {
             (key, value) = (keys, values);
         }
         let mut weights = None;
-        let attended = match plan.implementation {
+        let attended = match options.implementation {
             Attention::Eager => {
                 let (output, all) = query.eager_attention(&key, &value, mask);
                 weights = Some(all);
                 output
             }
             Attention::Sdpa | Attention::FlashAttention2 => {
-                let times = if plan.grouped && mask.is_none() {
+                let times = if options.grouped && mask.is_none() {
                     1
                 } else {
                     self.heads / self.shared
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
-                let [queries, keys, values] = match plan.copies_heads {
+                let [queries, keys, values] = match options.copies_heads {
                     true => [query.contiguous(), keys.contiguous(), values.contiguous()],
                     false => [query.clone(), keys, values],
                 };
-                let output = queries.fused_attention(&keys, &values, mask, plan.kernel);
+                let output = queries.fused_attention(&keys, &values, mask, options.kernel);
                 let output = output.transpose(1, 2).contiguous();
                 drop((queries, keys, values));
                 output

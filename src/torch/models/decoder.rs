@@ -1,19 +1,23 @@
 //! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3 and Phi-3.
 
-use super::attention::{Cache, Plan, SelfAttention};
+use super::attention::{Cache, SelfAttention};
+use super::attention_options::AttentionOptions;
 use super::loader::Loader;
 use super::mask::Shape;
 use super::mlp::Mlp;
 use crate::memory::Category;
-use crate::torch::checkpoint::Frame;
+use crate::options::Attention;
 use crate::torch::config::{Family, ModelConfig};
+use crate::torch::configuration::{Configuration, MicroBatchShape};
+use crate::torch::dtype::Dtype;
+use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::ops::rotary;
 use crate::torch::peft::Linear;
-use crate::torch::tape::{Mode, Part, Tape};
-use crate::torch::tensor::{Dtype, Tensor};
-use crate::torch::training::{Attention, Configuration, Micro};
-use crate::torch::versions::Angles;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Mode, Tape};
+use crate::torch::versions::RotaryTables;
+use crate::trace::Module;
 
 struct Block<'t> {
     attention: SelfAttention<'t>,
@@ -23,7 +27,7 @@ struct Block<'t> {
 }
 
 /// A causal language model.
-pub(in crate::torch) struct Decoder<'t> {
+pub(crate) struct Decoder<'t> {
     embedding: Tensor<'t>,
     blocks: Vec<Block<'t>>,
     norm: Tensor<'t>,
@@ -31,7 +35,7 @@ pub(in crate::torch) struct Decoder<'t> {
     rotary_dim: u32,
     /// The frequencies, and the original ones that some ways of scaling go back to.
     _frequencies: [Tensor<'t>; 2],
-    plan: Plan,
+    attention: AttentionOptions,
     window: Option<u32>,
     first_windowed: usize,
     /// A mask is made for layers without a window, whether there are any or not.
@@ -39,14 +43,14 @@ pub(in crate::torch) struct Decoder<'t> {
 }
 
 /// What a forward pass gives: transformers' `CausalLMOutputWithPast`.
-pub(in crate::torch) struct Output<'t> {
-    pub(in crate::torch) loss: Tensor<'t>,
-    pub(in crate::torch) logits: Tensor<'t>,
-    pub(in crate::torch) cache: Cache<'t>,
+pub(crate) struct Output<'t> {
+    pub(crate) loss: Tensor<'t>,
+    pub(crate) logits: Tensor<'t>,
+    pub(crate) cache: Cache<'t>,
 }
 
 impl<'t> Decoder<'t> {
-    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, plan: Plan) -> Self {
+    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
         let embedding = loader.table(config.vocab_size, config.hidden_size);
         let blocks = (0..config.num_hidden_layers).map(|_| Block {
@@ -86,7 +90,7 @@ impl<'t> Decoder<'t> {
             head,
             rotary_dim: config.rotary_dim(),
             _frequencies: frequencies,
-            plan,
+            attention,
             window: config.sliding_window,
             first_windowed: config.first_windowed_layer as usize,
             both_masks: matches!(config.family, Family::Qwen2 | Family::Qwen3),
@@ -105,12 +109,12 @@ impl<'t> Decoder<'t> {
         let tape = hidden.tape;
         let enter = |name| {
             let layer = Some(index as u16);
-            tape.enter(Part { name, layer });
+            tape.enter(Module { name, layer });
         };
         enter("input_layernorm");
         let normed = hidden.rms_norm(&block.input_norm);
         enter("self_attn");
-        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cache, self.plan);
+        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cache, self.attention);
         drop(normed);
         let residual = hidden.add(&attended);
         drop(attended);
@@ -125,21 +129,21 @@ impl<'t> Decoder<'t> {
     }
 
     /// Runs a checkpointed block again.
-    pub(in crate::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+    pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
         let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
         let angles = cos.as_ref().zip(sin.as_ref()).map(<[_; 2]>::from);
         Some(self.block(frame.block, &hidden?, mask.as_ref(), angles, None))
     }
 
     /// The whole model and its loss.
-    pub(in crate::torch) fn forward(
+    pub(crate) fn forward(
         &self,
         tape: &'t Tape,
         configuration: &Configuration,
-        micro: &Micro,
+        micro: &MicroBatchShape,
         ids: &Tensor<'t>,
     ) -> Output<'t> {
-        let part = |name| tape.enter(Part { name, layer: None });
+        let part = |name| tape.enter(Module { name, layer: None });
         part("embed_tokens");
         let mut embedded = self.embedding.embedding(ids);
         if configuration.inputs_require_grad() && !embedded.requires_grad() {
@@ -167,7 +171,7 @@ impl<'t> Decoder<'t> {
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
         let windowed = self.window.and_then(|window| mask(Some(window)));
         let mut hidden = embedded.clone();
-        let angles = (transformers.angles == Angles::Shared).then(|| {
+        let angles = (transformers.angles == RotaryTables::Shared).then(|| {
             tape.within(Mode::NoGrad, || {
                 rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype())
             })
@@ -177,7 +181,7 @@ impl<'t> Decoder<'t> {
             let has_window = self.window.is_some() && index >= self.first_windowed;
             let mask = if has_window { &windowed } else { &full }.as_ref();
             let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask, shared, cache);
-            hidden = if configuration.gradient_checkpointing.covers(index) {
+            hidden = if configuration.gradient_checkpointing.recomputes(index) {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))

@@ -1,16 +1,19 @@
 //! Encoders with a classifier: BERT and DistilBERT.
 
-use super::attention::Plan;
+use super::attention_options::AttentionOptions;
 use super::decoder::Output;
 use super::loader::Loader;
 use crate::memory::Category;
-use crate::torch::checkpoint::Frame;
+use crate::options::Attention;
 use crate::torch::config::{Family, ModelConfig};
+use crate::torch::configuration::{Configuration, MicroBatchShape, SdpaKernel};
+use crate::torch::dtype::Dtype;
+use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::peft::Linear;
-use crate::torch::tape::{Part, Tape};
-use crate::torch::tensor::{Dtype, Tensor};
-use crate::torch::training::{Attention, Configuration, Kernel, Micro};
+use crate::torch::tape::Tape;
+use crate::torch::tape::Tensor;
+use crate::trace::Module;
 
 /// A layer norm's weight and bias.
 struct Norm<'t>([Tensor<'t>; 2]);
@@ -35,7 +38,7 @@ struct Block<'t> {
 }
 
 /// A sequence classifier.
-pub(in crate::torch) struct Encoder<'t> {
+pub(crate) struct Encoder<'t> {
     /// Tables of words, positions and, in BERT, kinds of segments.
     words: Tensor<'t>,
     positions: Tensor<'t>,
@@ -48,11 +51,11 @@ pub(in crate::torch) struct Encoder<'t> {
     /// Of position and segment ids, and the classifier's frozen copy where adapters are trained.
     _buffers: Vec<Tensor<'t>>,
     config: ModelConfig,
-    plan: Plan,
+    attention: AttentionOptions,
 }
 
 impl<'t> Encoder<'t> {
-    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, plan: Plan) -> Self {
+    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let bert = config.family == Family::Bert;
@@ -116,7 +119,7 @@ impl<'t> Encoder<'t> {
             classifier,
             _buffers: buffers,
             config: *config,
-            plan,
+            attention,
         }
     }
 
@@ -140,13 +143,13 @@ impl<'t> Encoder<'t> {
         });
         let dropout = self.config.attention_dropout > 0.0;
         let mut weights = None;
-        let attended = match (self.plan.implementation, self.plan.kernel) {
+        let attended = match (self.attention.implementation, self.attention.kernel) {
             (Attention::Eager, _) => {
                 let (output, all) = query.eager_encoder_attention(&key, &value, None, dropout);
                 weights = Some(all);
                 output
             }
-            (_, Kernel::Portable) if dropout => query
+            (_, SdpaKernel::Portable) if dropout => query
                 .composed_attention(&key, &value, dropout)
                 .transpose(1, 2)
                 .contiguous(),
@@ -169,7 +172,7 @@ impl<'t> Encoder<'t> {
         let block = &self.blocks[index];
         let enter = |name| {
             let layer = Some(index as u16);
-            hidden.tape.enter(Part { name, layer });
+            hidden.tape.enter(Module { name, layer });
         };
         enter("attention");
         let bert = self.config.family == Family::Bert;
@@ -206,7 +209,7 @@ impl<'t> Encoder<'t> {
     }
 
     /// Runs a checkpointed block again.
-    pub(in crate::torch) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+    pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
         let hidden = tape.tensor(frame.inputs[0]?).clone_kept();
         Some(self.block(frame.block, &hidden))
     }
@@ -247,19 +250,19 @@ impl<'t> Encoder<'t> {
     }
 
     /// The whole model and its loss.
-    pub(in crate::torch) fn forward(
+    pub(crate) fn forward(
         &self,
         tape: &'t Tape,
         configuration: &Configuration,
-        micro: &Micro,
+        micro: &MicroBatchShape,
         ids: &Tensor<'t>,
     ) -> Output<'t> {
-        let part = |name| tape.enter(Part { name, layer: None });
+        let part = |name| tape.enter(Module { name, layer: None });
         let labels = tape.empty_as(Layout::contiguous(&[micro.batch]), Dtype::Int64, Category::Input);
         part("embeddings");
         let mut hidden = self.embed(ids, configuration);
         for index in 0..self.blocks.len() {
-            hidden = if configuration.gradient_checkpointing.covers(index) {
+            hidden = if configuration.gradient_checkpointing.recomputes(index) {
                 let inputs = [Some(&hidden), None, None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
                 tape.checkpoint(use_reentrant, index, inputs, || self.block(index, &hidden))

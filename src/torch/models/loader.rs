@@ -1,40 +1,45 @@
 //! Loading: the weights in the order in which a model names them, quantised where they are to be, then the adapters.
 
 use crate::memory::Category;
+use crate::options;
+use crate::options::LoraATraining;
+use crate::options::TargetModules;
+use crate::options::Upcast;
 use crate::torch::config::ModelConfig;
+use crate::torch::configuration::Configuration;
+use crate::torch::dtype::Dtype;
 use crate::torch::layout::{Dims, Layout};
 use crate::torch::ops::rotary::Rotary;
 use crate::torch::peft::{Base, Linear};
 use crate::torch::tape::Tape;
-use crate::torch::tensor::{Dtype, Tensor};
-use crate::torch::training::{BaseDtype, Configuration, LoraA, Targets, Upcast};
-use crate::torch::versions::Angles;
+use crate::torch::tape::Tensor;
+use crate::torch::versions::RotaryTables;
 
 /// Makes the weights of a model.
-pub(in crate::torch) struct Loader<'t, 'c> {
-    pub(in crate::torch) tape: &'t Tape,
-    pub(in crate::torch) configuration: &'c Configuration,
+pub(crate) struct Loader<'t, 'c> {
+    pub(crate) tape: &'t Tape,
+    pub(crate) configuration: &'c Configuration,
     /// What the optimizer is given, in order.
-    pub(in crate::torch) trainable: Vec<Tensor<'t>>,
+    pub(crate) trainable: Vec<Tensor<'t>>,
     /// What wants gradients that the optimizer is not given.
-    pub(in crate::torch) unstepped: Vec<Tensor<'t>>,
+    pub(crate) unstepped: Vec<Tensor<'t>>,
     /// Weights of the base model so far.
-    pub(in crate::torch) parameters: u64,
+    pub(crate) parameters: u64,
     /// What PEFT would save.
-    pub(in crate::torch) saved: Vec<SavedTensor>,
+    pub(crate) saved: Vec<SavedTensor>,
 }
 
 /// A tensor of an adapter's file.
-pub(in crate::torch) struct SavedTensor {
-    pub(in crate::torch) block: Option<usize>,
-    pub(in crate::torch) module: &'static str,
-    pub(in crate::torch) part: &'static str,
-    pub(in crate::torch) dims: Dims,
-    pub(in crate::torch) dtype: Dtype,
+pub(crate) struct SavedTensor {
+    pub(crate) block: Option<usize>,
+    pub(crate) module: &'static str,
+    pub(crate) part: &'static str,
+    pub(crate) dims: Dims,
+    pub(crate) dtype: Dtype,
 }
 
 impl<'t, 'c> Loader<'t, 'c> {
-    pub(in crate::torch) fn new(tape: &'t Tape, configuration: &'c Configuration) -> Self {
+    pub(crate) fn new(tape: &'t Tape, configuration: &'c Configuration) -> Self {
         Self {
             tape,
             configuration,
@@ -63,30 +68,30 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// A norm's weight.
-    pub(in crate::torch) fn vector(&mut self, len: u32) -> Tensor<'t> {
+    pub(crate) fn vector(&mut self, len: u32) -> Tensor<'t> {
         self.weight(&[len])
     }
 
     /// An embedding table.
-    pub(in crate::torch) fn table(&mut self, rows: u32, width: u32) -> Tensor<'t> {
+    pub(crate) fn table(&mut self, rows: u32, width: u32) -> Tensor<'t> {
         self.weight(&[rows, width])
     }
 
     /// A linear layer of the blocks, which may be quantised.
-    pub(in crate::torch) fn linear(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+    pub(crate) fn linear(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
         let configuration = self.configuration;
-        if matches!(configuration.dtype, BaseDtype::Int4 | BaseDtype::Int8) {
+        if matches!(configuration.dtype, options::Dtype::Int4 | options::Dtype::Int8) {
             self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
         }
         let base = match configuration.dtype {
-            BaseDtype::Int4 => Base::FourBit(self.tape.four_bit(
+            options::Dtype::Int4 => Base::FourBit(self.tape.four_bit(
                 dims,
                 configuration.unquantised(),
                 configuration.bnb_4bit_compute_dtype,
                 configuration.bnb_4bit_use_double_quant,
                 configuration.bitsandbytes,
             )),
-            BaseDtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
+            options::Dtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
             _ => Base::Dense(self.weight(&dims)),
         };
         Linear {
@@ -99,7 +104,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// A linear layer outside of the blocks, which is not quantised.
-    pub(in crate::torch) fn head(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+    pub(crate) fn head(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
         Linear {
             path,
             base: Base::Dense(self.weight(&dims)),
@@ -110,7 +115,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// A layer's own embedding of positions, where the release has one in each.
-    pub(in crate::torch) fn rotary(&mut self, config: &ModelConfig) -> Option<Rotary<'t>> {
+    pub(crate) fn rotary(&mut self, config: &ModelConfig) -> Option<Rotary<'t>> {
         let transformers = self.configuration.transformers;
         let width = config.rotary_dim();
         let tables = transformers.keeps_angles.then(|| {
@@ -118,19 +123,19 @@ impl<'t, 'c> Loader<'t, 'c> {
             let dtype = self.configuration.unquantised();
             [0, 1].map(|_| self.tape.empty_as(table, dtype, Category::Parameter))
         });
-        (transformers.angles != Angles::Shared).then_some(Rotary {
+        (transformers.angles != RotaryTables::Shared).then_some(Rotary {
             width,
             tables,
-            takes_out: transformers.angles == Angles::TakenOut,
+            takes_out: transformers.angles == RotaryTables::TakenOut,
         })
     }
 
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
-    pub(in crate::torch) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
+    pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
         let targeted = match &configuration.target_modules {
-            Targets::AllLinear => block.is_some() || linear.path != "lm_head",
-            Targets::Names(names) => names.iter().any(|name| {
+            TargetModules::AllLinear => block.is_some() || linear.path != "lm_head",
+            TargetModules::Names(names) => names.iter().any(|name| {
                 let rest = linear.path.strip_suffix(name.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }),
@@ -146,9 +151,9 @@ impl<'t, 'c> Loader<'t, 'c> {
             configuration.lora_dropout > 0.0,
         );
         match configuration.lora_a {
-            LoraA::Trained => self.trainable.push(adapter.a.clone()),
-            LoraA::Frozen => {}
-            LoraA::Unstepped => self.unstepped.push(adapter.a.clone()),
+            LoraATraining::Trained => self.trainable.push(adapter.a.clone()),
+            LoraATraining::Frozen => {}
+            LoraATraining::Unstepped => self.unstepped.push(adapter.a.clone()),
         }
         self.trainable.push(adapter.b.clone());
         for (part, factor) in [("lora_A.weight", &adapter.a), ("lora_B.weight", &adapter.b)] {
@@ -168,7 +173,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
-    pub(in crate::torch) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
+    pub(crate) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
         if self.configuration.rank == 0 {
             return Vec::new();
         }

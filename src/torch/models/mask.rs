@@ -1,19 +1,20 @@
 //! Attention masks as transformers makes them, where it makes any.
 
-use crate::torch::Backend;
+use crate::torch::configuration::Backend;
+use crate::torch::dtype::Dtype;
 use crate::torch::tape::Tape;
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::tape::Tensor;
 
 /// What a batch's mask depends on.
-pub(in crate::torch) struct Shape {
-    pub(in crate::torch) batch: u32,
-    pub(in crate::torch) len: u32,
+pub(crate) struct Shape {
+    pub(crate) batch: u32,
+    pub(crate) len: u32,
     /// Some samples are shorter than the batch.
-    pub(in crate::torch) padded: bool,
+    pub(crate) padded: bool,
     /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53 on.
-    pub(in crate::torch) searched: bool,
+    pub(crate) searched: bool,
     /// Tokens that a token sees, where it does not see all.
-    pub(in crate::torch) window: Option<u32>,
+    pub(crate) window: Option<u32>,
 }
 
 impl Tape {
@@ -23,7 +24,7 @@ impl Tape {
     }
 
     /// Positions from an offset on.
-    pub(in crate::torch) fn positions(&self, len: u32) -> Tensor<'_> {
+    pub(crate) fn positions(&self, len: u32) -> Tensor<'_> {
         let range = self.arange(len);
         let shifted = self.arange(len);
         drop(range);
@@ -43,12 +44,12 @@ impl Tape {
     }
 
     /// The boolean mask (batch, 1, len, len); none where the kernel's own causal one will do, unless `always`.
-    pub(in crate::torch) fn causal_mask(&self, shape: &Shape, always: bool) -> Option<Tensor<'_>> {
+    pub(crate) fn causal_mask(&self, shape: &Shape, always: bool) -> Option<Tensor<'_>> {
         self.mask_after(shape, always, |mask| mask)
     }
 
     /// The mask as numbers to add to the scores, as eager attention always has it.
-    pub(in crate::torch) fn number_mask(&self, shape: &Shape, always: bool, dtype: Dtype) -> Option<Tensor<'_>> {
+    pub(crate) fn number_mask(&self, shape: &Shape, always: bool, dtype: Dtype) -> Option<Tensor<'_>> {
         self.mask_after(shape, always, |mask| {
             let (zero, lowest) = (self.empty(&[], dtype), self.empty(&[], dtype));
             let numbers = self.empty(mask.dims(), dtype);

@@ -3,17 +3,17 @@
 use crate::torch::config::{Family, ModelConfig};
 use crate::torch::models::loader::Loader;
 use crate::torch::peft::Linear;
-use crate::torch::tensor::Tensor;
+use crate::torch::tape::Tensor;
 
 /// The gated feed-forward layer.
-pub(in crate::torch) struct Mlp<'t> {
+pub(crate) struct Mlp<'t> {
     /// Gate and up; in Phi-3 the two in one.
     inner: Vec<Linear<'t>>,
     down: Linear<'t>,
 }
 
 impl<'t> Mlp<'t> {
-    pub(in crate::torch) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
+    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let bias = config.mlp_bias;
         let names = match config.family {
@@ -30,11 +30,11 @@ impl<'t> Mlp<'t> {
         }
     }
 
-    pub(in crate::torch) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
+    pub(crate) fn linears(&mut self) -> impl Iterator<Item = &mut Linear<'t>> {
         self.inner.iter_mut().chain([&mut self.down])
     }
 
-    pub(in crate::torch) fn forward(&self, hidden: &Tensor<'t>) -> Tensor<'t> {
+    pub(crate) fn forward(&self, hidden: &Tensor<'t>) -> Tensor<'t> {
         match &self.inner[..] {
             [gate, up] => {
                 let gate = gate.forward(hidden);

@@ -1,6 +1,7 @@
 //! The modelling code of the families, as transformers 5 computes it.
 
 pub(super) mod attention;
+pub(super) mod attention_options;
 pub(super) mod decoder;
 pub(super) mod encoder;
 pub(super) mod loader;

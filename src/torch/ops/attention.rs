@@ -1,10 +1,11 @@
 //! Attention: step by step with all scores (eager), or in one kernel (sdpa, flash_attention_2).
 
 use crate::memory::Category;
-use crate::torch::autograd::{Backward, Gradients};
+use crate::torch::configuration::{Backend, SdpaKernel};
+use crate::torch::dtype::Dtype;
 use crate::torch::layout::Layout;
-use crate::torch::tensor::{Dtype, Tensor};
-use crate::torch::{Backend, Kernel};
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 /// The memory-efficient kernel rounds each row of its log-sum-exp up to this.
 const LSE_ALIGNMENT: u32 = 32;
@@ -27,7 +28,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `softmax(self, dim=-1, dtype=torch.float32)`.
-    pub(in crate::torch) fn softmax_float32(&self) -> Tensor<'t> {
+    pub(crate) fn softmax_float32(&self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (_, dtype) = backward.attributes.inputs[0];
             let result = grad.like(dtype);
@@ -49,12 +50,7 @@ impl<'t> Tensor<'t> {
 
     /// transformers' eager attention, of queries, keys and values (batch, heads, length, width): (batch, length, heads,
     /// width), and the weights.
-    pub(in crate::torch) fn eager_attention(
-        &self,
-        key: &Self,
-        value: &Self,
-        mask: Option<&Self>,
-    ) -> (Tensor<'t>, Tensor<'t>) {
+    pub(crate) fn eager_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> (Tensor<'t>, Tensor<'t>) {
         let groups = self.dims()[1] / key.dims()[1];
         let keys = key.repeat_heads(groups);
         let values = value.repeat_heads(groups);
@@ -70,20 +66,20 @@ impl<'t> Tensor<'t> {
     }
 
     /// `scaled_dot_product_attention` by `kernel`: (batch, heads, length, width).
-    pub(in crate::torch) fn fused_attention(
+    pub(crate) fn fused_attention(
         &self,
         key: &Self,
         value: &Self,
         mask: Option<&Self>,
-        kernel: Kernel,
+        kernel: SdpaKernel,
     ) -> Tensor<'t> {
         let tape = self.tape;
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let mask = mask.map(|mask| mask.additive(query.dtype()));
         let derivative = match kernel {
-            Kernel::Portable => portable,
-            Kernel::Efficient => efficient,
-            Kernel::Flash => flash,
+            SdpaKernel::Portable => portable,
+            SdpaKernel::Efficient => efficient,
+            SdpaKernel::Flash => flash,
         };
         let mut record = tape.record(&[&query, &key, &value], derivative);
         for tensor in [&query, &key, &value].into_iter().chain(&mask) {
@@ -94,12 +90,12 @@ impl<'t> Tensor<'t> {
         };
         // The others lay it out as the queries are.
         let output = match kernel {
-            Kernel::Efficient => query.by_position(heads, query.dtype()),
-            Kernel::Portable | Kernel::Flash => query.like(query.dtype()),
+            SdpaKernel::Efficient => query.by_position(heads, query.dtype()),
+            SdpaKernel::Portable | SdpaKernel::Flash => query.like(query.dtype()),
         };
         let length = match kernel {
-            Kernel::Efficient => length.next_multiple_of(LSE_ALIGNMENT),
-            Kernel::Portable | Kernel::Flash => length,
+            SdpaKernel::Efficient => length.next_multiple_of(LSE_ALIGNMENT),
+            SdpaKernel::Portable | SdpaKernel::Flash => length,
         };
         let log_sum = tape.empty(&[batch, heads, length], Dtype::Float32);
         record.save(&output);
@@ -108,7 +104,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
-    pub(in crate::torch) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
+    pub(crate) fn composed_attention(&self, key: &Self, value: &Self, dropout: bool) -> Tensor<'t> {
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let query = query.scale();
         let mut weights = {
@@ -126,7 +122,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `softmax(self, dim=-1)`.
-    pub(in crate::torch) fn softmax_plain(&self) -> Tensor<'t> {
+    pub(crate) fn softmax_plain(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let result = grad.like(grad.dtype());
             let product = (grad.tape.backend == Backend::Cuda).then(|| grad.like(grad.dtype()));
@@ -140,7 +136,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// Eager attention of the encoders: (batch, length, heads, width), and the weights.
-    pub(in crate::torch) fn eager_encoder_attention(
+    pub(crate) fn eager_encoder_attention(
         &self,
         key: &Self,
         value: &Self,

@@ -1,14 +1,15 @@
 //! Operations on one element after another, with broadcasting and casts.
 
 use crate::memory::Category;
-use crate::torch::Backend;
-use crate::torch::autograd::{Backward, Gradients};
+use crate::torch::configuration::Backend;
+use crate::torch::dtype::Dtype;
 use crate::torch::layout::{Layout, MAX_RANK};
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// A new tensor of this one's layout.
-    pub(in crate::torch) fn like(&self, dtype: Dtype) -> Tensor<'t> {
+    pub(crate) fn like(&self, dtype: Dtype) -> Tensor<'t> {
         self.tape.empty_as(self.view.layout.dense(), dtype, Category::Temporary)
     }
 
@@ -42,7 +43,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self.to(dtype)`: itself where that is its format.
-    pub(in crate::torch) fn to(&self, dtype: Dtype) -> Tensor<'t> {
+    pub(crate) fn to(&self, dtype: Dtype) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.to(backward.attributes.inputs[0].1)), None, None]
         }
@@ -54,7 +55,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self + other`.
-    pub(in crate::torch) fn add(&self, other: &Self) -> Tensor<'t> {
+    pub(crate) fn add(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [0, 1, 2].map(|input| backward.needs[input].then(|| grad.clone()))
         }
@@ -64,7 +65,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self * other`.
-    pub(in crate::torch) fn mul(&self, other: &Self) -> Tensor<'t> {
+    pub(crate) fn mul(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             // The gradient of the second comes first.
             let other = backward.needs[1].then(|| grad.times(&backward.saved(0)));
@@ -89,12 +90,12 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self * number`.
-    pub(in crate::torch) fn scale(&self) -> Tensor<'t> {
+    pub(crate) fn scale(&self) -> Tensor<'t> {
         self.neg()
     }
 
     /// `-self`: nothing is saved.
-    pub(in crate::torch) fn neg(&self) -> Tensor<'t> {
+    pub(crate) fn neg(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }
@@ -103,12 +104,12 @@ impl<'t> Tensor<'t> {
     }
 
     /// `silu(self)`.
-    pub(in crate::torch) fn silu(&self) -> Tensor<'t> {
+    pub(crate) fn silu(&self) -> Tensor<'t> {
         self.activation()
     }
 
     /// An activation function that saves its input and has a kernel for its derivative, as silu and gelu have.
-    pub(in crate::torch) fn activation(&self) -> Tensor<'t> {
+    pub(crate) fn activation(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }
@@ -118,14 +119,14 @@ impl<'t> Tensor<'t> {
     }
 
     /// The sum over all that `dims` lacks, in the engine.
-    pub(in crate::torch) fn sum_to(&self, dims: &[u32]) -> Tensor<'t> {
+    pub(crate) fn sum_to(&self, dims: &[u32]) -> Tensor<'t> {
         self.tape.empty(dims, self.dtype())
     }
 }
 
 impl<'t> Tensor<'t> {
     /// `dropout(self, p)` of a p above 0: a GPU remembers what is kept as one byte an element, the CPU as numbers.
-    pub(in crate::torch) fn dropout(&self) -> Tensor<'t> {
+    pub(crate) fn dropout(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }
@@ -140,12 +141,12 @@ impl<'t> Tensor<'t> {
     }
 
     /// `gelu(self)`.
-    pub(in crate::torch) fn gelu(&self) -> Tensor<'t> {
+    pub(crate) fn gelu(&self) -> Tensor<'t> {
         self.activation()
     }
 
     /// An activation whose derivative is taken from its result: tanh and relu.
-    pub(in crate::torch) fn activation_of_result(&self) -> Tensor<'t> {
+    pub(crate) fn activation_of_result(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }

@@ -1,11 +1,11 @@
 //! Embedding tables.
 
-use crate::torch::autograd::{Backward, Gradients};
-use crate::torch::tensor::Tensor;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// The rows of the table `self` for (batch, length) of `ids`.
-    pub(in crate::torch) fn embedding(&self, ids: &Self) -> Tensor<'t> {
+    pub(crate) fn embedding(&self, ids: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (table, _) = backward.attributes.inputs[0];
             [Some(grad.tape.empty(&table, grad.dtype())), None, None]
@@ -19,7 +19,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// The rows for ids that are the same for every sample.
-    pub(in crate::torch) fn embedding_broadcast(&self, ids: &Self, dims: &[u32]) -> Tensor<'t> {
+    pub(crate) fn embedding_broadcast(&self, ids: &Self, dims: &[u32]) -> Tensor<'t> {
         let &[batch, length] = dims else { return self.clone() };
         let layout = ids.view.layout.narrow(0, batch);
         debug_assert_eq!(ids.dim_from_last(0), length);

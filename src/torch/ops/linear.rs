@@ -1,22 +1,23 @@
 //! Linear layers and matrix products.
 
-use crate::torch::autograd::{Backward, Gradients};
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::dtype::Dtype;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// (rows, width) of a tensor seen as a matrix.
-    pub(in crate::torch) fn rows_and_width(&self) -> [u32; 2] {
+    pub(crate) fn rows_and_width(&self) -> [u32; 2] {
         let width = self.dim_from_last(0);
         [(self.numel() / u64::from(width.max(1))) as u32, width]
     }
 
     /// The dimensions with another width.
-    pub(in crate::torch) fn with_width(&self, width: u32, dtype: Dtype) -> Tensor<'t> {
+    pub(crate) fn with_width(&self, width: u32, dtype: Dtype) -> Tensor<'t> {
         self.tape.empty(&self.view.layout.dims.with_last(width), dtype)
     }
 
     /// `linear(self, weight, bias)` with a weight of (out, in).
-    pub(in crate::torch) fn linear(&self, weight: &Self, bias: Option<&Self>) -> Tensor<'t> {
+    pub(crate) fn linear(&self, weight: &Self, bias: Option<&Self>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (input, _) = backward.attributes.inputs[0];
             let (weight, _) = backward.attributes.inputs[1];
@@ -64,7 +65,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// The batched product of (batch, heads, rows, inner) and (batch, heads, inner, width): `torch.matmul`.
-    pub(in crate::torch) fn matmul(&self, other: &Self) -> Tensor<'t> {
+    pub(crate) fn matmul(&self, other: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let [(this, _), (other, _), _] = backward.attributes.inputs;
             let product = |dims: &[u32]| grad.tape.product(dims, grad.dtype());
@@ -95,7 +96,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// As autocast lets products be computed from it.
-    pub(in crate::torch) fn cast_for_autocast(&self) -> Tensor<'t> {
+    pub(crate) fn cast_for_autocast(&self) -> Tensor<'t> {
         self.tape.autocast_to(self)
     }
 }

@@ -1,7 +1,8 @@
 //! Cross entropy over all logits.
 
-use crate::torch::autograd::{Backward, Gradients};
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::dtype::Dtype;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// `log_softmax(self, dim=-1)`.
@@ -31,12 +32,12 @@ impl<'t> Tensor<'t> {
     }
 
     /// `cross_entropy(self, target)` of (rows, classes).
-    pub(in crate::torch) fn cross_entropy(&self, target: &Self) -> Tensor<'t> {
+    pub(crate) fn cross_entropy(&self, target: &Self) -> Tensor<'t> {
         self.log_softmax().nll_loss(target)
     }
 
     /// The causal loss of older releases: the logits in float32, and of them all but each sample's last.
-    pub(in crate::torch) fn shifted_causal_loss(&self, labels: &Self) -> Tensor<'t> {
+    pub(crate) fn shifted_causal_loss(&self, labels: &Self) -> Tensor<'t> {
         let &[_, length] = labels.dims() else {
             return self.clone();
         };
@@ -50,7 +51,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// transformers' causal loss: the logits in float32, the labels moved by one.
-    pub(in crate::torch) fn causal_loss(&self, labels: &Self) -> Tensor<'t> {
+    pub(crate) fn causal_loss(&self, labels: &Self) -> Tensor<'t> {
         let tape = self.tape;
         let logits = self.to(Dtype::Float32);
         let &[batch, length] = labels.dims() else {

@@ -1,8 +1,9 @@
 //! Normalisation, step by step as transformers computes it.
 
-use crate::torch::Backend;
-use crate::torch::autograd::{Backward, Gradients};
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::configuration::Backend;
+use crate::torch::dtype::Dtype;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// The dimensions with the last one reduced to 1.
@@ -63,7 +64,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// transformers' RMSNorm: in float32, and back to the format of the input before the weight comes in.
-    pub(in crate::torch) fn rms_norm(&self, weight: &Self) -> Tensor<'t> {
+    pub(crate) fn rms_norm(&self, weight: &Self) -> Tensor<'t> {
         let hidden = self.to(Dtype::Float32);
         let variance = hidden.square().mean_last();
         let scale = variance.add_number().rsqrt();
@@ -76,7 +77,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `layer_norm(self)` over the last dimension: the statistics are saved beside the input.
-    pub(in crate::torch) fn layer_norm(&self, weight: &Self, bias: &Self) -> Tensor<'t> {
+    pub(crate) fn layer_norm(&self, weight: &Self, bias: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let input = backward.saved(0);
             let whole = backward.needs[0].then(|| input.like(input.dtype()));

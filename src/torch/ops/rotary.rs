@@ -1,20 +1,21 @@
 //! Rotary position embedding.
 
+use crate::torch::dtype::Dtype;
 use crate::torch::tape::Tape;
-use crate::torch::tensor::{Dtype, Tensor};
+use crate::torch::tape::Tensor;
 
 /// A layer's own rotary embedding, as older releases of transformers have it.
-pub(in crate::torch) struct Rotary<'t> {
-    pub(in crate::torch) width: u32,
+pub(crate) struct Rotary<'t> {
+    pub(crate) width: u32,
     /// Cosines and sines of all positions.
-    pub(in crate::torch) tables: Option<[Tensor<'t>; 2]>,
+    pub(crate) tables: Option<[Tensor<'t>; 2]>,
     /// The angles are taken out of the tables, and not computed anew.
-    pub(in crate::torch) takes_out: bool,
+    pub(crate) takes_out: bool,
 }
 
 impl<'t> Rotary<'t> {
     /// Cosines and sines for `states` (batch, heads, length, width), in their format.
-    pub(in crate::torch) fn angles(&self, tape: &'t Tape, states: &Tensor<'t>) -> [Tensor<'t>; 2] {
+    pub(crate) fn angles(&self, tape: &'t Tape, states: &Tensor<'t>) -> [Tensor<'t>; 2] {
         let (length, dtype) = (states.dim_from_last(1), states.dtype());
         match &self.tables {
             Some(tables) if self.takes_out => tables.each_ref().map(|table| {
@@ -27,7 +28,7 @@ impl<'t> Rotary<'t> {
 }
 
 /// Cosines and sines for a batch of this length and head width, in the format of the hidden states.
-pub(in crate::torch) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype) -> [Tensor<'_>; 2] {
+pub(crate) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype) -> [Tensor<'_>; 2] {
     let float = tape.empty(&[1, length, 1], Dtype::Float32);
     // A product by cuBLAS, of one column and one row, up to transformers 5.17 at least; 5.23 multiplies without it.
     let frequencies = tape.product(&[1, length, width / 2], Dtype::Float32);
@@ -59,7 +60,7 @@ impl<'t> Tensor<'t> {
 }
 
 /// Queries and keys turned by their positions; where the angles are narrower than a head, only the first of its width.
-pub(in crate::torch) fn rotate<'t>(states: [&Tensor<'t>; 2], cos: &Tensor<'t>, sin: &Tensor<'t>) -> [Tensor<'t>; 2] {
+pub(crate) fn rotate<'t>(states: [&Tensor<'t>; 2], cos: &Tensor<'t>, sin: &Tensor<'t>) -> [Tensor<'t>; 2] {
     let (width, turned) = (states[0].dim_from_last(0), cos.dim_from_last(0));
     if width == turned {
         return states.map(|states| states.rotate(cos, sin));

@@ -1,11 +1,11 @@
 //! Other ways to see the same elements, and the copies they need now and then.
 
-use crate::torch::autograd::{Backward, Gradients};
-use crate::torch::tensor::Tensor;
+use crate::torch::tape::Tensor;
+use crate::torch::tape::{Backward, Gradients};
 
 impl<'t> Tensor<'t> {
     /// The same elements under other dimensions, copied if need be, without a history.
-    pub(in crate::torch) fn reshaped(&self, dims: &[u32]) -> Tensor<'t> {
+    pub(crate) fn reshaped(&self, dims: &[u32]) -> Tensor<'t> {
         match self.view.layout.view(dims) {
             Some(layout) => self.clone().with_layout(layout),
             None => self.tape.empty(dims, self.dtype()),
@@ -13,7 +13,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self.reshape(dims)`, and `self.view(dims)` where that is possible.
-    pub(in crate::torch) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
+    pub(crate) fn reshape(&self, dims: &[u32]) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let (dims, _) = backward.attributes.inputs[0];
             [Some(grad.reshaped(&dims)), None, None]
@@ -23,7 +23,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self.transpose(a, b)`.
-    pub(in crate::torch) fn transpose(&self, a: usize, b: usize) -> Tensor<'t> {
+    pub(crate) fn transpose(&self, a: usize, b: usize) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let axis = backward.attributes.axis;
             let layout = grad
@@ -37,7 +37,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self.contiguous()`.
-    pub(in crate::torch) fn contiguous(&self) -> Tensor<'t> {
+    pub(crate) fn contiguous(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.clone()), None, None]
         }
@@ -49,7 +49,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self.clone()`.
-    pub(in crate::torch) fn copy(&self) -> Tensor<'t> {
+    pub(crate) fn copy(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.clone()), None, None]
         }
@@ -58,14 +58,14 @@ impl<'t> Tensor<'t> {
     }
 
     /// Elements of the last dimension, `len` of them from the one or the other end or from between.
-    pub(in crate::torch) fn slice_last(&self, len: u32) -> Tensor<'t> {
+    pub(crate) fn slice_last(&self, len: u32) -> Tensor<'t> {
         let record = self.tape.record(&[self], spread);
         let layout = self.view.layout.narrow(self.view.layout.rank() - 1, len);
         record.finish(self.clone().with_layout(layout))
     }
 
     /// `torch.chunk(self, 2, dim=-1)`.
-    pub(in crate::torch) fn halves(&self) -> [Tensor<'t>; 2] {
+    pub(crate) fn halves(&self) -> [Tensor<'t>; 2] {
         let record = self.tape.record(&[self], spread);
         let axis = self.view.layout.rank() - 1;
         let layout = self.view.layout.narrow(axis, self.dims()[axis] / 2);
@@ -75,7 +75,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `torch.cat([self, other], dim=axis)`.
-    pub(in crate::torch) fn cat(&self, other: &Self, axis: usize) -> Tensor<'t> {
+    pub(crate) fn cat(&self, other: &Self, axis: usize) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let axis = usize::from(backward.attributes.axis);
             let part = |input: usize| {
@@ -92,7 +92,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// A copy that was put behind nothing: `torch.cat([empty, self])`.
-    pub(in crate::torch) fn cat_alone(&self) -> Tensor<'t> {
+    pub(crate) fn cat_alone(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.clone()), None, None]
         }
@@ -101,7 +101,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// Heads repeated for the queries that share them: transformers' `repeat_kv`.
-    pub(in crate::torch) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
+    pub(crate) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             // Summed over those that were one.
             let (dims, dtype) = backward.attributes.inputs[0];
@@ -116,13 +116,13 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self[:, :len]` of (batch, length, width).
-    pub(in crate::torch) fn first_positions(&self, len: u32) -> Tensor<'t> {
+    pub(crate) fn first_positions(&self, len: u32) -> Tensor<'t> {
         let record = self.tape.record(&[self], spread);
         record.finish(self.clone().with_layout(self.view.layout.narrow(1, len)))
     }
 
     /// `self[:, 0]` of (batch, length, width).
-    pub(in crate::torch) fn first_position(&self) -> Tensor<'t> {
+    pub(crate) fn first_position(&self) -> Tensor<'t> {
         let record = self.tape.record(&[self], spread);
         let layout = self.view.layout.narrow(1, 1).squeeze(1);
         record.finish(self.clone().with_layout(layout))

@@ -182,19 +182,21 @@ impl Cell {
                     .help(format!("it reads {}", PYTORCH_VARIABLES.join(" and "))),
             );
         }
-        let ties = match &self.torch.torch_version {
-            Some(version) => torch::ties(version).map_err(|error| invalid_version("torch.torch_version", error))?,
-            None => Settings::default().ties,
+        let tie_break = match &self.torch.torch_version {
+            Some(version) => {
+                torch::tie_break(version).map_err(|error| invalid_version("torch.torch_version", error))?
+            }
+            None => Settings::default().tie_break,
         };
         let Some(name) = PYTORCH_VARIABLES.into_iter().find(given) else {
             return Ok(Settings {
-                ties,
+                tie_break,
                 ..Settings::default()
             });
         };
         let text = self.allocator.env[name].as_deref().unwrap_or_default();
         text.parse()
-            .map(|settings| Settings { ties, ..settings })
+            .map(|settings| Settings { tie_break, ..settings })
             .map_err(|error: SettingsError| Invalid {
                 help: error.help,
                 at: Some(error.at),

@@ -1,27 +1,12 @@
 //! One option after the other.
 
 use super::tokens::{Tokens, Word};
-use super::{MIB, Settings, SettingsError};
+use std::str::FromStr;
+
+use super::error::SettingsError;
+use super::values::{MIB, Reserve, Settings};
 use crate::text::{quoted, suggestion};
 use crate::torch::caching_allocator::rounding::{Divisions, SMALLEST_OWN_SEGMENT};
-
-/// Address space of a growing segment.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Reserve {
-    /// Of the device's memory.
-    Share(f64),
-    Bytes(u64),
-}
-
-impl Reserve {
-    /// In bytes, on a device with `total` bytes.
-    pub fn bytes(self, total: u64) -> u64 {
-        match self {
-            Self::Share(share) => (share * total as f64) as u64,
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
 
 /// Every option of PyTorch 2.15 with the CUDA backend.
 const NAMES: [&str; 22] = [
@@ -49,7 +34,22 @@ const NAMES: [&str; 22] = [
     "throw_on_cudamalloc_oom",
 ];
 
-pub(super) fn read(text: &str) -> Result<Settings, SettingsError> {
+impl FromStr for Settings {
+    type Err = SettingsError;
+
+    /// Reads `option:value,option:[key:value,…]` as PyTorch does, spaces ignored, the last of equal options kept; stricter
+    /// where PyTorch takes what is no number or separator. Options that have no effect on the device's memory are checked
+    /// and dropped.
+    ///
+    /// # Errors
+    ///
+    /// Where PyTorch refuses the text, and for `backend:cudaMallocAsync`, which is another allocator.
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        read(text)
+    }
+}
+
+fn read(text: &str) -> Result<Settings, SettingsError> {
     let mut settings = Settings::default();
     let mut tokens = Tokens::of(text);
     let mut at_least_a_segment = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::SettingsError;
+use super::error::SettingsError;
 
 /// Reads one word after the other.
 pub(super) struct Tokens<'a> {

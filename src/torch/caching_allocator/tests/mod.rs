@@ -25,9 +25,9 @@ fn take(allocator: &mut CachingAllocator, bytes: u64) -> Allocation {
 
 #[test]
 fn of_equal_blocks_the_version_says_which() {
-    let taken = |ties| {
+    let taken = |tie_break| {
         let settings = Settings {
-            ties,
+            tie_break,
             ..Settings::default()
         };
         let mut allocator = CachingAllocator::new(&settings, &Device::UNLIMITED);
@@ -36,8 +36,8 @@ fn of_equal_blocks_the_version_says_which() {
         blocks.into_iter().for_each(|block| allocator.free(block));
         take(&mut allocator, 16 * MIB).0 == older
     };
-    assert!(taken(Ties::Age));
-    assert!(!taken(Ties::Address));
+    assert!(taken(TieBreak::Age));
+    assert!(!taken(TieBreak::Address));
 }
 
 #[test]

@@ -1,0 +1,164 @@
+//! What is trained on PyTorch's stack, and how.
+
+use super::config::ModelConfig;
+use super::dtype::Dtype;
+use super::gpu::ComputeCapability;
+use super::versions::{Bitsandbytes, Transformers};
+use crate::options::{
+    self, Attention, Autocast, Checkpointing, LoraATraining, Optimizer, OutputLifetime, TargetModules, Upcast, ZeroGrad,
+};
+
+/// The kernels whose memory is traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// PyTorch's CPU kernels on fake tensors, where nothing is added in place; for comparisons.
+    Cpu,
+    /// PyTorch's CUDA kernels.
+    Cuda,
+}
+
+/// A kernel of `scaled_dot_product_attention`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SdpaKernel {
+    /// The CPU's.
+    Portable,
+    /// The memory-efficient one.
+    Efficient,
+    /// FlashAttention.
+    Flash,
+}
+
+/// The shape of a micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MicroBatchShape {
+    /// Samples.
+    pub batch: u32,
+    /// Tokens a sample, padding included.
+    pub len: u32,
+    /// True if a sample is shorter than `len`, so that the model gets a mask.
+    pub padded: bool,
+}
+
+/// A model and how it is trained.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// The model's shape.
+    pub model: ModelConfig,
+    /// The format of the base weights.
+    pub dtype: options::Dtype,
+    /// The format of what int8 and int4 leave unquantised.
+    pub torch_dtype: Dtype,
+    /// LoRA's rank; 0 trains every weight.
+    pub rank: u32,
+    /// Dropout on the adapters' input.
+    pub lora_dropout: f64,
+    /// What happens to LoRA's A.
+    pub lora_a: LoraATraining,
+    /// The layers that get an adapter.
+    pub target_modules: TargetModules,
+    /// The format of the adapters.
+    pub adapter_dtype: Dtype,
+    /// Quantise the scales of int4 too.
+    pub bnb_4bit_use_double_quant: bool,
+    /// The format that products of int4 are computed in.
+    pub bnb_4bit_compute_dtype: Dtype,
+    /// How attention is computed.
+    pub attn_implementation: Attention,
+    /// The kernel of `sdpa`. Default: PyTorch's choice.
+    pub sdpa_kernel: Option<SdpaKernel>,
+    /// What is cast to float32 before training.
+    pub upcast: Upcast,
+    /// The format of mixed precision.
+    pub autocast: Autocast,
+    /// Keep the key-value cache while training.
+    pub use_cache: bool,
+    /// Steps after which the allocator's cache is given back; 0 never.
+    pub empty_cache_steps: u32,
+    /// The blocks that recompute their forward pass.
+    pub gradient_checkpointing: Checkpointing,
+    /// Make the embeddings' output require a gradient, as checkpointing with adapters needs or used to need.
+    pub enable_input_require_grads: bool,
+    /// The optimizer; our trainer's own two are adamw here.
+    pub optim: Optimizer,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Largest norm of the gradients; 0 switches clipping off.
+    pub max_grad_norm: f64,
+    /// How long a micro-batch's outputs live.
+    pub outputs: OutputLifetime,
+    /// When gradients are released.
+    pub zero_grad: ZeroGrad,
+    /// The GPU, as far as libraries ask.
+    pub capability: ComputeCapability,
+    /// The release of transformers.
+    pub transformers: Transformers,
+    /// The release of bitsandbytes.
+    pub bitsandbytes: Bitsandbytes,
+    /// The kernels whose memory is traced.
+    pub backend: Backend,
+}
+
+impl Configuration {
+    /// A spec's default cell on one of NVIDIA's Ampere GPUs: NF4 with LoRA of rank 16 on every linear layer.
+    pub fn new(model: ModelConfig) -> Self {
+        Self {
+            model,
+            dtype: options::Dtype::Int4,
+            torch_dtype: Dtype::Bfloat16,
+            rank: 16,
+            lora_dropout: 0.0,
+            lora_a: LoraATraining::Trained,
+            target_modules: TargetModules::AllLinear,
+            adapter_dtype: Dtype::Float32,
+            bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            attn_implementation: Attention::Sdpa,
+            sdpa_kernel: None,
+            upcast: Upcast::None,
+            autocast: Autocast::None,
+            use_cache: false,
+            empty_cache_steps: 0,
+            gradient_checkpointing: Checkpointing::None,
+            enable_input_require_grads: false,
+            optim: Optimizer::Adamw,
+            weight_decay: 0.0,
+            max_grad_norm: 1.0,
+            outputs: OutputLifetime::Step,
+            zero_grad: ZeroGrad::AfterStep,
+            capability: ComputeCapability(8, 0),
+            transformers: Transformers::TODAY,
+            bitsandbytes: Bitsandbytes::TODAY,
+            backend: Backend::Cuda,
+        }
+    }
+
+    /// The format of all that is not quantised, as it is loaded.
+    pub(super) fn unquantised(&self) -> Dtype {
+        match self.dtype {
+            options::Dtype::Float32 => Dtype::Float32,
+            options::Dtype::Float16 => Dtype::Float16,
+            options::Dtype::Bfloat16 => Dtype::Bfloat16,
+            options::Dtype::Int8 | options::Dtype::Int4 => self.torch_dtype,
+        }
+    }
+
+    /// The format of autocast, if it is on.
+    pub(super) fn autocast_dtype(&self) -> Option<Dtype> {
+        match self.autocast {
+            Autocast::None => None,
+            Autocast::Bfloat16 => Some(Dtype::Bfloat16),
+            Autocast::Float16 => Some(Dtype::Float16),
+        }
+    }
+
+    pub(super) fn inputs_require_grad(&self) -> bool {
+        self.rank > 0 && self.enable_input_require_grads
+    }
+
+    /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.
+    pub(super) fn steps_end_clean(&self) -> bool {
+        self.outputs != OutputLifetime::NextForward
+            && self.zero_grad == ZeroGrad::AfterStep
+            && self.lora_a != LoraATraining::Unstepped
+    }
+}

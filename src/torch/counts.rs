@@ -1,0 +1,37 @@
+//! How many weights a model has, without training it.
+
+use super::adapter_file::file_bytes;
+use super::configuration::Configuration;
+use super::model::Model;
+use super::models::loader::Loader;
+use super::tape::{Tape, Tensor};
+
+/// What a model has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Weights of the base model.
+    pub parameters: u64,
+    /// Weights that the optimizer is given.
+    pub trainable: u64,
+    /// Whether any layer has an adapter.
+    pub is_adapted: bool,
+    /// Bytes of the `adapter_model.safetensors` that PEFT writes; none with rank 0.
+    pub adapter_file_bytes: Option<u64>,
+}
+
+impl Configuration {
+    /// What is in the model, without training it.
+    pub fn counts(&self) -> Counts {
+        let tape = Tape::new(self.backend, self.capability);
+        let mut loader = Loader::new(&tape, self);
+        let model = Model::load(&mut loader, self);
+        let counts = Counts {
+            parameters: loader.parameters,
+            trainable: loader.trainable.iter().map(Tensor::numel).sum(),
+            is_adapted: loader.saved.iter().any(|tensor| tensor.part.starts_with("lora_")),
+            adapter_file_bytes: (self.rank > 0).then(|| file_bytes(self.model.family, &loader.saved)),
+        };
+        drop(model);
+        counts
+    }
+}

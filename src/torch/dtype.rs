@@ -1,0 +1,42 @@
+//! Number formats of tensors.
+
+/// Number formats as PyTorch has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dtype {
+    Float32,
+    Float16,
+    Bfloat16,
+    Int64,
+    Int32,
+    Int8,
+    Uint8,
+    Bool,
+}
+
+impl Dtype {
+    /// Bytes of an element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::Int64 => 8,
+            Self::Float32 | Self::Int32 => 4,
+            Self::Float16 | Self::Bfloat16 => 2,
+            Self::Int8 | Self::Uint8 | Self::Bool => 1,
+        }
+    }
+
+    pub(super) fn is_float(self) -> bool {
+        matches!(self, Self::Float32 | Self::Float16 | Self::Bfloat16)
+    }
+
+    /// What an operation on both computes in.
+    pub(super) fn promote(self, other: Self) -> Self {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (a, b) if a.is_float() && !b.is_float() => a,
+            (a, b) if !a.is_float() && b.is_float() => b,
+            (a, b) if a.is_float() && b.is_float() => Self::Float32,
+            (a, b) if a.size() >= b.size() => a,
+            (_, b) => b,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The graph that the backward pass walks: its nodes, its leaves, and what they keep. `D` is the type of derivatives.
+
+use super::dtype::Dtype;
+use super::frames::Frames;
+use super::layout::Dims;
+use super::slots::{Slot, ViewSlots};
+use super::view::{Edge, View};
+
+/// Most gradients that a node gives.
+pub(super) const INPUTS: usize = 3;
+
+/// What a derivative must know besides the tensors that were saved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attributes {
+    /// The dimensions and formats of the inputs: what their gradients are brought to.
+    pub(super) inputs: [(Dims, Dtype); INPUTS],
+    pub(super) axis: u8,
+    /// Which of two kinds the operation is of.
+    pub(super) flag: bool,
+    /// The gradient is seen as a matrix first, which may copy it.
+    pub(super) flat: bool,
+}
+
+/// Where the tensors are that a node saved.
+#[derive(Clone, Copy)]
+pub(super) struct Saved {
+    /// Of the first one, in the frame or in the graph.
+    pub(super) start: u32,
+    pub(super) count: u8,
+    pub(super) frame: Option<u32>,
+}
+
+/// What is done when backward comes to a node.
+#[derive(Clone, Copy)]
+pub(super) enum Work<D> {
+    Derivative(D),
+    /// The block of this frame is run again, and walked back through.
+    Block(u32),
+}
+
+pub(super) struct Node<D> {
+    pub(super) work: Work<D>,
+    pub(super) attributes: Attributes,
+    pub(super) edges: [Edge; INPUTS],
+    pub(super) saved: Saved,
+    pub(super) reached: bool,
+    pub(super) part: u32,
+    /// What its context keeps: checkpointing does not see it, and it stays for as long as the node.
+    pub(super) unseen: Slot,
+    /// The input buffer, of each output.
+    pub(super) gradients: [Slot; 2],
+}
+
+/// A tensor that gathers its gradient.
+#[derive(Default)]
+pub(super) struct Leaf {
+    /// `tensor.grad`.
+    pub(super) grad: Option<View>,
+    /// The tensor, where it is no parameter and nobody else holds it.
+    pub(super) tensor: Option<View>,
+    /// The input buffer of its `AccumulateGrad`.
+    pub(super) buffer: Option<View>,
+    /// Nodes that have yet to give it a gradient.
+    pub(super) awaited: u32,
+}
+
+pub(super) struct Graph<D> {
+    pub(super) nodes: Vec<Node<D>>,
+    pub(super) saved: Vec<Option<View>>,
+    pub(super) slots: ViewSlots,
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) frames: Frames,
+    /// What the contexts of a recomputation keep, until it is over.
+    pub(super) recomputed: Vec<View>,
+}
+
+/// How much there is of a graph.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Extent {
+    pub(super) nodes: usize,
+    pub(super) saved: usize,
+    pub(super) leaves: usize,
+}
+
+impl<D> Graph<D> {
+    pub(super) fn extent(&self) -> Extent {
+        Extent {
+            nodes: self.nodes.len(),
+            saved: self.saved.len(),
+            leaves: self.leaves.len(),
+        }
+    }
+
+    /// What the contexts of a recomputation kept.
+    pub(super) fn take_recomputed(&mut self) -> Vec<View> {
+        std::mem::take(&mut self.recomputed)
+    }
+
+    /// With room for most models' graphs.
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Vec::with_capacity(1 << 12),
+            saved: Vec::with_capacity(1 << 12),
+            slots: ViewSlots::default(),
+            leaves: Vec::new(),
+            frames: Frames::default(),
+            recomputed: Vec::new(),
+        }
+    }
+
+    /// What a node saved.
+    pub(super) fn saved(&mut self, saved: Saved) -> &mut [Option<View>] {
+        let all = match saved.frame {
+            None => &mut self.saved,
+            Some(frame) => self.frames[frame as usize].recomputed(),
+        };
+        let start = saved.start as usize;
+        all.get_mut(start..start + usize::from(saved.count)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,43 @@
+//! How attention is computed in a run: what transformers and PyTorch choose.
+
+use crate::options::{Attention, Upcast};
+use crate::torch::configuration::{Backend, Configuration, SdpaKernel};
+use crate::torch::dtype::Dtype;
+use crate::torch::gpu::ComputeCapability;
+
+/// How attention is computed in this run.
+#[derive(Clone, Copy)]
+pub(crate) struct AttentionOptions {
+    pub(crate) implementation: Attention,
+    pub(crate) kernel: SdpaKernel,
+    /// The kernel takes fewer heads of keys and values than of queries as they are.
+    pub(crate) grouped: bool,
+    /// The kernel is given contiguous queries, keys and values.
+    pub(crate) copies_heads: bool,
+    /// Keys and values are copied into the cache.
+    pub(crate) copies_into_cache: bool,
+}
+
+impl AttentionOptions {
+    /// The choices of transformers and PyTorch for this configuration.
+    pub(crate) fn of(configuration: &Configuration) -> Self {
+        let hidden = match configuration.upcast {
+            Upcast::Peft => Dtype::Float32,
+            Upcast::None => configuration.unquantised(),
+        };
+        let kernel = configuration.sdpa_kernel.unwrap_or(match configuration.backend {
+            Backend::Cpu => SdpaKernel::Portable,
+            Backend::Cuda if configuration.capability >= ComputeCapability(8, 0) && hidden != Dtype::Float32 => {
+                SdpaKernel::Flash
+            }
+            Backend::Cuda => SdpaKernel::Efficient,
+        });
+        Self {
+            implementation: configuration.attn_implementation,
+            kernel,
+            grouped: kernel != SdpaKernel::Efficient && !configuration.transformers.repeats_heads,
+            copies_heads: configuration.transformers.copies_heads,
+            copies_into_cache: configuration.transformers.copies_into_cache,
+        }
+    }
+}

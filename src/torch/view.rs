@@ -1,0 +1,76 @@
+//! Views: storages by number, and where their gradients go. They hold nothing.
+
+use super::dtype::Dtype;
+use super::layout::Layout;
+
+/// A storage, numbered as its block in the trace is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StorageId(u32);
+
+impl StorageId {
+    /// Of a tensor that takes no memory: one that a stopped recomputation would have made.
+    pub(super) const NOWHERE: Self = Self(u32::MAX);
+
+    pub(super) fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where the gradient of a tensor goes: to an output of a node, or to a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Edge(u32);
+
+/// What an [`Edge`] leads to.
+pub(super) enum Target {
+    Nothing,
+    Leaf(usize),
+    Node { node: usize, output: usize },
+}
+
+impl Edge {
+    /// No gradient is wanted.
+    pub(super) const NONE: Self = Self(u32::MAX);
+    /// A gradient would be wanted, but nothing is recorded: the block is being recomputed.
+    pub(super) const UNRECORDED: Self = Self(u32::MAX - 1);
+    const LEAF: u32 = 1 << 31;
+    const SECOND: u32 = 1 << 30;
+
+    pub(super) fn leaf(index: usize) -> Self {
+        Self(Self::LEAF | index as u32)
+    }
+
+    pub(super) fn node(index: usize, output: usize) -> Self {
+        Self(index as u32 | if output == 0 { 0 } else { Self::SECOND })
+    }
+
+    pub(super) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    pub(super) fn target(self) -> Target {
+        if self == Self::NONE || self == Self::UNRECORDED {
+            Target::Nothing
+        } else if self.0 & Self::LEAF != 0 {
+            Target::Leaf((self.0 & !Self::LEAF) as usize)
+        } else {
+            Target::Node {
+                node: (self.0 & !Self::SECOND) as usize,
+                output: usize::from(self.0 & Self::SECOND != 0),
+            }
+        }
+    }
+}
+
+/// What a tensor is, without the claim on its storage that a [`Tensor`] has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    pub(super) storage: StorageId,
+    pub(super) dtype: Dtype,
+    /// Where its gradient goes.
+    pub(super) edge: Edge,
+    pub(super) layout: Layout,
+}
