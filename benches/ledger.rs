@@ -148,10 +148,11 @@ struct Step {
 
 /// The quickest of some steps.
 fn step(cell: &Cell, steps: usize) -> anyhow::Result<Step> {
-    let source = Source::open(&cell.model_options(), Path::new("."))?;
-    let dataset = data::load(cell, source.config(), Path::new("."))?;
-    let batches: Vec<EffectiveBatch> = dataset.batches(cell, source.config()).take(steps).collect();
-    let mut trainer = Trainer::new(cell, model::load(&cell.model_options(), &source, &Device::Cpu)?)?;
+    let options = cell.train_options();
+    let source = Source::open(&options.model, Path::new("."))?;
+    let dataset = data::load(&options.data, source.config(), Path::new("."))?;
+    let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).take(steps).collect();
+    let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let mut quickest: Option<Step> = None;
     for (index, batch) in batches.iter().enumerate() {
         let mut looks = 0;

@@ -47,10 +47,11 @@ fn run(pairs: usize) -> anyhow::Result<()> {
         max_steps: Some(steps),
         ..Cell::default()
     };
-    let source = Source::open(&cell.model_options(), Path::new("."))?;
-    let dataset = data::load(&cell, source.config(), Path::new("."))?;
-    let batches: Vec<EffectiveBatch> = dataset.batches(&cell, source.config()).collect();
-    let mut trainer = Trainer::new(&cell, model::load(&cell.model_options(), &source, &Device::Cpu)?)?;
+    let options = cell.train_options();
+    let source = Source::open(&options.model, Path::new("."))?;
+    let dataset = data::load(&options.data, source.config(), Path::new("."))?;
+    let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).collect();
+    let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("timeline.bin");
     let mut step = |index: usize, record: bool| -> anyhow::Result<Times> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView, View};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::cell::Task;
+use crate::options::{LoraOptions, Task};
 
 /// The settings' file.
 pub const CONFIG_FILE: &str = "adapter_config.json";
@@ -92,7 +92,7 @@ enum PeftType {
 
 impl Config {
     /// The configuration of a model's LoRA. PEFT saves the head of a classifier with it.
-    pub fn new(task: Task, base_model: impl Into<String>, rank: usize, alpha: f64, dropout: f64) -> Self {
+    pub fn new(task: Task, base_model: impl Into<String>, lora: &LoraOptions) -> Self {
         let (task_type, modules_to_save) = match task {
             Task::CausalLm => ("CAUSAL_LM", None),
             Task::SequenceClassification => ("SEQ_CLS", Some(["classifier", "score"].map(String::from).to_vec())),
@@ -101,9 +101,9 @@ impl Config {
             peft_type: PeftType::Lora,
             task_type: task_type.into(),
             base_model_name_or_path: base_model.into(),
-            r: rank,
-            lora_alpha: alpha,
-            lora_dropout: dropout,
+            r: lora.rank,
+            lora_alpha: lora.alpha,
+            lora_dropout: lora.dropout,
             target_modules: BTreeSet::new(),
             modules_to_save,
             bias: "none".into(),
@@ -351,6 +351,16 @@ impl View for &AdapterTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::TargetModules;
+
+    fn lora() -> LoraOptions {
+        LoraOptions {
+            rank: 2,
+            alpha: 4.0,
+            dropout: 0.1,
+            target_modules: TargetModules::AllLinear,
+        }
+    }
 
     fn example() -> (Config, Vec<AdapterTensor>) {
         let tensor = |name: &str, shape: [usize; 2], values| AdapterTensor {
@@ -360,7 +370,7 @@ mod tests {
         };
         let a = tensor("lora_A", [2, 3], vec![1.0, -2.5, 3.0, 0.0, f32::MIN_POSITIVE, 6.0]);
         let b = tensor("lora_B", [4, 2], vec![0.5; 8]);
-        (Config::new(Task::CausalLm, "tiny", 2, 4.0, 0.1), vec![a, b])
+        (Config::new(Task::CausalLm, "tiny", &lora()), vec![a, b])
     }
 
     #[test]
@@ -411,7 +421,7 @@ mod tests {
     #[test]
     fn the_head_of_a_classifier_is_saved_whole() -> Result<(), AdapterError> {
         let (_, mut tensors) = example();
-        let config = Config::new(Task::SequenceClassification, "bert", 2, 4.0, 0.1);
+        let config = Config::new(Task::SequenceClassification, "bert", &lora());
         tensors.insert(
             0,
             AdapterTensor {

@@ -133,7 +133,7 @@ fn die_with(parent: i32) -> anyhow::Result<()> {
 /// Trains on one of the pool's threads, so that it computes with the others instead of waiting for them; a panic is an
 /// error like any other.
 fn in_pool(cell: &Cell, base_dir: &Path, dir: &CellDir) -> anyhow::Result<Trained> {
-    let train = || rayon::scope(|_| train::run(cell, base_dir, dir.path(), &mut print_event));
+    let train = || rayon::scope(|_| train::run(&cell.train_options(), base_dir, dir.path(), &mut print_event));
     match catch_unwind(AssertUnwindSafe(train)) {
         Ok(trained) => trained.map_err(|error: TrainError| error.into()),
         Err(panic) => Err(anyhow!("panicked: {}", panic_message(panic.as_ref()))),

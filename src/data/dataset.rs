@@ -1,28 +1,37 @@
-//! A cell's samples, split into those that are trained on and those that are held out.
+//! Samples, split into those to train on and those held out.
 
 use rand::seq::SliceRandom;
 
-use super::{Batches, DataError, MicroBatch, Samples, batches};
-use crate::model::Config;
-use crate::random;
-use crate::spec::cell::Cell;
+use super::{
+    Batches, DataError, Samples,
+    collate::{Collator, MicroBatch},
+};
+use crate::{
+    model::Config,
+    options::{DataOptions, TrainingLength},
+    random,
+};
 
-/// Everything a cell trains on and is evaluated with.
+/// Samples to train on and to evaluate with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataset {
     samples: Samples,
-    /// Indices of the samples that are trained on, ascending.
+    /// Indices of the samples to train on, ascending.
     train: Vec<u32>,
-    /// Indices of those held out, ascending.
+    /// Indices of the samples held out, ascending.
     eval: Vec<u32>,
-    skipped: usize,
     sha256: String,
 }
 
 impl Dataset {
-    /// Splits `samples`: `eval_fraction` of them, rounded up and chosen by the seed, are held out. What is left must fill
-    /// a step.
-    pub(super) fn new(cell: &Cell, samples: Samples, skipped: usize, origin: &str) -> Result<Self, DataError> {
+    /// Splits `samples`: holds out `eval_fraction` of them, rounded up and chosen by the seed. The others must fill a
+    /// step. `skipped` shorter samples were left out before; `origin` names the data in errors.
+    pub(super) fn new(
+        options: &DataOptions,
+        samples: Samples,
+        skipped: usize,
+        origin: &str,
+    ) -> Result<Self, DataError> {
         let Ok(count) = u32::try_from(samples.len()) else {
             return Err(DataError::TooMany { origin: origin.into() });
         };
@@ -32,24 +41,24 @@ impl Dataset {
                 skipped,
             });
         }
-        let held_out = cell.held_out(samples.len());
+        let held_out = options.held_out(samples.len());
         if held_out >= samples.len() {
             return Err(DataError::EvalFraction {
-                fraction: cell.eval_fraction,
+                fraction: options.eval_fraction,
                 samples: samples.len(),
                 held_out,
             });
         }
-        if samples.len() - held_out < cell.effective_batch_size() {
+        if samples.len() - held_out < options.effective_batch_size() {
             return Err(DataError::TooFew {
                 origin: origin.into(),
-                batch_size: cell.batch_size,
-                accumulation: cell.gradient_accumulation_steps,
+                batch_size: options.batch_size,
+                accumulation: options.gradient_accumulation_steps,
                 samples: samples.len() - held_out,
             });
         }
         let mut eval: Vec<u32> = (0..count).collect();
-        eval.shuffle(&mut random::stream(cell.seed, "held-out samples"));
+        eval.shuffle(&mut random::stream(options.seed, "held-out samples"));
         let mut train = eval.split_off(held_out);
         eval.sort_unstable();
         train.sort_unstable();
@@ -58,7 +67,6 @@ impl Dataset {
             samples,
             train,
             eval,
-            skipped,
         })
     }
 
@@ -67,19 +75,14 @@ impl Dataset {
         &self.samples
     }
 
-    /// Indices into [`samples`](Self::samples) of what is trained on.
+    /// Indices into [`samples`](Self::samples) of those to train on.
     pub fn train(&self) -> &[u32] {
         &self.train
     }
 
-    /// Indices into [`samples`](Self::samples) of what is held out; empty without `eval_fraction`.
+    /// Indices into [`samples`](Self::samples) of those held out; empty without `eval_fraction`.
     pub fn eval(&self) -> &[u32] {
         &self.eval
-    }
-
-    /// Samples that were left out because they have fewer than two tokens.
-    pub fn skipped(&self) -> usize {
-        self.skipped
     }
 
     /// Identifies the data: [`Samples::sha256`] over all samples.
@@ -87,32 +90,79 @@ impl Dataset {
         &self.sha256
     }
 
-    /// Optimizer steps that see each training sample once; the last may be smaller than the others.
-    pub fn steps_per_epoch(&self, cell: &Cell) -> usize {
-        self.train.len().div_ceil(cell.effective_batch_size())
+    /// Optimizer steps of one epoch; the last may have fewer samples.
+    pub fn steps_per_epoch(&self, options: &DataOptions) -> usize {
+        self.train.len().div_ceil(options.effective_batch_size())
     }
 
-    /// Optimizer steps of the whole training: [`Cell::max_steps`], or `num_train_epochs` rounded up to a step (as
-    /// transformers does).
-    pub fn steps(&self, cell: &Cell) -> usize {
-        cell.max_steps().unwrap_or_else(|| {
-            let epochs = cell.num_train_epochs.unwrap_or(1.0);
-            (epochs * self.steps_per_epoch(cell) as f64).ceil() as usize
-        })
+    /// Optimizer steps of the whole training; epochs are rounded up to a step, as in transformers.
+    pub fn steps(&self, options: &DataOptions) -> usize {
+        match options.length {
+            TrainingLength::Steps(steps) => steps,
+            TrainingLength::Epochs(epochs) => (epochs * self.steps_per_epoch(options) as f64).ceil() as usize,
+        }
     }
 
-    /// The training's effective batches, one an optimizer step, [`steps`](Self::steps) of them.
-    pub fn batches(&self, cell: &Cell, config: &Config) -> Batches<'_> {
-        Batches::new(self, cell, config)
+    /// The effective batches of training, one for each of the [`steps`](Self::steps).
+    pub fn batches(&self, options: &DataOptions, config: &Config) -> Batches<'_> {
+        Batches::new(&self.samples, &self.train, self.steps(options), options, config)
     }
 
     /// The held-out samples in micro-batches, in their own order.
-    pub fn eval_batches(&self, cell: &Cell, config: &Config) -> impl Iterator<Item = MicroBatch> {
-        let shape = batches::Shape::new(cell, config);
-        let size = cell.batch_size;
+    pub fn eval_batches(&self, options: &DataOptions, config: &Config) -> impl Iterator<Item = MicroBatch> {
+        let collator = Collator::new(options, config);
+        let size = options.batch_size;
         self.eval
             .chunks(size)
             .enumerate()
-            .map(move |(index, samples)| shape.micro_batch(&self.samples, samples, (index * size) as u32))
+            .map(move |(index, samples)| collator.micro_batch(&self.samples, samples, (index * size) as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::testing::options;
+
+    #[test]
+    fn a_step_needs_its_samples() {
+        let new = |options: &DataOptions, count: u32| {
+            let mut samples = Samples::default();
+            (0..count).for_each(|_| samples.push([1, 2]));
+            Dataset::new(options, samples, 0, "x.txt")
+        };
+        let error = new(&options(64, 8), 3).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "x.txt: a step of `batch_size` × `gradient_accumulation_steps` = 64 × 8 needs 512 samples, and there are 3 to \
+             train on; lower one of them or give more data"
+        );
+        assert!(new(&options(2, 2), 4).is_ok());
+        let held_out = DataOptions {
+            eval_fraction: 0.25,
+            ..options(2, 2)
+        };
+        assert!(new(&held_out, 5).is_err());
+        let epochs = DataOptions {
+            length: TrainingLength::Epochs(1.0),
+            ..options(2, 2)
+        };
+        assert!(new(&epochs, 3).is_err());
+    }
+
+    #[test]
+    fn both_sides_of_the_split_need_a_sample() {
+        let split = |count: usize| {
+            let options = DataOptions {
+                eval_fraction: 0.5,
+                ..options(1, 1)
+            };
+            let mut samples = Samples::default();
+            (0..count).for_each(|_| samples.push([1, 2]));
+            Dataset::new(&options, samples, 4, "x.txt")
+        };
+        assert!(split(0).unwrap_err().to_string().contains("x.txt: nothing to train on"));
+        assert!(split(1).unwrap_err().to_string().contains("at least one"));
+        assert_eq!(split(2).unwrap().eval().len(), 1);
     }
 }

@@ -1,9 +1,10 @@
-//! What a cell trains on: token ids from a file, the sample text or a seeded generator, and the batches they make.
+//! Samples and batches: token ids from a file, the sample text or a seeded generator.
 //!
-//! [`load`] tokenises everything once, into one flat array of ids ([`Samples`]); files are streamed, so that their text
-//! is never held. [`Dataset::batches`] then gives an effective batch (all micro-batches of an optimizer step) at a time.
+//! [`load`] tokenises everything once into one flat array of ids ([`Samples`]). It streams files, so that it never holds
+//! their text. [`Dataset::batches`] then yields one effective batch (all micro-batches of an optimizer step) at a time.
 
 mod batches;
+mod collate;
 mod dataset;
 mod error;
 mod jsonl;
@@ -13,10 +14,13 @@ mod parquet;
 mod samples;
 mod source;
 mod synthetic;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tokenizer;
 
-pub use batches::{Batches, EffectiveBatch, MicroBatch};
+pub use batches::Batches;
+pub use collate::{EffectiveBatch, MicroBatch};
 pub use dataset::Dataset;
 pub use error::DataError;
 pub use samples::Samples;

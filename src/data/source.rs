@@ -1,4 +1,4 @@
-//! Finds a cell's data and tokenises it.
+//! Finds the data and tokenises it.
 
 use std::fs;
 use std::path::Path;
@@ -7,32 +7,32 @@ use super::labels::{Each, Labels, RawLabel};
 use super::tokenizer::{self, Encoder};
 use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
 use crate::model::{Config, Location, locate};
-use crate::spec::cell::{Cell, Data, DataFile, DataFormat};
+use crate::options::{Data, DataFile, DataFormat, DataOptions};
 
 /// The text of `data: sample`.
 const SAMPLE: &str = include_str!("../../data/sample.txt");
 
-/// The column of JSON lines and Parquet where the spec names none.
+/// The default column of JSON lines and Parquet.
 const DEFAULT_COLUMN: &str = "text";
 
-/// Loads the data of `cell` for the model of shape `config`. Samples are cut to `max_seq_length`, and left out where
-/// they have fewer than two tokens. Paths are relative to `base_dir`.
+/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; samples of fewer than two tokens
+/// are left out. Paths are relative to `base_dir`.
 ///
 /// # Errors
-/// Where a file cannot be read or is not what it should be, the tokenizer is missing or does not belong to the model,
-/// or nothing is left to train on.
-pub fn load(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Dataset, DataError> {
-    if cell.max_seq_length < 2 {
-        return Err(DataError::MaxSeqLength(cell.max_seq_length));
+/// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no samples
+/// are left to train on.
+pub fn load(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<Dataset, DataError> {
+    if options.max_seq_length < 2 {
+        return Err(DataError::MaxSeqLength(options.max_seq_length));
     }
-    match &cell.data {
+    match &options.data {
         Data::Synthetic(spec) => {
             let (vocab_size, labels) = (config.vocab_size(), config.num_labels());
             if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
                 return Err(DataError::LabelsOfTokens { labels, vocab_size });
             }
-            let (samples, skipped) = synthetic::samples(spec, cell.seed, vocab_size, labels, cell.max_seq_length);
-            Dataset::new(cell, samples, skipped, "synthetic data")
+            let (samples, skipped) = synthetic::samples(spec, options.seed, vocab_size, labels, options.max_seq_length);
+            Dataset::new(options, samples, skipped, "synthetic data")
         }
         Data::Sample => {
             if config.num_labels().is_some() {
@@ -40,33 +40,33 @@ pub fn load(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Dataset, Da
                     origin: "sample text".into(),
                 });
             }
-            let mut texts = Texts::new(cell, config, base_dir)?;
+            let mut texts = Texts::new(options, config, base_dir)?;
             SAMPLE
                 .split("\n\n")
                 .try_for_each(|text| texts.add(text.trim_end(), None))?;
-            texts.into_dataset(cell, "sample text")
+            texts.into_dataset(options, "sample text")
         }
         Data::File(file) => {
-            let mut texts = Texts::new(cell, config, base_dir)?;
+            let mut texts = Texts::new(options, config, base_dir)?;
             let path = base_dir.join(&file.path);
             check_file(&path)?;
             let labels = config.num_labels().map(|_| file.label_column());
             read_file(file, &path, labels, &mut |text, label| texts.add(text, label))?;
-            texts.into_dataset(cell, &path.display().to_string())
+            texts.into_dataset(options, &path.display().to_string())
         }
     }
 }
 
-/// Checks what can be seen of a cell's data without reading it: the file and the model's tokenizer are there.
+/// Checks the data without reading it: the file and the model's tokenizer exist.
 ///
 /// # Errors
-/// Where the file is missing, empty or something else than a file, or text is to be read and there is no tokenizer.
-pub fn check(cell: &Cell, base_dir: &Path) -> Result<(), DataError> {
-    if let Data::File(file) = &cell.data {
+/// If the file is missing, empty or not a regular file, or if text has no tokenizer.
+pub fn check(options: &DataOptions, base_dir: &Path) -> Result<(), DataError> {
+    if let Data::File(file) = &options.data {
         check_file(&base_dir.join(&file.path))?;
     }
-    match locate(&cell.model, base_dir)? {
-        Location::Directory(dir) if !matches!(cell.data, Data::Synthetic(_)) => {
+    match locate(&options.model, base_dir)? {
+        Location::Directory(dir) if !matches!(options.data, Data::Synthetic(_)) => {
             let path = tokenizer::path(&dir);
             if path.is_file() {
                 Ok(())
@@ -78,7 +78,7 @@ pub fn check(cell: &Cell, base_dir: &Path) -> Result<(), DataError> {
     }
 }
 
-/// Reading a pipe or a device might never end.
+/// Checks that `path` is a regular file with content: reading a pipe or a device might never end.
 fn check_file(path: &Path) -> Result<(), DataError> {
     let read = |source| DataError::Read {
         path: path.into(),
@@ -111,7 +111,7 @@ fn read_file(file: &DataFile, path: &Path, labels: Option<&str>, each: &mut Each
     }
 }
 
-/// Samples in the making.
+/// Tokenises texts into samples.
 struct Texts {
     encoder: Encoder,
     samples: Samples,
@@ -120,10 +120,10 @@ struct Texts {
 }
 
 impl Texts {
-    fn new(cell: &Cell, config: &Config, base_dir: &Path) -> Result<Self, DataError> {
-        let location = locate(&cell.model, base_dir)?;
+    fn new(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<Self, DataError> {
+        let location = locate(&options.model, base_dir)?;
         Ok(Self {
-            encoder: Encoder::open(&location, config.vocab_size(), cell.max_seq_length)?,
+            encoder: Encoder::open(&location, config.vocab_size(), options.max_seq_length)?,
             samples: Samples::default(),
             labels: Labels::new(config.num_labels().unwrap_or(0)),
             skipped: 0,
@@ -132,7 +132,7 @@ impl Texts {
 
     fn add(&mut self, text: &str, label: Option<RawLabel>) -> Result<(), DataError> {
         let ids = self.encoder.encode(text)?;
-        // What a label is called counts even where its sample is left out: else its number would depend on the length.
+        // A label counts even if its sample is left out: otherwise label numbers would depend on `max_seq_length`.
         let label = label.map(|label| self.labels.number(label)).transpose()?;
         match label {
             _ if ids.len() < 2 => self.skipped += 1,
@@ -142,11 +142,11 @@ impl Texts {
         Ok(())
     }
 
-    fn into_dataset(mut self, cell: &Cell, origin: &str) -> Result<Dataset, DataError> {
+    fn into_dataset(mut self, options: &DataOptions, origin: &str) -> Result<Dataset, DataError> {
         if let Some(numbers) = self.labels.in_order(origin)? {
             self.samples.renumber_labels(&numbers);
         }
         self.samples.shrink();
-        Dataset::new(cell, self.samples, self.skipped, origin)
+        Dataset::new(options, self.samples, self.skipped, origin)
     }
 }

@@ -3,8 +3,8 @@
 use rand::Rng;
 
 use super::Samples;
+use crate::options::{Lengths, Synthetic};
 use crate::random;
-use crate::spec::cell::{Lengths, Synthetic};
 
 /// Makes the samples: ids are uniform over the vocabulary; lengths are `max_seq_length` (fixed), uniform between 2 and
 /// `max_seq_length`, or the list's in turn, cut to `max_seq_length` as any sample is.

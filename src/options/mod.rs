@@ -5,11 +5,13 @@ mod byte_size;
 mod checkpointing;
 mod choices;
 mod data;
+mod dataset;
 mod device;
 mod instruction_set;
 mod model;
 mod optimizer;
 mod target_modules;
+mod train;
 
 pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
@@ -19,8 +21,10 @@ pub use choices::{
     Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
+pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use model::{LoraOptions, ModelOptions};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};
+pub use train::TrainOptions;

@@ -99,7 +99,7 @@ impl Way {
         let mut changed = cell.clone();
         match self {
             Self::SmallerMicroBatch => {
-                let effective = cell.effective_batch_size();
+                let effective = cell.data_options().effective_batch_size();
                 let smaller = (1..cell.batch_size)
                     .rev()
                     .find(|size| effective.is_multiple_of(*size))?;

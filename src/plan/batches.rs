@@ -6,15 +6,14 @@ use super::PlanError;
 use crate::{
     data::{DataError, Dataset, EffectiveBatch},
     model::Config,
-    spec::cell::{Cell, Data, Lengths, Padding, Task},
+    options::{Data, DataOptions, Lengths, Padding, Task},
     torch,
 };
 
-/// Steps of uneven data that are planned, beside the first: the largest.
+/// Steps of uneven data in a plan besides the first: the largest.
 const LARGEST: usize = 3;
 
-/// Equal micro-batches of a step that are planned: the first makes the gradients, and those after the second find the same
-/// as it did.
+/// Equal micro-batches of a step in a plan. The first allocates the gradients; all after the second are like the second.
 const MOST_MICRO_BATCHES: usize = 3;
 
 /// A micro-batch's size.
@@ -29,13 +28,13 @@ pub struct Micro {
 }
 
 impl Micro {
-    /// One whose samples all have `len` tokens.
-    pub fn full(cell: &Cell) -> Self {
-        let (batch, len) = (cell.batch_size, cell.max_seq_length);
+    /// A micro-batch whose samples all have `max_seq_length` tokens.
+    pub fn full(options: &DataOptions, task: Task) -> Self {
+        let (batch, len) = (options.batch_size, options.max_seq_length);
         Self {
             batch,
             len,
-            counted: match cell.task {
+            counted: match task {
                 Task::CausalLm => batch * (len - 1),
                 Task::SequenceClassification => batch,
             },
@@ -43,22 +42,23 @@ impl Micro {
     }
 }
 
-/// The optimizer steps that decide what training takes, each with its micro-batches: the first two where all steps are
-/// equal, else the first and the largest. Asks for the data where their lengths are not in the cell.
+/// The optimizer steps that decide the memory of training, each with its micro-batches. If all steps are equal, these are
+/// the first two, else the first and the largest. Calls `dataset` only if the options do not give the lengths.
 ///
 /// # Errors
-/// Where the data cannot be read or does not fill a step.
+/// If the data cannot be read or does not fill a step.
 pub fn steps(
-    cell: &Cell,
+    options: &DataOptions,
     config: &Config,
     dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
 ) -> Result<Vec<Vec<Micro>>, DataError> {
-    let is_even = matches!(&cell.data, Data::Synthetic(data)
-        if data.lengths == Lengths::Fixed && held_in(cell, data.samples) >= cell.effective_batch_size());
+    let is_even = matches!(&options.data, Data::Synthetic(data)
+        if data.lengths == Lengths::Fixed && trained_on(options, data.samples) >= options.effective_batch_size());
     if is_even {
-        let step = vec![Micro::full(cell); cell.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)];
-        // The first step makes the optimizer's state.
-        let count = cell.max_steps().unwrap_or(2).min(2);
+        let step =
+            vec![Micro::full(options, config.task()); options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)];
+        // The first step allocates the optimizer's state.
+        let count = options.length.steps().unwrap_or(2).min(2);
         return Ok(vec![step; count]);
     }
     let dataset = dataset()?;
@@ -70,7 +70,7 @@ pub fn steps(
         });
         micro.collect::<Vec<_>>()
     };
-    let mut steps = dataset.batches(cell, config).map(sizes);
+    let mut steps = dataset.batches(options, config).map(sizes);
     let first = steps.next();
     let mut others: Vec<Vec<Micro>> = steps.collect();
     let largest = |step: &Vec<Micro>| step.iter().map(|micro| (micro.batch * micro.len, micro.counted)).max();
@@ -79,54 +79,54 @@ pub fn steps(
     Ok(first.into_iter().chain(others).collect())
 }
 
-/// Samples that are trained on.
-fn held_in(cell: &Cell, samples: usize) -> usize {
-    samples - cell.held_out(samples).min(samples)
+/// Samples to train on.
+fn trained_on(options: &DataOptions, samples: usize) -> usize {
+    samples - options.held_out(samples).min(samples)
 }
 
-/// The most equal steps that the torch stack is planned with: the first makes the optimizer's state, and all that is alive in
-/// those after it is alive in the second.
+/// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
+/// second.
 const MOST_STEPS: usize = 2;
-/// The same where PyTorch's allocator is replayed, which finds other gaps after the second.
+/// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
 const MOST_REPLAYED_STEPS: usize = 3;
 
-/// The same for the torch stack, whose micro-batches are those of synthetic data: its samples in turn.
+/// The same for the torch stack, which takes the samples of synthetic data in turn.
 ///
 /// # Errors
-/// Where the lengths are not in the cell.
-pub fn torch_steps(cell: &Cell, is_replayed: bool) -> Result<Vec<Vec<torch::MicroBatchShape>>, PlanError> {
-    let Data::Synthetic(data) = &cell.data else {
+/// If the options do not give the lengths.
+pub fn torch_steps(options: &DataOptions, is_replayed: bool) -> Result<Vec<Vec<torch::MicroBatchShape>>, PlanError> {
+    let Data::Synthetic(data) = &options.data else {
         return Err(PlanError::UnknownLengths);
     };
     let list = match &data.lengths {
-        Lengths::Fixed => &[cell.max_seq_length][..],
+        Lengths::Fixed => &[options.max_seq_length][..],
         Lengths::List(list) => list,
         Lengths::Uniform => return Err(PlanError::UnknownLengths),
     };
-    let mut lengths = list.iter().cycle().map(|&length| length.min(cell.max_seq_length));
+    let mut lengths = list.iter().cycle().map(|&length| length.min(options.max_seq_length));
     let mut micro = || {
-        let lengths: Vec<usize> = lengths.by_ref().take(cell.batch_size).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(cell.max_seq_length);
-        let len = match cell.padding {
-            Padding::MaxLength => cell.max_seq_length,
+        let lengths: Vec<usize> = lengths.by_ref().take(options.batch_size).collect();
+        let longest = lengths.iter().copied().max().unwrap_or(options.max_seq_length);
+        let len = match options.padding {
+            Padding::MaxLength => options.max_seq_length,
             Padding::Longest => longest,
         };
         torch::MicroBatchShape {
-            batch: cell.batch_size as u32,
+            batch: options.batch_size as u32,
             len: len as u32,
             padded: lengths.iter().any(|&length| length < len),
         }
     };
     let is_even = list.len() == 1;
-    let different = list.len().div_ceil(cell.effective_batch_size());
+    let different = list.len().div_ceil(options.effective_batch_size());
     let most = if is_even && !is_replayed {
         MOST_STEPS
     } else {
         MOST_REPLAYED_STEPS.max(different)
     };
-    let steps = cell.max_steps().unwrap_or(most).min(most);
+    let steps = options.length.steps().unwrap_or(most).min(most);
     let micro_batches = if is_even { MOST_MICRO_BATCHES } else { usize::MAX };
-    let micro_batches = cell.gradient_accumulation_steps.min(micro_batches);
+    let micro_batches = options.gradient_accumulation_steps.min(micro_batches);
     let step = |_| (0..micro_batches).map(|_| micro()).collect();
     Ok((0..steps).map(step).collect())
 }
@@ -136,36 +136,45 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::spec::cell::Synthetic;
+    use crate::options::{Synthetic, TrainingLength};
 
-    fn cell(lengths: Lengths, change: impl FnOnce(&mut Cell)) -> Cell {
-        let mut cell = Cell {
+    fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -> DataOptions {
+        let mut options = DataOptions {
+            data: Data::Synthetic(Synthetic { lengths, samples: 64 }),
             model: "tiny".into(),
             max_seq_length: 64,
-            data: Data::Synthetic(Synthetic { lengths, samples: 64 }),
-            ..Cell::default()
+            padding: Padding::MaxLength,
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            length: TrainingLength::Steps(10),
+            eval_fraction: 0.0,
+            seed: 0,
         };
-        change(&mut cell);
-        cell
+        change(&mut options);
+        options
+    }
+
+    fn config() -> Config {
+        Config::preset("tiny").unwrap()
     }
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
-    fn torch(cell: &Cell) -> Vec<Vec<(u32, u32, bool)>> {
-        let told = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
-        let steps = torch_steps(cell, true).unwrap();
-        steps.iter().map(|step| step.iter().map(told).collect()).collect()
+    fn torch(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
+        let shape = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
+        let steps = torch_steps(options, true).unwrap();
+        steps.iter().map(|step| step.iter().map(shape).collect()).collect()
     }
 
-    fn load(cell: &Cell, config: &Config) -> Result<Arc<Dataset>, DataError> {
-        crate::data::load(cell, config, Path::new("")).map(Arc::new)
+    fn load(options: &DataOptions, config: &Config) -> Result<Arc<Dataset>, DataError> {
+        crate::data::load(options, config, Path::new("")).map(Arc::new)
     }
 
     #[test]
     fn equal_steps_are_planned_a_few_times() {
         let even = |steps, accumulation| {
-            cell(Lengths::Fixed, |cell| {
-                (cell.max_steps, cell.batch_size) = (Some(steps), 2);
-                cell.gradient_accumulation_steps = accumulation;
+            options(Lengths::Fixed, |options| {
+                (options.length, options.batch_size) = (TrainingLength::Steps(steps), 2);
+                options.gradient_accumulation_steps = accumulation;
             })
         };
         assert_eq!(torch(&even(1, 1)), [[(2, 64, false)]]);
@@ -182,8 +191,8 @@ mod tests {
     #[test]
     fn a_list_is_taken_in_turn_and_padded() {
         let listed = |padding| {
-            cell(Lengths::List(vec![10, 20, 100]), |cell| {
-                (cell.max_steps, cell.batch_size, cell.padding) = (Some(3), 2, padding);
+            options(Lengths::List(vec![10, 20, 100]), |options| {
+                (options.length, options.batch_size, options.padding) = (TrainingLength::Steps(3), 2, padding);
             })
         };
         // 100 is cut to max_seq_length.
@@ -204,21 +213,21 @@ mod tests {
 
     #[test]
     fn each_length_of_a_long_list_is_planned() {
-        let cell = cell(Lengths::List((2..12).collect()), |cell| {
-            (cell.max_steps, cell.padding) = (Some(50), Padding::Longest);
+        let options = options(Lengths::List((2..12).collect()), |options| {
+            (options.length, options.padding) = (TrainingLength::Steps(50), Padding::Longest);
         });
-        let lengths: Vec<u32> = torch(&cell).iter().map(|step| step[0].1).collect();
+        let lengths: Vec<u32> = torch(&options).iter().map(|step| step[0].1).collect();
         assert_eq!(lengths, (2..12).collect::<Vec<u32>>());
     }
 
     #[test]
     fn unknown_lengths_are_refused() {
         assert!(matches!(
-            torch_steps(&cell(Lengths::Uniform, |_| ()), true),
+            torch_steps(&options(Lengths::Uniform, |_| ()), true),
             Err(PlanError::UnknownLengths)
         ));
         assert!(matches!(
-            torch_steps(&cell(Lengths::Fixed, |cell| cell.data = Data::Sample), true),
+            torch_steps(&options(Lengths::Fixed, |options| options.data = Data::Sample), true),
             Err(PlanError::UnknownLengths)
         ));
     }
@@ -226,11 +235,11 @@ mod tests {
     #[test]
     fn of_uneven_data_the_first_step_and_the_largest_are_planned() {
         let lengths = Lengths::List(vec![5, 9, 17, 33, 3, 2, 4, 6]);
-        let cell = cell(lengths, |cell| {
-            (cell.max_steps, cell.padding) = (Some(8), Padding::Longest);
+        let options = options(lengths, |options| {
+            (options.length, options.padding) = (TrainingLength::Steps(8), Padding::Longest);
         });
-        let config = crate::model::config(&cell.model_options(), Path::new("")).unwrap();
-        let steps = steps(&cell, &config, || load(&cell, &config)).unwrap();
+        let config = config();
+        let steps = steps(&options, &config, || load(&options, &config)).unwrap();
         assert_eq!(steps.len(), 1 + LARGEST);
         let lengths: Vec<usize> = steps[1..].iter().map(|step| step[0].len).collect();
         assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
@@ -241,8 +250,8 @@ mod tests {
 
     #[test]
     fn too_few_samples_for_a_step_are_read_and_not_made_up() {
-        let cell = cell(Lengths::Fixed, |cell| cell.batch_size = 100);
-        let config = crate::model::config(&cell.model_options(), Path::new("")).unwrap();
-        assert!(steps(&cell, &config, || load(&cell, &config)).is_err());
+        let options = options(Lengths::Fixed, |options| options.batch_size = 100);
+        let config = config();
+        assert!(steps(&options, &config, || load(&options, &config)).is_err());
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     data::{self, DataError, Dataset},
     memory::{Category, Phase},
     model::{self, Config, Location, ModelError},
+    options::DataOptions,
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
@@ -107,7 +108,8 @@ impl Planner {
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         let config = self.config(cell)?;
         fits_positions(cell, config.max_position_embeddings())?;
-        let steps = batches::steps(cell, &config, || self.dataset(cell, &config))?;
+        let options = cell.data_options();
+        let steps = batches::steps(&options, &config, || self.dataset(cell, &options, &config))?;
         let planned = candle::plan(cell, &config, &steps);
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let prediction = Prediction {
@@ -136,7 +138,7 @@ impl Planner {
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
-        let steps = batches::torch_steps(cell, self.options.replay)?;
+        let steps = batches::torch_steps(&cell.data_options(), self.options.replay)?;
         if configuration.empty_cache_steps > 0 {
             // Whatever the interval: the step after it is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
@@ -180,14 +182,14 @@ impl Planner {
     }
 
     /// The cell's samples.
-    fn dataset(&self, cell: &Cell, config: &Config) -> Result<Arc<Dataset>, DataError> {
+    fn dataset(&self, cell: &Cell, options: &DataOptions, config: &Config) -> Result<Arc<Dataset>, DataError> {
         let key = (
             model_key(cell),
             cell.data.clone(),
             cell.seed,
             cell.max_seq_length,
             cell.eval_fraction.to_bits(),
-            cell.effective_batch_size(),
+            options.effective_batch_size(),
         );
         let mut last = whole(&self.dataset);
         if let Some((known, dataset)) = &*last
@@ -195,7 +197,7 @@ impl Planner {
         {
             return Ok(Arc::clone(dataset));
         }
-        let dataset = Arc::new(data::load(cell, config, &self.base_dir)?);
+        let dataset = Arc::new(data::load(options, config, &self.base_dir)?);
         *last = Some((key, Arc::clone(&dataset)));
         Ok(dataset)
     }

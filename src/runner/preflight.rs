@@ -7,9 +7,9 @@ use std::collections::{HashMap, HashSet};
 use crate::data::{self, DataError};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
+use crate::options::NoCuda;
 use crate::spec::Study;
-use crate::spec::cell::{Cell, Data, Stack, TargetModules, Task, Weights};
-use crate::train::{self, TrainError};
+use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
 
 use super::provenance::instruction_set;
 
@@ -32,7 +32,7 @@ enum Reason {
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]
-    Device(#[from] TrainError),
+    Device(#[from] NoCuda),
     #[error("`retain` is glibc's malloc, and this build has another C library")]
     Backend,
     #[error("this CPU has no more than `{best}`")]
@@ -83,8 +83,9 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         }
         let (key, value) = data_key(cell);
         if seen.insert((cell.model.as_str(), value, cell.device.as_str())) {
-            data::check(cell, &study.directory).map_err(|error| fail(key, &value, error.into()))?;
-            train::check_device(&cell.device).map_err(|error| fail("device", &cell.device, error.into()))?;
+            data::check(&cell.data_options(), &study.directory).map_err(|error| fail(key, &value, error.into()))?;
+            let device = cell.device().map_or(Ok(()), Device::check_build);
+            device.map_err(|error| fail("device", &cell.device, error.into()))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The trained adapter, with the head that was trained beside it, in PEFT's format.
+//! The trained adapter and the trained head, in PEFT's format.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use super::{TrainError, Trainer};
 use crate::{
     adapter::peft::{self, AdapterTensor},
     memory::{self, Category},
-    spec::cell::Cell,
+    options::ModelOptions,
 };
 
-/// Writes the adapter into `dir` and returns the size of its weights' file; `None` with rank 0.
-pub fn adapter(cell: &Cell, trainer: &mut Trainer, dir: &Path) -> Result<Option<u64>, TrainError> {
-    if cell.rank == 0 {
+/// Writes the adapter into `dir`. Returns the bytes of its weights' file, `None` without adapters.
+pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path) -> Result<Option<u64>, TrainError> {
+    let Some(lora) = &options.lora else {
         return Ok(None);
-    }
+    };
     let _scope = memory::scope(Category::Host);
     let mut tensors = Vec::new();
     for param in trainer.trainable() {
@@ -26,6 +26,6 @@ pub fn adapter(cell: &Cell, trainer: &mut Trainer, dir: &Path) -> Result<Option<
             values,
         });
     }
-    let config = peft::Config::new(cell.task, &cell.model, cell.rank, cell.lora_alpha(), cell.lora_dropout);
+    let config = peft::Config::new(options.task, &options.name, lora);
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }

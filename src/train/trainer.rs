@@ -9,47 +9,54 @@ use crate::{
     model::Model,
     nn::{DropoutPass, Pass, param::Param},
     optim::{self, Optimizer, clip_gradients},
-    spec::cell::Cell,
+    options::TrainOptions,
 };
 
 /// A model with its optimizer.
 pub struct Trainer {
-    cell: Cell,
+    options: TrainOptions,
     model: Model,
     optimizer: Box<dyn Optimizer>,
 }
 
-/// What a step computed.
+/// The figures of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepOutcome {
-    /// Mean over what counts of the effective batch: predicted tokens, or labels.
+    /// Mean over the predicted tokens, or labels, of the effective batch.
     pub loss: f64,
-    /// Before clipping.
+    /// Global L2 norm before clipping.
     pub gradient_norm: f64,
+    /// Learning rate of the step.
     pub learning_rate: f64,
 }
 
-/// What a model makes of held-out samples.
+/// Figures of held-out samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluation {
+    /// Mean over the predicted tokens, or labels.
     pub loss: f64,
-    /// Part of the samples whose label is the likeliest; only where there are labels.
+    /// Part of the samples whose label is the likeliest; `None` without labels.
     pub accuracy: Option<f64>,
 }
 
 impl Trainer {
+    /// Takes a loaded model.
+    ///
     /// # Errors
-    /// Where the cell's optimizer is none that is trained with.
-    pub fn new(cell: &Cell, model: Model) -> Result<Self, TrainError> {
+    /// If our trainer does not have the optimizer.
+    pub fn new(options: &TrainOptions, model: Model) -> Result<Self, TrainError> {
         Ok(Self {
-            cell: cell.clone(),
+            options: options.clone(),
             model,
-            optimizer: optim::new(&cell.optimizer_options())?,
+            optimizer: optim::new(&options.optimizer)?,
         })
     }
 
-    /// Runs the micro-batches, clips, and moves the weights. The gradients are left for the caller to look at and to
-    /// release. `step` is from 0; `between` is called between segments.
+    /// Runs the micro-batches, clips the gradients and updates the weights. The gradients stay for the caller to read and
+    /// to release. `step` counts from 0; `between` is called between segments.
+    ///
+    /// # Errors
+    /// If the loss or the gradients' norm is not finite, and errors of candle.
     pub fn step(
         &mut self,
         batch: &EffectiveBatch,
@@ -61,7 +68,7 @@ impl Trainer {
         memory::set_phase(Phase::Optimizer);
         let (_scope, _module) = (memory::scope(Category::Temporary), memory::module("optimizer"));
         let mut params = self.model.trainable();
-        let gradient_norm = clip_gradients(&mut params, self.cell.max_grad_norm)?;
+        let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm)?;
         for (what, value) in [("loss", loss), ("gradient's norm", gradient_norm)] {
             if !value.is_finite() {
                 return Err(TrainError::NotFinite {
@@ -71,9 +78,9 @@ impl Trainer {
                 });
             }
         }
-        let learning_rate = optim::learning_rate(&self.cell.schedule_options(), step, steps);
+        let learning_rate = optim::learning_rate(&self.options.schedule, step, steps);
         self.optimizer.step(&mut params, learning_rate)?;
-        // A GPU computes while the CPU goes on; a step's time is that of its last kernel.
+        // A GPU computes asynchronously; a step ends with its last kernel.
         self.model.device().synchronize()?;
         between();
         Ok(StepOutcome {
@@ -83,7 +90,10 @@ impl Trainer {
         })
     }
 
-    /// The mean loss of an effective batch; its gradients are added to what is trained.
+    /// The mean loss of an effective batch. Adds its gradients to the trained parameters.
+    ///
+    /// # Errors
+    /// Errors of candle.
     pub fn forward_backward(
         &mut self,
         batch: &EffectiveBatch,
@@ -99,7 +109,7 @@ impl Trainer {
                 &mut self.model,
                 micro,
                 &pass,
-                self.cell.gradient_checkpointing,
+                self.options.gradient_checkpointing,
                 scale,
                 between,
             )?;
@@ -107,13 +117,19 @@ impl Trainer {
         Ok(sum * scale)
     }
 
-    /// The global L2 norm of the gradients that are held.
+    /// The global L2 norm of the gradients.
+    ///
+    /// # Errors
+    /// Errors of candle.
     pub fn gradient_norm(&mut self) -> Result<f64, TrainError> {
         let _scope = memory::scope(Category::Temporary);
         Ok(clip_gradients(&mut self.model.trainable(), 0.0)?)
     }
 
-    /// The mean loss over what counts of all batches, and how many of the labels are the likeliest.
+    /// The mean loss over all batches, and the accuracy if there are labels.
+    ///
+    /// # Errors
+    /// Errors of candle.
     pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
         let _scope = memory::scope(Category::Temporary);
         let (mut sum, mut counted, mut correct) = (0.0, 0, None);
@@ -132,16 +148,20 @@ impl Trainer {
     }
 
     /// The logits of a micro-batch, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder.
+    ///
+    /// # Errors
+    /// Errors of candle.
     pub fn logits(&self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
         let _scope = memory::scope(Category::Temporary);
         Ok(segments::logits(&self.model, micro, &self.pass(micro, None))?)
     }
 
-    /// Everything that is trained, in a fixed order.
+    /// The trained parameters, in a fixed order.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         self.model.trainable()
     }
 
+    /// Number of trained elements.
     pub fn trainable_count(&mut self) -> u64 {
         self.trainable()
             .iter()
@@ -149,23 +169,21 @@ impl Trainer {
             .sum()
     }
 
+    /// Frees the gradients.
     pub fn release_gradients(&mut self) {
         for param in self.trainable() {
             param.release_gradient();
         }
     }
 
-    /// Gives the optimizer's state back once training is done.
+    /// Frees the optimizer's state.
     pub fn release_optimizer(&mut self) {
         self.optimizer.release();
     }
 
+    /// The device that computes.
     pub fn device(&self) -> &Device {
         self.model.device()
-    }
-
-    pub fn model_mut(&mut self) -> &mut Model {
-        &mut self.model
     }
 
     fn pass(&self, micro: &MicroBatch, step: Option<usize>) -> Pass {
@@ -173,7 +191,8 @@ impl Trainer {
             Model::Llama(_) => (Vec::new(), false),
             Model::Encoder(model) => (micro.lengths.clone(), model.has_dropout),
         };
-        let drops = has_dropout || self.cell.lora_dropout > 0.0;
+        let lora = self.options.model.lora.as_ref();
+        let drops = has_dropout || lora.is_some_and(|lora| lora.dropout > 0.0);
         let dropout = step.filter(|_| drops).map(|step| DropoutPass {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
@@ -198,24 +217,92 @@ mod tests {
         data,
         model::{self, Source},
         nn::testing::with_plain_ops,
-        spec::cell::{Checkpointing, Data, Dtype, Lengths, Synthetic},
+        options::{
+            AdamwOptions, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions,
+            LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding,
+            ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Weights,
+        },
     };
 
+    /// Three steps of two micro-batches, with dropout and checkpointing.
+    fn options(dtype: Dtype, rank: usize) -> TrainOptions {
+        TrainOptions {
+            model: ModelOptions {
+                name: "tiny".into(),
+                weights: Weights::Random,
+                task: Task::CausalLm,
+                num_labels: 2,
+                dtype,
+                bnb_4bit_use_double_quant: true,
+                lora: (rank > 0).then(|| LoraOptions {
+                    rank,
+                    alpha: 2.0 * rank as f64,
+                    dropout: 0.1,
+                    target_modules: TargetModules::AllLinear,
+                }),
+                max_seq_length: 140,
+                seed: 0,
+            },
+            data: DataOptions {
+                data: Data::Synthetic(Synthetic {
+                    lengths: Lengths::List(vec![140, 3, 70]),
+                    samples: 16,
+                }),
+                model: "tiny".into(),
+                max_seq_length: 140,
+                padding: Padding::MaxLength,
+                batch_size: 2,
+                gradient_accumulation_steps: 2,
+                length: TrainingLength::Steps(3),
+                eval_fraction: 0.2,
+                seed: 0,
+            },
+            optimizer: OptimizerOptions {
+                optimizer: OptimizerName::Adamw,
+                adamw: AdamwOptions {
+                    beta1: 0.9,
+                    beta2: 0.999,
+                    epsilon: 1e-8,
+                    weight_decay: 0.0,
+                },
+                low_rank: LowRankOptions {
+                    rank: 4,
+                    update_proj_gap: 200,
+                    galore_scale: 0.25,
+                    seed: 0,
+                },
+            },
+            schedule: ScheduleOptions {
+                learning_rate: 1e-3,
+                scheduler: LrScheduler::Linear,
+                warmup_ratio: 0.0,
+            },
+            max_grad_norm: 1.0,
+            gradient_checkpointing: Checkpointing::Every(2),
+            measure: Measure::Epoch,
+            device: DeviceName::Cpu,
+        }
+    }
+
     /// Losses and gradient norms of some steps, and the loss on what was held out.
-    fn train(cell: &Cell) -> Vec<f64> {
-        let source = Source::open(&cell.model_options(), Path::new("")).unwrap();
+    fn train(options: &TrainOptions) -> Vec<f64> {
+        let source = Source::open(&options.model, Path::new("")).unwrap();
         let config = source.config();
-        let dataset = data::load(cell, config, Path::new("")).unwrap();
-        let mut trainer =
-            Trainer::new(cell, model::load(&cell.model_options(), &source, &Device::Cpu).unwrap()).unwrap();
-        let steps = dataset.steps(cell);
+        let dataset = data::load(&options.data, config, Path::new("")).unwrap();
+        let mut trainer = Trainer::new(options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
+        let steps = dataset.steps(&options.data);
         let mut numbers = Vec::new();
-        for (index, batch) in dataset.batches(cell, config).enumerate() {
+        for (index, batch) in dataset.batches(&options.data, config).enumerate() {
             let outcome = trainer.step(&batch, index, steps, &mut || ()).unwrap();
             trainer.release_gradients();
             numbers.extend([outcome.loss, outcome.gradient_norm]);
         }
-        numbers.push(trainer.evaluate(dataset.eval_batches(cell, config)).unwrap().loss);
+        numbers.push(
+            trainer
+                .evaluate(dataset.eval_batches(&options.data, config))
+                .unwrap()
+                .loss,
+        );
         numbers
     }
 
@@ -229,25 +316,8 @@ mod tests {
             (Dtype::Int8, 4, 1e-2),
             (Dtype::Int4, 4, 1e-2),
         ] {
-            let cell = Cell {
-                model: "tiny".into(),
-                dtype,
-                rank,
-                lora_dropout: 0.1,
-                batch_size: 2,
-                gradient_accumulation_steps: 2,
-                gradient_checkpointing: Checkpointing::Every(2),
-                max_seq_length: 140,
-                max_steps: Some(3),
-                learning_rate: 1e-3,
-                data: Data::Synthetic(Synthetic {
-                    lengths: Lengths::List(vec![140, 3, 70]),
-                    samples: 16,
-                }),
-                eval_fraction: 0.2,
-                ..Cell::default()
-            };
-            let (kernels, plain) = (train(&cell), with_plain_ops(|| train(&cell)));
+            let options = options(dtype, rank);
+            let (kernels, plain) = (train(&options), with_plain_ops(|| train(&options)));
             for (kernels, plain) in kernels.iter().zip(&plain) {
                 assert!(
                     (kernels - plain).abs() <= tolerance * kernels.abs(),

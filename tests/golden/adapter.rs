@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
 use expctl::adapter::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
+use expctl::options::{LoraOptions, TargetModules};
 use expctl::spec::cell::Task;
 
 #[test]
@@ -27,7 +28,13 @@ fn weights_that_peft_wrote_are_written_byte_for_byte() {
 fn the_settings_we_write_are_among_those_peft_writes() {
     let theirs = fixture("tiny_llama_adapter");
     let (read, tensors) = peft::read(&theirs).expect("PEFT's adapter");
-    let config = peft::Config::new(Task::CausalLm, "tiny_llama", read.r, read.lora_alpha, read.lora_dropout);
+    let lora = LoraOptions {
+        rank: read.r,
+        alpha: read.lora_alpha,
+        dropout: read.lora_dropout,
+        target_modules: TargetModules::AllLinear,
+    };
+    let config = peft::Config::new(Task::CausalLm, "tiny_llama", &lora);
     let dir = tempfile::tempdir().expect("a temporary folder");
     peft::write(dir.path(), &config, &tensors).expect("the adapter is written");
     let json = |folder: &std::path::Path| -> serde_json::Map<String, serde_json::Value> {

@@ -7,6 +7,7 @@ use candle_core::{Device, Tensor};
 use expctl::adapter::peft;
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::model::{self, Source};
+use expctl::options::LoraOptions;
 use expctl::spec::cell::{Cell, Checkpointing, Dtype, LrScheduler, TargetModules, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
@@ -100,10 +101,11 @@ fn adapter_cell(model: &str) -> Cell {
 /// A trainer of the fixture's weights, and of its adapter where the cell has one.
 fn trainer(cell: &Cell) -> Trainer {
     assert_eq!(cell.validate(), Ok(()));
-    let source = Source::open(&cell.model_options(), &fixture("")).expect("the checkpoint");
+    let options = cell.train_options();
+    let source = Source::open(&options.model, &fixture("")).expect("the checkpoint");
     let mut trainer = Trainer::new(
-        cell,
-        model::load(&cell.model_options(), &source, &Device::Cpu).expect("the model"),
+        &options,
+        model::load(&options.model, &source, &Device::Cpu).expect("the model"),
     )
     .expect("a trainer");
     if cell.rank > 0 {
@@ -281,7 +283,13 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let theirs = Tensors::open(&format!("{model}_adapter/adapter_model.safetensors"));
         let (config, tensors) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
         let dir = TempDir::new().expect("a folder");
-        let ours = peft::Config::new(Task::SequenceClassification, model, config.r, config.lora_alpha, 0.0);
+        let lora = LoraOptions {
+            rank: config.r,
+            alpha: config.lora_alpha,
+            dropout: 0.0,
+            target_modules: TargetModules::AllLinear,
+        };
+        let ours = peft::Config::new(Task::SequenceClassification, model, &lora);
         peft::write(dir.path(), &ours, &tensors).expect("the adapter");
         let written = std::fs::read(dir.path().join(peft::WEIGHTS_FILE)).expect("the weights");
         let written = safetensors::SafeTensors::deserialize(&written).expect("a safetensors file");

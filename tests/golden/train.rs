@@ -99,10 +99,11 @@ fn trainer(cell: &Cell) -> Trainer {
 }
 
 fn load(cell: &Cell, base_dir: &Path, adapter: Option<&Path>) -> Trainer {
-    let source = Source::open(&cell.model_options(), base_dir).expect("the checkpoint");
+    let options = cell.train_options();
+    let source = Source::open(&options.model, base_dir).expect("the checkpoint");
     let mut trainer = Trainer::new(
-        cell,
-        model::load(&cell.model_options(), &source, &Device::Cpu).expect("the model"),
+        &options,
+        model::load(&options.model, &source, &Device::Cpu).expect("the model"),
     )
     .expect("a trainer");
     if let Some(adapter) = adapter {

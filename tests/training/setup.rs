@@ -54,16 +54,17 @@ impl Training {
 
     pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
-        let source = Source::open(&cell.model_options(), base_dir).expect("the model");
-        let data = data::load(cell, source.config(), base_dir).expect("the data");
+        let options = cell.train_options();
+        let source = Source::open(&options.model, base_dir).expect("the model");
+        let data = data::load(&options.data, source.config(), base_dir).expect("the data");
         Self {
             trainer: Trainer::new(
-                cell,
-                model::load(&cell.model_options(), &source, &Device::Cpu).expect("the weights"),
+                &options,
+                model::load(&options.model, &source, &Device::Cpu).expect("the weights"),
             )
             .expect("a trainer"),
-            batches: data.batches(cell, source.config()).collect(),
-            held_out: data.eval_batches(cell, source.config()).collect(),
+            batches: data.batches(&options.data, source.config()).collect(),
+            held_out: data.eval_batches(&options.data, source.config()).collect(),
         }
     }
 
@@ -136,7 +137,7 @@ impl Run {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
         let dir = TempDir::new().expect("a folder");
         // On a thread of the pool, as the program does it: from another, the pool's queue would allocate as it is fed.
-        let trained = rayon::scope(|_| train::run(cell, Path::new("."), dir.path(), &mut |_| ()))?;
+        let trained = rayon::scope(|_| train::run(&cell.train_options(), Path::new("."), dir.path(), &mut |_| ()))?;
         Ok(Self {
             measured: trained.measured,
             steps: read_steps(&dir.path().join("steps.jsonl")).expect("the steps"),

@@ -303,16 +303,6 @@ impl Cell {
         }
     }
 
-    /// Samples of an optimizer step.
-    pub fn effective_batch_size(&self) -> usize {
-        self.batch_size.saturating_mul(self.gradient_accumulation_steps)
-    }
-
-    /// How many of `samples` are held out: `eval_fraction` of them, rounded up.
-    pub fn held_out(&self, samples: usize) -> usize {
-        (samples as f64 * self.eval_fraction).ceil() as usize
-    }
-
     /// The device; `None` if its text does not name one (see [`Cell::validate`]).
     pub fn device(&self) -> Option<Device> {
         Device::named(&self.device)

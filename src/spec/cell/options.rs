@@ -1,7 +1,10 @@
 //! The door between a spec and what it configures: turns a cell into the options of each room.
 
 use super::Cell;
-use crate::options::{AdamwOptions, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, ScheduleOptions};
+use crate::options::{
+    AdamwOptions, DataOptions, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, ScheduleOptions,
+    TrainOptions, TrainingLength,
+};
 
 impl Cell {
     /// The options that decide the model.
@@ -20,6 +23,22 @@ impl Cell {
                 target_modules: self.target_modules.clone(),
             }),
             max_seq_length: self.max_seq_length,
+            seed: self.seed,
+        }
+    }
+
+    /// The samples and their batches.
+    pub fn data_options(&self) -> DataOptions {
+        let epochs = || TrainingLength::Epochs(self.num_train_epochs.unwrap_or(1.0));
+        DataOptions {
+            data: self.data.clone(),
+            model: self.model.clone(),
+            max_seq_length: self.max_seq_length,
+            padding: self.padding,
+            batch_size: self.batch_size,
+            gradient_accumulation_steps: self.gradient_accumulation_steps,
+            length: self.max_steps().map_or_else(epochs, TrainingLength::Steps),
+            eval_fraction: self.eval_fraction,
             seed: self.seed,
         }
     }
@@ -50,5 +69,55 @@ impl Cell {
             scheduler: self.lr_scheduler_type,
             warmup_ratio: self.warmup_ratio,
         }
+    }
+
+    /// Everything that a training run of our own trainer heeds.
+    ///
+    /// # Panics
+    /// If the device is not one, which [`Cell::validate`] refuses.
+    #[expect(clippy::expect_used, reason = "a cell is validated before it is trained")]
+    pub fn train_options(&self) -> TrainOptions {
+        TrainOptions {
+            model: self.model_options(),
+            data: self.data_options(),
+            optimizer: self.optimizer_options(),
+            schedule: self.schedule_options(),
+            max_grad_norm: self.max_grad_norm,
+            gradient_checkpointing: self.gradient_checkpointing,
+            measure: self.measure,
+            device: self.device().expect("a validated cell has a device"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Measure;
+
+    #[test]
+    fn training_ends_after_steps_or_epochs() {
+        let length = |max_steps, num_train_epochs, measure| {
+            let cell = Cell {
+                max_steps,
+                num_train_epochs,
+                measure,
+                ..Cell::default()
+            };
+            cell.data_options().length
+        };
+        assert_eq!(length(None, None, Measure::Epoch), TrainingLength::Steps(10));
+        assert_eq!(length(Some(4), None, Measure::Epoch), TrainingLength::Steps(4));
+        assert_eq!(length(None, Some(2.5), Measure::Epoch), TrainingLength::Epochs(2.5));
+        assert_eq!(length(None, Some(2.5), Measure::Profile), TrainingLength::Steps(1));
+    }
+
+    #[test]
+    fn rank_zero_has_no_adapters() {
+        let cell = Cell {
+            rank: 0,
+            ..Cell::default()
+        };
+        assert_eq!(cell.model_options().lora, None);
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     memory::{self, Category, Phase},
     model::Model,
     nn::Pass,
-    spec::cell::Checkpointing,
+    options::Checkpointing,
 };
 
 /// A model as a chain of segments: embedding, blocks, and a head with the loss. Hidden states are `[tokens, hidden]`, and
@@ -80,8 +80,8 @@ pub fn forward_backward(
     between: &mut dyn FnMut(),
 ) -> Result<f64> {
     match model {
-        Model::Llama(model) => there_and_back(model, batch, pass, checkpointing, scale, between),
-        Model::Encoder(model) => there_and_back(&mut **model, batch, pass, checkpointing, scale, between),
+        Model::Llama(model) => chain_forward_backward(model, batch, pass, checkpointing, scale, between),
+        Model::Encoder(model) => chain_forward_backward(&mut **model, batch, pass, checkpointing, scale, between),
     }
 }
 
@@ -103,7 +103,7 @@ pub fn logits(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> 
     }
 }
 
-fn there_and_back<C: Chain>(
+fn chain_forward_backward<C: Chain>(
     model: &mut C,
     batch: &MicroBatch,
     pass: &Pass,

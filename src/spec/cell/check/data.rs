@@ -51,7 +51,8 @@ impl Cell {
     }
 
     fn check_samples(&self, samples: usize) -> Checked {
-        let (needed, held_out) = (self.effective_batch_size(), self.held_out(samples));
+        let options = self.data_options();
+        let (needed, held_out) = (options.effective_batch_size(), options.held_out(samples));
         if samples.saturating_sub(held_out) >= needed {
             return Ok(());
         }

@@ -1,0 +1,24 @@
+//! The options of a training run.
+
+use super::{Checkpointing, DataOptions, Device, Measure, ModelOptions, OptimizerOptions, ScheduleOptions};
+
+/// Everything that a training run heeds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainOptions {
+    /// The model and its adapters.
+    pub model: ModelOptions,
+    /// The samples and their batches.
+    pub data: DataOptions,
+    /// The optimizer.
+    pub optimizer: OptimizerOptions,
+    /// The learning rate over the steps.
+    pub schedule: ScheduleOptions,
+    /// Upper limit of the gradients' global L2 norm; 0 switches clipping off.
+    pub max_grad_norm: f64,
+    /// The blocks that recompute their forward pass.
+    pub gradient_checkpointing: Checkpointing,
+    /// The part of training that the memory figures describe.
+    pub measure: Measure,
+    /// The device that computes.
+    pub device: Device,
+}

@@ -1,0 +1,183 @@
+//! Memory during training: figures at the end of each step, and peaks over all steps.
+
+use candle_core::Device;
+
+use crate::memory::{self, Peaks, Phase, probes};
+
+/// Watches a training loop. It resets the peaks at each step and merges them, so that each step's own peak is known.
+///
+/// It reads this process's memory, so on a GPU it reports nothing.
+pub(super) struct MemoryMeter {
+    on_cpu: bool,
+    installed: bool,
+    peaks: Option<Peaks>,
+    allocated_sum: u64,
+    steps: u64,
+    reserved_peak: Option<u64>,
+    process_peak_before: Option<u64>,
+    /// True if the system reset the process's peak; else the peak covers the load too.
+    process_peak_reset: bool,
+    /// Highest live tensor bytes during the load.
+    load_peak: u64,
+    page_faults_before: Option<u64>,
+    /// Page faults at the end of the last step.
+    page_faults_seen: Option<u64>,
+}
+
+/// Memory at the end of a step, before its gradients are released, in bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct StepMemory {
+    /// Live tensor bytes.
+    pub(super) allocated: Option<u64>,
+    /// Highest live tensor bytes within the step.
+    pub(super) allocated_peak: Option<u64>,
+    /// Bytes that the allocator holds.
+    pub(super) reserved: Option<u64>,
+    /// Resident set of the process.
+    pub(super) process: Option<u64>,
+    /// Page faults since the end of the last step.
+    pub(super) page_faults: Option<u64>,
+}
+
+/// Memory over the whole loop, in bytes.
+#[derive(Default)]
+pub(super) struct LoopMemory {
+    pub(super) peaks: Option<Peaks>,
+    /// Mean over the steps' ends.
+    pub(super) allocated_mean: Option<u64>,
+    pub(super) reserved_peak: Option<u64>,
+    /// Peak of the resident set in the loop.
+    pub(super) process_peak: Option<u64>,
+    /// Peak of the resident set, the load included.
+    pub(super) process_peak_total: Option<u64>,
+    pub(super) page_faults: Option<u64>,
+}
+
+impl MemoryMeter {
+    /// Starts a loop on `device`; the load has ended.
+    pub(super) fn start(device: &Device) -> Self {
+        let process_peak_before = probes::process_peak_bytes();
+        let process_peak_reset = probes::reset_process_peak();
+        let load_peak = memory::peaks().in_phase[Phase::Load];
+        memory::set_phase(Phase::Idle);
+        memory::reset_peaks();
+        let page_faults = probes::page_faults();
+        Self {
+            on_cpu: device.is_cpu(),
+            installed: memory::installed(),
+            peaks: None,
+            allocated_sum: 0,
+            steps: 0,
+            reserved_peak: None,
+            process_peak_before,
+            process_peak_reset,
+            load_peak,
+            page_faults_before: page_faults,
+            page_faults_seen: page_faults,
+        }
+    }
+
+    /// Forgets all figures but those of the load.
+    pub(super) fn reset(&mut self, device: &Device) {
+        let (load_peak, process_peak) = (self.load_peak, self.process_peak_before);
+        let again = Self::start(device);
+        *self = Self {
+            load_peak,
+            process_peak_before: again.process_peak_before.max(process_peak),
+            ..again
+        };
+    }
+
+    /// Samples the bytes that the allocator holds, which have no peak of their own.
+    pub(super) fn sample(&mut self) {
+        self.reserved_peak = self.reserved_peak.max(probes::reserved_bytes());
+    }
+
+    /// Ends a step.
+    pub(super) fn end_step(&mut self) -> StepMemory {
+        if !self.on_cpu {
+            return StepMemory::default();
+        }
+        self.sample();
+        let process = probes::process_bytes();
+        let page_faults = probes::page_faults();
+        let page_faults = difference(page_faults, std::mem::replace(&mut self.page_faults_seen, page_faults));
+        if !self.installed {
+            return StepMemory {
+                allocated: None,
+                allocated_peak: None,
+                reserved: probes::reserved_bytes(),
+                process,
+                page_faults,
+            };
+        }
+        let allocated = memory::live().allocated();
+        let step = memory::peaks();
+        memory::reset_peaks();
+        let step_peak = step.allocated;
+        self.allocated_sum += allocated;
+        self.steps += 1;
+        self.peaks = Some(match self.peaks.take() {
+            None => step,
+            Some(run) => merge(run, step),
+        });
+        StepMemory {
+            allocated: Some(allocated),
+            allocated_peak: Some(step_peak),
+            reserved: probes::reserved_bytes(),
+            process,
+            page_faults,
+        }
+    }
+
+    /// Ends the loop.
+    pub(super) fn finish(self) -> LoopMemory {
+        if !self.on_cpu {
+            return LoopMemory::default();
+        }
+        let process_peak = probes::process_peak_bytes();
+        LoopMemory {
+            allocated_mean: (self.steps > 0).then(|| self.allocated_sum / self.steps),
+            peaks: self.peaks.map(|mut peaks| {
+                peaks.in_phase[Phase::Load] = self.load_peak;
+                peaks
+            }),
+            reserved_peak: self.reserved_peak,
+            process_peak: process_peak.filter(|_| self.process_peak_reset),
+            process_peak_total: process_peak.max(self.process_peak_before),
+            page_faults: difference(probes::page_faults(), self.page_faults_before),
+        }
+    }
+}
+
+fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after? - before?)
+}
+
+fn merge(run: Peaks, step: Peaks) -> Peaks {
+    let mut in_phase = run.in_phase;
+    for (phase, peak) in step.in_phase.iter() {
+        in_phase[phase] = in_phase[phase].max(peak);
+    }
+    let highest = if step.allocated > run.allocated { step } else { run };
+    Peaks { in_phase, ..highest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_processs_memory_is_not_a_gpus() {
+        let mut meter = MemoryMeter {
+            on_cpu: false,
+            ..MemoryMeter::start(&Device::Cpu)
+        };
+        meter.sample();
+        assert_eq!(meter.end_step(), StepMemory::default());
+        let memory = meter.finish();
+        assert_eq!(memory.reserved_peak, None);
+        assert_eq!(memory.process_peak.or(memory.process_peak_total), None);
+        assert!(memory.peaks.is_none());
+    }
+}

@@ -1,0 +1,118 @@
+//! A training run: load, train, evaluate, save.
+
+use std::{path::Path, time::Instant};
+
+use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, steps::StepRecorder, summary};
+use crate::{
+    data::{self, Dataset},
+    memory::{self, Category, Phase, timeline},
+    model::{self, Config, Source},
+    options::{Measure, TrainOptions},
+    results::record::{Event, Measured},
+};
+
+/// The figures of a finished run. Its other results are files.
+#[derive(Debug, Clone)]
+pub struct Trained {
+    /// The figures.
+    pub measured: Measured,
+    /// SHA-256 of the token ids.
+    pub data_sha256: String,
+}
+
+/// Trains as `options` say. Relative paths start at `base_dir`.
+///
+/// Writes `steps.jsonl` into `out_dir`, and `adapter/` if there are adapters. Reports each step to `on_event`.
+///
+/// # Errors
+/// If the model or the data cannot be read, the device is missing, a loss or gradient is not finite, or a file cannot be
+/// written.
+pub fn run(
+    options: &TrainOptions,
+    base_dir: &Path,
+    out_dir: &Path,
+    on_event: &mut dyn FnMut(&Event),
+) -> Result<Trained, TrainError> {
+    on_event(&Event::Loading);
+    let load_start = Instant::now();
+    memory::set_phase(Phase::Load);
+    let device = device::open(options.device)?;
+    let (source, dataset) = {
+        let _scope = memory::scope(Category::Host);
+        let source = Source::open(&options.model, base_dir)?;
+        let positions = source.config().max_position_embeddings();
+        if options.data.max_seq_length > positions {
+            return Err(TrainError::Positions {
+                asked: options.data.max_seq_length,
+                positions,
+            });
+        }
+        let dataset = data::load(&options.data, source.config(), base_dir)?;
+        (source, dataset)
+    };
+    let config = source.config().clone();
+    let model = model::load(&options.model, &source, &device)?;
+    drop(source);
+    let mut trainer = Trainer::new(options, model)?;
+    let trainable_count = trainer.trainable_count();
+    let load_seconds = load_start.elapsed().as_secs_f64();
+
+    let mut meter = MemoryMeter::start(&device);
+    let mut steps = StepRecorder::create(out_dir, on_event)?;
+    let profile = match options.measure {
+        Measure::Epoch => {
+            train(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?;
+            None
+        }
+        Measure::Profile => profile::run(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?,
+    };
+    let steps = steps.finish();
+    let memory = meter.finish();
+    trainer.release_optimizer();
+
+    let evaluation = if dataset.eval().is_empty() {
+        None
+    } else {
+        on_event(&Event::Evaluating);
+        Some(trainer.evaluate(dataset.eval_batches(&options.data, &config))?)
+    };
+    let adapter_file_bytes = save::adapter(&options.model, &mut trainer, &out_dir.join("adapter"))?;
+    on_event(&Event::Done);
+
+    let measured = Measured {
+        loss_eval: evaluation.map(|evaluation| evaluation.loss),
+        accuracy_eval: evaluation.and_then(|evaluation| evaluation.accuracy),
+        parameter_count: config.parameter_count(),
+        trainable_count,
+        adapter_file_bytes,
+        profile,
+        ..summary::summarise(&steps, memory, load_seconds)
+    };
+    Ok(Trained {
+        measured,
+        data_sha256: dataset.sha256().to_owned(),
+    })
+}
+
+/// The training loop.
+fn train(
+    options: &TrainOptions,
+    config: &Config,
+    dataset: &Dataset,
+    trainer: &mut Trainer,
+    meter: &mut MemoryMeter,
+    steps: &mut StepRecorder,
+) -> Result<(), TrainError> {
+    let total = dataset.steps(&options.data);
+    steps.begin(&options.data, total);
+    for (index, batch) in dataset.batches(&options.data, config).enumerate() {
+        let start = steps.start();
+        let outcome = trainer.step(&batch, index, total, &mut || {
+            meter.sample();
+            timeline::write_out();
+        })?;
+        steps.end(&batch, outcome, meter.end_step(), start)?;
+        steps.release(trainer);
+    }
+    Ok(())
+}
