@@ -14,6 +14,7 @@
 //! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
 //! * [`plan`], [`report`], [`export`], [`runner`]: predictions, reports, timelines for other tools, and running the
 //!   cells.
+//! * [`worker`]: the process that trains one cell.
 //! * [`cli`]: the commands.
 
 pub mod adapter;
@@ -38,3 +39,4 @@ pub mod text;
 pub mod torch;
 pub mod trace;
 pub mod train;
+pub mod worker;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{accuracy, cell, compare, completions, export, init, list, plan, report, run, schema, show, validate};
+use crate::runner::protocol;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
 #[derive(Debug, Parser)]
@@ -28,8 +29,8 @@ enum Command {
     Schema(schema::Args),
     Init(init::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
-    Cell(cell::Args),
+    #[command(hide = true, name = protocol::COMMAND)]
+    Cell(protocol::Arguments),
 }
 
 impl Cli {
@@ -51,7 +52,7 @@ impl Cli {
             Command::Schema(args) => schema::run(args),
             Command::Init(args) => init::run(args),
             Command::Completions(args) => completions::run(args, &mut Cli::command()),
-            Command::Cell(args) => cell::run(args),
+            Command::Cell(args) => cell::run(&args),
         }
     }
 }

@@ -26,4 +26,4 @@ mod validate;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};
-pub(crate) use output::{Format, print, with_causes};
+pub(crate) use output::{Format, print};

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::ValueEnum;
 
 use crate::spec::SpecError;
-use crate::text::Table;
+use crate::text::{Table, with_causes};
 
 /// Exit code if a cell failed or a check did not hold.
 pub const FAILED: u8 = 1;
@@ -39,19 +39,8 @@ pub fn describe(error: &anyhow::Error) -> String {
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match error.downcast_ref::<SpecError>() {
         Some(error) if colours => error.styled(),
-        _ => with_causes(error),
+        _ => with_causes(error.as_ref()),
     }
-}
-
-/// An error and its causes in one line. A cause that the message already ends with is not repeated.
-pub(crate) fn with_causes(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.ends_with(&cause) {
-            text += &format!(": {cause}");
-        }
-    }
-    text
 }
 
 /// Prints to stdout. A reader that has gone, as with `| head`, is not an error.

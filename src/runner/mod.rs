@@ -1,23 +1,31 @@
-//! Runs a study: one cell after another, each in a process of its own, so that a crash, a kill or an out-of-memory is an
-//! outcome and not an end. What a run leaves is complete at any moment: it can be killed and started again.
+//! Runs a study: one cell after another, each in a process of its own. A crash, a kill or an out-of-memory is an outcome
+//! and does not end the run. The results on disk are complete at any moment: a run can be killed and started again.
 
+mod attempt;
 mod child;
 mod error;
-mod inbox;
+mod events;
 mod lock;
+mod options;
 mod outcome;
 mod preflight;
 mod progress;
+pub(crate) mod protocol;
 mod provenance;
+mod run;
 mod schedule;
-mod study;
+mod status;
+mod summary;
+mod task;
 mod text;
 
-pub use child::variables;
 pub use error::RunError;
-pub use outcome::{log_tail, oom_file};
+pub use options::Options;
+pub use outcome::log_tail;
 pub use preflight::{PreflightError, preflight, trainable};
 pub use progress::{Bars, Json, Plain, Progress, Silent};
-pub use provenance::{instruction_set, provenance, threads};
-pub use schedule::{Kept, Overview, Schedule, Task, schedule};
-pub use study::{Finished, Options, Summary, run};
+pub(crate) use provenance::provenance;
+pub use run::run;
+pub use schedule::{Schedule, schedule};
+pub use summary::{Finished, Summary};
+pub use task::{Cached, Overview, Task};

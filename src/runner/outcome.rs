@@ -1,9 +1,9 @@
-//! What became of an attempt: the child's own record, or one that the run writes where the child left none.
+//! The outcome of an attempt: the worker's own record, or a record by the run if the worker left none.
 
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 use signal_hook::consts::SIGKILL;
@@ -14,14 +14,10 @@ use crate::results::record::{Oom, Provenance, Record, Status};
 use crate::results::store::{CellDir, StoreError, read_record, write_record};
 use crate::text::format;
 
-use super::child::{Ended, Stopped};
+use super::child::{Exit, Stopped};
+use super::protocol::oom_file;
 
-/// Where the child's allocator writes the request that went past the budget.
-pub fn oom_file(dir: &CellDir) -> PathBuf {
-    dir.path().join("oom.json")
-}
-
-/// An attempt that has ended.
+/// An attempt at a cell.
 pub(super) struct Attempt<'a> {
     pub(super) dir: &'a CellDir,
     pub(super) number: u32,
@@ -30,15 +26,16 @@ pub(super) struct Attempt<'a> {
     pub(super) provenance: Provenance,
 }
 
-/// The attempt's record, on disk. None where the run was interrupted before the child had one: the cell stays to be done.
-pub(super) fn settle(attempt: Attempt, ended: &Ended) -> Result<Option<Record>, StoreError> {
-    // Whatever cannot be read here was left by a child that was killed while it wrote; it counts as no record.
+/// Concludes an attempt with a record on disk. Returns `None` if a signal stopped the worker before it wrote one: the next
+/// run tries the cell again.
+pub(super) fn conclude(attempt: Attempt, exit: &Exit) -> Result<Option<Record>, StoreError> {
+    // An unreadable record is a leftover of a worker that was killed while it wrote.
     if let Ok(Some(record)) = read_record(attempt.dir)
         && record.attempt == attempt.number
     {
         return Ok(Some(record));
     }
-    let verdict = match ended.stopped {
+    let verdict = match exit.stopped {
         Some(Stopped::Interrupted(_)) => return Ok(None),
         Some(Stopped::Timeout(limit)) => Verdict {
             timeout_seconds: Some(limit.as_secs_f64()),
@@ -47,7 +44,7 @@ pub(super) fn settle(attempt: Attempt, ended: &Ended) -> Result<Option<Record>, 
                 format!("stopped at the limit of {}", humantime::format_duration(limit)),
             )
         },
-        None => verdict(ended.status, attempt.dir),
+        None => verdict(exit.status, attempt.dir),
     };
     let record = Record {
         cell_id: attempt.dir.id(),
@@ -55,7 +52,7 @@ pub(super) fn settle(attempt: Attempt, ended: &Ended) -> Result<Option<Record>, 
         reason: Some(verdict.reason),
         attempt: attempt.number,
         started_at: attempt.started_at,
-        wall_seconds: ended.seconds,
+        wall_seconds: exit.seconds,
         measured: None,
         oom: verdict.oom,
         timeout_seconds: verdict.timeout_seconds,
@@ -83,7 +80,7 @@ impl Verdict {
     }
 }
 
-/// What a child's end means that nobody asked for and that left no record.
+/// The meaning of an exit without a record that the run did not cause.
 fn verdict(status: ExitStatus, dir: &CellDir) -> Verdict {
     if let Some(signal) = status.signal() {
         let name = signal_name(signal).map_or_else(|| format!("signal {signal}"), Into::into);
@@ -118,7 +115,7 @@ fn read_oom(path: &Path) -> Option<Oom> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// An out-of-memory for people.
+/// An out-of-memory in words.
 fn oom_reason(oom: &Oom) -> String {
     let size = |bytes: u64| format::bytes((bytes as f64).into());
     let Oom { phase, category, .. } = oom;
@@ -134,15 +131,18 @@ fn last_line(log: &Path) -> Option<String> {
     log_tail(log, 1).ok()?.pop()
 }
 
-/// The last `lines` lines of a log that are not empty. Reads its last few kilobytes only.
+/// The last `lines` lines of a log that are not empty. Reads only its last few kilobytes.
+///
+/// # Errors
+/// If the log cannot be read.
 pub fn log_tail(log: &Path, lines: usize) -> io::Result<Vec<String>> {
     use std::io::{Read, Seek, SeekFrom};
-    const KEPT: u64 = 16 * 1024;
+    const TAIL_BYTES: u64 = 16 * 1024;
     let mut file = fs::File::open(log)?;
-    let start = file.metadata()?.len().saturating_sub(KEPT);
+    let start = file.metadata()?.len().saturating_sub(TAIL_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(KEPT).read_to_end(&mut bytes)?;
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let mut tail: Vec<_> = text
         .lines()
@@ -164,28 +164,28 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exits_are_told_apart() {
         let root = tempfile::tempdir().unwrap();
         let dir = dir(root.path());
         fs::create_dir_all(dir.path()).unwrap();
         fs::write(dir.log(), "first\nno such device\n\n").unwrap();
         // wait status: the exit code in the second byte, a signal in the first
-        let told = |raw| {
+        let outcome = |raw| {
             let verdict = verdict(ExitStatus::from_raw(raw), &dir);
             (verdict.status, verdict.reason)
         };
-        assert_eq!(told(0).0, Status::Lost);
+        assert_eq!(outcome(0).0, Status::Lost);
         let failed = "the process ended with exit code 1 and no record: no such device";
-        assert_eq!(told(1 << 8), (Status::Failed, failed.into()));
+        assert_eq!(outcome(1 << 8), (Status::Failed, failed.into()));
         let killed = "ended by SIGKILL, as the kernel does when memory runs out; not by expctl";
-        assert_eq!(told(9), (Status::Killed, killed.into()));
-        assert_eq!(told(11), (Status::Killed, "ended by SIGSEGV; not by expctl".into()));
-        assert_eq!(told(42 << 8).0, Status::Failed, "nothing was said on the descriptor");
+        assert_eq!(outcome(9), (Status::Killed, killed.into()));
+        assert_eq!(outcome(11), (Status::Killed, "ended by SIGSEGV; not by expctl".into()));
+        assert_eq!(outcome(42 << 8).0, Status::Failed, "no request is in the file");
         let line = r#"{"phase":"backward","category":"gradient","requested_bytes":4194304,"#.to_owned()
             + r#""allocated_bytes":2147483640,"budget_bytes":2147483648}"#;
         fs::write(oom_file(&dir), line).unwrap();
         let oom = "backward: 4.0 MiB of gradient asked for with 2.00 GiB allocated, past the budget of 2.00 GiB (device_memory)";
-        assert_eq!(told(42 << 8), (Status::Oom, oom.into()));
+        assert_eq!(outcome(42 << 8), (Status::Oom, oom.into()));
     }
 
     #[test]

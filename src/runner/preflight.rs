@@ -11,7 +11,7 @@ use crate::options::NoCuda;
 use crate::spec::Study;
 use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
 
-use super::provenance::instruction_set;
+use super::protocol::instruction_set;
 
 /// Something that a cell names and that it cannot be trained with.
 #[derive(Debug, thiserror::Error)]

@@ -1,20 +1,21 @@
-//! Where and by what an attempt is made.
+//! The machine and the build behind an attempt.
 
 use std::fs;
 
-use crate::kernels::InstructionSet;
 use crate::memory::probes;
 use crate::results::record::{Machine, Provenance};
 use crate::spec::cell::Cell;
 
-/// The version of this build.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that this build was made from, `-dirty` where files had changed since; none outside a git checkout.
-pub const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
+use super::protocol::{cores, instruction_set, threads};
 
-/// What can be said of an attempt at `cell` before anything is trained. `environment` looks a variable up as the cell's
-/// process sees it.
-pub fn provenance(cell: &Cell, environment: impl Fn(&str) -> Option<String>) -> Provenance {
+/// The version of this build.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit of this build, with `-dirty` if files had changed; `None` outside a git checkout.
+pub(super) const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
+
+/// The provenance of an attempt at `cell`, as known before training. `environment` gives a variable's value in the
+/// worker.
+pub(crate) fn provenance(cell: &Cell, environment: impl Fn(&str) -> Option<String>) -> Provenance {
     Provenance {
         expctl_version: VERSION.into(),
         git_commit: GIT_COMMIT.map(Into::into),
@@ -29,20 +30,6 @@ pub fn provenance(cell: &Cell, environment: impl Fn(&str) -> Option<String>) -> 
             .collect(),
         data_sha256: None,
     }
-}
-
-/// Threads that the cell is trained with.
-pub fn threads(cell: &Cell) -> usize {
-    cell.threads.unwrap_or_else(cores)
-}
-
-/// The level of the kernels that the cell is trained with: the one that it names, or the best of this CPU.
-pub fn instruction_set(cell: &Cell) -> InstructionSet {
-    cell.instruction_set.level().unwrap_or_else(InstructionSet::best)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn machine() -> Machine {
@@ -61,7 +48,7 @@ fn machine() -> Machine {
     }
 }
 
-/// The processor's name where Linux tells one; it does on x86.
+/// The processor's name, which Linux reports on x86.
 fn cpu_model() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

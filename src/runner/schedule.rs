@@ -1,81 +1,41 @@
-//! Which cells a run has to train, and which results it keeps.
+//! The schedule of a run: the cells to train, and the results to keep.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use serde::Serialize;
 use serde_json::Value;
 
-use crate::results::prediction::Prediction;
 use crate::results::record::{Record, Status};
 use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::spec::cell::{Cell, Data};
 use crate::spec::{Study, StudyCell};
 
+use super::options::Options;
 use super::provenance::{GIT_COMMIT, VERSION};
-use super::study::Options;
+use super::status::is_result;
+use super::task::{Cached, Overview, Task};
 
-/// What a run is about to do.
+/// The cells to train, and the results to keep.
 #[derive(Debug)]
 pub struct Schedule {
+    /// The run in numbers.
     pub overview: Overview,
-    /// In the study's order, a round for each repeat: what slows the machine down for a while falls on all cells, and the
-    /// repeats of one show it.
+    /// The cells to train in the study's order, one round for each repeat. A slow spell of the machine then falls on all
+    /// cells, and the repeats of one show it.
     pub tasks: Vec<Task>,
-    pub kept: Vec<Kept>,
-    /// What people should know about results that are kept or made again, a line each.
+    /// The results to keep.
+    pub kept: Vec<Cached>,
+    /// Remarks on results that are kept or made again, a line each.
     pub notes: Vec<String>,
 }
 
-/// A run in numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Overview {
-    pub name: String,
-    /// Where results are written.
-    pub results: PathBuf,
-    /// Cells of the study.
-    pub cells: usize,
-    pub to_run: usize,
-    pub kept: usize,
-}
-
-/// A cell that is to be trained.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Task {
-    pub cell_id: String,
-    /// What distinguishes it in the study, such as `rank=16 dtype=int4`.
-    pub label: String,
-    /// Among the cells of this run, from 1.
-    pub position: usize,
-    pub of: usize,
-    pub attempt: u32,
-    /// Its place in the study's cells.
-    #[serde(skip)]
-    pub index: usize,
-    /// What it will take; none where that could not be predicted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<Prediction>,
-}
-
-impl Task {
-    /// Its id and what distinguishes it, for people.
-    pub fn name(&self) -> String {
-        format!("{} {}", self.cell_id, self.label).trim_end().to_owned()
-    }
-}
-
-/// A cell whose result stays.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// Its place in the study's cells.
-    pub index: usize,
-    pub record: Record,
-}
-
-/// Looks at what the study's folder has. ok and oom are results; everything else is done again.
+/// Reads the study's folder. Cells that are ok or oom keep their results; all others run again.
+///
+/// # Errors
+/// If the folder cannot be read.
 pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError> {
     let dir = StudyDir::new(&options.results);
     let mut tasks = Vec::new();
@@ -92,7 +52,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             Ok(record) => record,
         };
         match record {
-            Some(record) if !options.fresh && is_result(record.status) => kept.push(Kept { index, record }),
+            Some(record) if !options.fresh && is_result(record.status) => kept.push(Cached { index, record }),
             record => tasks.push(task(study, index, attempts(&cell_dir, record) + 1)),
         }
     }
@@ -126,16 +86,6 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     })
 }
 
-/// Whether a cell that ended so is what nobody asked for.
-pub(super) fn is_failure(status: Status) -> bool {
-    !is_result(status) && status != Status::Oversize
-}
-
-/// Whether a cell that ended so is done with; the others are tried again by the next run.
-pub(super) fn is_result(status: Status) -> bool {
-    matches!(status, Status::Ok | Status::Oom)
-}
-
 fn task(study: &Study, index: usize, attempt: u32) -> Task {
     let planned = &study.cells[index];
     Task {
@@ -158,18 +108,18 @@ fn label(study: &Study, planned: &StudyCell) -> String {
     parts.join(" ")
 }
 
-/// Where the record of the attempt before is while a new one runs: it says how many there were, and is no result.
+/// The record of the previous attempt while a new one runs. It holds the number of attempts and is not a result.
 pub(super) fn previous_record(dir: &CellDir) -> PathBuf {
     dir.path().join("record.previous.json")
 }
 
-/// How many attempts at a cell have been made.
+/// The number of attempts at a cell so far.
 fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
     let previous = || serde_json::from_slice::<Record>(&fs::read(previous_record(dir)).ok()?).ok();
     record.or_else(previous).map_or(0, |record| record.attempt)
 }
 
-fn other_versions(kept: &[Kept]) -> Option<String> {
+fn other_versions(kept: &[Cached]) -> Option<String> {
     let version = |version: &str, commit: Option<&str>| match commit {
         Some(commit) => format!("{version} ({commit})"),
         None => version.to_owned(),
@@ -191,11 +141,10 @@ fn other_versions(kept: &[Kept]) -> Option<String> {
     })
 }
 
-/// Results older than the file they were trained on. What was really trained on is known by its hash, but only once it is
-/// tokenised; the time of the file's last change is known at once.
-fn changed_data(study: &Study, kept: &[Kept]) -> Vec<String> {
+/// Remarks on results that are older than their data file. The hash of the data would be exact, but needs tokenising.
+fn changed_data(study: &Study, kept: &[Cached]) -> Vec<String> {
     let mut older: BTreeMap<&str, usize> = BTreeMap::new();
-    for Kept { index, record } in kept {
+    for Cached { index, record } in kept {
         let Some(path) = data_path(&study.cells[*index].cell) else {
             continue;
         };
@@ -223,9 +172,9 @@ fn data_path(cell: &Cell) -> Option<&str> {
     }
 }
 
-/// Results stay: their figures are the same with and without a timeline.
-fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Kept]) -> Option<String> {
-    let lacks = |kept: &&Kept| {
+/// A remark on kept results without a timeline. They stay: a timeline does not change their figures.
+fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Cached]) -> Option<String> {
+    let lacks = |kept: &&Cached| {
         let cell = dir.cell(&study.cells[kept.index].id);
         kept.record.status == Status::Ok && !cell.timeline().exists()
     };

@@ -1,9 +1,9 @@
-//! A run in words.
+//! The lines of a run for people.
 
 use crate::results::record::{Record, Status, StepEvent};
 use crate::text::{counted, format};
 
-use super::{Overview, Task};
+use super::task::{Overview, Task};
 
 pub(super) fn overview(study: &Overview) -> String {
     let kept = if study.kept > 0 {

@@ -1,5 +1,6 @@
 //! Words and numbers for people: formats, units, quotes, suggestions.
 
+mod causes;
 mod count;
 mod flow_yaml;
 pub mod format;
@@ -9,6 +10,7 @@ mod suggest;
 mod table;
 mod unit;
 
+pub use causes::with_causes;
 pub use count::counted;
 pub use flow_yaml::to_flow_yaml;
 pub use mistake::Mistake;

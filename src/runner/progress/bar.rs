@@ -6,11 +6,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::results::record::{Event, Record, Status};
 
+use super::super::summary::Summary;
+use super::super::task::{Overview, Task};
 use super::super::text::{outcome, overview, predicted, step};
-use super::{Overview, Progress, Summary, Task};
+use super::observer::Progress;
 
 const TICK: Duration = Duration::from_millis(200);
 
+/// Two bars on a terminal.
 pub struct Bars {
     bars: MultiProgress,
     study: ProgressBar,
@@ -27,7 +30,7 @@ impl Default for Bars {
     }
 }
 
-/// A style of ours; indicatif's own default where it did not parse, which a test excludes.
+/// The style of a template. A test holds that all templates parse.
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -78,7 +81,7 @@ impl Progress for Bars {
     fn cell_finished(&mut self, task: &Task, record: &Record) {
         self.study.set_style(style(LATER_CELLS));
         self.study.inc(1);
-        // What went well is in the table at the end; what did not, one wants to know now.
+        // The table at the end has all outcomes; failures show at once.
         if record.status != Status::Ok {
             self.note(&format!("{}: {}", task.name(), outcome(record)));
         }

@@ -6,9 +6,11 @@ use serde::Serialize;
 
 use crate::results::record::{Event, Record};
 
-use super::{Overview, Progress, Summary, Task};
+use super::super::summary::Summary;
+use super::super::task::{Overview, Task};
+use super::observer::Progress;
 
-/// One line each; `event` says which. A step's figures are those of the child's own events.
+/// A line; its `event` is the kind. A step's figures come from the worker's own events.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
@@ -16,7 +18,7 @@ enum Line<'a> {
     CellStarted(&'a Task),
     CellEvent {
         cell_id: &'a str,
-        /// Its own `event` says what the cell does.
+        /// The worker's event.
         cell: &'a Event,
     },
     CellFinished {
@@ -29,13 +31,14 @@ enum Line<'a> {
     StudyFinished(&'a Summary),
 }
 
+/// JSON lines on stdout.
 pub struct Json;
 
 impl Json {
     fn line(&self, line: &Line) {
         if let Ok(json) = serde_json::to_string(line) {
             let mut out = stdout().lock();
-            // Nobody reads it any more; that is no reason to stop training.
+            // A reader that has gone is no reason to stop training.
             let _ = writeln!(out, "{json}").and_then(|()| out.flush());
         }
     }

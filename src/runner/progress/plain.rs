@@ -1,16 +1,19 @@
-//! A line for what matters, where there is no terminal: logs and pipes.
+//! Plain lines for logs and pipes.
 
 use std::io::{Write, stderr};
 use std::time::{Duration, Instant};
 
 use crate::results::record::{Event, Record};
 
+use super::super::summary::Summary;
+use super::super::task::{Overview, Task};
 use super::super::text::{outcome, overview, predicted, step};
-use super::{Overview, Progress, Summary, Task};
+use super::observer::Progress;
 
-/// Steps are told at most this often.
+/// The shortest time between two lines about steps.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// One line for each cell, and for a step now and then, on stderr.
 #[derive(Default)]
 pub struct Plain {
     last_step: Option<Instant>,
@@ -18,7 +21,7 @@ pub struct Plain {
 
 impl Plain {
     fn line(&self, text: &str) {
-        // Nobody reads it any more; that is no reason to stop training.
+        // A reader that has gone is no reason to stop training.
         let _ = writeln!(stderr(), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that happens while cells run, in one queue: what children say, that they ended, and signals.
+//! The events of a run in one queue: messages of children, their ends, and signals.
 
 use std::ffi::c_int;
 use std::io;
@@ -14,23 +14,26 @@ use crate::results::record::Event;
 
 use super::error::RunError;
 
+/// An event of a run.
 pub(super) enum Message {
-    /// From the n-th child; a late message of an earlier one must not be taken for the present one's.
+    /// From the child with this serial number, which tells late messages of an earlier child apart.
     Child(usize, FromChild),
     /// SIGINT or SIGTERM.
     Signal(c_int),
 }
 
+/// A message of a child.
 pub(super) enum FromChild {
+    /// An event of its training.
     Event(Event),
-    /// Its stdout ended.
-    Silent,
-    /// It ended and waits to be reaped.
+    /// Its stdout is closed.
+    StdoutClosed,
+    /// It has ended and waits to be reaped.
     Exited,
 }
 
-/// The queue, and the signals that it listens to until it is dropped.
-pub(super) struct Inbox {
+/// The queue. It catches signals until it is dropped.
+pub(super) struct Events {
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     signals: Handle,
@@ -38,7 +41,8 @@ pub(super) struct Inbox {
     interrupted: Option<c_int>,
 }
 
-impl Inbox {
+impl Events {
+    /// Opens the queue and catches SIGINT and SIGTERM.
     pub(super) fn open() -> Result<Self, RunError> {
         let (sender, receiver) = mpsc::channel();
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(RunError::Signals)?;
@@ -53,16 +57,17 @@ impl Inbox {
         })
     }
 
+    /// A sender into the queue.
     pub(super) fn sender(&self) -> Sender<Message> {
         self.sender.clone()
     }
 
-    /// The next message, or none after `patience` (for ever where there is none).
-    pub(super) fn receive(&mut self, patience: Option<Duration>) -> Option<Message> {
-        let message = match patience {
-            // The inbox holds a sender itself, so the queue is never disconnected.
+    /// The next message; `None` after `timeout`. Without a timeout it waits for ever.
+    pub(super) fn receive(&mut self, timeout: Option<Duration>) -> Option<Message> {
+        let message = match timeout {
+            // This holds a sender itself, so the queue is never disconnected.
             None => self.receiver.recv().ok(),
-            Some(patience) => self.receiver.recv_timeout(patience).ok(),
+            Some(timeout) => self.receiver.recv_timeout(timeout).ok(),
         };
         if let Some(Message::Signal(signal)) = message {
             self.interrupted.get_or_insert(signal);
@@ -70,20 +75,20 @@ impl Inbox {
         message
     }
 
-    /// The signal that asked this run to stop, if one came so far.
+    /// The first signal that asked this run to stop.
     pub(super) fn interrupted(&mut self) -> Option<c_int> {
         while self.interrupted.is_none() && self.receive(Some(Duration::ZERO)).is_some() {}
         self.interrupted
     }
 }
 
-impl Drop for Inbox {
+impl Drop for Events {
     fn drop(&mut self) {
         self.signals.close();
     }
 }
 
-/// The first signal is a request; the second ends this process as if nobody had listened, and its child with it.
+/// The first signal is a request. The second ends this process by default, and its child with it.
 fn forward_signals(mut signals: Signals, forward: &Sender<Message>) {
     let mut asked = false;
     for signal in signals.forever() {
@@ -97,6 +102,7 @@ fn forward_signals(mut signals: Signals, forward: &Sender<Message>) {
     }
 }
 
+/// Starts a named thread.
 pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
 }

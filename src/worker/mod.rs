@@ -1,0 +1,9 @@
+//! The worker: the main program of the process that trains one cell. `runner::protocol` defines its command line,
+//! environment, files and events.
+
+mod environment;
+mod error;
+mod train;
+
+pub use error::WorkerError;
+pub(crate) use train::run;

@@ -1,0 +1,122 @@
+//! The worker's main program: read the cell, prepare the process, train, write the record.
+
+use std::any::Any;
+use std::fs::{self, File};
+use std::io::{Write, stderr, stdout};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use super::{WorkerError, environment};
+use crate::memory::{self, Category, timeline};
+use crate::results::record::{Event, Record, Status};
+use crate::results::store::{CellDir, write_record};
+use crate::runner::protocol::{Arguments, event_line, oom_file};
+use crate::runner::provenance;
+use crate::spec::cell::Cell;
+use crate::text::with_causes;
+use crate::train::{self, TrainError, Trained};
+
+/// Trains the cell of a folder and writes its record. Returns the record's status.
+///
+/// # Errors
+/// If the cell cannot be read, the process does not match it, or the record cannot be written.
+pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
+    let (started_at, started) = (SystemTime::now(), Instant::now());
+    if let Some(parent) = arguments.parent {
+        environment::die_with(parent)?;
+    }
+    let dir = CellDir::new(&arguments.dir);
+    let cell = read_cell(&dir)?;
+    environment::prepare(&cell)?;
+    memory::arm(cell.device_memory.map(|size| size.0), create(oom_file(&dir))?.into());
+    environment::start_threads(&cell)?;
+    if let Some(steps) = arguments.timeline {
+        timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;
+    }
+
+    let outcome = in_pool(&cell, &arguments.base_dir, &dir);
+
+    if let Err(error) = timeline::finish() {
+        // The figures stand without a timeline.
+        let _ = writeln!(stderr(), "warning: the timeline ends early: {error}");
+    }
+    let mut provenance = provenance(&cell, |name| std::env::var(name).ok());
+    let (status, reason, measured) = match outcome {
+        Ok(Trained { measured, data_sha256 }) => {
+            provenance.data_sha256 = Some(data_sha256);
+            (Status::Ok, None, Some(measured))
+        }
+        Err(error) => (Status::Failed, Some(with_causes(&error)), None),
+    };
+    if let Some(reason) = &reason {
+        let _ = writeln!(stderr(), "error: {reason}");
+    }
+    let record = Record {
+        cell_id: cell.id(),
+        status,
+        reason,
+        attempt: arguments.attempt,
+        started_at: humantime::format_rfc3339_millis(started_at).to_string(),
+        wall_seconds: started.elapsed().as_secs_f64(),
+        measured,
+        oom: None,
+        timeout_seconds: None,
+        provenance,
+    };
+    write_record(&dir, &record)?;
+    Ok(status)
+}
+
+fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
+    let path = dir.cell_yaml();
+    let text = fs::read_to_string(&path).map_err(|source| WorkerError::File {
+        action: "read",
+        path: path.clone(),
+        source,
+    })?;
+    Ok(Cell::from_yaml(&path.display().to_string(), &text)?)
+}
+
+fn create(path: PathBuf) -> Result<File, WorkerError> {
+    File::create(&path).map_err(|source| WorkerError::File {
+        action: "create",
+        path,
+        source,
+    })
+}
+
+/// The reason why training did not finish.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    #[error("panicked: {0}")]
+    Panic(String),
+}
+
+/// Trains on one of the pool's threads, which then computes with the others instead of waiting for them. A panic is an
+/// error like any other.
+fn in_pool(cell: &Cell, base_dir: &Path, dir: &CellDir) -> Result<Trained, Failure> {
+    let options = cell.train_options();
+    let train = || rayon::scope(|_| train::run(&options, base_dir, dir.path(), &mut print_event));
+    match catch_unwind(AssertUnwindSafe(train)) {
+        Ok(trained) => Ok(trained?),
+        Err(panic) => Err(Failure::Panic(panic_message(panic.as_ref()).to_owned())),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
+
+/// Reports an event to the run. A run that has stopped reading is no reason to stop.
+fn print_event(event: &Event) {
+    let _scope = memory::scope(Category::Host);
+    if let Some(line) = event_line(event) {
+        let mut out = stdout().lock();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+}
