@@ -234,7 +234,7 @@ mod tests {
                 num_labels: 2,
                 dtype,
                 bnb_4bit_use_double_quant: true,
-                lora: (rank > 0).then(|| LoraOptions {
+                lora: (rank > 0).then_some(LoraOptions {
                     rank,
                     alpha: 2.0 * rank as f64,
                     dropout: 0.1,

@@ -102,13 +102,11 @@ fn few_files_lie_on_circles_of_imports() {
 }
 
 #[test]
-#[ignore = "does not hold yet"]
 fn training_is_given_options_and_reads_no_spec() {
     not_imported(&["train", "model", "optim", "data", "adapter"], &["spec"]);
 }
 
 #[test]
-#[ignore = "does not hold yet"]
 fn the_runner_starts_processes_and_neither_trains_nor_reports() {
     not_imported(&["runner"], &["train", "report"]);
 }
