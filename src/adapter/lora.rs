@@ -1,11 +1,11 @@
-//! LoRA (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685) as PEFT begins it:
-//! `y = x W^T + alpha / r * x A^T B^T` with A drawn at random and B zero, so that the first step sees the base model.
+//! LoRA's initial factors as in PEFT (Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models",
+//! arXiv:2106.09685). `y = x W^T + alpha / r * x A^T B^T` with A random and B zero, so the first step sees the base model.
 
 use rand_chacha::rand_core::RngCore;
 
 use crate::random;
 
-/// The two factors of one module's adapter, row by row.
+/// The two factors of one module's adapter, row-major.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Factors {
     /// A: rank x input features.
@@ -14,8 +14,8 @@ pub struct Factors {
     pub b: Vec<f32>,
 }
 
-/// The factors a module begins with: A uniform in ±1/sqrt(input features), which is Kaiming's bound with a = sqrt(5), and
-/// B zero. The values follow from the seed and the module's name only, not from the order of the modules.
+/// The initial factors of a module: A uniform in ±1/sqrt(input features), Kaiming's bound with a = sqrt(5), and B zero.
+/// The values follow from the seed and the module's name only, not from the order of the modules.
 pub fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_features: usize) -> Factors {
     let mut rng = random::stream(seed, &format!("{module}.lora_A.weight"));
     let bound = 1.0 / (in_features as f32).sqrt();
@@ -28,7 +28,7 @@ pub fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_featur
     }
 }
 
-/// The upper 24 bits as a number in [0, 1), each of which float32 holds exactly.
+/// The upper 24 bits as a number in [0, 1), which float32 holds exactly.
 fn unit(bits: u32) -> f32 {
     (bits >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
 }

@@ -1,4 +1,4 @@
-//! Low-rank adapters: how they begin, and PEFT's file format.
+//! Low-rank adapters: their initial factors, and PEFT's file format.
 
 pub mod lora;
 pub mod peft;

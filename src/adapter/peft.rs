@@ -16,12 +16,12 @@ pub const CONFIG_FILE: &str = "adapter_config.json";
 /// The weights' file.
 pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
-/// What PEFT wraps around a module's name.
+/// PEFT's prefix of a module's name.
 const PREFIX: &str = "base_model.model.";
 pub(crate) const SUFFIX_A: &str = ".lora_A.weight";
 pub(crate) const SUFFIX_B: &str = ".lora_B.weight";
 
-/// Why an adapter could not be written or read.
+/// The reason why an adapter cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
     /// The file system refused.
@@ -29,38 +29,38 @@ pub enum AdapterError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// `adapter_config.json` is not JSON, or not a LoRA configuration.
-    #[error("{} is no LoRA configuration", .path.display())]
+    #[error("{} is not a LoRA configuration", .path.display())]
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         source: serde_json::Error,
     },
-    /// `adapter_model.safetensors` is no safetensors file, or could not be written.
+    /// `adapter_model.safetensors` is not a safetensors file, or could not be written.
     #[error("{}", .path.display())]
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         source: SafeTensorError,
     },
-    /// A tensor is not what it must be.
+    /// A tensor does not fit the configuration.
     #[error("{}: {tensor}: {problem}", .path.display())]
     Tensor {
         /// The file.
         path: PathBuf,
         /// The tensor's name.
         tensor: String,
-        /// What is wrong, and what would be right.
+        /// The mistake.
         problem: String,
     },
 }
 
-/// What `adapter_config.json` says. Keys that are left out have PEFT's defaults.
+/// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     peft_type: PeftType,
@@ -75,7 +75,7 @@ pub struct Config {
     pub lora_dropout: f64,
     /// Last components of the names of the modules that have an adapter.
     pub target_modules: BTreeSet<String>,
-    /// Modules that are trained and saved whole, beside the adapters: those whose names end so.
+    /// Suffixes of the names of modules that are trained and saved whole, besides the adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules_to_save: Option<Vec<String>>,
     bias: String,
@@ -83,7 +83,7 @@ pub struct Config {
     inference_mode: bool,
 }
 
-/// Only LoRA is known.
+/// The type of adapter: LoRA alone.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum PeftType {
@@ -114,7 +114,7 @@ impl Config {
 }
 
 impl Config {
-    /// Whether a tensor belongs to a module that is saved whole.
+    /// True if a tensor belongs to a module that is saved whole.
     fn saves_whole(&self, name: &str) -> bool {
         let module = name.rsplit_once('.').map_or("", |(module, _)| module);
         let mut saved = self.modules_to_save.iter().flatten();
@@ -128,14 +128,14 @@ pub struct AdapterTensor {
     /// The module's name in Hugging Face's model with the factor's, such as
     /// `model.layers.0.self_attn.q_proj.lora_A.weight`.
     pub name: String,
-    /// A: `[rank, input features]`; B: `[output features, rank]`; of a saved module its own.
+    /// A: `[rank, input features]`; B: `[output features, rank]`; a saved module has its own shape.
     pub shape: Vec<usize>,
-    /// Row by row.
+    /// Elements, row-major.
     pub values: Vec<f32>,
 }
 
-/// Writes an adapter into a folder, which is made where it is missing. The configuration's target modules are taken from
-/// the tensors' names. Returns the bytes of the weights' file.
+/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules.
+/// Returns the bytes of the weights' file.
 ///
 /// # Errors
 /// If a file cannot be written, or a tensor is not a factor of the configuration's rank.
@@ -177,7 +177,7 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
         path: weights.clone(),
         source,
     })?;
-    // safetensors makes a file that only its owner may read; the one beside it has what the umask leaves.
+    // safetensors creates a file that only its owner may read; the configuration follows the umask.
     fs::metadata(&path)
         .and_then(|config| fs::set_permissions(&weights, config.permissions()))
         .map_err(|source| AdapterError::Io {
@@ -192,8 +192,11 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
 /// Number formats of the weights' file; ours is F32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileDtype {
+    /// float32.
     F32,
+    /// float16.
     F16,
+    /// bfloat16.
     Bf16,
 }
 
@@ -211,12 +214,12 @@ impl FileDtype {
     }
 }
 
-/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]), formats and shapes: of that which
-/// [`write`] makes in F32, and of PEFT's own in the others.
+/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]), formats and shapes. [`write`] makes
+/// such files in F32, PEFT in all formats.
 ///
-/// The format is safetensors': eight bytes, a header in JSON that is filled up to a multiple of eight, and the values.
+/// A safetensors file has eight bytes, a JSON header padded to a multiple of eight, and the values.
 pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usize>)>) -> u64 {
-    // In the file the widest formats are first, then they are sorted by name: which is where the digits of offsets are from.
+    // The file has the widest formats first, then sorts by name; the digits of the offsets follow from this order.
     let mut tensors: Vec<_> = tensors.into_iter().collect();
     tensors.sort_by(|(a, wide, _), (b, narrow, _)| narrow.bytes().cmp(&wide.bytes()).then_with(|| a.cmp(b)));
     let mut header = r#"{"__metadata__":{"format":"pt"}}"#.len();
@@ -236,7 +239,7 @@ pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usiz
 /// Reads an adapter: its configuration, and its tensors in the order of their names.
 ///
 /// # Errors
-/// If a file cannot be read, is no LoRA adapter in float32, or has tensors that do not fit the configuration's rank.
+/// If a file cannot be read, is not a LoRA adapter in float32, or has tensors that do not fit the configuration's rank.
 pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
     let path = dir.join(CONFIG_FILE);
     let config: Config =
@@ -271,7 +274,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 }
 
 impl AdapterTensor {
-    /// A tensor of a file; what is wrong with it otherwise.
+    /// A tensor of a file, or the mistake in it.
     fn from_view(name: &str, view: &TensorView<'_>) -> Result<Self, String> {
         let name = name
             .strip_prefix(PREFIX)
@@ -293,8 +296,8 @@ impl AdapterTensor {
         })
     }
 
-    /// The name of the module, if this is a factor of the configuration's rank; none if it is of a module that is saved
-    /// whole; what is wrong otherwise.
+    /// The module's name for a factor of the configuration's rank, `None` for a module that is saved whole, or the
+    /// mistake.
     fn check(&self, config: &Config) -> Result<Option<&str>, String> {
         let rank = config.r;
         let elements: usize = self.shape.iter().product();
@@ -313,7 +316,7 @@ impl AdapterTensor {
                 ))
             };
         } else {
-            return Err("it is none of LoRA's factors A and B".into());
+            return Err("it is neither of LoRA's factors A and B".into());
         };
         if self.shape.len() == 2 && self.shape[rank_at] == rank && elements == self.values.len() {
             return Ok(Some(module));
@@ -457,9 +460,9 @@ mod tests {
             ..tensors[0].clone()
         };
         let error = write(dir.path(), &config, &[other])
-            .expect_err("a norm is no factor")
+            .expect_err("a norm is not a factor")
             .to_string();
-        assert!(error.contains("none of LoRA's factors"), "{error}");
+        assert!(error.contains("neither of LoRA's factors"), "{error}");
         Ok(())
     }
 }

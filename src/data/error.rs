@@ -1,12 +1,13 @@
-//! What can be wrong with the data that a cell names.
+//! Data that cannot be trained on.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::model::ModelError;
 
-/// Data that cannot be trained on, with the place that is wrong and what would be right.
+/// The reason why data cannot be trained on: the place, the mistake, and the mend.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant and fields")]
 pub enum DataError {
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -1,4 +1,4 @@
-//! JSON lines: an object a line, one of whose values is the text, and maybe one the label.
+//! JSON lines: one object a line, with the text and perhaps a label among its values.
 
 use std::path::Path;
 
@@ -8,8 +8,7 @@ use super::DataError;
 use super::labels::{Each, LabelValue, RawLabel};
 use super::lines::Lines;
 
-/// Gives the text in `column` of each line to `each`, with the label in the column of labels where one is named; blank
-/// lines are passed over.
+/// Calls `each` with the text in `column` of each line, and with its label if `labels` names a column. Skips blank lines.
 pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let mut lines = Lines::open(path)?;
     loop {
@@ -64,7 +63,7 @@ pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut E
 
 fn json_error(path: &Path, line: u64, error: &serde_json::Error) -> DataError {
     let reason = error.to_string();
-    // serde_json was given one line, so that its "at line 1" would mislead.
+    // serde_json reads a single line, so its "at line 1" would mislead.
     let reason = reason
         .rsplit_once(" at line ")
         .map_or(reason.as_str(), |(reason, _)| reason);

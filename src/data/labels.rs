@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use super::DataError;
 
-/// A label as it stands in the file, and where.
+/// A label as the file has it, with its place.
 pub(super) struct RawLabel<'a> {
-    pub value: LabelValue<'a>,
+    pub(super) value: LabelValue<'a>,
     /// Such as `data.jsonl:7`.
-    pub place: &'a dyn Fn() -> String,
-    pub column: &'a str,
+    pub(super) place: &'a dyn Fn() -> String,
+    pub(super) column: &'a str,
 }
 
-/// What a file's reader calls for each text, with its label where labels are read.
+/// The callback of a file's reader: takes each text, with its label if labels are read.
 pub(super) type Each<'a> = dyn FnMut(&str, Option<RawLabel>) -> Result<(), DataError> + 'a;
 
 /// An integer, which is the label's number, or its name.
@@ -22,10 +22,10 @@ pub(super) enum LabelValue<'a> {
     Name(&'a str),
 }
 
-/// Numbers of labels: those of the file, or for names their places in alphabetical order, which are known at the end.
+/// Numbers the labels: a number stays, a name gets its position in alphabetical order, which is known at the end.
 pub(super) struct Labels {
     count: usize,
-    /// Each name's number so far, in the order in which they came.
+    /// Each name's provisional number, in order of appearance.
     names: BTreeMap<String, u32>,
     numbered: bool,
 }
@@ -39,7 +39,7 @@ impl Labels {
         }
     }
 
-    /// The label's number, for names until [`Labels::in_order`] says another.
+    /// The label's number; for a name it is provisional until [`Labels::in_order`].
     pub(super) fn number(&mut self, label: RawLabel) -> Result<u32, DataError> {
         let fail = |reason: String| DataError::Label {
             place: (label.place)(),
@@ -86,7 +86,7 @@ impl Labels {
         }
     }
 
-    /// What each number so far is to become, where labels are names: places in alphabetical order.
+    /// The final number of each provisional one, if labels are names.
     pub(super) fn in_order(&self, origin: &str) -> Result<Option<Vec<u32>>, DataError> {
         if self.names.is_empty() {
             return Ok(None);

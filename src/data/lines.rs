@@ -1,4 +1,4 @@
-//! Lines of a text file, with bounded memory whatever the file is.
+//! Lines of a text file, in bounded memory for any file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::DataError;
 
-/// The longest sample in MiB. A longer one is no sample but a wrong file: a million tokens and more.
+/// The longest sample in MiB. A longer one would have over a million tokens: it is a wrong file.
 pub(super) const LONGEST_SAMPLE_MIB: usize = 16;
 
 /// The same in bytes.
@@ -43,12 +43,12 @@ impl<'a> Lines<'a> {
         self.number
     }
 
-    /// The next line without its end, or none at the end of the file.
+    /// The next line without its line end; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<&str>, DataError> {
         self.offset += self.line.len() as u64;
         self.number += 1;
         self.line.clear();
-        // Room for the line's end, and a byte more that says that the line is too long.
+        // Room for the line's end, and one more byte that shows that the line is too long.
         let limit = LONGEST_SAMPLE as u64 + 3;
         let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line);
         let read = read.map_err(|source| DataError::Read {
@@ -65,7 +65,7 @@ impl<'a> Lines<'a> {
             _ => line,
         };
         match check_text(line) {
-            // Where a line was cut at the limit, that may be within a character.
+            // The limit may cut a character in two.
             Err((at, _)) if line.len() > LONGEST_SAMPLE && at + 4 > line.len() => Err(self.too_long()),
             Err((at, what)) => Err(DataError::Binary {
                 path: self.path.into(),
@@ -87,7 +87,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Bytes as text, or where they are not text, and why.
+/// Bytes as text, or the offset and the reason why they are not.
 fn check_text(bytes: &[u8]) -> Result<&str, (usize, &'static str)> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
         return Err((at, "a NUL byte"));

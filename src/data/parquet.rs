@@ -1,4 +1,4 @@
-//! A text column of a Parquet file, and maybe one of labels.
+//! A Parquet file's column of text, and perhaps one of labels.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use super::DataError;
 use super::labels::{Each, LabelValue, RawLabel};
 use super::lines::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
 
-/// Gives each text of `column` to `each`, with its label where a column of labels is named. Only these columns are read, a
+/// Calls `each` with each text of `column`, and with its label if `labels` names a column. Reads only these columns, one
 /// row group at a time.
 pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let read_error = |source| DataError::Read {
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path, column: &str, labels: Option<&str>, each: &mut E
         let mut reader = ParquetReader::new(open()?)
             .with_columns(Some(columns.clone()))
             .read_parallel(ParallelStrategy::None);
-        // A file of this group alone: a slice of rows would go through the groups before it each time.
+        // The metadata of a file with this group alone: a slice of rows would read through all groups before it.
         let mut only = (*metadata).clone();
         only.num_rows = group.num_rows();
         only.row_groups = vec![group.clone()];

@@ -2,13 +2,13 @@
 
 use sha2::{Digest, Sha256};
 
-/// Token ids of many samples in one array: a vector a sample would cost more than the ids of a short one.
+/// Token ids of many samples in one array: a vector per sample would cost more than the ids of a short one.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Samples {
     ids: Vec<u32>,
-    /// Where each sample ends in `ids`; it begins where the one before ends.
+    /// The end of each sample in `ids`, which is the start of the next.
     ends: Vec<usize>,
-    /// One for each sample, or none at all.
+    /// One for each sample, or empty.
     labels: Vec<u32>,
 }
 
@@ -19,18 +19,18 @@ impl Samples {
         self.ends.push(self.ids.len());
     }
 
-    /// Adds a sample with its label; then every sample is to have one.
+    /// Adds a sample with its label. Either all samples have labels, or none has.
     pub fn push_labelled(&mut self, ids: impl IntoIterator<Item = u32>, label: u32) {
         self.push(ids);
         self.labels.push(label);
     }
 
-    /// The label of sample `index`, where samples have labels.
+    /// The label of sample `index`, if samples have labels.
     pub fn label(&self, index: usize) -> Option<u32> {
         self.labels.get(index).copied()
     }
 
-    /// Gives every label the number that stands at its place.
+    /// Replaces each label by its entry in `numbers`.
     pub(super) fn renumber_labels(&mut self, numbers: &[u32]) {
         for label in &mut self.labels {
             *label = numbers[*label as usize];
@@ -48,6 +48,7 @@ impl Samples {
         self.ends.len()
     }
 
+    /// True without samples.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -57,7 +58,7 @@ impl Samples {
         self.ids.len()
     }
 
-    /// Gives back what was reserved while samples were added.
+    /// Frees the spare capacity.
     pub(super) fn shrink(&mut self) {
         self.ids.shrink_to_fit();
         self.ends.shrink_to_fit();

@@ -6,13 +6,13 @@ use super::Samples;
 use crate::options::{Lengths, Synthetic};
 use crate::random;
 
-/// Makes the samples: ids are uniform over the vocabulary; lengths are `max_seq_length` (fixed), uniform between 2 and
-/// `max_seq_length`, or the list's in turn, cut to `max_seq_length` as any sample is.
+/// Generates samples with ids uniform over the vocabulary. Lengths are `max_seq_length` (fixed), uniform between 2 and
+/// `max_seq_length`, or those of a list in turn, cut to `max_seq_length`.
 ///
-/// With labels, each sample's is uniform, and its ids are uniform over those that leave it as the remainder when they are
-/// divided by the number of labels: every token tells the label, so that it can be learned, from other samples too.
+/// With labels, each sample's label is uniform. Its ids are uniform over those whose remainder modulo the number of labels
+/// is the label: every token shows the label, so a model can learn it.
 ///
-/// Also counts the samples that are left out because the list makes them shorter than two tokens.
+/// Also returns the number of samples left out because the list makes them shorter than two tokens.
 pub(super) fn samples(
     spec: &Synthetic,
     seed: u64,

@@ -1,11 +1,11 @@
-//! Text, one sample a paragraph.
+//! Plain text, one sample per paragraph.
 
 use std::path::Path;
 
 use super::DataError;
 use super::lines::{LONGEST_SAMPLE, Lines};
 
-/// Gives each paragraph of a file to `each`: the lines between blank ones, joined by `\n`.
+/// Calls `each` with each paragraph of a file: the lines between blank lines, joined by `\n`.
 pub(super) fn read(path: &Path, each: &mut dyn FnMut(&str) -> Result<(), DataError>) -> Result<(), DataError> {
     let mut lines = Lines::open(path)?;
     let mut paragraph = String::new();

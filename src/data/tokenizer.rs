@@ -11,23 +11,23 @@ use crate::model::Location;
 /// tokens it fits the vocabulary of every preset.
 const EMBEDDED: &[u8] = include_bytes!("../../data/tokenizer.json");
 
-/// Where a model's directory has its tokenizer.
+/// The tokenizer file of a model's directory.
 pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("tokenizer.json")
 }
 
-/// A tokenizer that cuts samples to a length and knows the model that its ids are for.
+/// A tokenizer that cuts samples to a length and checks its ids against the model's vocabulary.
 pub(super) struct Encoder {
     tokenizer: Tokenizer,
-    /// Where it comes from, for messages.
+    /// The tokenizer's origin, for messages.
     place: String,
     vocab_size: usize,
     max_seq_length: usize,
 }
 
 impl Encoder {
-    /// The tokenizer of a model. Which special tokens it adds (a BOS, say) is left as its file has it; padding and
-    /// truncation are replaced by ours, where truncation keeps the special tokens, as transformers does.
+    /// The tokenizer of a model. It keeps the special tokens of its file, such as a BOS. Our padding and truncation replace
+    /// the file's; truncation keeps special tokens, as in transformers.
     pub(super) fn open(location: &Location, vocab_size: usize, max_seq_length: usize) -> Result<Self, DataError> {
         match location {
             Location::Preset(_) => Self::new(EMBEDDED, "embedded tokenizer".into(), vocab_size, max_seq_length),
@@ -69,10 +69,10 @@ impl Encoder {
 
     /// The ids of a text, `max_seq_length` at most.
     ///
-    /// Of a long text only a beginning is tokenised, at least twice what is kept: what comes later has no influence on
-    /// how a tokenizer splits, and the tokenizer needs a hundred bytes of memory for each of the text's.
+    /// It tokenises only the beginning of a long text, at least twice the part that it keeps. The rest cannot change how a
+    /// tokenizer splits the beginning, and a tokenizer needs a hundred bytes of memory per byte of text.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        // Ordinary text has some four bytes a token.
+        // Ordinary text has about four bytes per token.
         let mut bytes = 16 * self.max_seq_length;
         loop {
             let part = &text[..text.floor_char_boundary(bytes)];

@@ -1,11 +1,13 @@
-//! Why a run could not go on. A cell that failed is an outcome, not one of these.
+//! Reasons why a run cannot go on. A failed cell is an outcome instead.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::results::store::StoreError;
 
+/// The reason why a run cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message documents its variant and fields")]
 pub enum RunError {
     #[error("cannot use `{}` as the study's folder; --results names another", path.display())]
     Folder { path: PathBuf, source: io::Error },
@@ -21,7 +23,7 @@ pub enum RunError {
     },
     #[error("a result cannot be kept; those before it are, and the same command goes on from there")]
     Store(#[from] StoreError),
-    #[error("cannot listen for signals")]
+    #[error("cannot catch signals")]
     Signals(#[source] io::Error),
 }
 
