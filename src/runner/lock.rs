@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::error::RunError;
 
-/// Held while a run writes into the folder; the kernel lets go of it when the process ends, however that is.
+/// The lock of a folder that a run writes into. The kernel releases it at any end of the process.
 pub(super) struct FolderLock {
     _file: File,
 }
@@ -17,7 +17,7 @@ impl FolderLock {
             path: folder.to_path_buf(),
             source,
         };
-        // Opened without truncation: until the lock is ours, what is in it is the holder's.
+        // No truncation: until the lock is ours, the content is the holder's.
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -29,7 +29,7 @@ impl FolderLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // Only for the message: it may be gone or not yet written.
+                // Only for the message: it may be missing or not yet written.
                 let _ = file.read_to_string(&mut holder);
                 return Err(RunError::Locked {
                     path: folder.to_path_buf(),

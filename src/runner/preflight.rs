@@ -1,5 +1,5 @@
-//! What a study's cells need, looked at before the first of them is trained: a spec that names a model, a file or a
-//! device which is not there is the user's mistake, and not an outcome of a cell.
+//! The check of a study before its first cell runs. A missing model, file or device is a mistake in the spec, not an
+//! outcome of a cell.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights}
 
 use super::protocol::instruction_set;
 
-/// Something that a cell names and that it cannot be trained with.
+/// A value of a cell that cannot be used for training.
 #[derive(Debug, thiserror::Error)]
 #[error("{spec}: `{key}: {value}`")]
 pub struct PreflightError {
@@ -43,11 +43,11 @@ enum Reason {
     Stack { spec: String },
 }
 
-/// Checks the models, the data and the devices of all cells, each once and without reading weights or texts, and that
-/// this build and this CPU have what they ask for. What is only planned needs none of it.
+/// Checks the models, data and devices of all cells, each once, without reading weights or texts. Checks that this build
+/// and this CPU have the allocators and instruction sets. Skips cells that are planned and not run.
 ///
 /// # Errors
-/// The first that is missing, damaged, or cannot be used by this build.
+/// The first value that is missing, damaged, or not for this build.
 pub fn preflight(study: &Study) -> Result<(), PreflightError> {
     let mut positions = HashMap::new();
     let mut seen = HashSet::new();
@@ -91,10 +91,10 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
     Ok(())
 }
 
-/// Makes sure that all cells are of the stack that can be trained here.
+/// Checks that our trainer can train all cells.
 ///
 /// # Errors
-/// Where one is not.
+/// If a cell is for the torch stack.
 pub fn trainable(study: &Study) -> Result<(), PreflightError> {
     if study.cells.iter().all(|planned| planned.cell.stack == Stack::Candle) {
         return Ok(());
@@ -108,7 +108,7 @@ pub fn trainable(study: &Study) -> Result<(), PreflightError> {
     })
 }
 
-/// What decides whether a cell's model can be opened.
+/// The settings that decide if a cell's model can be opened.
 fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<&[String]>) {
     let modules = match &cell.target_modules {
         TargetModules::Names(names) if cell.rank > 0 => Some(names.as_slice()),
@@ -117,7 +117,7 @@ fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<&[String]>) {
     (cell.model.as_str(), cell.weights(), cell.task, cell.num_labels, modules)
 }
 
-/// Why kernels of this level cannot run on a CPU whose best is `best`.
+/// The reason why kernels of this level cannot run on a CPU whose best is `best`.
 fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
     (level > best).then(|| Reason::InstructionSet { best: best.name() })
 }
@@ -144,9 +144,9 @@ mod tests {
     fn checked(folder: &Path, defaults: &str) -> String {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
-        let told = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
+        let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
         let checked = trainable(&study).and_then(|()| preflight(&study));
-        let message = checked.map_or_else(told, |()| String::new());
+        let message = checked.map_or_else(describe, |()| String::new());
         message.replace(&format!("{}/", folder.display()), "")
     }
 

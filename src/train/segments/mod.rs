@@ -25,7 +25,7 @@ trait Chain {
     fn blocks(&self) -> usize;
     fn embed(&self, ids: &Tensor, pass: &Pass) -> Result<Tensor>;
     fn block(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)>;
-    /// What [`Chain::block`] saves, without its output.
+    /// The tensors that [`Chain::block`] saves, without its output.
     fn recompute(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<Self::Saved>;
     /// The loss sum, and the gradient of `scale · loss sum` in `x`; adds the head's gradients.
     fn head(
@@ -52,16 +52,16 @@ struct Names {
     head: &'static str,
 }
 
-/// What a micro-batch gives without gradients.
+/// The figures of a micro-batch without gradients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluated {
-    /// Over what counts of the micro-batch.
+    /// Sum over the predicted tokens, or labels.
     pub loss_sum: f64,
-    /// Samples whose label is the likeliest; only where there are labels.
+    /// Samples whose label is the likeliest; `None` without labels.
     pub correct: Option<usize>,
 }
 
-/// What a block keeps until its backward pass.
+/// The tensors that a block keeps until its backward pass.
 enum Kept<S> {
     /// All that its layers saved.
     Saved(Box<S>),
@@ -69,8 +69,8 @@ enum Kept<S> {
     Input(Tensor),
 }
 
-/// Runs the micro-batch, adds the gradients of `scale · loss sum` to what is trained, and returns the loss sum over what
-/// counts. `between` is called between segments and while logits are held, where memory is worth a look.
+/// Runs a micro-batch forward and backward. Adds the gradients of `scale · loss sum` to the trained parameters and returns
+/// the loss sum. Calls `between` between segments and while logits are held, which are good moments to sample memory.
 pub fn forward_backward(
     model: &mut Model,
     batch: &MicroBatch,
@@ -85,7 +85,7 @@ pub fn forward_backward(
     }
 }
 
-/// The loss sum over what counts of a micro-batch, without gradients.
+/// The loss sum of a micro-batch, without gradients.
 pub fn evaluate(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
     memory::set_phase(Phase::Forward);
     match model {
@@ -94,8 +94,8 @@ pub fn evaluate(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Evalua
     }
 }
 
-/// The logits, float32: of every token, `[tokens, vocabulary]`, or of every sample, `[batch, labels]`. The former are never
-/// held whole in training; this is for comparing a small model with another program's.
+/// The logits, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder. Training never holds the former
+/// whole; this is for comparing a small model with another program's.
 pub fn logits(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
     match model {
         Model::Llama(model) => model.logits(&hidden_states(model, batch, pass)?, pass),
