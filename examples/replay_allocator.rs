@@ -1,9 +1,12 @@
-//! Replays calls to PyTorch's caching allocator: `cargo run --release --example replay_allocator`.
+//! Replays calls of PyTorch's CUDA caching allocator without a GPU: what would be reserved, and when memory would run out.
 //!
-//! Reads a JSON document a line: first the device and the settings,
-//! `{"device":{"total":25757220864,"taken":0,"settings":"expandable_segments:True"}}`, then calls: `{"malloc":{"id":1,"bytes":1024}}`,
-//! `{"free":{"id":1}}`, `"empty_cache"`, `"reset_peaks"`. For each call it writes a line with what the allocator counts after
-//! it, in bytes: `[current, peak]` of each count. A malloc that fails has `"out_of_memory": true`, and its id stays free.
+//!     printf '%s\n' '{"device": {"total": 25757220864, "taken": 0, "settings": "expandable_segments:True"}}' \
+//!         '{"malloc": {"id": 1, "bytes": 1024}}' '{"free": {"id": 1}}' '"empty_cache"' '"reset_peaks"' |
+//!         cargo run --release --example replay_allocator
+//!
+//! The first line is the device, in bytes, with the settings of `PYTORCH_CUDA_ALLOC_CONF`; each other line is a call. For each
+//! call it writes what the allocator counts afterwards, by the names of `torch.cuda.memory_stats`: `[current, peak]`. A malloc
+//! that fails has `"out_of_memory": true`, and its id stays free. `python/allocator/compare.py` compares it with PyTorch's own.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};

@@ -1,15 +1,28 @@
-//! Makes `data/tokenizer.json` from `data/sample.txt`: `cargo run --release --example train_tokenizer`.
+//! Trains a byte-level BPE tokenizer on a text: what a model directory needs as `tokenizer.json`.
+//!
+//!     cargo run --release --example train_tokenizer -- TEXT TOKENIZER VOCABULARY
+//!
+//! With `data/sample.txt data/tokenizer.json 512` it writes the tokenizer of the presets again, byte for byte.
 
+use anyhow::Context;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, Model, NormalizerWrapper, Result, TokenizerBuilder};
+use tokenizers::{AddedToken, Model, NormalizerWrapper, TokenizerBuilder};
 
-/// The vocabulary of the preset `tiny`.
-const VOCAB_SIZE: usize = 512;
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [text, output, vocabulary] = &arguments[..] else {
+        anyhow::bail!("the arguments are TEXT TOKENIZER VOCABULARY");
+    };
+    let vocabulary = vocabulary
+        .parse()
+        .with_context(|| format!("`{vocabulary}` is not a number of tokens"))?;
+    train(text, output, vocabulary).map_err(anyhow::Error::from_boxed)
+}
 
-fn main() -> Result<()> {
+fn train(text: &str, output: &str, vocabulary: usize) -> tokenizers::Result<()> {
     let mut trainer = BpeTrainer::builder()
-        .vocab_size(VOCAB_SIZE)
+        .vocab_size(vocabulary)
         .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .special_tokens(vec![AddedToken::from("<|endoftext|>", true)])
         .show_progress(false)
@@ -21,8 +34,8 @@ fn main() -> Result<()> {
         .with_post_processor(Some(ByteLevel::new(false, false, true)))
         .with_decoder(Some(ByteLevel::default()))
         .build()?;
-    tokenizer.train_from_files(&mut trainer, vec!["data/sample.txt".into()])?;
-    tokenizer.save("data/tokenizer.json", true)?;
-    println!("data/tokenizer.json: {} tokens", tokenizer.get_model().get_vocab_size());
+    tokenizer.train_from_files(&mut trainer, vec![text.to_owned()])?;
+    tokenizer.save(output, true)?;
+    println!("{output}: {} tokens", tokenizer.get_model().get_vocab_size());
     Ok(())
 }
