@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use candle_core::Tensor;
 use half::bf16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -11,11 +10,6 @@ pub fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures")
         .join(name)
-}
-
-/// golden.json.
-pub fn golden() -> serde_json::Value {
-    json("golden.json")
 }
 
 /// A JSON file of the fixtures.
@@ -41,7 +35,7 @@ impl Tensors {
         self.tensor(name).shape().to_vec()
     }
 
-    /// The values, in float32 whatever the stored float is.
+    /// The values, as float32.
     pub fn f32(&self, name: &str) -> Vec<f32> {
         let tensor = self.tensor(name);
         match tensor.dtype() {
@@ -87,14 +81,6 @@ pub fn assert_same<T: PartialEq + std::fmt::Debug>(ours: &[T], theirs: &[T], wha
 /// A float's bits, so that equal means equal bit for bit.
 pub fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
-}
-
-/// A float32 tensor's values.
-pub fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor
-        .flatten_all()
-        .and_then(|tensor| tensor.to_vec1())
-        .expect("float32 values")
 }
 
 /// Fails where a value is further off than `tolerance` of the largest.

@@ -1,10 +1,12 @@
 //! The ledger as a process's global allocator.
 #![expect(unsafe_code, reason = "the allocator is called as the language calls it")]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs::File;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use expctl::memory::{
@@ -13,14 +15,10 @@ use expctl::memory::{
 use expctl::options::AllocatorBackend;
 use expctl::results::record::Oom;
 
+use common::training::turn;
+
 #[global_allocator]
 static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
-
-/// The ledger is the process's, so tests take turns. What the harness allocates meanwhile is host memory.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn tensor_bytes() -> [u64; 7] {
     let live = memory::live().by_category;

@@ -2,7 +2,7 @@
 
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, Padding, TargetModules};
 
-use crate::setup::{Run, Training, cell, elements, turn};
+use crate::setup::{Run, Training, cell, turn, values};
 
 type Change = fn(&mut Cell);
 
@@ -109,10 +109,10 @@ fn weight_decay_shrinks_weights() {
             ..cell()
         });
         training.losses(3);
-        let values = training.trainer.trainable();
-        values
+        let params = training.trainer.trainable();
+        params
             .iter()
-            .flat_map(|param| elements(&param.value))
+            .flat_map(|param| values(&param.value))
             .map(|value| f64::from(value).powi(2))
             .sum::<f64>()
     };

@@ -1,5 +1,4 @@
-//! What the trainer owes whoever reads its figures, on the preset `tiny`. That it agrees with transformers, PEFT and
-//! bitsandbytes is shown in tests/golden.
+//! The trainer's figures on the preset `tiny`. tests/golden compares it with transformers, PEFT and bitsandbytes.
 
 use std::alloc::System;
 
@@ -7,6 +6,8 @@ use expctl::memory::LedgerAllocator;
 
 mod accumulation;
 mod checkpointing;
+#[path = "../common/mod.rs"]
+mod common;
 mod encoders;
 mod gradients;
 mod keys;

@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setup::{Training, cell, elements, turn};
+use crate::setup::{Training, cell, turn, values};
 
 const BATCH: usize = 2;
 const LEN: usize = 24;
@@ -86,7 +86,7 @@ fn ours(dir: &Path) -> Vec<f32> {
         len: LEN,
     };
     let trainer = Training::in_dir(&cell, dir).trainer;
-    elements(&trainer.logits(&batch).expect("logits"))
+    values(&trainer.logits(&batch).expect("logits"))
 }
 
 /// Logits of every token by candle-transformers, which gives those of the last one: one forward pass for each length.
@@ -123,7 +123,7 @@ fn theirs(config: &LlamaConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
         });
         Tensor::stack(&of_lengths.collect::<Result<Vec<_>, _>>()?, 1)
     };
-    elements(&logits().expect("candle's logits"))
+    values(&logits().expect("candle's logits"))
 }
 
 /// The largest difference, over the largest logit.

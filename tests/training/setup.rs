@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use expctl::data::{self, EffectiveBatch, MicroBatch};
-use expctl::model::{self, Source};
 use expctl::results::record::{Measured, Step};
 use expctl::results::store::read_steps;
 use expctl::spec::cell::{Cell, Data, Dtype, Lengths, Synthetic};
 use expctl::train::{self, StepOutcome, TrainError, Trainer};
 use tempfile::TempDir;
 
-/// The ledger is the process's, so tests that train take turns.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::common::training::trainer;
+pub use crate::common::training::{turn, values};
 
 /// LoRA on float32 weights; micro-batches of four samples that differ in length.
 pub fn cell() -> Cell {
@@ -53,18 +48,13 @@ impl Training {
     }
 
     pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
-        assert_eq!(cell.validate(), Ok(()), "only what a user may write");
-        let options = cell.train_options();
-        let source = Source::open(&options.model, base_dir).expect("the model");
-        let data = data::load(&options.data, source.config(), base_dir).expect("the data");
+        let options = cell.data_options();
+        let (trainer, source) = trainer(cell, base_dir);
+        let data = data::load(&options, source.config(), base_dir).expect("the data");
         Self {
-            trainer: Trainer::new(
-                &options,
-                model::load(&options.model, &source, &Device::Cpu).expect("the weights"),
-            )
-            .expect("a trainer"),
-            batches: data.batches(&options.data, source.config()).collect(),
-            held_out: data.eval_batches(&options.data, source.config()).collect(),
+            trainer,
+            batches: data.batches(&options, source.config()).collect(),
+            held_out: data.eval_batches(&options, source.config()).collect(),
         }
     }
 
@@ -99,7 +89,7 @@ impl Training {
         let gradient = |param: &mut &mut expctl::nn::param::Param| {
             let gradient = param.gradient().unwrap_or_else(|| panic!("{} has none", param.name));
             assert_eq!(gradient.dims(), param.value.dims(), "{}", param.name);
-            (param.name.clone(), elements(gradient))
+            (param.name.clone(), values(gradient))
         };
         let mut params = self.trainer.trainable();
         let gradients: Gradients = params.iter_mut().map(gradient).collect();
@@ -117,11 +107,6 @@ impl Training {
             }
         }
     }
-}
-
-pub fn elements(tensor: &Tensor) -> Vec<f32> {
-    let elements = || tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1();
-    elements().expect("the elements of a tensor")
 }
 
 /// What a whole run leaves.

@@ -1,0 +1,205 @@
+//! The golden runs of each model, and our trainer on the same weights and batches.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use expctl::adapter::peft;
+use expctl::data::{EffectiveBatch, MicroBatch};
+use expctl::spec::cell::{Cell, Dtype, LrScheduler, Task, Weights};
+use expctl::train::Trainer;
+use serde::Deserialize;
+
+use crate::common::training;
+use crate::fixtures::{assert_relative, fixture, json};
+
+pub const DECODERS: [&str; 2] = ["tiny_llama", "tiny_llama3"];
+/// Classifiers of three labels.
+pub const ENCODERS: [&str; 2] = ["tiny_distilbert", "tiny_bert"];
+pub const LABELS: usize = 3;
+
+pub fn models() -> impl Iterator<Item = &'static str> {
+    DECODERS.into_iter().chain(ENCODERS)
+}
+
+pub fn is_encoder(model: &str) -> bool {
+    ENCODERS.contains(&model)
+}
+
+/// `golden.json` or `golden_encoders.json`.
+#[derive(Deserialize)]
+struct File {
+    learning_rate: f64,
+    models: BTreeMap<String, Golden>,
+}
+
+impl File {
+    fn of(model: &str) -> Self {
+        let name = if is_encoder(model) {
+            "golden_encoders.json"
+        } else {
+            "golden.json"
+        };
+        serde_json::from_value(json(name)).expect(name)
+    }
+}
+
+/// One model's batches, losses and runs.
+#[derive(Deserialize)]
+pub struct Golden {
+    batches: Vec<Batch>,
+    /// The loss of the sampled micro-batch with the adapter.
+    pub loss: f64,
+    /// The same without.
+    pub full_loss: f64,
+    runs: BTreeMap<String, Run>,
+}
+
+#[derive(Deserialize)]
+struct Batch {
+    ids: Vec<Vec<u32>>,
+    lengths: Vec<u32>,
+    #[serde(default)]
+    labels: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    losses: Vec<f64>,
+    gradient_norms: Vec<f64>,
+    /// Decoders' only.
+    learning_rates: Option<Vec<f64>>,
+}
+
+impl Golden {
+    pub fn of(model: &str) -> Self {
+        File::of(model).models.remove(model).expect(model)
+    }
+
+    /// The micro-batch whose logits and gradients are kept. Encoders' has the padding token among those that count.
+    pub fn sampled(&self, model: &str) -> EffectiveBatch {
+        self.effective(if is_encoder(model) { &[2] } else { &[0] })
+    }
+
+    /// The effective batch of these micro-batches.
+    fn effective(&self, taken: &[usize]) -> EffectiveBatch {
+        let mut first = 0;
+        let micro: Vec<MicroBatch> = taken
+            .iter()
+            .map(|&index| {
+                let Batch { ids, lengths, labels } = &self.batches[index];
+                let sample_ids = (first..).take(ids.len()).collect();
+                first += ids.len() as u32;
+                MicroBatch {
+                    ids: ids.concat(),
+                    lengths: lengths.clone(),
+                    labels: labels.clone(),
+                    sample_ids,
+                    batch: ids.len(),
+                    len: ids[0].len(),
+                }
+            })
+            .collect();
+        EffectiveBatch {
+            counted: micro.iter().map(MicroBatch::counted).sum(),
+            micro,
+        }
+    }
+}
+
+/// The configuration that the golden runs have in common.
+pub fn cell(model: &str, rank: usize) -> Cell {
+    let cell = Cell {
+        model: format!("./{model}"),
+        weights: Some(Weights::Pretrained),
+        dtype: Dtype::Float32,
+        rank,
+        max_seq_length: 12,
+        learning_rate: File::of(model).learning_rate,
+        lr_scheduler_type: LrScheduler::Constant,
+        max_grad_norm: 0.0,
+        ..Cell::default()
+    };
+    match is_encoder(model) {
+        true => Cell {
+            task: Task::SequenceClassification,
+            num_labels: LABELS,
+            ..cell
+        },
+        false => cell,
+    }
+}
+
+/// The cell of PEFT's adapter.
+pub fn adapter_cell(model: &str) -> Cell {
+    let (config, _) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
+    assert_eq!(config.lora_alpha, 8.0, "{model}");
+    Cell {
+        lora_alpha: Some(config.lora_alpha),
+        ..cell(model, config.r)
+    }
+}
+
+/// A trainer of the fixture's weights, and of its adapter if the cell has one.
+pub fn trainer(cell: &Cell) -> Trainer {
+    let (mut trainer, _) = training::trainer(cell, &fixture(""));
+    if cell.rank > 0 {
+        set_adapter(&mut trainer, &fixture(&format!("{}_adapter", cell.model)));
+    }
+    trainer
+}
+
+/// Replaces the trainer's adapter, and the head that was saved with it: each tensor, and no other.
+pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
+    let (_, tensors) = peft::read(adapter).expect("the adapter");
+    let mut params = trainer.trainable();
+    assert_eq!(params.len(), tensors.len());
+    for tensor in tensors {
+        let param = params.iter_mut().find(|param| param.name == tensor.name);
+        let param = param.expect(&tensor.name);
+        let value = Tensor::from_vec(tensor.values, tensor.shape, &Device::Cpu).expect("a tensor");
+        param.set(value.to_dtype(param.value.dtype()).expect("another format"));
+    }
+}
+
+/// Trains the cell on the golden run's batches, and compares every step.
+pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) {
+    let golden = Golden::of(model);
+    let run = &golden.runs[name];
+    let mut trainer = trainer(cell);
+    let steps = run.losses.len();
+    assert_eq!(steps, 20);
+    for step in 0..steps {
+        let taken: Vec<usize> = if cell.gradient_accumulation_steps > 1 {
+            (0..4).collect()
+        } else {
+            vec![step % golden.batches.len()]
+        };
+        let ours = trainer
+            .step(&golden.effective(&taken), step, steps, &mut || ())
+            .expect("a step");
+        trainer.release_gradients();
+        let what = |value: &str| format!("{model}, {name}, {value} of step {step}");
+        let theirs = run.losses[step];
+        if is_encoder(model) && cell.dtype != Dtype::Float32 {
+            // Torch rounds these losses to sixteen bits, so the small ones are not known better than the large ones.
+            let largest = run.losses.iter().fold(0.0, |largest: f64, loss| largest.max(*loss));
+            let difference = (ours.loss - theirs).abs();
+            assert!(
+                difference <= tolerance * largest,
+                "{}: ours {}, theirs {theirs}",
+                what("loss"),
+                ours.loss
+            );
+        } else {
+            assert_relative(ours.loss, theirs, tolerance, &what("loss"));
+        }
+        if let Some(rates) = &run.learning_rates {
+            assert_relative(ours.learning_rate, rates[step], 1e-9, &what("learning rate"));
+        }
+        if cell.dtype == Dtype::Float32 {
+            let norm = run.gradient_norms[step];
+            assert_relative(ours.gradient_norm, norm, 10.0 * tolerance, &what("gradient norm"));
+        }
+    }
+}
