@@ -1,4 +1,4 @@
-//! How fast PyTorch's caching allocator is replayed: `cargo bench --bench allocator`.
+//! The speed of the replay of PyTorch's caching allocator: `cargo bench --bench allocator`.
 //!
 //! Times calls of malloc and free, best of several rounds: as training makes them, and at random with more and more blocks
 //! alive, which is the worst there is. The target is 5 million a second.

@@ -36,7 +36,9 @@ fn main() {
     let asked: Vec<Shape> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))
-        .map(|argument| shape(&argument).unwrap_or_else(|| panic!("`{argument}` is no shape; one is `2048x576x3072`")))
+        .map(|argument| {
+            shape(&argument).unwrap_or_else(|| panic!("`{argument}` is not a shape such as `2048x576x3072`"))
+        })
         .collect();
     println!(
         "instruction set: {}, threads: {}",
@@ -59,13 +61,13 @@ fn main() {
     }
 }
 
-/// Of `2048x576x3072`.
+/// Parses `2048x576x3072`.
 fn shape(argument: &str) -> Option<Shape> {
     let sizes: Result<Vec<usize>, _> = argument.split('x').map(str::parse).collect();
     sizes.ok()?.try_into().ok()
 }
 
-/// Of `x [rows, depth]` and a weight that is stored along the depth, or across it.
+/// Tera-operations a second of the product of `x [rows, depth]` and a weight that is stored along the depth, or across it.
 fn tera<P: Multiply + Element>([rows, depth, cols]: Shape, along_depth: bool) -> f64
 where
     for<'a> Dense<'a, P>: Source<P>,

@@ -1,4 +1,4 @@
-//! What the ledger costs: `cargo bench --bench ledger`.
+//! The ledger's cost: `cargo bench --bench ledger`.
 //!
 //! Measures a pair of allocating and freeing with the ledger and without, counts the allocations of training steps, and
 //! puts the two together: the share of a step that the ledger takes. The target is 3 %.

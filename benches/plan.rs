@@ -1,4 +1,4 @@
-//! How long a plan takes: `cargo bench --bench plan`.
+//! The time of a plan: `cargo bench --bench plan`.
 //!
 //! Cells of models from 135M to 8B, each planned several times: of our trainer, and of PyTorch's stack without and with the
 //! replay of its allocator. Then 10,000 cells in one go, as `expctl plan` does it. The targets are 1 ms a cell without

@@ -1,11 +1,10 @@
-//! What recording a timeline costs: `cargo bench --bench timeline`.
+//! The cost of recording a timeline: `CELL_ALLOCATOR=retain cargo bench --bench timeline`.
 //!
-//! Steps of SmolLM2-135M's shape, int4, 4 x 512 tokens, are made in pairs, one recorded and one not, and each pair begins with
-//! the other of the two, so that whatever else the machine does, and whatever a step owes to the one before, falls on both.
-//! A recorded step has the whole recording to itself: its buffers' mapping and first pages, its writes, its end. What counts
-//! is the median of the pairs' ratios, and how far apart they are says how much it is worth. As a step's time varies more than
-//! a recording costs, the cost of an event is taken alone, too, and put together with the events of a step. The target is 5 %
-//! of a step's time. A number after `--` is how many pairs there are.
+//! Steps of SmolLM2-135M's shape, int4, 4 x 512 tokens, run in pairs, one recorded and one not, in alternating order, so that
+//! disturbances fall on both. A recorded step includes its buffers' mapping and first pages, its writes, and its end. The
+//! result is the median of the pairs' ratios, with their spread. A step's time varies more than a recording costs, so the cost
+//! of an event is measured alone, too, and multiplied by the events of a step. The target is 5 % of a step's time. A number
+//! after `--` is the number of pairs.
 #![expect(unsafe_code, reason = "the process's CPU time is a call of the C library")]
 
 use std::fs::File;
@@ -27,7 +26,7 @@ static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(Backe
 /// Steps before the pairs: the first makes the optimizer's state, and maps what the others use again.
 const WARM_UP: usize = 2;
 
-/// Of a step: by the clock, and of all of the process's threads.
+/// Seconds of a step: by the clock, and of all threads of the process.
 #[derive(Clone, Copy)]
 struct Times {
     seconds: f64,
@@ -116,7 +115,7 @@ fn run(pairs: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of allocating and freeing, each of which is an event, and of writing them out: the best of some rounds.
+/// Nanoseconds of an event, its writing included: the best of some rounds of allocating and freeing.
 fn nanos_of_an_event() -> f64 {
     const PAIRS: usize = 20_000;
     let _scope = memory::scope(Category::Temporary);

@@ -72,7 +72,7 @@ fn counts(allocator: &CachingAllocator, failed: bool) -> Value {
     })
 }
 
-/// By the names of `torch.cuda.memory_stats`.
+/// The counts of a pool, by the names of `torch.cuda.memory_stats`.
 fn pool(stats: &PoolStats) -> Value {
     json!({
         "allocation": both(stats.allocations),

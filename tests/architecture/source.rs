@@ -21,7 +21,7 @@ pub struct Use {
     pub is_public: bool,
 }
 
-/// What one file says.
+/// The imports and items of one file.
 #[derive(Debug, Default)]
 pub struct Source {
     pub file: PathBuf,
@@ -84,7 +84,7 @@ impl Source {
                             self.items.insert(item.to_string());
                         }
                         let (path, length) = path_at(&tokens[at..]);
-                        // What follows `::` continues a path that began otherwise, as with `<T as Trait>::name`.
+                        // A name after `::` continues a path that began otherwise, as with `<T as Trait>::name`.
                         let is_rest = at > 1 && is_separator(&tokens[at - 2], &tokens[at - 1]);
                         if path.len() > 1 && !is_rest {
                             let line = name.span().start().line;

@@ -78,7 +78,7 @@ impl Project {
     }
 }
 
-/// What a command printed, and its exit code. It displays as both, for snapshots and failed assertions.
+/// A command's exit code and what it printed. It displays as both, for snapshots and failed assertions.
 pub struct Output {
     pub code: i32,
     pub stdout: String,

@@ -1,4 +1,4 @@
-//! What we compute against what torch, transformers, PEFT and bitsandbytes computed; tests/fixtures/README.md says how.
+//! Our numbers against those of torch, transformers, PEFT and bitsandbytes, which tests/fixtures/README.md describes.
 
 mod adapter;
 #[path = "../common/mod.rs"]

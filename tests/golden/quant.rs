@@ -28,7 +28,7 @@ impl Matrix {
     fn of(golden: &Tensors, case: &str) -> Self {
         let name = format!("{case}.weight");
         let [rows, cols] = golden.shape(&name)[..] else {
-            panic!("{name} is no matrix")
+            panic!("{name} is not a matrix")
         };
         Self {
             rows,

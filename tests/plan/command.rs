@@ -25,7 +25,7 @@ sweep:
     - { gradient_checkpointing: full }
 ";
 
-/// Of these the first fits into its budget, and the second only with less than it asks for.
+/// Two cells: the first fits into its budget, the second only with smaller settings.
 const BUDGETED: &str = "\
 name: budgeted
 defaults: { model: tiny, dtype: float32, instruction_set: avx2, max_seq_length: 64, max_steps: 2, device_memory: 3MiB }
@@ -53,7 +53,7 @@ fn programs_read_json_and_csv() {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 #[test]
@@ -246,7 +246,7 @@ report: { output: report.md }
         "published, measured, predicted, difference: {row}"
     );
 
-    // What a user is shown of a cell has the plan's figure, and the plan says the same as the run did.
+    // `show` has the plan's figure, and the plan predicts what the run did.
     let id = project.planned(&[])[0]["cell_id"].as_str().unwrap().to_owned();
     let shown = project.expctl(&["show", &id, "--results", "out", "--format", "json"]);
     let shown = shown.json();

@@ -28,7 +28,8 @@ impl Row<'_> {
 
     fn number(&self, key: &str) -> f64 {
         let text = self.get(key);
-        text.parse().unwrap_or_else(|_| panic!("{key}: {text:?} is no number"))
+        text.parse()
+            .unwrap_or_else(|_| panic!("{key}: {text:?} is not a number"))
     }
 
     fn count(&self, key: &str) -> u32 {
@@ -126,7 +127,7 @@ fn figures(trace: &Trace) -> [u64; 5] {
     [forward, peak_backward, peak, after, live]
 }
 
-/// What [`figures`] are, in order.
+/// The names of [`figures`], in order.
 const FIGURES: [&str; 5] = [
     "end_of_forward",
     "peak_forward_backward",
@@ -317,7 +318,7 @@ fn peaks_of_a_t4_are_predicted() {
         let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
         let worst = errors.iter().fold(0.0, |worst: f64, error| worst.max(error.abs()));
         println!("{key}: mean {:.3} %, worst {:.3} %", 100.0 * mean, 100.0 * worst);
-        // What is missing is the rest of a block that the caching allocator does not split off, so nothing is too high.
+        // The allocator counts the rest of a block that it does not split off, and we do not, so nothing is too high.
         assert!(mean <= 0.0075 && worst <= 0.02, "{key}: mean {mean}, worst {worst}");
         assert!(errors.iter().all(|&error| error < 1e-3), "{key}: too high");
     }
@@ -361,7 +362,7 @@ fn presets_have_the_published_numbers_of_weights() {
     assert_eq!(ModelConfig::preset("llama-4"), None);
 }
 
-/// What a step's events are, with blocks numbered from the step on; the first block of the step and those before have no number.
+/// A step's events, with blocks numbered from the step on; blocks of earlier steps have no number.
 fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
     let mut events = trace
         .events()
@@ -369,9 +370,9 @@ fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
         .skip(1)
         .peekable();
     let mut numbers = std::collections::HashMap::new();
-    let mut told = Vec::new();
+    let mut described = Vec::new();
     while let Some(event) = events.next_if(|event| !matches!(event, Event::Step(_))) {
-        told.push(match *event {
+        described.push(match *event {
             Event::Alloc { block, bytes, category } => {
                 numbers.insert(block, numbers.len());
                 format!("{} {bytes} {category:?}", numbers[&block])
@@ -381,10 +382,10 @@ fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
             other => format!("{other:?}"),
         });
     }
-    told
+    described
 }
 
-/// A step that is written down from one before is the same as when it is traced: here the third, whose forerunner is another.
+/// A step that is copied from an earlier one is the same as when it is traced: here the third.
 #[test]
 fn repeated_steps_are_what_they_would_be() {
     let model = ModelConfig {

@@ -11,34 +11,34 @@ use expctl::spec::{self, Overrides};
 use crate::common::project::Project;
 use crate::sample::Sample;
 
-/// How far off a peak may be.
+/// The largest error of a peak, as a share of it.
 const SHARE: f64 = 0.005;
-/// How far off one below [`SMALL`] may be, in bytes: what the ledger counts of odds and ends.
+/// The largest error of a peak below [`SMALL`], in bytes: small allocations that the ledger counts.
 const FEW: u64 = 8 << 10;
 const SMALL: u64 = 1 << 20;
-/// How far off a category may be at the peak, as a share of the peak.
+/// The largest error of a category at the peak, as a share of the peak.
 const CATEGORY: f64 = 0.01;
 
-/// What stays for all of the training.
+/// Categories that stay for the whole training.
 const LASTING: [Category; 4] = [
     Category::Parameter,
     Category::Adapter,
     Category::OptimizerState,
     Category::Input,
 ];
-/// What comes and goes in a step.
+/// Categories that come and go in a step.
 const PASSING: [Category; 3] = [Category::Gradient, Category::Activation, Category::Temporary];
-/// The highest points of two blocks can be as close as odds and ends, and then one is measured and the other predicted: there
-/// is as much, but one more is a gradient yet. In how many cells that may be, as a share of all.
+/// The share of cells whose peak may be predicted at another instant. The highest points of two blocks can be equal but for
+/// small allocations, and then one is measured and the other predicted.
 const ANOTHER_INSTANT: f64 = 0.05;
 
-/// How far a prediction is off: none where `predicted` is close enough.
+/// The error of a prediction; `None` if it is at most `most`.
 fn off(what: &str, predicted: u64, measured: u64, most: u64) -> Option<String> {
     let by = predicted.abs_diff(measured);
     (by > most).then(|| format!("{what}: {predicted} predicted, {measured} measured, {by} apart, {most} allowed"))
 }
 
-/// What is off, and whether what passes is divided as at another instant.
+/// The errors of a prediction, and whether it is of another instant: the passing categories sum up, but are divided otherwise.
 fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bool) {
     let peak = measured.allocated_peak_bytes.unwrap();
     let few = if peak < SMALL { FEW } else { 0 };
@@ -76,7 +76,7 @@ fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bo
     (differences, is_another_instant)
 }
 
-/// Trains the sample and looks at each cell.
+/// Trains the sample and compares each cell with its prediction.
 fn check(sample: &Sample) {
     let project = Project::new(&sample.spec());
     let output = project.run(&["--progress", "none"]);

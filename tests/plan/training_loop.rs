@@ -10,7 +10,7 @@ name: training_loop
 defaults: { stack: torch, model: smollm2-135m, dtype: bfloat16, batch_size: 2, max_seq_length: 256, max_steps: 3 }
 sweep: { grid: ";
 
-/// What a micro-batch's outputs hold: logits in bfloat16, the loss, and its token ids.
+/// Bytes that a micro-batch's outputs hold: logits in bfloat16, the loss, and its token ids.
 const HELD: u64 = 2 * 256 * 49_152 * 2 + 512 + 2 * 256 * 8;
 
 /// The cells of `grid`, in its order.
@@ -47,7 +47,7 @@ fn gradients_stay_as_long_as_is_said() {
         let column = format!("allocated_peak_in_{phase}_bytes");
         assert_eq!(predicted(before, &column), predicted(after, &column), "{phase}");
     }
-    // What the allocator's cache can give back is less while they are there.
+    // The allocator's cache can give back less while they are there.
     let cells = Project::new(&format!(
         "{SPEC}{{ torch.zero_grad: [after_step, before_forward], empty_cache_steps: [1], rank: [0] }} }}\n"
     ))

@@ -50,7 +50,7 @@ fn recorded() -> Recorded {
     recorded
 }
 
-/// What a comparison prints, its exit code in front.
+/// The exit code of a comparison and what it prints.
 fn compared(recorded: &Recorded, args: &[&str]) -> String {
     recorded.expctl(&[&["compare"], args].concat()).to_string()
 }
@@ -118,11 +118,11 @@ fn a_study_is_equal_to_itself_in_every_form() {
             "--fail-if",
             "allocated_peak_bytes != 1 or loss_last != 1 or tokens_per_second != 1",
         ];
-        let told = compared(&recorded, &[&["results/rank_sweep", form], &gates[..]].concat());
-        assert!(told.starts_with("exit code 0\n"), "{form}: {told}");
+        let output = compared(&recorded, &[&["results/rank_sweep", form], &gates[..]].concat());
+        assert!(output.starts_with("exit code 0\n"), "{form}: {output}");
         assert!(
-            told.contains("matched: 16 by id") && !told.contains("also different"),
-            "{form}: {told}"
+            output.contains("matched: 16 by id") && !output.contains("also different"),
+            "{form}: {output}"
         );
     }
 }
@@ -136,8 +136,8 @@ fn cells_of_other_settings_are_matched_by_what_varies() {
             .replace("repeats: 2", "repeats: 1"),
     );
     let other = other.dir.path().display().to_string();
-    let told = compared(&recorded, &["results/rank_sweep", &other]);
-    insta::assert_snapshot!("matched_by_axes", told.replace(&other, "OTHER"));
+    let output = compared(&recorded, &["results/rank_sweep", &other]);
+    insta::assert_snapshot!("matched_by_axes", output.replace(&other, "OTHER"));
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn the_parts_between_two_peaks_add_up() {
     assert_eq!(
         markdown.lines().count(),
         3,
-        "two trainings beside the profile, and beside each other: {markdown}"
+        "two trainings against the profile, and against each other: {markdown}"
     );
     for line in markdown.lines() {
         let (parts, whole) = line.split_once(' ').unwrap();

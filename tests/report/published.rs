@@ -1,4 +1,4 @@
-//! Figures of others beside what was measured.
+//! Published figures compared with measured ones.
 
 use expctl::report::{self, About, Template};
 use expctl::results::collect::collect;

@@ -47,7 +47,7 @@ impl Project {
         cells.as_array().unwrap().clone()
     }
 
-    /// What a run would do with each cell.
+    /// The action that a run would take for each cell.
     fn plan(&self) -> Vec<String> {
         let plan = |cell: &Value| cell["plan"].as_str().unwrap().to_owned();
         self.dry_run().iter().map(plan).collect()

@@ -60,7 +60,7 @@ fn a_cell_past_its_timeout_is_stopped() {
     let record = project.records()[0].clone().unwrap();
     assert_eq!(record.timeout_seconds, Some(2.0));
     assert_eq!(record.reason.as_deref(), Some("stopped at the limit of 2s"));
-    // another limit is no other cell
+    // another limit is not another cell
     project.write("spec.yaml", LONG_THEN_QUICK.to_owned() + "limits: { timeout: 1s }\n");
     assert_eq!(project.plan(), ["run", "keep (ok)"]);
 }

@@ -1,4 +1,4 @@
-//! What a run prints and writes, and places that cannot be written to.
+//! The output of a run, and places that cannot be written to.
 
 use std::fs;
 use std::process::Command;
@@ -65,9 +65,9 @@ fn a_check_of_claims_is_an_exit_code() {
 
     project.write("spec.yaml", format!("{QUICK}{}", claim.replace("WHAT", "1000000000")));
     let changed = project.run(&[]);
-    assert_eq!(changed.code, 0, "without --check a claim is no gate");
+    assert_eq!(changed.code, 0, "without --check a claim is not a gate");
     changed.stdout_has("1 claim: 1 refuted\n");
-    assert_eq!(project.records().len(), 2, "a changed claim is no new cell");
+    assert_eq!(project.records().len(), 2, "a changed claim is not a new cell");
     let refuted = project.run(&["--check"]).exits(1);
     refuted.stderr_has("spec.yaml:5:10: refuted: Rank 4 trains more");
 

@@ -76,7 +76,7 @@ fn results_without_a_timeline_stay_until_they_are_made_again() {
 
     let notes = project.record(&["--set", "record.timeline=true", "--fresh"]);
     assert!(!notes.contains("no timeline"), "{notes}");
-    assert_eq!(project.recorded_cells(), cells, "a timeline is no part of a cell");
+    assert_eq!(project.recorded_cells(), cells, "a timeline is not part of a cell");
     assert_eq!(project.figures(), figures, "a timeline changes no figure");
     assert!(cells.iter().all(|cell| cell.join("timeline.bin").exists()));
     assert!(project.recorded("timeline.parquet").exists());

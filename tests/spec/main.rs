@@ -1,4 +1,4 @@
-//! What a user sees of a wrong spec, and that no text makes the reader panic, hang or take long.
+//! Wrong specs as a user sees them. No text makes the reader panic, hang or take long.
 
 mod commands;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! No text whatever makes the reader panic, hang or take long.
+//! No text makes the reader panic, hang or take long.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

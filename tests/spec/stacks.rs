@@ -1,4 +1,4 @@
-//! What each software stack cannot do, and what is said of it.
+//! The limits of each software stack, and their messages.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use expctl::spec::{self, Overrides};
 
 use crate::parse;
 
-/// What is said of a spec with these defaults: the message, and the help under it.
+/// The mistakes of a spec with these defaults: each message, and the help under it.
 fn said(defaults: &str) -> String {
     let text = format!("name: example\ndefaults:\n  {defaults}\n");
     match parse(&text, &[]) {

@@ -1,4 +1,4 @@
-//! How samples are cut into micro-batches, and how those are padded, changes nothing but rounding.
+//! Neither micro-batches nor their padding change anything but rounding.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use expctl::spec::cell::{Cell, Padding};
 
 use crate::setup::{Gradients, Training, cell, distance, turn};
 
-/// What single precision may round differently.
+/// The largest difference by rounding in single precision.
 const TOLERANCE: f64 = 1e-6;
 
 /// Loss and gradients of the first batch, with adapters that are not zero.

@@ -1,4 +1,4 @@
-//! Encoders: what the trainer owes of them beside agreeing with transformers, on small shapes of both families.
+//! Encoders, on small shapes of both families. tests/golden compares them with transformers.
 
 use std::fs;
 use std::path::Path;

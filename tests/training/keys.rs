@@ -86,16 +86,16 @@ fn gradients_are_clipped_to_their_norm() {
             max_grad_norm,
             ..cell()
         });
-        let told = training.step(0).gradient_norm;
+        let reported = training.step(0).gradient_norm;
         let squares = training.gradients().into_values().flatten();
         let held = squares.map(|value| f64::from(value).powi(2)).sum::<f64>().sqrt();
-        (told, held)
+        (reported, held)
     };
-    let (told, held) = norms(0.0);
-    assert!((told / held - 1.0).abs() < 1e-5, "{told} is told, {held} is held");
-    let (told_clipped, clipped) = norms(told / 10.0);
-    assert_eq!(told_clipped, told, "the norm is told as it was before");
-    assert!((clipped / told - 0.1).abs() < 1e-5, "{clipped}");
+    let (reported, held) = norms(0.0);
+    assert!((reported / held - 1.0).abs() < 1e-5, "{reported} reported, {held} held");
+    let (reported_clipped, clipped) = norms(reported / 10.0);
+    assert_eq!(reported_clipped, reported, "the norm is reported before clipping");
+    assert!((clipped / reported - 0.1).abs() < 1e-5, "{clipped}");
 }
 
 #[test]
@@ -153,16 +153,16 @@ fn data_that_is_held_out_gives_a_loss_of_its_own() {
         learning_rate: 0.0,
         ..cell()
     };
-    let told = Run::of(&cell).expect("a run").measured.loss_eval.expect("a loss");
+    let reported = Run::of(&cell).expect("a run").measured.loss_eval.expect("a loss");
     let mut training = Training::new(&cell);
     let samples: usize = training.held_out.iter().map(|batch| batch.batch).sum();
     assert_eq!(samples, 10);
     let batches = std::mem::take(&mut training.held_out);
     let evaluation = training.trainer.evaluate(batches.into_iter()).expect("a loss");
-    assert_eq!((evaluation.loss, evaluation.accuracy), (told, None));
+    assert_eq!((evaluation.loss, evaluation.accuracy), (reported, None));
     assert!(
-        (told - 512f64.ln()).abs() < 0.5,
-        "an untrained model knows nothing: {told}"
+        (reported - 512f64.ln()).abs() < 0.5,
+        "an untrained model knows nothing: {reported}"
     );
 }
 

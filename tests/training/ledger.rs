@@ -21,7 +21,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// What arithmetic says of a model and its training.
+    /// The bytes of a model and its training by arithmetic.
     pub fn of(cell: &Cell, config: &Config) -> Self {
         let width = if cell.dtype == Dtype::Float32 { 4 } else { 2 };
         let rank = cell.rank as u64;
@@ -49,7 +49,7 @@ impl Bytes {
         bytes
     }
 
-    /// What the ledger says came since `before`.
+    /// The bytes that the ledger counted since `before`.
     fn since(before: ByCategory) -> Self {
         let now = memory::live().by_category;
         let came = |category| now[category] - before[category];
@@ -62,7 +62,7 @@ impl Bytes {
     }
 }
 
-/// What the optimizer keeps of a tensor: two moments, or a basis and two moments in it.
+/// The optimizer's bytes for a tensor: two moments, or a basis and two moments in it.
 fn state(cell: &Cell, rows: u64, columns: u64) -> u64 {
     let rank = cell.optim_rank() as u64;
     let (shorter, longer) = (rows.min(columns), rows.max(columns));

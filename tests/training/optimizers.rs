@@ -38,7 +38,7 @@ fn the_loss_falls_as_with_adamw() {
         (low(Optimizer::Rsvd, 8, 4, 10, 2e-2), lora),
     ] {
         let got = fall(&cell);
-        let what = format!("{:?}, rank {}: {got} beside {adamw}", cell.optim, cell.rank);
+        let what = format!("{:?}, rank {}: {got}, AdamW {adamw}", cell.optim, cell.rank);
         assert!(adamw < 0.98 && got < 1.0 - 0.25 * (1.0 - adamw), "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! `measure: profile`: components against arithmetic, and beside the whole training.
+//! `measure: profile`: components against arithmetic, and against the whole training.
 
 use expctl::model::Config;
 use expctl::results::record::Profile;
@@ -40,8 +40,8 @@ fn components_are_what_arithmetic_says() {
         let components = want.parameter + want.adapter + want.optimizer_state + want.gradient;
         assert_eq!(got.total_bytes, components + got.activation_bytes, "{what}");
         // Beside the components, only what the model keeps for its positions is alive after the backward pass.
-        let beside = got.allocated_bytes - components;
-        assert!(beside < 64 << 10, "{what}: {beside}");
+        let rest = got.allocated_bytes - components;
+        assert!(rest < 64 << 10, "{what}: {rest}");
         assert!(got.peak_bytes >= got.allocated_bytes, "{what}");
 
         let measured = run.measured;
@@ -57,7 +57,7 @@ fn components_are_what_arithmetic_says() {
     }
 }
 
-/// Biases and norms too: of each weight there is one gradient, and nothing beside it.
+/// Every weight has one gradient, biases and norms too.
 #[test]
 fn an_encoders_gradients_are_as_large_as_its_weights() {
     let _turn = turn();
@@ -71,7 +71,7 @@ fn an_encoders_gradients_are_as_large_as_its_weights() {
         assert_eq!(got.parameter_bytes, 4 * measured.parameter_count, "{model}");
         assert_eq!(got.gradient_bytes, 4 * measured.trainable_count, "{model}");
         assert_eq!(got.optimizer_state_bytes, 2 * got.gradient_bytes, "{model}");
-        // What is kept of a sample does not depend on how many there are.
+        // The bytes that a sample keeps do not depend on the number of samples.
         let of_one = profile(&Cell {
             batch_size: 1,
             ..cell.clone()

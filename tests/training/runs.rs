@@ -71,7 +71,7 @@ fn threads_change_no_byte() {
 #[test]
 fn the_loss_falls() {
     let _turn = turn();
-    // Adapters have little to win beside a frozen random head: its logits are small whatever they do.
+    // Adapters can win little with a frozen random head: its logits stay small.
     for (dtype, rank, fall) in [(Dtype::Float32, 0, 1.0), (Dtype::Int4, 8, 0.05)] {
         let cell = Cell {
             dtype,

@@ -109,7 +109,7 @@ impl Training {
     }
 }
 
-/// What a whole run leaves.
+/// The results of a whole run.
 pub struct Run {
     pub measured: Measured,
     pub steps: Vec<Step>,

@@ -252,7 +252,7 @@ fn an_encoders_parts_have_the_names_of_its_layers() {
         for name in recording.names.iter().filter(|name| name.starts_with(block)) {
             let module = name.trim_end_matches(".sdpa").trim_end_matches(".bias");
             let module = module.trim_end_matches(".lora_A").trim_end_matches(".lora_B");
-            assert!(is_layer(module), "{name} is no module of {model}");
+            assert!(is_layer(module), "{name} is not a module of {model}");
             seen.insert(module);
         }
         // What computes, as the peaks tell it, and what the backward pass keeps.
