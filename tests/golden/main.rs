@@ -1,4 +1,6 @@
 //! Our numbers against those of torch, transformers, PEFT and bitsandbytes, which tests/fixtures/README.md describes.
+#![expect(clippy::expect_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod adapter;
 #[path = "../common/mod.rs"]

@@ -1,5 +1,7 @@
 //! The ledger as a process's global allocator.
 #![expect(unsafe_code, reason = "the allocator is called as the language calls it")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,7 @@
 //! Predictions: our trainer's against its ledger, those of PyTorch's stack against PyTorch, and what a user sees of them.
 #![cfg(target_os = "linux")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod command;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,6 @@
 //! Reports over hand-made records: what the Markdown, the frame and the charts say, and that they always say the same.
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod claims;
 mod commands;

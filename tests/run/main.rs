@@ -1,5 +1,7 @@
 //! `expctl run`, as a user sees it: outcomes, resuming, signals, timelines, and places that cannot be written to.
 #![cfg(target_os = "linux")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod background;
 #[path = "../common/mod.rs"]

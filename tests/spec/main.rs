@@ -1,4 +1,6 @@
 //! Wrong specs as a user sees them. No text makes the reader panic, hang or take long.
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 mod commands;
 #[path = "../common/mod.rs"]

@@ -1,4 +1,6 @@
 //! The trainer's figures on the preset `tiny`. tests/golden compares it with transformers, PEFT and bitsandbytes.
+#![expect(clippy::expect_used, reason = "a test fails by a panic")]
+#![expect(unreachable_pub, reason = "the modules of a suite share their items")]
 
 use std::alloc::System;
 
