@@ -1,4 +1,4 @@
-//! Which blocks recompute their forward pass.
+//! The blocks that recompute their forward pass.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +8,19 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which blocks run their forward pass again in the backward pass: `none`, `full`, or `{every: n}`.
+/// The blocks that run their forward pass again in the backward pass: `none`, `full`, or `{every: n}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpointing {
+    /// No block.
     None,
+    /// Every block.
     Full,
     /// The blocks whose index is a multiple of this.
     Every(usize),
 }
 
 impl Checkpointing {
-    /// Whether the block of this index (from 0) keeps its input only.
+    /// True if the block of this index (from 0) keeps its input only.
     pub fn recomputes(self, block: usize) -> bool {
         match self {
             Self::None => false,

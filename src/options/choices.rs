@@ -1,19 +1,25 @@
-//! What the keys take that are a choice of names.
+//! Keys whose value is one of a few words.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The origin of the base weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
+    /// Drawn from the seed.
     Random,
+    /// Read from a checkpoint.
     Pretrained,
 }
 
+/// The objective of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
+    /// Predict each token from those before it.
     CausalLm,
+    /// Predict a sample's label.
     SequenceClassification,
 }
 
@@ -27,24 +33,33 @@ impl Task {
     }
 }
 
+/// The number format of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// IEEE 754 binary32.
     Float32,
+    /// IEEE 754 binary16.
     Float16,
+    /// binary32 with 8 bits of significand.
     Bfloat16,
+    /// Row-wise absmax, as in LLM.int8().
     Int8,
+    /// NF4 in blocks of 64, as in QLoRA.
     Int4,
 }
 
+/// The software whose memory a cell describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stack {
+    /// Our trainer.
     Candle,
+    /// PyTorch with transformers, PEFT and bitsandbytes on a GPU; planned, not run.
     Torch,
 }
 
-/// What happens to LoRA's A; LoRA-FA freezes it.
+/// The training of LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LoraATraining {
@@ -64,30 +79,42 @@ pub enum LoraATraining {
 pub enum Autocast {
     /// Every operation computes in its operands' format.
     None,
+    /// Products are computed in bfloat16.
     Bfloat16,
+    /// Products are computed in float16.
     Float16,
 }
 
+/// The 4-bit data type of int4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QuantType {
+    /// 4-bit NormalFloat.
     Nf4,
+    /// 4-bit floating point.
     Fp4,
 }
 
+/// The implementation of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
+    /// One operation after another; holds the score matrix.
     Eager,
+    /// `scaled_dot_product_attention`: one kernel, which never holds the score matrix.
     Sdpa,
+    /// The flash-attn package.
     #[serde(rename = "flash_attention_2")]
     FlashAttention2,
 }
 
+/// The weights that are cast to float32 before training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Upcast {
+    /// No weight.
     None,
+    /// All that are not quantised, as in PEFT's `prepare_model_for_kbit_training`.
     Peft,
 }
 
@@ -107,51 +134,72 @@ pub enum OutputLifetime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ZeroGrad {
+    /// At the beginning of the next step.
     BeforeForward,
+    /// Right after the optimizer's step.
     AfterStep,
 }
 
+/// The length that the samples of a micro-batch are padded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
+    /// `max_seq_length`.
     MaxLength,
+    /// The longest sample of the micro-batch.
     Longest,
 }
 
+/// The optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Optimizer {
+    /// AdamW.
     Adamw,
+    /// Adam in a basis of the gradient's leading singular vectors (GaLore).
     Galore,
+    /// The same on the rows, found by randomised SVD.
     Rsvd,
+    /// PyTorch's AdamW in one kernel.
     AdamwTorchFused,
+    /// Stochastic gradient descent without momentum.
     Sgd,
+    /// bitsandbytes' AdamW with states of 8 bits.
     #[serde(rename = "adamw_8bit")]
     Adamw8bit,
+    /// bitsandbytes' AdamW with states of 32 bits in managed memory.
     #[serde(rename = "paged_adamw_32bit")]
     PagedAdamw32bit,
+    /// bitsandbytes' AdamW with states of 8 bits in managed memory.
     #[serde(rename = "paged_adamw_8bit")]
     PagedAdamw8bit,
 }
 
 impl Optimizer {
-    /// Whether its state is of a low rank: our trainer's own.
+    /// True for the optimizers with low-rank state, which only our trainer has.
     pub fn is_low_rank(self) -> bool {
         matches!(self, Self::Galore | Self::Rsvd)
     }
 }
 
+/// The part of training that the memory figures describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
+    /// The whole training.
     Epoch,
+    /// One micro-batch after one optimizer step, by component.
     Profile,
 }
 
+/// The learning rate after the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LrScheduler {
+    /// Falls linearly to 0.
     Linear,
+    /// Falls to 0 along half a cosine.
     Cosine,
+    /// Stays.
     Constant,
 }

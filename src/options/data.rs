@@ -73,11 +73,15 @@ pub struct DataFile {
     pub format: Option<DataFormat>,
 }
 
+/// The format of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DataFormat {
+    /// Plain text, one sample a paragraph.
     Text,
+    /// A JSON object a line.
     Jsonl,
+    /// Apache Parquet.
     Parquet,
 }
 
@@ -93,6 +97,7 @@ impl DataFile {
         format.unwrap_or(DataFormat::Text)
     }
 
+    /// The format that the file's extension names; `None` if it names none.
     pub fn format_by_extension(&self) -> Option<DataFormat> {
         let extension = Path::new(&self.path)
             .extension()

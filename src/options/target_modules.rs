@@ -31,11 +31,12 @@ pub const ENCODER_MODULES: [&str; 10] = [
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
     AllLinear,
+    /// The layers with these names.
     Names(Vec<String>),
 }
 
 impl TargetModules {
-    /// Whether the linear layer of this name gets an adapter; a head is none.
+    /// True if the linear layer of this name gets an adapter; a head gets none.
     pub fn contains(&self, module: &str) -> bool {
         match self {
             Self::AllLinear => MODULES.contains(&module) || ENCODER_MODULES.contains(&module),

@@ -1,4 +1,4 @@
-//! What to change in a cell that does not fit, the cheapest first.
+//! Changes that make a cell fit, the cheapest first.
 
 use super::{PlanError, Planner};
 use crate::{
@@ -11,14 +11,15 @@ use crate::{
 pub struct Advice {
     /// The keys and what they become, as in a spec: `gradient_checkpointing: full`.
     pub changes: Vec<String>,
-    /// What it costs.
+    /// The price of the changes.
     pub cost: String,
+    /// The prediction of the changed cell.
     pub prediction: Prediction,
 }
 
-/// One way to take less.
+/// A change that needs less memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Remedy {
     /// Fewer samples at once, and as many more micro-batches: the effective batch stays.
     SmallerMicroBatch,
     Checkpointing,
@@ -28,45 +29,45 @@ enum Way {
 }
 
 /// From what costs least to what changes most.
-const WAYS: [Way; 5] = [
-    Way::SmallerMicroBatch,
-    Way::Checkpointing,
-    Way::FourBits,
-    Way::SmallerRank,
-    Way::ShorterSequences,
+const REMEDIES: [Remedy; 5] = [
+    Remedy::SmallerMicroBatch,
+    Remedy::Checkpointing,
+    Remedy::FourBits,
+    Remedy::SmallerRank,
+    Remedy::ShorterSequences,
 ];
 
-/// The cheapest changes that make `cell` fit: each that is enough alone; where none is, the fewest of them together. Empty
-/// where all together are not enough, or the cell has no budget.
+/// The cheapest changes that make `cell` fit: each that is enough alone, or else the fewest of them together. Empty if
+/// all together are not enough, or the cell has no budget.
 ///
 /// # Errors
-/// As [`Planner::predict`].
+/// The errors of [`Planner::predict`].
 pub fn advise(planner: &Planner, cell: &Cell) -> Result<Vec<Advice>, PlanError> {
     let mut alone = Vec::new();
-    for way in WAYS {
-        alone.extend(way.enough(planner, cell, Vec::new())?);
+    for remedy in REMEDIES {
+        alone.extend(remedy.enough(planner, cell, Vec::new())?);
     }
     if !alone.is_empty() {
         return Ok(alone);
     }
-    // Each way as far as it goes, until one is enough.
+    // Each remedy as far as it goes, until one is enough.
     let (mut cell, mut changes, mut costs) = (cell.clone(), Vec::new(), Vec::new());
-    for way in WAYS {
-        if let Some(advice) = way.enough(planner, &cell, costs.clone())? {
+    for remedy in REMEDIES {
+        if let Some(advice) = remedy.enough(planner, &cell, costs.clone())? {
             changes.extend(advice.changes);
             return Ok(vec![Advice { changes, ..advice }]);
         }
-        if let Some(last) = way.steps(&cell).pop() {
-            changes.extend(way.change(&last));
-            costs.push(way.cost());
+        if let Some(last) = remedy.steps(&cell).pop() {
+            changes.extend(remedy.change(&last));
+            costs.push(remedy.cost());
             cell = last;
         }
     }
     Ok(Vec::new())
 }
 
-impl Way {
-    /// The least of this way that makes `cell` fit.
+impl Remedy {
+    /// The smallest step of this remedy that makes `cell` fit.
     fn enough(self, planner: &Planner, cell: &Cell, mut costs: Vec<&str>) -> Result<Option<Advice>, PlanError> {
         for changed in self.steps(cell) {
             let prediction = planner.predict(&changed)?;
@@ -82,7 +83,7 @@ impl Way {
         Ok(None)
     }
 
-    /// The cell changed this way, further and further; valid cells only.
+    /// The cell after one step of this remedy, two steps, and so on; valid cells only.
     fn steps(self, cell: &Cell) -> Vec<Cell> {
         let mut steps = Vec::new();
         let mut last = cell.clone();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_that_is_enough_is_told_and_the_cheapest_first() {
+    fn each_change_that_is_enough_is_reported_the_cheapest_first() {
         let peak = peak(&cell());
         let told = advise(&planner(peak - 1), &cell()).unwrap();
         let first: Vec<&str> = told.iter().map(|advice| advice.changes[0].as_str()).collect();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_of_a_way_is_told() {
+    fn the_smallest_step_of_a_remedy_is_reported() {
         let mut smaller = cell();
         (smaller.batch_size, smaller.gradient_accumulation_steps) = (4, 4);
         let told = advise(&planner(peak(&smaller)), &cell()).unwrap();
@@ -257,7 +258,7 @@ mod tests {
     fn the_effective_batch_stays() {
         let mut uneven = cell();
         (uneven.batch_size, uneven.gradient_accumulation_steps) = (6, 2);
-        let steps = Way::SmallerMicroBatch.steps(&uneven);
+        let steps = Remedy::SmallerMicroBatch.steps(&uneven);
         let sizes: Vec<_> = steps
             .iter()
             .map(|cell| (cell.batch_size, cell.gradient_accumulation_steps))
@@ -270,7 +271,7 @@ mod tests {
         for alpha in [None, Some(8.0)] {
             let mut cell = cell();
             (cell.rank, cell.lora_alpha) = (8, alpha);
-            for smaller in Way::SmallerRank.steps(&cell) {
+            for smaller in Remedy::SmallerRank.steps(&cell) {
                 let scale = |cell: &Cell| cell.lora_alpha() / cell.rank as f64;
                 assert_eq!(scale(&smaller), scale(&cell));
             }
@@ -280,17 +281,17 @@ mod tests {
     #[test]
     fn only_valid_cells_are_proposed() {
         let full = Cell { rank: 0, ..cell() };
-        assert_eq!(Way::FourBits.steps(&full), []);
-        assert_eq!(Way::SmallerRank.steps(&full), []);
+        assert_eq!(Remedy::FourBits.steps(&full), []);
+        assert_eq!(Remedy::SmallerRank.steps(&full), []);
         let checkpointed = Cell {
             gradient_checkpointing: Checkpointing::Full,
             dtype: Dtype::Int4,
             ..cell()
         };
-        assert_eq!(Way::Checkpointing.steps(&checkpointed), []);
-        assert_eq!(Way::FourBits.steps(&checkpointed), []);
-        for way in WAYS {
-            for cell in way.steps(&cell()) {
+        assert_eq!(Remedy::Checkpointing.steps(&checkpointed), []);
+        assert_eq!(Remedy::FourBits.steps(&checkpointed), []);
+        for remedy in REMEDIES {
+            for cell in remedy.steps(&cell()) {
                 assert_eq!(cell.validate().map_err(|invalid| invalid.key), Ok(()));
             }
         }

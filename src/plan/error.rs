@@ -9,24 +9,44 @@ use crate::spec::cell::Invalid;
 /// Why a cell could not be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    /// The model cannot be read.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The data cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Samples are longer than the model can take.
     #[error("the model `{model}` has {most} positions (max_position_embeddings), fewer than max_seq_length")]
-    Positions { model: String, most: usize },
+    Positions {
+        /// The model, as the spec names it.
+        model: String,
+        /// The largest number of positions.
+        most: usize,
+    },
+    /// A `config.json` cannot be read or planned.
     #[error("{}: {why}", .path.display())]
-    Config { path: PathBuf, why: String },
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The preset is not one of the torch stack.
     #[error("the preset `{0}` is of the candle stack alone")]
-    OursAlone(String),
+    CandleOnly(String),
+    /// The model and the task do not go together.
     #[error("the model `{0}` is not for this task: encoders are for sequence_classification, decoders for causal_lm")]
     Task(String),
+    /// No layer would get an adapter.
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),
+    /// The release of a library has not been studied.
     #[error("{0}")]
     Version(#[from] crate::torch::VersionError),
+    /// The settings of PyTorch's allocator are wrong.
     #[error("{0}")]
     Allocator(Invalid),
+    /// The lengths of the samples are not known before training.
     #[error("the torch stack is planned with synthetic data of known lengths (fixed, or a list)")]
     UnknownLengths,
 }

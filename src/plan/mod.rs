@@ -1,4 +1,4 @@
-//! What training will take, before anything runs.
+//! Predictions of the memory that training needs, before anything runs.
 //!
 //! A stack writes a [`Trace`](crate::trace::Trace) of what it will allocate and release: `candle/`, our trainer, or the room
 //! [`torch`](crate::torch), transformers with PEFT and bitsandbytes on a GPU. [`Planner`] turns a trace into a prediction,

@@ -1,4 +1,4 @@
-//! What is said of a cell, from its stack's trace.
+//! Turns a memory trace into a prediction.
 
 use std::collections::{HashMap, hash_map::Entry};
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ use crate::{
     trace::Account,
 };
 
-/// What PyTorch's allocator rounds sizes up to.
+/// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
 const GPU_GRANULARITY: u64 = 512;
 
 /// Plans the cells of a spec.
@@ -36,18 +36,18 @@ pub struct Planner {
     torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
     /// The data that was read last: cells of a study mostly share theirs.
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
-    /// What the torch stack's models have, by what decides it: cells of a spec differ in batch and length for the most part.
+    /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
-    /// Sizes of adapters' files, by the model and what decides them beside it.
+    /// Sizes of adapters' files, by model, rank and target modules.
     adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), Option<u64>>>,
 }
 
 /// How a spec is planned.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// What every cell must fit into, in place of its own `device_memory` or `gpu`.
+    /// The budget of every cell, in place of its own `device_memory` or `gpu`.
     pub budget: Option<Budget>,
-    /// Replay the torch stack's traces through PyTorch's allocator; without, nothing is said of what it reserves.
+    /// Replay the torch stack's traces through PyTorch's allocator; predictions of reserved memory need it.
     pub replay: bool,
 }
 
@@ -60,16 +60,16 @@ impl Default for Options {
     }
 }
 
-/// What decides a cell's samples: its model, data, seed, length, held-out part, and how many it needs.
+/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs.
 type DataKey = (ModelKey, Data, u64, usize, u64, usize);
 
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
-/// Those that decide whether it can be trained: where the weights come from, and the target modules, if any.
+/// The keys that decide whether it can be trained: the origin of the weights, and the target modules, if any.
 type ConfigKey = (ModelKey, Weights, Option<TargetModules>);
 
-/// Those that decide what is in it: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
+/// The keys that decide its counts: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
 type CountsKey = (
     ModelKey,
     Dtype,
@@ -82,6 +82,7 @@ type CountsKey = (
 );
 
 impl Planner {
+    /// A planner of cells whose relative paths start at `base_dir`.
     pub fn new(base_dir: &Path, options: Options) -> Self {
         Self {
             base_dir: base_dir.to_path_buf(),
@@ -94,10 +95,10 @@ impl Planner {
         }
     }
 
-    /// What `cell` will take.
+    /// Predicts the memory of `cell`.
     ///
     /// # Errors
-    /// Where its model or its data cannot be read, or its stack cannot be planned with it.
+    /// The model or the data cannot be read, or the stack cannot be planned with the cell.
     pub fn predict(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         match cell.stack {
             Stack::Candle => self.predict_candle(cell),
@@ -117,12 +118,12 @@ impl Planner {
             trainable_count: planned.trainable_count,
             adapter_file_bytes: self.adapter_file_bytes(cell, &config),
             process_peak_bytes: Some(candle::process_bytes(account.peak.bytes)),
-            ..told(&account)
+            ..prediction_from(&account)
         };
         let own = cell.device_memory.map(|size| size.0);
         let budget = self.options.budget.map(Budget::bytes).or(own);
-        // As the trainer's own budget: on what is allocated.
-        Ok(judged(prediction.allocated_peak_bytes, budget, prediction))
+        // The trainer's own budget is on allocated bytes too.
+        Ok(with_verdict(prediction.allocated_peak_bytes, budget, prediction))
     }
 
     fn predict_torch(&self, cell: &Cell) -> Result<Prediction, PlanError> {
@@ -140,7 +141,7 @@ impl Planner {
         }
         let steps = batches::torch_steps(&cell.data_options(), self.options.replay)?;
         if configuration.empty_cache_steps > 0 {
-            // Whatever the interval: the step after it is like any other after it.
+            // All intervals have the same peaks: the step after an emptied cache is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
         }
         let steps: Vec<&[torch::MicroBatchShape]> = steps.iter().map(Vec::as_slice).collect();
@@ -150,7 +151,7 @@ impl Planner {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
             adapter_file_bytes: counts.adapter_file_bytes,
-            ..told(&account)
+            ..prediction_from(&account)
         };
         if self.options.replay {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
@@ -169,14 +170,14 @@ impl Planner {
         }
         let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
         let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
-        Ok(judged(needed, budget, prediction))
+        Ok(with_verdict(needed, budget, prediction))
     }
 
     /// The shape of the cell's model; read once.
     fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
         let key = (model_key(cell), cell.weights(), modules);
-        once(&self.models, key, || {
+        cached(&self.models, key, || {
             model::config(&cell.model_options(), &self.base_dir).map(Arc::new)
         })
     }
@@ -191,7 +192,7 @@ impl Planner {
             cell.eval_fraction.to_bits(),
             options.effective_batch_size(),
         );
-        let mut last = whole(&self.dataset);
+        let mut last = lock(&self.dataset);
         if let Some((known, dataset)) = &*last
             && *known == key
         {
@@ -204,7 +205,7 @@ impl Planner {
 
     /// The shape of the model for the torch stack, which knows more families.
     fn torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
-        once(&self.torch_models, model_key(cell), || self.read_torch_model(cell))
+        cached(&self.torch_models, model_key(cell), || self.read_torch_model(cell))
     }
 
     fn read_torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
@@ -212,7 +213,7 @@ impl Planner {
             Some(model) => model,
             None => {
                 let Location::Directory(folder) = model::locate(&cell.model, &self.base_dir)? else {
-                    return Err(PlanError::OursAlone(cell.model.clone()));
+                    return Err(PlanError::CandleOnly(cell.model.clone()));
                 };
                 let path = folder.join("config.json");
                 let wrong = |why: String| PlanError::Config {
@@ -230,7 +231,7 @@ impl Planner {
         Ok(model)
     }
 
-    /// What is in the model; counted once.
+    /// The model's counts; taken once.
     fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
         let key = (
             model_key(cell),
@@ -242,13 +243,13 @@ impl Planner {
             cell.lora_fa,
             cell.adapter_dtype,
         );
-        let Ok(counts) = once(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
+        let Ok(counts) = cached(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
         counts
     }
 
     fn adapter_file_bytes(&self, cell: &Cell, config: &Config) -> Option<u64> {
         let key = (model_key(cell), cell.rank, cell.target_modules.clone());
-        let Ok(bytes) = once(&self.adapter_files, key, || {
+        let Ok(bytes) = cached(&self.adapter_files, key, || {
             Ok::<_, Infallible>(candle::adapter_file_bytes(cell, config))
         });
         bytes
@@ -259,20 +260,20 @@ fn model_key(cell: &Cell) -> ModelKey {
     (cell.model.clone(), cell.task, cell.num_labels)
 }
 
-/// What `make` gives for a key, which is asked once; what it fails to give is asked again.
-fn once<K: Eq + Hash, V: Clone, E>(
+/// The value of a key, made at the first call; an error is not kept.
+fn cached<K: Eq + Hash, V: Clone, E>(
     made: &Mutex<HashMap<K, V>>,
     key: K,
     make: impl FnOnce() -> Result<V, E>,
 ) -> Result<V, E> {
-    Ok(match whole(made).entry(key) {
+    Ok(match lock(made).entry(key) {
         Entry::Occupied(known) => known.get().clone(),
         Entry::Vacant(new) => new.insert(make()?).clone(),
     })
 }
 
-/// What is behind a lock: a thread that panicked left whole entries.
-fn whole<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex; the entries are whole even if a thread panicked.
+fn lock<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
     behind.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -289,7 +290,7 @@ fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn judged(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
+fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
     let verdict = |budget| {
         if needed <= budget {
             Verdict::Fits
@@ -305,8 +306,8 @@ fn judged(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Pre
     }
 }
 
-/// An account in a prediction's words.
-fn told(account: &Account) -> Prediction {
+/// A prediction with the figures of an account.
+fn prediction_from(account: &Account) -> Prediction {
     let peak = &account.peak;
     let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
     Prediction {

@@ -52,7 +52,8 @@ impl Tape {
             attributes: Attributes {
                 inputs: [(Dims::new(&[]), Dtype::Float32); INPUTS],
                 axis: 0,
-                flag: false,
+                has_bias: false,
+                double_quant: false,
                 flat: false,
             },
             edges: [Edge::NONE; INPUTS],
@@ -62,7 +63,7 @@ impl Tape {
                 frame,
             },
             reached: false,
-            part: self.part(),
+            module: self.module(),
             unseen: Slot::EMPTY,
             gradients: [Slot::EMPTY; 2],
         };
@@ -167,7 +168,7 @@ impl<'t> Recorder<'t> {
         self
     }
 
-    /// Describes the argument `index`, which is no tensor of the operation's.
+    /// Describes the argument `index`, which is not a tensor of the operation.
     pub(super) fn argument(mut self, index: usize, dims: &[u32], dtype: Dtype) -> Self {
         if let Some(node) = &mut self.node {
             node.attributes.inputs[index] = (Dims::new(dims), dtype);
@@ -175,9 +176,18 @@ impl<'t> Recorder<'t> {
         self
     }
 
-    pub(super) fn flag(mut self, flag: bool) -> Self {
+    /// The operation is a product fused with a bias.
+    pub(super) fn with_bias(mut self) -> Self {
         if let Some(node) = &mut self.node {
-            node.attributes.flag = flag;
+            node.attributes.has_bias = true;
+        }
+        self
+    }
+
+    /// The operation dequantises scales first, if `double_quant`.
+    pub(super) fn double_quant(mut self, double_quant: bool) -> Self {
+        if let Some(node) = &mut self.node {
+            node.attributes.double_quant = double_quant;
         }
         self
     }

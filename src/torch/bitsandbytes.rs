@@ -98,7 +98,7 @@ impl<'t> FourBit<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
             let [(input, _), (dims, source), _] = backward.attributes.inputs;
-            let weight = dequantised(tape, &dims, source, backward.attributes.flag);
+            let weight = dequantised(tape, &dims, source, backward.attributes.double_quant);
             let cast = weight.to(grad.dtype());
             drop(weight);
             let this = tape.product(&input, grad.dtype());
@@ -110,7 +110,7 @@ impl<'t> FourBit<'t> {
         let dims = [self.out_features, self.in_features];
         let tape = input.tape;
         let record = tape.record(&[&cast], derivative);
-        let mut record = record.argument(1, &dims, self.source).flag(self.double_quant);
+        let mut record = record.argument(1, &dims, self.source).double_quant(self.double_quant);
         if self.release.keeps_inputs {
             record.keep_unseen(&cast);
         }

@@ -1,4 +1,4 @@
-//! What is trained on PyTorch's stack, and how.
+//! The configuration of a training run on PyTorch's stack.
 
 use super::config::ModelConfig;
 use super::dtype::Dtype;
@@ -46,13 +46,13 @@ pub struct Configuration {
     pub model: ModelConfig,
     /// The format of the base weights.
     pub dtype: options::Dtype,
-    /// The format of what int8 and int4 leave unquantised.
+    /// The format of the weights that int8 and int4 leave unquantised.
     pub torch_dtype: Dtype,
     /// LoRA's rank; 0 trains every weight.
     pub rank: u32,
     /// Dropout on the adapters' input.
     pub lora_dropout: f64,
-    /// What happens to LoRA's A.
+    /// The training of LoRA's A.
     pub lora_a: LoraATraining,
     /// The layers that get an adapter.
     pub target_modules: TargetModules,
@@ -66,7 +66,7 @@ pub struct Configuration {
     pub attn_implementation: Attention,
     /// The kernel of `sdpa`. Default: PyTorch's choice.
     pub sdpa_kernel: Option<SdpaKernel>,
-    /// What is cast to float32 before training.
+    /// The weights that are cast to float32 before training.
     pub upcast: Upcast,
     /// The format of mixed precision.
     pub autocast: Autocast,

@@ -6,21 +6,21 @@ use super::model::Model;
 use super::models::loader::Loader;
 use super::tape::{Tape, Tensor};
 
-/// What a model has.
+/// Sizes of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Weights of the base model.
     pub parameters: u64,
-    /// Weights that the optimizer is given.
+    /// Weights that the optimizer steps.
     pub trainable: u64,
-    /// Whether any layer has an adapter.
+    /// True if a layer has an adapter.
     pub is_adapted: bool,
-    /// Bytes of the `adapter_model.safetensors` that PEFT writes; none with rank 0.
+    /// Bytes of the `adapter_model.safetensors` that PEFT writes; `None` with rank 0.
     pub adapter_file_bytes: Option<u64>,
 }
 
 impl Configuration {
-    /// What is in the model, without training it.
+    /// The sizes of the model, which is loaded and not trained.
     pub fn counts(&self) -> Counts {
         let tape = Tape::new(self.backend, self.capability);
         let mut loader = Loader::new(&tape, self);

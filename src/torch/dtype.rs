@@ -3,13 +3,21 @@
 /// Number formats as PyTorch has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dtype {
+    /// IEEE 754 binary32.
     Float32,
+    /// IEEE 754 binary16.
     Float16,
+    /// binary32 with 8 bits of significand.
     Bfloat16,
+    /// 64-bit integers.
     Int64,
+    /// 32-bit integers.
     Int32,
+    /// Signed bytes.
     Int8,
+    /// Unsigned bytes.
     Uint8,
+    /// Truth values, a byte each.
     Bool,
 }
 
@@ -28,7 +36,7 @@ impl Dtype {
         matches!(self, Self::Float32 | Self::Float16 | Self::Bfloat16)
     }
 
-    /// What an operation on both computes in.
+    /// The format that an operation on both computes in.
     pub(super) fn promote(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,

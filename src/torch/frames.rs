@@ -13,7 +13,7 @@ pub(super) struct Frame {
     pub(super) inputs: [Option<View>; BLOCK_INPUTS],
     /// How many tensors the block saves.
     pub(super) count: usize,
-    /// Of these, those whose node is not done.
+    /// The number of these whose node is not done.
     pub(super) left: usize,
     pub(super) recomputed: Option<Vec<Option<View>>>,
 }
@@ -43,14 +43,14 @@ impl Frame {
         self.left += 1;
     }
 
-    /// Keeps what the second run saves next; whether that is all.
+    /// Keeps the next tensor that the second run saves. Returns true if it was the last.
     pub(super) fn keep(&mut self, view: View) -> bool {
         let recomputed = self.recomputed.get_or_insert_default();
         recomputed.push(Some(view));
         recomputed.len() == self.count
     }
 
-    /// What the second run saved.
+    /// The tensors that the second run saved.
     pub(super) fn recomputed(&mut self) -> &mut [Option<View>] {
         self.recomputed.as_deref_mut().unwrap_or_default()
     }

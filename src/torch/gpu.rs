@@ -1,4 +1,4 @@
-//! GPUs by name: how much memory a program finds on them, and what a process takes beside its tensors.
+//! GPUs by name: their memory, and the memory of a process that is not tensors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,27 +9,34 @@ use crate::text::{quoted, suggestion};
 /// A GPU.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// As specs and the command line write it.
+    /// The name in specs and on the command line.
     pub name: &'static str,
+    /// Its generation.
     pub architecture: Architecture,
     /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
     /// some. Drivers differ by up to 1 %; of those seen, without Windows, it is the least.
     pub total_bytes: u64,
-    /// What a process has on it before its first tensor, where that was measured and published.
+    /// Bytes of a process before its first tensor, if measured and published.
     pub context_bytes: Option<u64>,
 }
 
+/// A generation of NVIDIA's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
+    /// 2017: V100.
     Volta,
+    /// 2018: T4, RTX 20.
     Turing,
+    /// 2020: A100, A10, RTX 30.
     Ampere,
+    /// 2022: L4, L40S, RTX 40.
     Ada,
+    /// 2022: H100.
     Hopper,
 }
 
 impl Architecture {
-    /// The compute capability of its GPUs; of Ampere, that of data centres.
+    /// The compute capability of its GPUs; for Ampere, that of data centres.
     pub fn capability(self) -> ComputeCapability {
         match self {
             Self::Volta => ComputeCapability(7, 0),
@@ -95,17 +102,18 @@ const fn gpu(name: &'static str, architecture: Architecture, total_bytes: u64, c
     }
 }
 
-/// A text that is no GPU's name or no budget.
+/// A text that is not a GPU's name, or not a budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", help.as_ref().map(|help| format!("; {help}")).unwrap_or_default())]
 pub struct UnknownGpu {
+    /// The mistake.
     pub message: String,
-    /// What was meant, or what there is.
+    /// The name that was probably meant, or all names.
     pub help: Option<String>,
 }
 
 impl Gpu {
-    /// All that are known.
+    /// All known GPUs.
     pub fn all() -> &'static [Self] {
         &GPUS
     }
@@ -115,7 +123,7 @@ impl Gpu {
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// The text is not the name of a known GPU.
     pub fn named(text: &str) -> Result<&'static Self, UnknownGpu> {
         let name = plain(text);
         if let Some(gpu) = GPUS.iter().find(|gpu| plain(gpu.name) == name) {
@@ -135,7 +143,7 @@ impl Gpu {
         };
         Err(UnknownGpu {
             message: match sizes.is_empty() {
-                true => format!("{} is no GPU that is known", quoted(text)),
+                true => format!("{} is not a known GPU", quoted(text)),
                 false => format!("{} comes with different memories", quoted(text)),
             },
             help: Some(help),
@@ -159,15 +167,17 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// How much memory there is: a size, or a GPU.
+/// A memory budget: a size, or a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
+    /// A size in bytes.
     Bytes(u64),
+    /// A GPU's memory.
     Gpu(&'static Gpu),
 }
 
 impl Budget {
-    /// All of it, in bytes; on a GPU, the context is to come from it.
+    /// The budget in bytes; on a GPU, the process's context is part of it.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -192,7 +202,7 @@ impl FromStr for Budget {
     ///
     /// # Errors
     ///
-    /// Where it is neither, and for a small number without a unit.
+    /// The text is neither, or a small number without a unit.
     fn from_str(text: &str) -> Result<Self, UnknownGpu> {
         const SMALLEST_WITHOUT_UNIT: u64 = 1 << 20;
         let text = text.trim();
@@ -200,7 +210,7 @@ impl FromStr for Budget {
             return Gpu::named(text).map(Self::Gpu).map_err(|error| UnknownGpu {
                 message: error
                     .message
-                    .replace("is no GPU", "is no size, such as 6GiB, and no GPU"),
+                    .replace("is not a known GPU", "is neither a size, such as 6GiB, nor a known GPU"),
                 ..error
             });
         }
@@ -277,7 +287,7 @@ mod tests {
         let errors = [
             (
                 "rtx-3900",
-                "`rtx-3900` is no size, such as 6GiB, and no GPU that is known; did you mean `rtx-3090`?",
+                "`rtx-3900` is neither a size, such as 6GiB, nor a known GPU; did you mean `rtx-3090`?",
             ),
             (
                 "a100",

@@ -9,14 +9,16 @@ use super::view::{Edge, View};
 /// Most gradients that a node gives.
 pub(super) const INPUTS: usize = 3;
 
-/// What a derivative must know besides the tensors that were saved.
+/// Attributes of a node besides its saved tensors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
     /// The dimensions and formats of the inputs: what their gradients are brought to.
     pub(super) inputs: [(Dims, Dtype); INPUTS],
     pub(super) axis: u8,
-    /// Which of two kinds the operation is of.
-    pub(super) flag: bool,
+    /// A linear layer's product is fused with its bias.
+    pub(super) has_bias: bool,
+    /// The scales of a 4-bit weight are quantised themselves.
+    pub(super) double_quant: bool,
     /// The gradient is seen as a matrix first, which may copy it.
     pub(super) flat: bool,
 }
@@ -24,13 +26,13 @@ pub(super) struct Attributes {
 /// Where the tensors are that a node saved.
 #[derive(Clone, Copy)]
 pub(super) struct Saved {
-    /// Of the first one, in the frame or in the graph.
+    /// The place of the first one, in the frame or in the graph.
     pub(super) start: u32,
     pub(super) count: u8,
     pub(super) frame: Option<u32>,
 }
 
-/// What is done when backward comes to a node.
+/// The work of the backward pass at a node.
 #[derive(Clone, Copy)]
 pub(super) enum Work<D> {
     Derivative(D),
@@ -44,8 +46,8 @@ pub(super) struct Node<D> {
     pub(super) edges: [Edge; INPUTS],
     pub(super) saved: Saved,
     pub(super) reached: bool,
-    pub(super) part: u32,
-    /// What its context keeps: checkpointing does not see it, and it stays for as long as the node.
+    pub(super) module: u32,
+    /// The tensor of its context: checkpointing does not see it, and it lives as long as the node.
     pub(super) unseen: Slot,
     /// The input buffer, of each output.
     pub(super) gradients: [Slot; 2],
@@ -56,7 +58,7 @@ pub(super) struct Node<D> {
 pub(super) struct Leaf {
     /// `tensor.grad`.
     pub(super) grad: Option<View>,
-    /// The tensor, where it is no parameter and nobody else holds it.
+    /// The tensor, if it is not a parameter and nothing else holds it.
     pub(super) tensor: Option<View>,
     /// The input buffer of its `AccumulateGrad`.
     pub(super) buffer: Option<View>,
@@ -70,7 +72,7 @@ pub(super) struct Graph<D> {
     pub(super) slots: ViewSlots,
     pub(super) leaves: Vec<Leaf>,
     pub(super) frames: Frames,
-    /// What the contexts of a recomputation keep, until it is over.
+    /// Tensors of the contexts of a recomputation, until it ends.
     pub(super) recomputed: Vec<View>,
 }
 
@@ -91,7 +93,7 @@ impl<D> Graph<D> {
         }
     }
 
-    /// What the contexts of a recomputation kept.
+    /// Takes the tensors of the contexts of a recomputation.
     pub(super) fn take_recomputed(&mut self) -> Vec<View> {
         std::mem::take(&mut self.recomputed)
     }
@@ -108,7 +110,7 @@ impl<D> Graph<D> {
         }
     }
 
-    /// What a node saved.
+    /// The saved tensors of a node.
     pub(super) fn saved(&mut self, saved: Saved) -> &mut [Option<View>] {
         let all = match saved.frame {
             None => &mut self.saved,

@@ -93,7 +93,7 @@ impl Layout {
         true
     }
 
-    /// Whether every element of its span is there exactly once, in whatever order.
+    /// True if its span has every element exactly once, in any order.
     pub(super) fn is_dense(&self) -> bool {
         if self.is_contiguous() {
             return true;

@@ -1,4 +1,4 @@
-//! What transformers, PEFT and bitsandbytes would allocate on a GPU, from shapes alone.
+//! The memory of transformers, PEFT and bitsandbytes on a GPU, from shapes alone.
 //!
 //! No arithmetic is done and no formula is kept: the modelling code of each family runs on fake tensors, so that what is
 //! alive follows from who holds it, as in Python. [`tensor`] and [`tape`] count the holders, [`autograd`] keeps what each

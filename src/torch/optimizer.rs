@@ -1,4 +1,4 @@
-//! Optimizers' states and what a step needs besides.
+//! Optimizers: their states, and the temporaries of a step.
 
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
@@ -15,7 +15,7 @@ const CODE: u64 = 256;
 const LEAST_8BIT: u64 = 4096;
 const LEAST_PAGED: u64 = 100_000;
 
-/// What an optimizer's step does.
+/// The algorithm of an optimizer's step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Algorithm {
     Adamw(AdamwImpl),

@@ -98,7 +98,6 @@ impl<'t> Adapter<'t> {
     }
 }
 
-/// What is done to a model beside loading it.
 impl Tape {
     /// An adapter of `rank` on a layer of (out, in), whose B wants gradients, and A unless it is frozen.
     pub(super) fn adapter<'t>(

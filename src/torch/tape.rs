@@ -1,4 +1,4 @@
-//! What is alive: storages with the number of those who hold them, and the graph that backward walks.
+//! The tape: storages with counts of their holders, and tensors, which are the holders.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::view::{Edge, StorageId, View};
 use crate::memory::{Category, Phase};
 use crate::trace::{Block, Module, Trace};
 
-/// What is done with what an operation saves for backward.
+/// The fate of the tensors that an operation saves for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Nothing is recorded.
@@ -22,7 +22,7 @@ pub(super) enum Mode {
     Record,
     /// Nodes only count what they would save: the block of this frame is checkpointed.
     Checkpoint(usize),
-    /// What is saved goes to the frame.
+    /// The frame keeps them.
     Recompute(usize),
 }
 
@@ -37,12 +37,12 @@ pub(super) struct Tape {
     memory: RefCell<Memory>,
     pub(super) graph: RefCell<Graph<Derivative>>,
     mode: Cell<Mode>,
-    /// Nothing is computed any more: the recomputation has all it needs.
+    /// True once a recomputation has saved all that is needed: nothing is computed any more.
     pub(super) stopped: Cell<bool>,
-    /// The parts of the model in the order in which they came to work.
-    parts: RefCell<Vec<Module>>,
-    /// The number of the one that is at work.
-    part: Cell<u32>,
+    /// The modules in the order of their work.
+    modules: RefCell<Vec<Module>>,
+    /// The number of the module at work.
+    module: Cell<u32>,
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
@@ -149,7 +149,7 @@ impl<'t> Tensor<'t> {
 /// The derivative of an operation.
 pub(super) type Derivative = for<'t> fn(&mut Backward<'t>, &Tensor<'t>) -> Gradients<'t>;
 
-/// Of each input in order; none where it wants none.
+/// The gradient of each input, in order; `None` if the input needs none.
 pub(super) type Gradients<'t> = [Option<Tensor<'t>>; INPUTS];
 
 /// A node that is at work.
@@ -162,7 +162,7 @@ pub(super) struct Backward<'t> {
 }
 
 impl<'t> Backward<'t> {
-    /// What was saved as number `index`.
+    /// The saved tensor number `index`.
     pub(super) fn saved(&self, index: usize) -> Tensor<'t> {
         match self.tape.graph.borrow_mut().saved(self.saved).get(index) {
             Some(&Some(view)) => self.tape.tensor(view).clone_kept(),
@@ -183,11 +183,11 @@ impl Tape {
             graph: RefCell::new(Graph::new()),
             mode: Cell::new(Mode::NoGrad),
             stopped: Cell::new(false),
-            parts: RefCell::new(vec![Module {
+            modules: RefCell::new(vec![Module {
                 name: "model",
                 layer: None,
             }]),
-            part: Cell::new(0),
+            module: Cell::new(0),
             backend,
             autocast: Cell::new(None),
             in_backward: Cell::new(false),
@@ -229,31 +229,31 @@ impl Tape {
         self.memory.borrow_mut().trace.repeat(range);
     }
 
-    /// The number of the part that is at work.
-    pub(super) fn part(&self) -> u32 {
-        self.part.get()
+    /// The number of the module that is at work.
+    pub(super) fn module(&self) -> u32 {
+        self.module.get()
     }
 
-    /// What follows is done for `part`.
-    pub(super) fn enter(&self, part: Module) {
-        let parts = &mut *self.parts.borrow_mut();
-        if parts[self.part.get() as usize] != part {
-            self.part.set(parts.len() as u32);
-            parts.push(part);
-            self.memory.borrow_mut().trace.module(part.name, part.layer);
+    /// Begins the work of a module.
+    pub(super) fn enter(&self, module: Module) {
+        let modules = &mut *self.modules.borrow_mut();
+        if modules[self.module.get() as usize] != module {
+            self.module.set(modules.len() as u32);
+            modules.push(module);
+            self.memory.borrow_mut().trace.module(module.name, module.layer);
         }
     }
 
-    /// What follows is done for the part with this number.
-    pub(super) fn enter_again(&self, number: u32) {
-        let before = self.part.replace(number);
+    /// Resumes the work of the module with this number.
+    pub(super) fn resume(&self, number: u32) {
+        let before = self.module.replace(number);
         if before == number {
             return;
         }
-        let parts = &*self.parts.borrow();
-        let part = parts[number as usize];
-        if parts[before as usize] != part {
-            self.memory.borrow_mut().trace.module(part.name, part.layer);
+        let modules = &*self.modules.borrow();
+        let module = modules[number as usize];
+        if modules[before as usize] != module {
+            self.memory.borrow_mut().trace.module(module.name, module.layer);
         }
     }
 
@@ -323,7 +323,7 @@ impl Tape {
         }
     }
 
-    /// Whether nobody else holds the storage.
+    /// True if the storage has one holder.
     pub(super) fn is_sole(&self, storage: StorageId) -> bool {
         storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1
     }

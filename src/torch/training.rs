@@ -16,7 +16,7 @@ use crate::memory::{Category, Phase};
 use crate::options::{OutputLifetime, ZeroGrad};
 use crate::trace::Trace;
 
-/// What training allocates and releases: the load, then one optimizer step for each of `steps`, each of these micro-batches.
+/// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
     let tape = Tape::new(configuration.backend, configuration.capability);
     run(&tape, configuration, steps)
@@ -56,14 +56,14 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[MicroBatchShape]])
     tape.take_trace()
 }
 
-/// Everything that lives from step to step.
+/// The state that lives from step to step.
 struct Training<'t, 'c> {
     tape: &'t Tape,
     configuration: &'c Configuration,
     model: Model<'t>,
-    /// What the optimizer is given.
+    /// The parameters that the optimizer steps.
     trainable: Vec<Tensor<'t>>,
-    /// What wants gradients beside it.
+    /// Leaves whose gradients the optimizer does not step.
     unstepped: Vec<Tensor<'t>>,
     optimizer: OptimizerState<'t>,
     previous: Option<StepOutputs<'t>>,
@@ -132,7 +132,7 @@ impl Training<'_, '_> {
     }
 }
 
-/// What a step leaves alive.
+/// The outputs of a micro-batch, which outlive its backward pass.
 struct StepOutputs<'t> {
     _outputs: (Tensor<'t>, Cache<'t>),
     _loss: Tensor<'t>,

@@ -1,4 +1,4 @@
-//! What older releases of the libraries do otherwise, as far as it moves the peak.
+//! Differences of older releases of the libraries, as far as they move the peak.
 //!
 //! Read from the released sources of transformers 4.37 to 5.23 and bitsandbytes 0.41 to 0.50; named beside each behaviour are
 //! the file and the function, and the first release that no longer has it. What differs by a few tensors of a token's or a
@@ -20,11 +20,13 @@ impl fmt::Display for Version {
     }
 }
 
-/// A release that there is none of, or of which nothing is known.
+/// A text that is not a version, or a release that has not been studied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {help}")]
 pub struct VersionError {
+    /// The mistake.
     pub message: String,
+    /// A version that would do.
     pub help: String,
 }
 
@@ -41,7 +43,7 @@ impl FromStr for Version {
     /// `4.38` or `4.38.2`; also `0.41.2.post2` and `2.13.0+cu130`, which are as `0.41.2` and `2.13.0`.
     fn from_str(text: &str) -> Result<Self, VersionError> {
         let malformed = || {
-            let message = format!("{text:?} is no version");
+            let message = format!("{text:?} is not a version");
             VersionError::new(message, "a version is a text such as \"4.38.2\"")
         };
         let public = text.split_once('+').map_or(text, |(public, _)| public);
@@ -69,7 +71,7 @@ fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Versio
     Ok(version)
 }
 
-/// Where a layer has the cosines and sines of its rotary embedding from.
+/// The origin of the cosines and sines of a layer's rotary embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotaryTables {
     /// From the model, which computes them once for all layers.
@@ -113,6 +115,7 @@ pub struct Transformers {
 }
 
 impl Transformers {
+    /// The newest release.
     pub const TODAY: Self = Self {
         shifts_logits: false,
         returns_float32_logits: false,
@@ -127,18 +130,18 @@ impl Transformers {
 
     const OLDEST: Version = Version(4, 37, 0);
 
-    /// Whether `text` names a release that may be planned.
+    /// Checks that `text` names a release that can be planned.
     ///
     /// # Errors
-    /// Where it is no version, or one that has not been studied.
+    /// The text is not a version, or one that has not been studied.
     pub fn check(text: &str) -> Result<(), VersionError> {
         studied("transformers", text, Self::OLDEST).map(drop)
     }
 
-    /// What the release `text` does with models of `family`.
+    /// The behaviour of the release `text` with models of `family`.
     ///
     /// # Errors
-    /// Where it is no version, or the two together have not been studied.
+    /// The text is not a version, or the two together have not been studied.
     pub fn of(text: &str, family: Family) -> Result<Self, VersionError> {
         let version = studied("transformers", text, Self::OLDEST)?;
         if version >= Version(5, 0, 0) {
@@ -207,14 +210,15 @@ pub struct Bitsandbytes {
 }
 
 impl Bitsandbytes {
+    /// The newest release.
     pub const TODAY: Self = Self { keeps_inputs: false };
 
     const OLDEST: Version = Version(0, 41, 0);
 
-    /// What the release `text` does.
+    /// The behaviour of the release `text`.
     ///
     /// # Errors
-    /// Where it is no version, or one that has not been studied.
+    /// The text is not a version, or one that has not been studied.
     pub fn of(text: &str) -> Result<Self, VersionError> {
         let version = studied("bitsandbytes", text, Self::OLDEST)?;
         Ok(Self {
@@ -223,10 +227,10 @@ impl Bitsandbytes {
     }
 }
 
-/// Which of equally large free blocks the allocator of the release `torch` takes.
+/// The tie break between equally large free blocks in the allocator of the release `torch`.
 ///
 /// # Errors
-/// Where it is no version, or one that has not been studied.
+/// The text is not a version, or one that has not been studied.
 pub fn tie_break(torch: &str) -> Result<TieBreak, VersionError> {
     let version = studied("torch", torch, Version(2, 0, 0))?;
     Ok(if version < Version(2, 15, 0) {

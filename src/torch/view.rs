@@ -8,7 +8,7 @@ use super::layout::Layout;
 pub(super) struct StorageId(u32);
 
 impl StorageId {
-    /// Of a tensor that takes no memory: one that a stopped recomputation would have made.
+    /// The storage of a tensor without memory, which a stopped recomputation would have made.
     pub(super) const NOWHERE: Self = Self(u32::MAX);
 
     pub(super) fn new(index: usize) -> Self {
@@ -24,7 +24,7 @@ impl StorageId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edge(u32);
 
-/// What an [`Edge`] leads to.
+/// The end of an [`Edge`].
 pub(super) enum Target {
     Nothing,
     Leaf(usize),
@@ -65,7 +65,7 @@ impl Edge {
     }
 }
 
-/// What a tensor is, without the claim on its storage that a [`Tensor`] has.
+/// A tensor's description. Unlike a tensor, it does not keep the storage alive.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) storage: StorageId,

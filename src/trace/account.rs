@@ -1,22 +1,22 @@
-//! How many bytes a trace keeps alive: its peaks, when they are and what for.
+//! Live bytes over a trace: the peaks, their instants and their purposes.
 
 use super::{Event, Module, Trace};
 use crate::memory::{ByCategory, ByPhase, Category, Phase};
 
-/// Live bytes over a trace; of tensors, so host memory counts nowhere.
+/// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// The highest point after the load.
     pub peak: Peak,
     /// The highest point in each phase.
     pub in_phase: ByPhase,
-    /// Live when an optimizer step ended, before its gradients are released: the mean over the steps.
+    /// Live at the end of an optimizer step, before its gradients are released: the mean over the steps.
     pub after_steps: Mean,
     /// Live at the end of the trace.
     pub at_end: u64,
 }
 
-/// The mean of what was seen.
+/// A mean of byte counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mean {
     sum: u64,
@@ -24,37 +24,40 @@ pub struct Mean {
 }
 
 impl Mean {
-    pub(crate) fn see(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.sum += bytes;
         self.count += 1;
     }
 
-    /// In whole bytes; 0 where nothing was seen.
+    /// The mean in whole bytes; 0 without a count.
     pub fn bytes(self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 }
 
-/// The instant at which most is alive; the first of equal ones.
+/// The instant with the most live bytes; the first of equal ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peak {
+    /// Live bytes.
     pub bytes: u64,
+    /// The same by category.
     pub by_category: ByCategory,
+    /// The phase; `None` before the first one.
     pub phase: Option<Phase>,
+    /// The module at work; `None` before the first one.
     pub module: Option<Module>,
     /// Number of the optimizer step, from 1.
     pub step: u32,
 }
 
 impl Account {
-    /// Replays `trace`. Sizes count in multiples of `granularity`, a power of two: 1 for what was asked for, 512 for
-    /// PyTorch's allocator on a GPU. Steps before `from_step`, which counts from 1, are not looked at, but for what they
-    /// leave.
+    /// Replays `trace`. Sizes are rounded up to `granularity`, a power of two: 1 for requested bytes, 512 for PyTorch's
+    /// allocator on a GPU. Peaks before the step `from_step`, from 1, do not count.
     pub fn of(trace: &Trace, granularity: u64, from_step: u32) -> Self {
         let mut replay = Replay::new(trace.blocks(), granularity, from_step);
         for pass in trace.passes() {
             for event in pass {
-                replay.see(event);
+                replay.apply(event);
             }
         }
         Self {
@@ -64,13 +67,13 @@ impl Account {
     }
 }
 
-/// What is alive while a trace goes by.
+/// The live blocks during a replay.
 struct Replay {
     account: Account,
     granularity: u64,
     from_step: u32,
     is_measured: bool,
-    /// Of each block, its bytes and what it is for.
+    /// Bytes and category of each block.
     blocks: Vec<(u64, Category)>,
     live: ByCategory,
     total: u64,
@@ -95,7 +98,7 @@ impl Replay {
         }
     }
 
-    pub(crate) fn see(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         match *event {
             Event::Alloc { block, bytes, category } => {
                 // As `next_multiple_of`, which divides.
@@ -104,7 +107,7 @@ impl Replay {
                 if category.is_tensor() {
                     self.live[category] += bytes;
                     self.total += bytes;
-                    self.look();
+                    self.update_peak();
                 }
             }
             Event::Free { block } => {
@@ -119,7 +122,7 @@ impl Replay {
                 self.live[*label] -= *bytes;
                 self.live[category] += *bytes;
                 *label = category;
-                // What made the peak is labelled right after.
+                // The block that made the peak gets its label right after.
                 if self.total == self.account.peak.bytes && self.is_measured {
                     self.account.peak.by_category = self.live;
                 }
@@ -136,13 +139,13 @@ impl Replay {
                 self.step = step;
                 self.is_measured = step >= self.from_step;
             }
-            Event::StepEnd if self.is_measured => self.account.after_steps.see(self.total),
+            Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
             Event::StepEnd | Event::EmptyCache => {}
         }
     }
 
-    /// Notes what is alive, if it is more than before.
-    fn look(&mut self) {
+    /// Records the live bytes if they are more than before.
+    fn update_peak(&mut self) {
         let is_load = self.phase == Phase::Load;
         if !self.is_measured && !is_load {
             return;

@@ -1,58 +1,66 @@
-//! What training allocates and releases, in order: the stacks write it, the accounts and the allocator read it.
+//! The allocations and releases of training, in order. The stacks write them; accounts and allocators read them.
 
 use std::ops::Range;
 
 use crate::memory::{Category, Phase};
 
-/// Events from the load on. Nothing that is there is asked for again or released twice, and what is still there at the end
-/// is alive.
+/// Events from the load on. A block is allocated once before it is freed, and a block that is not freed is live at the
+/// end.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     /// Each event once, however often it happens.
     written: Vec<Event>,
-    /// What happens, in order, as ranges of what is written.
+    /// The order of events, as ranges of `written`.
     passes: Vec<Range<usize>>,
-    /// From where on what is written is in no pass yet: it comes after them.
+    /// The first event that is in no pass yet; it and those after it follow the passes.
     rest: usize,
     blocks: u32,
 }
 
-/// A piece of memory; numbered from 0 in the order in which they are asked for. What happens once more has the same numbers
-/// again.
+/// A piece of memory, numbered from 0 in the order of allocation. Repeated events repeat the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block(u32);
 
 impl Block {
+    /// The block's number.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
+/// An event of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
+    /// A block is allocated.
     Alloc {
+        /// The new block.
         block: Block,
-        /// As asked for, before any allocator rounds it.
+        /// The requested size, before an allocator rounds it.
         bytes: u64,
+        /// Its purpose, as far as it is known.
         category: Category,
     },
+    /// A block is freed.
     Free {
+        /// The block.
         block: Block,
     },
-    /// It turns out what a block is for.
+    /// The purpose of a block is known now.
     Label {
+        /// The block.
         block: Block,
+        /// Its purpose.
         category: Category,
     },
-    /// What follows is done in this phase.
+    /// The following events belong to this phase.
     Phase(Phase),
-    /// What follows is done for this part of the model.
+    /// The following events belong to this module.
     Module(Module),
     /// The optimizer step with this number begins, from 1.
     Step(u32),
-    /// The optimizer step is done; its gradients are there yet.
+    /// The optimizer step ends; its gradients are still live.
     StepEnd,
-    /// The allocator gives back what it keeps (`torch.cuda.empty_cache`).
+    /// The allocator returns its cache to the device (`torch.cuda.empty_cache`).
     EmptyCache,
 }
 
@@ -75,11 +83,12 @@ impl std::fmt::Display for Module {
 }
 
 impl Trace {
+    /// An empty trace.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With room for so many events.
+    /// An empty trace with room for `events` events.
     pub fn with_capacity(events: usize) -> Self {
         Self {
             written: Vec::with_capacity(events),
@@ -87,25 +96,25 @@ impl Trace {
         }
     }
 
-    /// What happens, in order.
+    /// All events in order.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.passes().flatten()
     }
 
-    /// The same, in a few long pieces: for those whose loop should be short.
+    /// All events in order, as a few long slices: faster to walk than [`Trace::events`].
     pub fn passes(&self) -> impl Iterator<Item = &[Event]> {
         let rest = self.rest..self.written.len();
         let passes = self.passes.iter().cloned().chain([rest]);
         passes.map(|pass| &self.written[pass])
     }
 
-    /// How many events are written down.
+    /// The number of events written, without repeats.
     pub fn written(&self) -> usize {
         self.written.len()
     }
 
-    /// Lets the events that are written at `range` happen once more, now. What they leave is there already, and is not made
-    /// again; they may release nothing that was made before them.
+    /// Repeats the events written at `range`. Blocks that they leave live are not made again, and they must not free blocks
+    /// made before them.
     pub fn repeat(&mut self, range: Range<usize>) {
         self.pass(self.rest..self.written.len());
         self.rest = self.written.len();
@@ -117,7 +126,7 @@ impl Trace {
         self.pass(from..range.end);
     }
 
-    /// Where in `range` something is made that is not released in it.
+    /// The events of `range` that make or label a block which `range` does not free.
     fn left(&self, range: Range<usize>) -> Vec<usize> {
         let mut is_released = vec![false; self.blocks()];
         let mut places = Vec::new();
@@ -140,11 +149,12 @@ impl Trace {
         }
     }
 
-    /// How many numbers blocks have.
+    /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.blocks as usize
     }
 
+    /// Allocates `bytes` bytes.
     pub fn alloc(&mut self, bytes: u64, category: Category) -> Block {
         let block = Block(self.blocks);
         self.blocks += 1;
@@ -152,30 +162,37 @@ impl Trace {
         block
     }
 
+    /// Frees a block.
     pub fn free(&mut self, block: Block) {
         self.written.push(Event::Free { block });
     }
 
+    /// Records the purpose of a block.
     pub fn label(&mut self, block: Block, category: Category) {
         self.written.push(Event::Label { block, category });
     }
 
+    /// Begins a phase.
     pub fn phase(&mut self, phase: Phase) {
         self.written.push(Event::Phase(phase));
     }
 
+    /// Begins the work of a module; `layer` is its block, if it is in one.
     pub fn module(&mut self, name: &'static str, layer: Option<u16>) {
         self.written.push(Event::Module(Module { name, layer }));
     }
 
+    /// Begins the optimizer step `number`, from 1.
     pub fn step(&mut self, number: u32) {
         self.written.push(Event::Step(number));
     }
 
+    /// Ends the optimizer step.
     pub fn step_end(&mut self) {
         self.written.push(Event::StepEnd);
     }
 
+    /// Returns the allocator's cache to the device.
     pub fn empty_cache(&mut self) {
         self.written.push(Event::EmptyCache);
     }

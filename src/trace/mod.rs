@@ -1,4 +1,4 @@
-//! What training allocates and releases, in order, and the account of what is live.
+//! The allocations and releases of training, and the account of live bytes.
 
 mod account;
 mod events;

@@ -98,7 +98,7 @@ fn hash(keys: &Map<String, Value>) -> String {
     digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What `keys` say beyond `defaults`; maps are compared key by key.
+/// The keys that differ from `defaults`; maps are compared key by key.
 fn difference(keys: &Map<String, Value>, defaults: &Map<String, Value>) -> Map<String, Value> {
     let differs = |(key, value): (&String, &Value)| match (value, defaults.get(key)) {
         (value, Some(default)) if value == default => None,

@@ -29,10 +29,10 @@ pub use torch::Torch;
 use allocator::Variable;
 use presets::{ENCODER_PRESETS, presets};
 
-/// `num_labels` where it is not given, as in transformers.
+/// Default of `num_labels`, as in transformers.
 const DEFAULT_LABELS: usize = 2;
 
-/// Optimizer steps where neither `max_steps` nor `num_train_epochs` is given.
+/// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
 const DEFAULT_STEPS: usize = 10;
 
 /// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
@@ -47,42 +47,41 @@ const DEFAULT_GALORE_SCALE: f64 = 0.25;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = stacks::mark)]
 pub struct Cell {
-    /// A preset (tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b, llama-3.2-1b, llama-3.2-3b, distilbert-base, bert-base;
-    /// of stack: torch those of many published models more) or a directory in Hugging Face's layout.
+    /// A preset or a directory in Hugging Face's layout. The presets tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b,
+    /// llama-3.2-1b, llama-3.2-3b, distilbert-base and bert-base can be trained; stack: torch has many more.
     #[schemars(extend("anyOf" = [{ "enum": presets().collect::<Vec<_>>() }, { "type": "string" }]))]
     pub model: String,
-    /// Where the weights come from; default: random for a preset, pretrained for a directory.
+    /// The origin of the weights. Default: random for a preset, pretrained for a directory.
     pub weights: Option<Weights>,
-    /// What is trained: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
+    /// The objective: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
     /// encoder, DistilBERT or BERT, predicts a sample's label).
     pub task: Task,
-    /// Labels of sequence_classification.
+    /// The number of labels of sequence_classification.
     #[schemars(range(min = 2))]
     pub num_labels: usize,
-    /// Number format of the base weights. int4 is NF4; int8 is row-wise absmax; both keep hidden states in bfloat16.
+    /// Number format of the base weights. int4 is NF4, int8 is row-wise absmax; hidden states are then bfloat16.
     pub dtype: Dtype,
-    /// Whose memory is meant: our trainer's (candle), or that of transformers, PEFT and bitsandbytes on a GPU (torch), which
-    /// is planned and not run.
+    /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
+    /// planned and not run).
     pub stack: Stack,
-    /// The GPU that stack: torch is planned for, such as t4 or rtx-3090: its memory, what a process takes of it beside
-    /// tensors, and the kernels that its generation has. Default: one of unlimited memory that computes in bfloat16.
+    /// The GPU of the plan, such as t4 or rtx-3090. It decides the memory, the size of the CUDA context, and the kernels.
+    /// Default: unlimited memory, and the kernels of an A100.
     pub gpu: Option<String>,
-    /// PyTorch's training loop and the releases of its libraries, for stack: torch.
+    /// PyTorch's training loop, and the releases of its libraries.
     pub torch: Torch,
 
     /// Rank of the LoRA adapters; 0 trains every weight.
     pub rank: usize,
-    /// LoRA's alpha (the adapter's product is scaled by alpha / rank); default: twice the rank.
+    /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,
     /// Dropout on the adapter's input.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lora_dropout: f64,
-    /// Which linear layers get an adapter: all-linear (every one but the head) or a list such as [q_proj, v_proj]; of an
-    /// encoder, whose new head is trained beside them, such as [q_lin, v_lin] (DistilBERT) or [query, value] (BERT).
+    /// The linear layers that get an adapter: all-linear (all but the head) or a list such as [q_proj, v_proj]. Names of
+    /// DistilBERT are such as q_lin, of BERT such as query; the new head of an encoder is always trained.
     pub target_modules: TargetModules,
-    /// What becomes of A where B alone is trained, as LoRA-FA does: none (both are trained), frozen, or optimizer (it is left
-    /// out of the optimizer and wants gradients nevertheless, as all adapters do again once PEFT's disable_adapter was used);
-    /// for stack: torch.
+    /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
+    /// optimizer leaves it out, as happens once PEFT's disable_adapter was used.
     pub lora_fa: LoraATraining,
     /// Number format of the adapters.
     pub adapter_dtype: Dtype,
@@ -91,15 +90,16 @@ pub struct Cell {
     pub bnb_4bit_quant_type: QuantType,
     /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
-    /// Number format that int4's products are computed from; of stack: torch also what int4 and int8 leave unquantised.
+    /// Number format of int4's products, and of the weights that int4 and int8 leave unquantised.
     pub bnb_4bit_compute_dtype: Dtype,
     /// How attention is computed; sdpa never holds the score matrix.
     pub attn_implementation: Attention,
-    /// What is cast to float32 before training: none, or what PEFT's k-bit preparation casts.
+    /// The weights that are cast to float32 before training: none, or peft (all that are not quantised, as in PEFT's
+    /// prepare_model_for_kbit_training).
     pub upcast: Upcast,
     /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
     pub autocast: Autocast,
-    /// Give the allocator's cache back every n steps; 0 never.
+    /// Return the allocator's cache to the device every n steps; 0 never does.
     pub empty_cache_steps: usize,
 
     /// Samples in a micro-batch.
@@ -108,7 +108,7 @@ pub struct Cell {
     /// Micro-batches whose gradients are summed before an optimizer step.
     #[schemars(range(min = 1))]
     pub gradient_accumulation_steps: usize,
-    /// Which blocks recompute their forward pass in the backward pass.
+    /// The blocks that recompute their forward pass in the backward pass: none, full, or {every: n}.
     pub gradient_checkpointing: Checkpointing,
     /// Samples are cut to this many tokens.
     #[schemars(range(min = 2))]
@@ -116,30 +116,30 @@ pub struct Cell {
     /// Pad each micro-batch to max_seq_length, or to its longest sample.
     pub padding: Padding,
 
-    /// Optimizer steps; default: 10 where num_train_epochs is not given either.
+    /// Optimizer steps. Default: 10, unless num_train_epochs is given.
     #[schemars(range(min = 1))]
     pub max_steps: Option<usize>,
     /// Passes over the training data; excludes max_steps.
     pub num_train_epochs: Option<f64>,
-    /// The optimizer: adamw; galore (Adam in a basis of the gradient's leading singular vectors, on a matrix's shorter
-    /// side); rsvd (the same on its rows, found by randomised SVD). Both keep matrices with more rows and columns than
-    /// optim_rank so, embeddings included, and are adamw for all else. Of stack: torch adamw (PyTorch's), adamw_torch_fused,
-    /// sgd (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
+    /// The optimizer. Both stacks have adamw. Our trainer also has galore (Adam in a basis of the gradient's leading singular
+    /// vectors, on a matrix's shorter side) and rsvd (the same on its rows, found by randomised SVD); both are adamw
+    /// but for matrices with more rows and columns than optim_rank. PyTorch's stack also has adamw_torch_fused, sgd (without momentum), and
+    /// bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
     pub optim: Optimizer,
-    /// Rank of galore's and rsvd's optimizer state; default: 4.
+    /// Rank of galore's and rsvd's optimizer state. Default: 4.
     #[schemars(range(min = 1))]
     pub optim_rank: Option<usize>,
-    /// Steps after which galore and rsvd make their basis anew; default: 200.
+    /// Steps after which galore and rsvd refresh their basis. Default: 200.
     #[schemars(range(min = 1))]
     pub update_proj_gap: Option<usize>,
-    /// What galore's step is multiplied with when it leaves the basis; default: 0.25.
+    /// Scale of galore's step when it leaves the basis. Default: 0.25.
     pub galore_scale: Option<f64>,
     /// Peak learning rate.
     #[schemars(range(min = 0.0))]
     pub learning_rate: f64,
-    /// How the learning rate moves after the warm-up.
+    /// The learning rate after the warm-up: linear, cosine or constant.
     pub lr_scheduler_type: LrScheduler,
-    /// Part of the steps over which the learning rate rises linearly from 0.
+    /// Share of the steps over which the learning rate rises linearly from 0.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub warmup_ratio: f64,
     /// Decoupled weight decay.
@@ -154,29 +154,29 @@ pub struct Cell {
     /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
     #[schemars(range(min = 0.0))]
     pub max_grad_norm: f64,
-    /// Everything random follows from it: weights, adapter, order of the data, dropout.
+    /// Seed of everything random: weights, adapter, order of the data, dropout.
     pub seed: u64,
 
-    /// What is trained on: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, label_column, format}.
+    /// The training data: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, label_column, format}.
     pub data: Data,
-    /// Part of the data that is held out; its loss after training is loss_eval.
+    /// Share of the data that is held out; its loss after training is loss_eval.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eval_fraction: f64,
 
-    /// What the memory figures are of: epoch is the whole training, its highest point above all; profile is the forward and
-    /// backward pass of one micro-batch, by component, after one optimizer step that made the optimizer's state.
+    /// The part of training that the memory figures describe. epoch: the whole training. profile: one micro-batch by
+    /// component, after one optimizer step that made the optimizer's state.
     pub measure: Measure,
 
     /// cpu or cuda:N.
     #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$"))]
     pub device: String,
-    /// Threads the trainer computes with; default: one for each available core.
+    /// Threads of the trainer. Default: one for each available core.
     #[schemars(range(min = 1, max = 512))]
     pub threads: Option<usize>,
-    /// The instructions of the trainer's kernels: auto (the best that the CPU has), portable, avx2, avx512, avx512_bf16 or
-    /// amx, each with those before it. It does not govern candle's own operations, which take what the CPU has.
+    /// The instructions of the trainer's kernels: auto (the best of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
+    /// each includes those before it. candle's own operations always use the best of the CPU.
     pub instruction_set: InstructionSetChoice,
-    /// Budget on live tensor bytes, on the cpu only so far; a request past it ends the cell as out of memory.
+    /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
     pub device_memory: Option<ByteSize>,
     /// Environment variables of the cell's process; null leaves one unset.
     #[schemars(with = "BTreeMap<String, Variable>")]
@@ -242,19 +242,19 @@ impl Default for Cell {
     }
 }
 
-/// What the keys that may be left out come to.
+/// The values of keys that may be left out.
 impl Cell {
-    /// Whether the model is one of [`PRESETS`] or [`PLANNED_PRESETS`].
+    /// True if the model is one of [`PRESETS`] or [`PLANNED_PRESETS`].
     pub fn is_preset(&self) -> bool {
         presets().any(|name| name == self.model)
     }
 
-    /// Whether the model is a preset of an encoder.
+    /// True if the model is a preset of an encoder.
     fn is_encoder_preset(&self) -> bool {
         ENCODER_PRESETS.contains(&self.model.as_str())
     }
 
-    /// Where the weights come from.
+    /// The origin of the weights.
     pub fn weights(&self) -> Weights {
         self.weights.unwrap_or(self.default_weights())
     }
@@ -281,17 +281,17 @@ impl Cell {
         self.optim_rank.unwrap_or(DEFAULT_OPTIM_RANK)
     }
 
-    /// Steps after which a low-rank optimizer's basis is made anew.
+    /// Steps after which a low-rank optimizer refreshes its basis.
     pub fn update_proj_gap(&self) -> usize {
         self.update_proj_gap.unwrap_or(DEFAULT_PROJ_GAP)
     }
 
-    /// What galore's step is multiplied with when it leaves the basis.
+    /// Scale of galore's step when it leaves the basis.
     pub fn galore_scale(&self) -> f64 {
         self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
     }
 
-    /// Optimizer steps; none where `num_train_epochs` says how long. A profile has one.
+    /// Optimizer steps; `None` if `num_train_epochs` decides. A profile has one.
     pub fn max_steps(&self) -> Option<usize> {
         if self.measure == Measure::Profile {
             return Some(1);
@@ -313,7 +313,7 @@ impl Cell {
         self.allocator.backend.unwrap_or(AllocatorBackend::DEFAULT)
     }
 
-    /// The environment that the cell's process is given on top of its parent's: `env` and `allocator.env`; none unsets.
+    /// Changes to the parent's environment for the cell's process: `env` and `allocator.env`; `None` unsets a variable.
     pub fn environment(&self) -> BTreeMap<&str, Option<&str>> {
         let variables = self.env.iter().chain(&self.allocator.env);
         variables

@@ -19,7 +19,7 @@ pub struct Torch {
     /// When gradients are released: before_forward (of the next step) or after_step. An emptied cache lies in between, so it
     /// matters with empty_cache_steps.
     pub zero_grad: ZeroGrad,
-    /// Whether checkpointing is reentrant. Default: as in transformers_version; today's is not.
+    /// Checkpoint reentrantly. Default: as in transformers_version; today's does not.
     pub use_reentrant: Option<bool>,
     /// The release of transformers that is planned, such as "4.37.2". Older ones hold more in some places, and checkpoint
     /// reentrantly before 5.0.0. Default: today's, as is every newer one.

@@ -71,7 +71,7 @@ impl Tape {
             work,
             edges,
             saved,
-            part,
+            module,
             ..
         } = node;
         let mut backward = Backward {
@@ -81,7 +81,7 @@ impl Tape {
             saved,
         };
         drop(graph);
-        self.enter_again(part);
+        self.resume(module);
         let gradient = match first.map(|view| self.tensor(view)) {
             Some(gradient) if backward.attributes.flat => gradient.reshaped(&gradient.rows_and_width()),
             Some(gradient) => gradient,
@@ -91,7 +91,7 @@ impl Tape {
             && saved.count > 0
         {
             self.recompute(frame as usize, recompute);
-            self.enter_again(part);
+            self.resume(module);
         }
         let mut gradients = match work {
             Work::Derivative(derivative) => derivative(&mut backward, &gradient),

@@ -18,7 +18,7 @@ pub struct CachingAllocator {
     pub(super) blocks: Blocks,
     /// The small pool, then the large one.
     pub(super) pools: [Pool; 2],
-    /// Where addresses begin that were never in use, or end.
+    /// The border of the addresses that were never in use.
     pub(super) next_address: u64,
     pub(super) stats: Stats,
 }
@@ -40,6 +40,7 @@ pub struct OutOfMemory {
 }
 
 impl CachingAllocator {
+    /// An allocator that holds nothing.
     pub fn new(settings: &Settings, device: &Device) -> Self {
         let fraction = settings.per_process_memory_fraction;
         Self {
@@ -56,11 +57,12 @@ impl CachingAllocator {
         }
     }
 
+    /// The counts so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Peaks begin anew.
+    /// Resets the peaks to what there is.
     pub fn reset_peaks(&mut self) {
         self.stats.reset_peaks();
     }

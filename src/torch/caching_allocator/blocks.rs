@@ -23,7 +23,7 @@ pub(super) struct Block {
     pub next: Option<BlockId>,
     pub pool: PoolKind,
     pub state: State,
-    /// Whether its segment grows.
+    /// True if its segment grows.
     pub expandable: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum State {
 
 impl Block {
     /// All of a segment, free.
-    pub fn segment(address: u64, size: u64, pool: PoolKind) -> Self {
+    pub(crate) fn segment(address: u64, size: u64, pool: PoolKind) -> Self {
         Self {
             address,
             size,
@@ -51,8 +51,8 @@ impl Block {
         }
     }
 
-    /// Whether it is less than its segment.
-    pub fn is_split(&self) -> bool {
+    /// True if it is less than its segment.
+    pub(crate) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
 }
@@ -65,7 +65,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub fn add(&mut self, block: Block) -> BlockId {
+    pub(crate) fn add(&mut self, block: Block) -> BlockId {
         match self.vacant.pop() {
             Some(id) => {
                 self[id] = block;
@@ -78,12 +78,12 @@ impl Blocks {
         }
     }
 
-    pub fn remove(&mut self, id: BlockId) {
+    pub(crate) fn remove(&mut self, id: BlockId) {
         self.vacant.push(id);
     }
 
     /// Cuts `id` off after `size` bytes; what is behind becomes a block of its own with the same properties.
-    pub fn split(&mut self, id: BlockId, size: u64) -> BlockId {
+    pub(crate) fn split(&mut self, id: BlockId, size: u64) -> BlockId {
         let block = &self[id];
         let rest = Block {
             address: block.address + size,
@@ -102,7 +102,7 @@ impl Blocks {
     }
 
     /// Adds the neighbour `other` to `id`.
-    pub fn merge(&mut self, id: BlockId, other: BlockId) {
+    pub(crate) fn merge(&mut self, id: BlockId, other: BlockId) {
         let gone = self[other].clone();
         let block = &mut self[id];
         block.size += gone.size;

@@ -5,7 +5,7 @@ use super::blocks::BlockId;
 use super::pool_kind::PoolKind;
 
 impl CachingAllocator {
-    /// Whether blocks have an age, which counts searches.
+    /// True if blocks have an age, which counts searches.
     pub(super) fn collects(&self) -> bool {
         self.limit.is_some() && self.settings.garbage_collection_threshold.is_some()
     }

@@ -5,7 +5,7 @@
 pub struct Device {
     /// All of it, as CUDA reports it (`cudaDeviceProp::totalGlobalMem`).
     pub total: u64,
-    /// What the allocator cannot have of it: the CUDA context, libraries, other processes.
+    /// Memory out of the allocator's reach: the CUDA context, libraries, other processes.
     pub taken: u64,
 }
 
@@ -21,7 +21,7 @@ impl Device {
         Self { total, taken: 0 }
     }
 
-    /// Whether it has `bytes` more where the allocator holds `reserved`.
+    /// True if it has `bytes` more while the allocator holds `reserved`.
     pub(super) fn has(self, bytes: u64, reserved: u64) -> bool {
         self.taken.saturating_add(reserved).saturating_add(bytes) <= self.total
     }

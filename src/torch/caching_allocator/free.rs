@@ -35,7 +35,7 @@ impl Default for FreeBlocks {
 }
 
 impl FreeBlocks {
-    pub fn insert(&mut self, size: u64, address: u64, id: BlockId) {
+    pub(crate) fn insert(&mut self, size: u64, address: u64, id: BlockId) {
         let class = class(size);
         let blocks = &mut self.classes[class];
         let at = blocks.partition_point(|block| *block < (size, address, id));
@@ -43,7 +43,7 @@ impl FreeBlocks {
         self.filled[class / 64] |= 1 << (class % 64);
     }
 
-    pub fn remove(&mut self, size: u64, address: u64, id: BlockId) {
+    pub(crate) fn remove(&mut self, size: u64, address: u64, id: BlockId) {
         let class = class(size);
         let blocks = &mut self.classes[class];
         if let Ok(at) = blocks.binary_search(&(size, address, id)) {
@@ -55,12 +55,12 @@ impl FreeBlocks {
     }
 
     /// The smallest first.
-    pub fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.at_least(0)
     }
 
     /// Those of at least `size` bytes, the smallest first.
-    pub fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+    pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
         let first = &blocks[blocks.partition_point(|block| block.0 < size)..];
@@ -69,7 +69,7 @@ impl FreeBlocks {
     }
 
     /// Those of less than `size` bytes, the largest first.
-    pub fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+    pub(crate) fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
         let last = &blocks[..blocks.partition_point(|block| block.0 < size)];
@@ -78,7 +78,7 @@ impl FreeBlocks {
     }
 
     /// Bytes of the largest.
-    pub fn largest(&self) -> u64 {
+    pub(crate) fn largest(&self) -> u64 {
         let words = self.filled.iter().enumerate().rev();
         let filled = words
             .filter(|(_, word)| **word != 0)

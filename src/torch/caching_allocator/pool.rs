@@ -17,7 +17,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub fn insert(&mut self, id: BlockId, block: &mut Block) {
+    pub(crate) fn insert(&mut self, id: BlockId, block: &mut Block) {
         match block.state {
             State::Unmapped => drop(self.unmapped.insert((block.address, id))),
             _ => {
@@ -27,20 +27,20 @@ impl Pool {
         }
     }
 
-    pub fn remove(&mut self, id: BlockId, block: &Block) {
+    pub(crate) fn remove(&mut self, id: BlockId, block: &Block) {
         match block.state {
             State::Unmapped => drop(self.unmapped.remove(&(block.address, id))),
             _ => self.free.remove(block.size, block.address, id),
         }
     }
 
-    pub fn unmapped(&self) -> impl Iterator<Item = BlockId> + '_ {
+    pub(crate) fn unmapped(&self) -> impl Iterator<Item = BlockId> + '_ {
         self.unmapped.iter().map(|&(_, id)| id)
     }
 
     /// The block for `size` bytes: the smallest that is large enough, of equal ones that with the lowest address. Only that
     /// one is looked at: where it may not be taken, nothing is found. It stays in the pool.
-    pub fn best_fit(&self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
+    pub(crate) fn best_fit(&self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
         let mut candidates = self.free.at_least(size);
         let mut best = candidates.next()?;
         // The end of a growing segment is as large as it can become, so that holes inside come first.

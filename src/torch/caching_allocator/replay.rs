@@ -1,53 +1,59 @@
-//! What the allocator holds while a trace goes by.
+//! The memory that the allocator holds of a device over a trace.
 
 use super::{Allocation, CachingAllocator, Device, OutOfMemory, Settings, Stats};
 use crate::memory::{ByPhase, Phase};
 use crate::trace::Mean;
 use crate::trace::{Event, Module, Trace};
 
-/// What was held of the device.
+/// Memory held of the device over a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// The highest point since the load.
     pub peak: ReservedPeak,
     /// The highest point in each phase.
     pub in_phase: ByPhase,
-    /// The highest point of what was allocated of it in each phase: in blocks, so more than was asked for.
+    /// The highest point of allocated blocks in each phase; blocks are larger than the requests.
     pub allocated_in_phase: ByPhase,
-    /// What was allocated of it when an optimizer step ended, before its gradients are released: the mean over the steps.
+    /// Allocated blocks at the end of an optimizer step, before its gradients are released: the mean over the steps.
     pub allocated_after_steps: Mean,
-    /// At the end, of the trace or of memory.
+    /// Held at the end of the trace, or when memory ran out.
     pub at_end: u64,
-    /// The allocator's counts. Peaks are those since the load: what is allocated, segments, both pools.
+    /// The allocator's counts; peaks are those since the load.
     pub stats: Stats,
-    /// What did not fit, which ended the replay.
+    /// The allocation that did not fit and ended the replay.
     pub out_of_memory: Option<AllocationFailed>,
 }
 
 /// The instant at which most is held; the first of equal ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReservedPeak {
+    /// Bytes held of the device.
     pub bytes: u64,
     /// Bytes of blocks in use.
     pub allocated: u64,
-    /// The largest block that could be had without asking the device for more.
+    /// Bytes of the largest free block.
     pub largest_free_block: u64,
+    /// The instant.
     pub moment: Moment,
 }
 
-/// When something is in a trace.
+/// An instant of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Number of the optimizer step, from 1.
     pub step: u32,
+    /// The phase; `None` before the first one.
     pub phase: Option<Phase>,
+    /// The module at work; `None` before the first one.
     pub module: Option<Module>,
 }
 
-/// What did not fit, and when.
+/// An allocation that did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocationFailed {
+    /// The sizes.
     pub error: OutOfMemory,
+    /// The instant.
     pub moment: Moment,
 }
 
@@ -73,7 +79,7 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
                         break;
                     }
                 }
-                reserved.see(&allocator, phase, moment);
+                reserved.update(&allocator, phase, moment);
             }
             Event::Free { block } => {
                 if let Some(allocation) = blocks[block.index()].take() {
@@ -87,14 +93,14 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
                 }
                 phase = next;
                 moment.phase = Some(next);
-                reserved.see(&allocator, phase, moment);
+                reserved.update(&allocator, phase, moment);
             }
             Event::Module(module) => moment.module = Some(module),
             Event::Step(step) => moment.step = step,
             Event::EmptyCache => allocator.empty_cache(),
             Event::StepEnd => {
                 let allocated = allocator.stats().all.allocated.current;
-                reserved.allocated_after_steps.see(allocated);
+                reserved.allocated_after_steps.add(allocated);
             }
             Event::Label { .. } => {}
         }
@@ -106,7 +112,7 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
 
 impl Reserved {
     /// Notes what the allocator holds.
-    fn see(&mut self, allocator: &CachingAllocator, phase: Phase, moment: Moment) {
+    fn update(&mut self, allocator: &CachingAllocator, phase: Phase, moment: Moment) {
         let stats = &allocator.stats().all;
         let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
         self.in_phase[phase] = self.in_phase[phase].max(reserved);

@@ -12,7 +12,7 @@ pub(super) const SMALL_SEGMENT: u64 = 2 * MIB;
 pub(super) const SMALLEST_OWN_SEGMENT: u64 = 10 * MIB;
 /// Segments of their own are a multiple of this (`kRoundLarge`).
 const SEGMENT_STEP: u64 = 2 * MIB;
-/// What is more than this is refused without looking.
+/// The largest request; larger ones fail at once.
 pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
 
 /// Into how many steps each power of two is divided (`roundup_power2_divisions`), by powers from 1 MiB to 32 GiB; smaller
@@ -21,6 +21,7 @@ pub(super) const LARGEST_REQUEST: u64 = (1 << 60) - 1;
 pub struct Divisions(pub [u64; Divisions::INTERVALS]);
 
 impl Divisions {
+    /// Powers of two with divisions of their own.
     pub const INTERVALS: usize = 16;
 
     /// The interval that begins at `mib` MiB, a power of two.

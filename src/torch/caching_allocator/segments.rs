@@ -67,7 +67,7 @@ impl CachingAllocator {
     }
 
     /// Releases as many oversize segments as a block of `size` bytes needs: one that is large enough, or the largest ones.
-    /// Whether that was enough.
+    /// Returns true if that was enough.
     pub(super) fn release_oversize(&mut self, size: u64, pool: PoolKind) -> bool {
         let Some(oversize) = self.settings.max_split_size else {
             return false;

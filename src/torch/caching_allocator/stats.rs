@@ -1,11 +1,13 @@
-//! What the allocator counts, as `torch.cuda.memory_stats` does.
+//! The allocator's counts, as in `torch.cuda.memory_stats`.
 
 use super::pool_kind::PoolKind;
 
 /// An amount now, and its highest since the start or [`Stats::reset_peaks`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
+    /// The amount now.
     pub current: u64,
+    /// The highest amount.
     pub peak: u64,
 }
 
@@ -20,44 +22,47 @@ impl Amount {
     }
 }
 
-/// Amounts of a pool, or of both. Peaks are each at an instant of their own. With one stream a block is free at once, so that
-/// what PyTorch calls active is what is allocated.
+/// Amounts of a pool, or of both. Each peak has an instant of its own. With one stream a freed block is free at once, so
+/// PyTorch's active bytes are the allocated ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Blocks in use.
     pub allocations: Amount,
-    /// Their bytes, with what is lost to rounding and to blocks that are not split.
+    /// Their bytes, including losses to rounding and to blocks that are not split.
     pub allocated: Amount,
-    /// Their bytes as asked for.
+    /// Their requested bytes.
     pub requested: Amount,
-    /// Segments that were asked of CUDA; those that grow do not count.
+    /// Segments allocated by CUDA, without those that grow.
     pub segments: Amount,
     /// Bytes held of the device.
     pub reserved: Amount,
-    /// Free blocks of segments that are partly in use, those that grow excepted.
+    /// Free blocks of segments that are partly in use, without those that grow.
     pub inactive_splits: Amount,
     /// Their bytes.
     pub inactive_split: Amount,
 }
 
+/// The allocator's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Both pools.
     pub all: PoolStats,
     /// Blocks up to 1 MiB.
     pub small: PoolStats,
+    /// Larger blocks.
     pub large: PoolStats,
     /// Blocks in use of `max_split_size` and above.
     pub oversize_allocations: Amount,
     /// Segments of `max_split_size` and above.
     pub oversize_segments: Amount,
-    /// How often everything cached was given back to try again.
+    /// Retries after the whole cache was returned to the device.
     pub retries: u64,
-    /// How often that was in vain too.
+    /// Retries that failed too.
     pub out_of_memory: u64,
 }
 
 impl Stats {
-    /// Peaks begin anew at what there is (`torch.cuda.reset_peak_memory_stats`).
+    /// Resets the peaks to what there is (`torch.cuda.reset_peak_memory_stats`).
     pub fn reset_peaks(&mut self) {
         for pool in [&mut self.all, &mut self.small, &mut self.large] {
             let amounts = [

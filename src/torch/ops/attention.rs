@@ -11,7 +11,7 @@ use crate::torch::tape::{Backward, Gradients};
 const LSE_ALIGNMENT: u32 = 32;
 /// Queries and columns of one tile of the memory-efficient kernel's backward pass.
 const EFFICIENT_TILE: u64 = 64;
-/// What a tile of it keeps beside its numbers: a lock, a counter and padding.
+/// Overhead of a tile: a lock, a counter and padding.
 const EFFICIENT_TILE_HEADER: u64 = 16;
 /// FlashAttention-2 rounds queries up to this, and head widths to [`FLASH_WIDTH`].
 const FLASH_ROWS: u32 = 128;

@@ -22,7 +22,7 @@ impl<'t> Tensor<'t> {
             let (input, _) = backward.attributes.inputs[0];
             let (weight, _) = backward.attributes.inputs[1];
             // With a bias the product is `addmm`, whose derivatives come in the order of its arguments' names.
-            let fused = backward.attributes.flag;
+            let fused = backward.attributes.has_bias;
             let product = |dims: &[u32]| Some(grad.tape.product(dims, grad.dtype()));
             let of_input = || product(&input);
             let of_weight = || product(&weight);
@@ -46,7 +46,7 @@ impl<'t> Tensor<'t> {
             input.reshape(&input.rows_and_width())
         };
         let record = match &bias {
-            Some(bias) => self.tape.record(&[&input, &weight, bias], derivative).flag(true),
+            Some(bias) => self.tape.record(&[&input, &weight, bias], derivative).with_bias(),
             None => self.tape.record(&[&input, &weight], derivative),
         };
         let mut record = record.flat();
@@ -95,7 +95,7 @@ impl<'t> Tensor<'t> {
         product.reshape(&[batch, heads, rows, width])
     }
 
-    /// As autocast lets products be computed from it.
+    /// The tensor in the format that autocast gives products.
     pub(crate) fn cast_for_autocast(&self) -> Tensor<'t> {
         self.tape.autocast_to(self)
     }

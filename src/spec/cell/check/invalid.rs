@@ -1,4 +1,4 @@
-//! What is wrong with a cell, and the checks of a single number.
+//! Mistakes of a cell, and the checks of a single number.
 
 use std::{fmt, ops::Range};
 
@@ -7,11 +7,13 @@ use std::{fmt, ops::Range};
 pub struct Invalid {
     /// The key at fault, such as `dtype` or `target_modules[1]`.
     pub key: String,
-    /// Other keys without which the value would do.
+    /// Other keys that the value contradicts.
     pub with: Vec<&'static str>,
+    /// The mistake.
     pub message: String,
+    /// A value that would do.
     pub help: Option<String>,
-    /// The bytes of the value's text that are at fault; none means all of it.
+    /// The bytes of the value's text that are at fault; `None` means all of it.
     pub at: Option<Range<usize>>,
 }
 

@@ -15,7 +15,7 @@ const RUN_VARIABLES: [(&str, &str); 3] = [
     ("CELL_ALLOCATOR", "allocator.backend"),
 ];
 
-/// What the variables begin with that only one backend reads.
+/// Prefixes of variables that only one backend reads.
 const BACKEND_VARIABLES: [(&str, AllocatorBackend); 3] = [
     ("MALLOC_", AllocatorBackend::System),
     ("GLIBC_TUNABLES", AllocatorBackend::System),
@@ -69,7 +69,7 @@ impl Cell {
         }
     }
 
-    /// Whether the cell's allocator reads this variable, where it is one that an allocator reads.
+    /// Checks that the cell's allocator reads this variable, if any allocator does.
     fn check_reader(&self, map: &str, name: &str) -> Checked {
         let reader = BACKEND_VARIABLES.iter().find(|(prefix, _)| name.starts_with(prefix));
         match reader {

@@ -1,4 +1,4 @@
-//! The keys that describe a software stack: what our trainer does of them, and what a plan of PyTorch's does.
+//! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack does.
 
 use std::sync::LazyLock;
 
@@ -164,10 +164,10 @@ impl Cell {
         }
     }
 
-    /// How PyTorch's allocator is set.
+    /// The settings of PyTorch's allocator.
     ///
     /// # Errors
-    /// What is wrong with its variable, or a variable that it does not read.
+    /// A mistake in its variable, or a variable that it does not read.
     pub fn pytorch_allocator(&self) -> Result<Settings, Invalid> {
         let key = |name: &str| format!("allocator.env.{name}");
         let given = |name: &&str| self.allocator.env.get(*name).is_some_and(Option::is_some);

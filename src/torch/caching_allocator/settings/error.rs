@@ -6,13 +6,13 @@ use std::ops::Range;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}\n  {text}\n  {}", help.as_ref().map(|help| format!("; {help}")).unwrap_or_default(), self.carets())]
 pub struct SettingsError {
-    /// What was to be read.
+    /// The whole text.
     pub text: String,
     /// The bytes of `text` that are wrong.
     pub at: Range<usize>,
-    /// What is wrong, with the option's name.
+    /// The mistake, with the option's name.
     pub message: String,
-    /// What would be right.
+    /// A value that would do.
     pub help: Option<String>,
 }
 

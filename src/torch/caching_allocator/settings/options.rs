@@ -38,7 +38,7 @@ impl FromStr for Settings {
     type Err = SettingsError;
 
     /// Reads `option:value,option:[key:value,…]` as PyTorch does, spaces ignored, the last of equal options kept; stricter
-    /// where PyTorch takes what is no number or separator. Options that have no effect on the device's memory are checked
+    /// where PyTorch accepts what is not a number or a separator. Options that have no effect on the device's memory are checked
     /// and dropped.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Value<'_, '_> {
         self.tokens.error(Some(word), message)
     }
 
-    /// As `wrong`, for one of a few words.
+    /// The error of [`Value::wrong`], for one of a few words.
     fn none_of(&self, word: Word, words: &[&str]) -> SettingsError {
         let help = suggestion(&word.text, words.iter().copied());
         let mut error = self.wrong(word, &format!("`{}`", words.join("` or `")));

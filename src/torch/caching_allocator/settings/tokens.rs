@@ -18,7 +18,7 @@ pub(super) struct Word {
 }
 
 impl<'a> Tokens<'a> {
-    pub fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         let mut words: Vec<Word> = Vec::new();
         let mut open: Option<Word> = None;
         for (start, c) in text.char_indices() {
@@ -42,12 +42,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    pub fn next(&mut self) -> Option<Word> {
+    pub(crate) fn next(&mut self) -> Option<Word> {
         self.words.next()
     }
 
     /// The next word if it is `separator`.
-    pub fn skip(&mut self, separator: &str) -> bool {
+    pub(crate) fn skip(&mut self, separator: &str) -> bool {
         let found = self.words.as_slice().first().is_some_and(|word| word.text == separator);
         if found {
             self.words.next();
@@ -56,7 +56,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Passes over `separator`, which has to follow.
-    pub fn expect(&mut self, separator: &str, option: &str) -> Result<(), SettingsError> {
+    pub(crate) fn expect(&mut self, separator: &str, option: &str) -> Result<(), SettingsError> {
         match self.words.next() {
             Some(word) if word.text == separator => Ok(()),
             word => Err(self.error(
@@ -67,7 +67,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The value that has to follow; not a separator.
-    pub fn value(&mut self, option: &str) -> Result<Word, SettingsError> {
+    pub(crate) fn value(&mut self, option: &str) -> Result<Word, SettingsError> {
         match self.words.next() {
             Some(word) if !matches!(word.text.as_str(), "," | ":" | "[" | "]") => Ok(word),
             word => Err(self.error(word, format!("the allocator option `{option}` has no value"))),
@@ -75,7 +75,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// An error at `word`, or at the end of the text.
-    pub fn error(&self, word: Option<Word>, message: String) -> SettingsError {
+    pub(crate) fn error(&self, word: Option<Word>, message: String) -> SettingsError {
         SettingsError {
             text: self.text.to_owned(),
             at: word.map_or(self.text.len()..self.text.len(), |word| word.at),

@@ -7,17 +7,17 @@ pub(super) const MIB: u64 = 1 << 20;
 /// The options that have to do with memory, at PyTorch's defaults unless set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Blocks of this size and above are not split (`max_split_size_mb`); any is where it is absent. In bytes.
+    /// Blocks of this size and above are not split (`max_split_size_mb`), in bytes. `None` splits all.
     pub max_split_size: Option<u64>,
-    /// By how much less than this a block that is not split may be too large (`max_non_split_rounding_mb`), in bytes; by
-    /// `large_segment_size` where it is absent.
+    /// An unsplit block may be larger than the request by less than this (`max_non_split_rounding_mb`), in bytes. Default:
+    /// `large_segment_size`.
     pub max_non_split_rounding: Option<u64>,
     /// `roundup_power2_divisions`.
     pub roundup_power2_divisions: Divisions,
     /// The share of the process's limit above which cached segments are released, the longest unused ones first
     /// (`garbage_collection_threshold`). Without a limit, nothing is.
     pub garbage_collection_threshold: Option<f64>,
-    /// Whether segments grow (`expandable_segments`).
+    /// Segments grow (`expandable_segments`).
     pub expandable_segments: bool,
     /// How much address space a growing segment gets, 9/8 of the device's memory where it is absent
     /// (`expandable_segments_reserve`).
@@ -28,23 +28,23 @@ pub struct Settings {
     /// The share of the device's memory that the process may take (`per_process_memory_fraction`, or
     /// `torch.cuda.set_per_process_memory_fraction`); 1 stands for no limit.
     pub per_process_memory_fraction: f64,
-    /// Which of equally large free blocks is taken; no option of PyTorch's, but of its version.
+    /// The tie break between equally large free blocks: not an option of PyTorch, but of its release.
     pub tie_break: TieBreak,
 }
 
-/// Which of equally large free blocks is taken. Of one segment's, it is the one with the lowest address.
+/// The tie break between equally large free blocks. Within a segment, the lowest address wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TieBreak {
-    /// That of the oldest segment: PyTorch from 2.15 on (pytorch/pytorch#183591).
+    /// The block of the oldest segment: PyTorch from 2.15 on (pytorch/pytorch#183591).
     Age,
-    /// That with the lowest address, as PyTorch did before: of the newest segment, as the addresses that CUDA gives out fall.
+    /// The block with the lowest address, as before: that of the newest segment, as CUDA's addresses fall.
     /// (CUDA promises no order. With this one, 15 of 16 float16 runs of `fitcheck_t4` reserve what was measured; with
     /// addresses that rise, those with eager attention are out by a matrix of scores.)
     Address,
 }
 
 impl Settings {
-    /// By how much less than this a block that is not split may be too large, in bytes.
+    /// An unsplit block may be larger than the request by less than this, in bytes.
     pub fn max_non_split_rounding(&self) -> u64 {
         self.max_non_split_rounding.unwrap_or(self.large_segment_size)
     }
@@ -69,13 +69,14 @@ impl Default for Settings {
 /// Address space of a growing segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reserve {
-    /// Of the device's memory.
+    /// A share of the device's memory.
     Share(f64),
+    /// A size in bytes.
     Bytes(u64),
 }
 
 impl Reserve {
-    /// In bytes, on a device with `total` bytes.
+    /// The size in bytes on a device with `total` bytes.
     pub fn bytes(self, total: u64) -> u64 {
         match self {
             Self::Share(share) => (share * total as f64) as u64,

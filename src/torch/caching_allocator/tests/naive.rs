@@ -35,7 +35,7 @@ struct Segment {
     pieces: Vec<Piece>,
 }
 
-/// What can be counted in the segments.
+/// Counts over the segments.
 #[derive(Debug, Default, PartialEq)]
 pub struct Counts {
     pub allocations: u64,
