@@ -75,11 +75,6 @@ impl Dataset {
         &self.samples
     }
 
-    /// Indices into [`samples`](Self::samples) of those to train on.
-    pub fn train(&self) -> &[u32] {
-        &self.train
-    }
-
     /// Indices into [`samples`](Self::samples) of those held out; empty without `eval_fraction`.
     pub fn eval(&self) -> &[u32] {
         &self.eval
@@ -91,7 +86,7 @@ impl Dataset {
     }
 
     /// Optimizer steps of one epoch; the last may have fewer samples.
-    pub fn steps_per_epoch(&self, options: &DataOptions) -> usize {
+    pub(super) fn steps_per_epoch(&self, options: &DataOptions) -> usize {
         self.train.len().div_ceil(options.effective_batch_size())
     }
 

@@ -53,11 +53,6 @@ impl Samples {
         self.ends.is_empty()
     }
 
-    /// Number of tokens in all samples.
-    pub fn tokens(&self) -> usize {
-        self.ids.len()
-    }
-
     /// Frees the spare capacity.
     pub(super) fn shrink(&mut self) {
         self.ids.shrink_to_fit();
@@ -97,7 +92,7 @@ mod tests {
     #[test]
     fn samples_come_back() {
         let samples = samples(&[&[1, 2], &[], &[3]]);
-        assert_eq!((samples.len(), samples.tokens()), (3, 3));
+        assert_eq!(samples.len(), 3);
         assert_eq!(
             [samples.get(0), samples.get(1), samples.get(2)],
             [&[1, 2][..], &[], &[3]]

@@ -12,6 +12,7 @@ use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::spec::cell::{Cell, Data};
 use crate::spec::{Study, StudyCell};
+use crate::text::counted;
 
 use super::options::Options;
 use super::provenance::{GIT_COMMIT, VERSION};
@@ -119,6 +120,7 @@ fn attempts(dir: &CellDir, record: Option<Record>) -> u32 {
     record.or_else(previous).map_or(0, |record| record.attempt)
 }
 
+/// A remark on kept results of other versions.
 fn other_versions(kept: &[Cached]) -> Option<String> {
     let version = |version: &str, commit: Option<&str>| match commit {
         Some(commit) => format!("{version} ({commit})"),
@@ -179,16 +181,13 @@ fn without_timeline(study: &Study, dir: &StudyDir, kept: &[Cached]) -> Option<St
         kept.record.status == Status::Ok && !cell.timeline().exists()
     };
     let count = kept.iter().filter(lacks).count();
-    let has = if count == 1 {
-        "1 kept result has"
-    } else {
-        "kept results have"
-    };
-    let number = if count == 1 { String::new() } else { format!("{count} ") };
+    let results = counted(count, "kept result");
+    let have = if count == 1 { "has" } else { "have" };
     (study.record.timeline && count > 0)
-        .then(|| format!("{number}{has} no timeline; --fresh makes all again and records them"))
+        .then(|| format!("{results} {have} no timeline; --fresh makes all again and records them"))
 }
 
+/// A remark on results of cells that left the spec.
 fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError> {
     let ids: HashSet<_> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
     let cells = dir.cells()?;
@@ -203,9 +202,6 @@ fn left_over(study: &Study, dir: &StudyDir) -> Result<Option<String>, StoreError
 }
 
 fn results_were(count: usize) -> String {
-    if count == 1 {
-        "1 kept result was".into()
-    } else {
-        format!("{count} kept results were")
-    }
+    let were = if count == 1 { "was" } else { "were" };
+    format!("{} {were}", counted(count, "kept result"))
 }
