@@ -12,7 +12,7 @@ use crate::torch::caching_allocator::TieBreak;
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(u32, u32, u32);
+pub(super) struct Version(u32, u32, u32);
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

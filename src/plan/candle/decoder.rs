@@ -157,7 +157,7 @@ impl<'m> Block<'m> {
         dx
     }
 
-    pub fn params_mut(&mut self) -> impl Iterator<Item = &mut Param<'m>> {
+    pub(super) fn params_mut(&mut self) -> impl Iterator<Item = &mut Param<'m>> {
         let attention = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj, &mut self.o_proj];
         let mlp = [&mut self.gate_proj, &mut self.up_proj, &mut self.down_proj];
         std::iter::once(&mut self.input_layernorm)

@@ -48,7 +48,7 @@ impl<'m> Linear<'m> {
         numbers.lora_dropout && self.adapter.is_some()
     }
 
-    pub fn params_mut(&mut self) -> impl Iterator<Item = &mut Param<'m>> {
+    pub(super) fn params_mut(&mut self) -> impl Iterator<Item = &mut Param<'m>> {
         let weight = match &mut self.weight {
             Weight::Dense(param) => Some(param),
             Weight::Quantized(_) => None,

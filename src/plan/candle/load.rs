@@ -25,7 +25,7 @@ pub(super) struct Loader<'m, 'c> {
 }
 
 impl<'m, 'c> Loader<'m, 'c> {
-    pub fn new(cell: &'c Cell, memory: &'m Memory) -> Self {
+    pub(super) fn new(cell: &'c Cell, memory: &'m Memory) -> Self {
         Self {
             cell,
             memory,
@@ -33,7 +33,7 @@ impl<'m, 'c> Loader<'m, 'c> {
         }
     }
 
-    pub fn decoder(&self, config: &LlamaConfig) -> Decoder<'m> {
+    pub(super) fn decoder(&self, config: &LlamaConfig) -> Decoder<'m> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let queries = config.num_attention_heads * config.head_dim;
         let keys = config.num_key_value_heads * config.head_dim;
@@ -70,7 +70,7 @@ impl<'m, 'c> Loader<'m, 'c> {
         }
     }
 
-    pub fn encoder(&self, config: &EncoderConfig) -> Encoder<'m> {
+    pub(super) fn encoder(&self, config: &EncoderConfig) -> Encoder<'m> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let names = match config.family {
             Family::DistilBert => ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"],

@@ -22,7 +22,7 @@ pub(super) struct Optimizer<'m> {
 }
 
 impl<'m> Optimizer<'m> {
-    pub fn new(options: &OptimizerOptions) -> Self {
+    pub(super) fn new(options: &OptimizerOptions) -> Self {
         Self {
             name: options.optimizer,
             rank: options.low_rank.rank as u64,
@@ -32,7 +32,7 @@ impl<'m> Optimizer<'m> {
         }
     }
 
-    pub fn step(&mut self, memory: &'m Memory, params: Vec<&mut Param<'m>>) {
+    pub(super) fn step(&mut self, memory: &'m Memory, params: Vec<&mut Param<'m>>) {
         memory.phase(Phase::Optimizer);
         memory.module("optimizer", None);
         let params: Vec<_> = params.into_iter().filter(|param| param.trainable).collect();

@@ -22,7 +22,7 @@ pub(super) struct Param<'m> {
 }
 
 impl<'m> Param<'m> {
-    pub fn new(memory: &'m Memory, shape: &[usize], element: u64, trainable: bool, values: Held<'m>) -> Self {
+    pub(super) fn new(memory: &'m Memory, shape: &[usize], element: u64, trainable: bool, values: Held<'m>) -> Self {
         let (rows, columns) = match *shape {
             [rows, columns] => (rows, columns),
             _ => (1, shape.iter().product()),
@@ -38,17 +38,17 @@ impl<'m> Param<'m> {
         }
     }
 
-    pub fn elements(&self) -> u64 {
+    pub(super) fn elements(&self) -> u64 {
         self.rows * self.columns
     }
 
     /// The values in float32: a copy, where they are in another format.
-    pub fn f32<'a>(&self, memory: &'a Memory) -> Option<Held<'a>> {
+    pub(super) fn f32<'a>(&self, memory: &'a Memory) -> Option<Held<'a>> {
         (self.element != 4).then(|| memory.tensor(self.elements(), 4))
     }
 
     /// Adds a gradient in float32: the first one is kept, in the parameter's format.
-    pub fn accumulate(&mut self, memory: &'m Memory, gradient: Held<'m>) {
+    pub(super) fn accumulate(&mut self, memory: &'m Memory, gradient: Held<'m>) {
         if !self.trainable || self.gradient.is_some() {
             return;
         }
@@ -65,7 +65,7 @@ impl<'m> Param<'m> {
     }
 
     /// Adds some rows of a gradient.
-    pub fn accumulate_rows(&mut self, memory: &'m Memory, rows: u64) {
+    pub(super) fn accumulate_rows(&mut self, memory: &'m Memory, rows: u64) {
         if !self.trainable {
             return;
         }

@@ -37,7 +37,7 @@ struct Segment {
 
 /// Counts over the segments.
 #[derive(Debug, Default, PartialEq)]
-pub struct Counts {
+pub(super) struct Counts {
     pub allocations: u64,
     pub allocated: u64,
     pub requested: u64,
@@ -47,7 +47,7 @@ pub struct Counts {
     pub inactive_split: u64,
 }
 
-pub struct Naive {
+pub(super) struct Naive {
     settings: Settings,
     device: Device,
     limit: u64,
@@ -61,7 +61,7 @@ pub struct Naive {
 type Place = (usize, usize);
 
 impl Naive {
-    pub fn new(settings: &Settings, device: &Device) -> Self {
+    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
         let fraction = settings.per_process_memory_fraction;
         Self {
             settings: settings.clone(),
@@ -78,7 +78,7 @@ impl Naive {
         }
     }
 
-    pub fn counts(&self, small: Option<bool>) -> Counts {
+    pub(super) fn counts(&self, small: Option<bool>) -> Counts {
         let mut counts = Counts::default();
         for segment in self
             .segments
@@ -105,7 +105,7 @@ impl Naive {
         counts
     }
 
-    pub fn largest_free(&self) -> u64 {
+    pub(super) fn largest_free(&self) -> u64 {
         let pieces = self.segments.iter().flat_map(|segment| &segment.pieces);
         pieces
             .filter(|piece| piece.is_free())
@@ -153,7 +153,7 @@ impl Naive {
     }
 
     /// The address of a block for `bytes` bytes.
-    pub fn malloc(&mut self, bytes: u64) -> Option<u64> {
+    pub(super) fn malloc(&mut self, bytes: u64) -> Option<u64> {
         let size = block_size(bytes, &self.settings.roundup_power2_divisions);
         let small = size <= MIB;
         let collects = self.limit != u64::MAX && self.settings.garbage_collection_threshold.is_some();
@@ -334,7 +334,7 @@ impl Naive {
         }
     }
 
-    pub fn free(&mut self, address: u64) {
+    pub(super) fn free(&mut self, address: u64) {
         for i in 0..self.segments.len() {
             let since = self.searches[usize::from(self.segments[i].small)];
             for piece in &mut self.segments[i].pieces {
@@ -382,7 +382,7 @@ impl Naive {
         true
     }
 
-    pub fn empty_cache(&mut self) {
+    pub(super) fn empty_cache(&mut self) {
         if !self.settings.expandable_segments {
             self.segments
                 .retain(|segment| segment.pieces.len() > 1 || !segment.pieces[0].is_free());
