@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use expctl::memory::{Category, Phase};
-use expctl::torch::caching_allocator::{CachingAllocator, Device, Settings, replay};
+use expctl::torch::caching_allocator::{CachingAllocator, DeviceMemory, Settings, replay};
 use expctl::trace::Trace;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -93,11 +93,11 @@ fn main() -> anyhow::Result<()> {
     for text in ["", "expandable_segments:True", "max_split_size_mb:32"] {
         let settings: Settings = text.parse()?;
         let replayed = rate(trace.events().count(), || {
-            black_box(replay(&trace, &settings, &Device::UNLIMITED));
+            black_box(replay(&trace, &settings, &DeviceMemory::UNLIMITED));
         });
         let at_random = calls.each_ref().map(|calls| {
             rate(calls.len(), || {
-                let mut allocator = CachingAllocator::new(&settings, &Device::UNLIMITED);
+                let mut allocator = CachingAllocator::new(&settings, &DeviceMemory::UNLIMITED);
                 let mut blocks = Vec::new();
                 blocks.resize_with(20_000, || None);
                 for &(block, bytes) in calls {

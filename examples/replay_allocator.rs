@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufWriter, Write, stdin, stdout};
 
 use anyhow::{Context, bail};
-use expctl::torch::caching_allocator::{Amount, CachingAllocator, Device, PoolStats};
+use expctl::torch::caching_allocator::{Amount, CachingAllocator, DeviceMemory, PoolStats};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn main() -> anyhow::Result<()> {
     let Line::Device { total, taken, settings } = serde_json::from_str(&first)? else {
         bail!("the first line is the device, not {first}");
     };
-    let mut allocator = CachingAllocator::new(&settings.parse()?, &Device { total, taken });
+    let mut allocator = CachingAllocator::new(&settings.parse()?, &DeviceMemory { total, taken });
     let mut live = HashMap::new();
     let mut output = BufWriter::new(stdout().lock());
     for (line, number) in lines.zip(2..) {

@@ -16,7 +16,7 @@ use crate::{
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
         self,
-        caching_allocator::{self, Device},
+        caching_allocator::{self, DeviceMemory},
         gpu::{Budget, Gpu},
     },
     trace::Account,
@@ -155,7 +155,7 @@ impl Planner {
         };
         if self.options.replay {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
-            let reserved = caching_allocator::replay(&trace, &settings, &Device::UNLIMITED);
+            let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
             let context = gpu.and_then(|gpu| gpu.context_bytes);
             prediction = Prediction {
                 allocated_peak_bytes: reserved.stats.all.allocated.peak,

@@ -2,7 +2,7 @@
 
 use expctl::memory::{Category, Phase};
 use expctl::options::{self, Attention, Autocast, Checkpointing, Optimizer, TargetModules, Upcast};
-use expctl::torch::caching_allocator::{Device, Settings, TieBreak, replay};
+use expctl::torch::caching_allocator::{DeviceMemory, Settings, TieBreak, replay};
 use expctl::torch::gpu::ComputeCapability;
 use expctl::torch::{
     Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, ModelConfig, SdpaKernel, Transformers, trace,
@@ -294,7 +294,7 @@ fn peaks_of_a_t4_are_predicted() {
             tie_break: TieBreak::Address,
             ..Settings::default()
         };
-        let reserved = replay(&trace, &settings, &Device::UNLIMITED).peak.bytes as f64 / MIB;
+        let reserved = replay(&trace, &settings, &DeviceMemory::UNLIMITED).peak.bytes as f64 / MIB;
         let error = reserved / row.number("peak_reserved_mib") - 1.0;
         // Runs of one model differ as soon as it is loaded and quantised: 1,070 to 1,078 MiB are allocated of TinyLlama.
         assert!(

@@ -54,3 +54,33 @@ pub(super) fn mark_below(schema: &mut Schema, prefix: &str) {
         property["x-stacks"] = serde_json::json!(stacks(&format!("{prefix}{name}")));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::spec::cell::Cell;
+
+    #[test]
+    fn the_schema_names_the_stacks_of_every_key() {
+        let schema = schemars::schema_for!(Cell).to_value();
+        let of = |path: &str| &schema.pointer(path).unwrap_or(&Value::Null)["x-stacks"];
+        assert_eq!(*of("/properties/rank"), json!(["candle", "torch"]));
+        assert_eq!(*of("/properties/measure"), json!(["candle"]));
+        assert_eq!(*of("/properties/torch"), json!(["torch"]));
+        assert_eq!(*of("/$defs/Torch/properties/use_cache"), json!(["torch"]));
+        assert_eq!(*of("/$defs/Allocator/properties/backend"), json!(["candle"]));
+        let properties = schema["properties"].as_object().unwrap();
+        assert!(properties.values().all(|key| key["x-stacks"].is_array()));
+    }
+
+    #[test]
+    fn every_key_of_the_table_is_a_key() {
+        let defaults = serde_json::to_value(Cell::default()).unwrap();
+        for (key, _) in SINGLE_STACK {
+            let path = format!("/{}", key.replace('.', "/"));
+            assert!(defaults.pointer(&path).is_some(), "{key}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The allocator: how it takes and frees memory.
 
 use super::blocks::{BlockId, Blocks, State};
-use super::device::Device;
+use super::device::DeviceMemory;
 use super::pool::Pool;
 use super::pool_kind::PoolKind;
 use super::rounding::{LARGEST_REQUEST, LARGEST_SMALL, SMALLEST_BLOCK, block_size};
@@ -12,7 +12,7 @@ use super::stats::Stats;
 #[derive(Debug, Clone)]
 pub struct CachingAllocator {
     pub(super) settings: Settings,
-    pub(super) device: Device,
+    pub(super) device: DeviceMemory,
     /// Bytes that the process may hold.
     pub(super) limit: Option<u64>,
     pub(super) blocks: Blocks,
@@ -41,7 +41,7 @@ pub struct OutOfMemory {
 
 impl CachingAllocator {
     /// An allocator that holds nothing.
-    pub fn new(settings: &Settings, device: &Device) -> Self {
+    pub fn new(settings: &Settings, device: &DeviceMemory) -> Self {
         let fraction = settings.per_process_memory_fraction;
         Self {
             settings: settings.clone(),

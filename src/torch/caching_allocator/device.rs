@@ -1,15 +1,15 @@
-//! The GPU as the allocator sees it: an amount of memory.
+//! A GPU's memory, which is all that the allocator knows of it.
 
 /// A GPU's memory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Device {
+pub struct DeviceMemory {
     /// All of it, as CUDA reports it (`cudaDeviceProp::totalGlobalMem`).
     pub total: u64,
     /// Memory out of the allocator's reach: the CUDA context, libraries, other processes.
     pub taken: u64,
 }
 
-impl Device {
+impl DeviceMemory {
     /// More than any GPU has.
     pub const UNLIMITED: Self = Self {
         total: 1 << 44,

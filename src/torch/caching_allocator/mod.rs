@@ -25,7 +25,7 @@ mod stats;
 mod tests;
 
 pub use allocator::{Allocation, CachingAllocator, OutOfMemory};
-pub use device::Device;
+pub use device::DeviceMemory;
 pub use replay::{AllocationFailed, Moment, Reserved, ReservedPeak, replay};
 pub use settings::{Settings, SettingsError, TieBreak};
 pub use stats::{Amount, PoolStats, Stats};

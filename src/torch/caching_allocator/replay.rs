@@ -1,6 +1,6 @@
 //! The memory that the allocator holds of a device over a trace.
 
-use super::{Allocation, CachingAllocator, Device, OutOfMemory, Settings, Stats};
+use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
 use crate::memory::{ByPhase, Phase};
 use crate::trace::Mean;
 use crate::trace::{Event, Module, Trace};
@@ -58,7 +58,7 @@ pub struct AllocationFailed {
 }
 
 /// Replays `trace` on a device that holds nothing yet. What is not a tensor is not on the device.
-pub fn replay(trace: &Trace, settings: &Settings, device: &Device) -> Reserved {
+pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Reserved {
     let mut allocator = CachingAllocator::new(settings, device);
     let mut blocks: Vec<Option<Allocation>> = Vec::new();
     blocks.resize_with(trace.blocks(), || None);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn peaks_are_those_since_the_load() {
-        let reserved = replay(&trace(), &Settings::default(), &Device::new(100 * MIB));
+        let reserved = replay(&trace(), &Settings::default(), &DeviceMemory::new(100 * MIB));
         assert_eq!(reserved.peak.bytes, (18 + 12 + 26) * MIB, "what the load cached counts");
         assert_eq!(
             reserved.peak.allocated,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn cached_memory_is_given_back_where_the_device_is_full() {
-        let reserved = replay(&trace(), &Settings::default(), &Device::new(50 * MIB));
+        let reserved = replay(&trace(), &Settings::default(), &DeviceMemory::new(50 * MIB));
         assert_eq!(reserved.stats.retries, 1);
         assert_eq!(reserved.peak.bytes, 44 * MIB);
         assert_eq!(reserved.out_of_memory, None);
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_ends_the_replay() {
-        let device = Device {
+        let device = DeviceMemory {
             taken: 10 * MIB,
-            ..Device::new(50 * MIB)
+            ..DeviceMemory::new(50 * MIB)
         };
         let reserved = replay(&trace(), &Settings::default(), &device);
         let failed = reserved.out_of_memory.expect("25 MiB do not fit");

@@ -6,11 +6,11 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 fn allocator(settings: &str, total: u64) -> CachingAllocator {
-    CachingAllocator::new(&settings.parse().unwrap(), &Device::new(total))
+    CachingAllocator::new(&settings.parse().unwrap(), &DeviceMemory::new(total))
 }
 
 fn unlimited(settings: &str) -> CachingAllocator {
-    CachingAllocator::new(&settings.parse().unwrap(), &Device::UNLIMITED)
+    CachingAllocator::new(&settings.parse().unwrap(), &DeviceMemory::UNLIMITED)
 }
 
 /// Bytes allocated and reserved.
@@ -30,7 +30,7 @@ fn of_equal_blocks_the_version_says_which() {
             tie_break,
             ..Settings::default()
         };
-        let mut allocator = CachingAllocator::new(&settings, &Device::UNLIMITED);
+        let mut allocator = CachingAllocator::new(&settings, &DeviceMemory::UNLIMITED);
         let blocks = [16 * MIB; 2].map(|bytes| take(&mut allocator, bytes));
         let [older, _] = blocks.each_ref().map(|block| block.0);
         blocks.into_iter().for_each(|block| allocator.free(block));

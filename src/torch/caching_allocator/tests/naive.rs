@@ -1,7 +1,7 @@
 //! The allocator's rules once more, by lists that are searched from end to end and counts made from nothing each time.
 
 use crate::torch::caching_allocator::rounding::block_size;
-use crate::torch::caching_allocator::{Device, Settings};
+use crate::torch::caching_allocator::{DeviceMemory, Settings};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,7 +49,7 @@ pub(super) struct Counts {
 
 pub(super) struct Naive {
     settings: Settings,
-    device: Device,
+    device: DeviceMemory,
     limit: u64,
     segments: Vec<Segment>,
     next_address: u64,
@@ -61,7 +61,7 @@ pub(super) struct Naive {
 type Place = (usize, usize);
 
 impl Naive {
-    pub(super) fn new(settings: &Settings, device: &Device) -> Self {
+    pub(super) fn new(settings: &Settings, device: &DeviceMemory) -> Self {
         let fraction = settings.per_process_memory_fraction;
         Self {
             settings: settings.clone(),

@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::naive::{Counts, Naive};
-use crate::torch::caching_allocator::{CachingAllocator, Device, PoolStats};
+use crate::torch::caching_allocator::{CachingAllocator, DeviceMemory, PoolStats};
 
 const MIB: u64 = 1 << 20;
 
@@ -40,7 +40,7 @@ fn size(random: &mut ChaCha8Rng, known: &mut Vec<u64>) -> u64 {
 }
 
 /// How often memory was short, and how often that was the end.
-fn compare(settings: &str, device: Device, seed: u64, calls: usize) -> (u64, u64) {
+fn compare(settings: &str, device: DeviceMemory, seed: u64, calls: usize) -> (u64, u64) {
     let settings = settings.parse().unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut known = Vec::new();
@@ -103,7 +103,7 @@ fn it_does_what_the_plain_rules_say() {
         let (mut retries, mut out_of_memory) = (0, 0);
         for seed in 0..4 {
             for total in [300, 900, 1 << 20] {
-                let device = Device {
+                let device = DeviceMemory {
                     total: total * MIB,
                     taken: 10 * MIB,
                 };
