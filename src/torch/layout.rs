@@ -121,7 +121,7 @@ impl Layout {
         self
     }
 
-    /// The same elements under other dimensions; none where they would have to be copied.
+    /// The same elements under other dimensions; `None` if they would have to be copied.
     pub(super) fn view(&self, dims: &[u32]) -> Option<Self> {
         if self.is_contiguous() {
             return Some(Self::contiguous(dims));

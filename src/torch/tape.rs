@@ -328,7 +328,7 @@ impl Tape {
         storage != StorageId::NOWHERE && self.memory.borrow().storages[storage.index()].holders == 1
     }
 
-    /// Says what a storage turned out to be for; only what was temporary is said anew, unless `always`.
+    /// Records the purpose of a storage. Only temporary storages change theirs, unless `always`.
     fn label(&self, storage: StorageId, category: Category, always: bool) {
         if storage == StorageId::NOWHERE {
             return;
@@ -351,7 +351,7 @@ impl Tape {
         self.label(storage, Category::Gradient, true);
     }
 
-    /// It turned out to be nobody's gradient but that of an activation.
+    /// It is the gradient of an activation, not of a parameter.
     pub(super) fn label_temporary(&self, storage: StorageId) {
         self.label(storage, Category::Temporary, true);
     }
@@ -361,7 +361,7 @@ impl Tape {
         Tensor { tape: self, view }
     }
 
-    /// A leaf that wants a gradient: a trainable parameter, or a tensor that was told to.
+    /// A leaf that requires a gradient: a trainable parameter, or a tensor made to require one.
     pub(super) fn leaf<'t>(&'t self, mut tensor: Tensor<'t>) -> Tensor<'t> {
         match self.mode() {
             Mode::Recompute(_) => tensor.view.edge = Edge::UNRECORDED,

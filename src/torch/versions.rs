@@ -98,7 +98,7 @@ pub struct Transformers {
     /// Each layer keeps cosines and sines for all positions: `cos_cached` of `LlamaRotaryEmbedding`, until Llama's 4.41.0,
     /// Mistral's 4.42.0 and Qwen2's 4.45.0.
     pub keeps_angles: bool,
-    /// `sdpa` is given keys and values repeated for the queries that share them, whatever the kernel. Until 4.54.0:
+    /// `sdpa` is given keys and values repeated for the queries that share them, for every kernel. Until 4.54.0:
     /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
     pub repeats_heads: bool,
     /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From

@@ -13,11 +13,12 @@ use crate::options::AllocatorBackend;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "allocator."))]
 pub struct Allocator {
-    /// Which allocator: system (the C library's as it stands), retain (glibc's, told to keep the pages of what is freed, so
-    /// that no step asks the system for them again, and by GLIBC_TUNABLES to ask for huge ones, unless the cell unsets that
-    /// variable) or mimalloc (told to keep them too); default: retain, or system without glibc.
+    /// The allocator: system (the C library's), retain (glibc's, which keeps freed pages, so that no step asks the system for
+    /// them again, and uses huge pages through GLIBC_TUNABLES unless the cell unsets that variable) or mimalloc (which keeps
+    /// freed pages too). Default: retain, or system without glibc.
     pub backend: Option<AllocatorBackend>,
-    /// Environment variables that the allocator reads, such as system's MALLOC_ARENA_MAX; null leaves one unset.
+    /// Environment variables that the allocator reads, such as MALLOC_ARENA_MAX (system) or PYTORCH_ALLOC_CONF (stack:
+    /// torch); null leaves one unset.
     #[schemars(with = "BTreeMap<String, Variable>")]
     pub env: BTreeMap<String, Option<String>>,
 }

@@ -76,7 +76,7 @@ impl<'t> Tensor<'t> {
         output
     }
 
-    /// `layer_norm(self)` over the last dimension: the statistics are saved beside the input.
+    /// `layer_norm(self)` over the last dimension: the statistics are saved with the input.
     pub(crate) fn layer_norm(&self, weight: &Self, bias: &Self) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let input = backward.saved(0);

@@ -9,7 +9,7 @@ pub(crate) struct Rotary<'t> {
     pub(crate) width: u32,
     /// Cosines and sines of all positions.
     pub(crate) tables: Option<[Tensor<'t>; 2]>,
-    /// The angles are taken out of the tables, and not computed anew.
+    /// The layer looks its angles up in the tables instead of computing them.
     pub(crate) takes_out: bool,
 }
 

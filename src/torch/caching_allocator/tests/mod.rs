@@ -344,7 +344,7 @@ fn a_small_reserve_makes_more_segments() {
     assert_eq!(addresses, [60, 160, 260]);
 }
 
-/// Both limits on splitting and growing segments: what is freed is found by nobody (pytorch/pytorch#123548, of which the
+/// Both limits on splitting and growing segments: no request finds freed memory (pytorch/pytorch#123548, of which the
 /// figures are).
 #[test]
 fn an_oversize_limit_makes_growing_segments_leak() {
