@@ -1,5 +1,5 @@
 //! A trace for chrome://tracing and ui.perfetto.dev: steps, phases and modules as slices, live bytes as a stacked counter.
-//! The format is described in Google's "Trace Event Format".
+//! Google's "Trace Event Format" describes it.
 
 use std::io::{self, Write};
 
@@ -10,16 +10,16 @@ use crate::memory::event::Kind;
 use crate::memory::{ByCategory, Category};
 use crate::results::timeline::{Recording, State};
 
-/// The process, and a thread for each kind of slice.
+/// The process, with a thread for each kind of slice.
 const PROCESS: u32 = 1;
 const TRACKS: [&str; 3] = ["step", "phase", "module"];
 
 /// Writes the trace as one JSON object.
 ///
 /// # Errors
-/// Where `out` cannot be written to.
+/// `out` cannot be written to.
 pub fn write(recording: &Recording, name: &str, out: impl Write) -> io::Result<()> {
-    let mut trace = Trace {
+    let mut trace = TraceWriter {
         out,
         first: true,
         open: [const { Vec::new() }; TRACKS.len()],
@@ -38,19 +38,19 @@ pub fn write(recording: &Recording, name: &str, out: impl Write) -> io::Result<(
     trace.out.flush()
 }
 
-struct Trace<W> {
+struct TraceWriter<W> {
     out: W,
     first: bool,
-    /// Slices that have begun, by track: name and when.
+    /// Open slices by track: name and beginning.
     open: [Vec<(String, u64)>; TRACKS.len()],
 }
 
-impl<W: Write> Trace<W> {
+impl<W: Write> TraceWriter<W> {
     fn recording(&mut self, recording: &Recording) -> io::Result<()> {
         let [step, phase, module] = [0, 1, 2];
         let used = used(recording);
         let mut state = State::new(&recording.names);
-        let mut told = None;
+        let mut counted = None;
         for event in &recording.events {
             // `read` has replayed all events.
             if state.apply(event).is_err() {
@@ -78,16 +78,16 @@ impl<W: Write> Trace<W> {
                 }
                 _ => {}
             }
-            if told != Some(state.sums) {
+            if counted != Some(state.sums) {
                 self.counter(at, &used, state.sums)?;
-                told = Some(state.sums);
+                counted = Some(state.sums);
             }
         }
         let end = recording.events.last().map_or(0, |event| event.nanos);
         (0..TRACKS.len()).try_for_each(|track| self.close(track, end, |_| true))
     }
 
-    /// Ends the innermost slices of a track for whose name `ends` holds.
+    /// Ends the innermost slices of a track while `ends` holds for their name.
     fn close(&mut self, track: usize, at: u64, ends: impl Fn(&str) -> bool) -> io::Result<()> {
         while let Some((name, begin)) = self.open[track].pop_if(|(name, _)| ends(name)) {
             self.event(&json!({
@@ -119,13 +119,13 @@ impl<W: Write> Trace<W> {
     }
 }
 
-/// Whether a module is another, or a part of it.
+/// True if a module is `outer` or a part of it.
 fn is_within(name: &str, outer: &str) -> bool {
     name.strip_prefix(outer)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The categories that ever hold something.
+/// The categories that ever hold bytes.
 fn used(recording: &Recording) -> Vec<Category> {
     let holds = |category: &Category| {
         let made = |kind| matches!(kind, Kind::Alloc | Kind::Relabel);

@@ -1,15 +1,15 @@
-//! A line for each event that changed something.
+//! CSV: a line for each event that changes an allocation.
 
 use std::io::{self, Write};
 
 use crate::memory::event::Kind;
 use crate::results::timeline::{Allocation, Recording, State};
 
-/// Writes the events; the header names the columns. `bytes` is what came or went, and `allocated_bytes` all that is live
-/// then. A relabelled allocation leaves one category in one line and enters another in the next.
+/// Writes the events below a header. `bytes` is the change, and `allocated_bytes` the sum of live bytes after it. A new
+/// label takes two lines: the allocation leaves one category and enters the other.
 ///
 /// # Errors
-/// Where `out` cannot be written to.
+/// `out` cannot be written to.
 pub fn write(recording: &Recording, mut out: impl Write) -> io::Result<()> {
     writeln!(
         out,

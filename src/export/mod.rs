@@ -2,25 +2,25 @@
 
 pub mod chrome;
 pub mod csv;
-mod lives;
+mod lifetimes;
 mod pickle;
 pub mod pytorch;
 
 use crate::memory::Category;
 
-/// The tensor categories: all that a recording has.
+/// The tensor categories, which are all that a recording has.
 fn categories() -> impl Iterator<Item = Category> {
     Category::ALL.into_iter().filter(|category| category.is_tensor())
 }
 
-/// Allocations of a made-up recording, for the formats' tests.
+/// A made-up recording for tests.
 #[cfg(test)]
 pub(crate) mod sample {
     use crate::memory::event::{Event, Kind, RANK_SHIFT};
     use crate::memory::{Category, Phase};
     use crate::results::timeline::Recording;
 
-    /// A parameter, and in step 1 an activation that was made as a temporary, and a temporary that is resized and moved.
+    /// A parameter, and in step 1 an activation that begins as a temporary, and a temporary that is resized and moved.
     pub(crate) fn recording() -> Recording {
         let mut nanos = 0;
         let mut event = |kind, category, module, address, bytes| {

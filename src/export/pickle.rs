@@ -1,11 +1,11 @@
-//! As much of Python's pickle format, protocol 2, as plain dictionaries, lists, texts and numbers need; it is read by
-//! Python and by memory_viz's own reader. The opcodes are described in CPython's `Lib/pickletools.py`.
+//! Python's pickle format, protocol 2, for plain dictionaries, lists, texts and numbers. Python and memory_viz's own
+//! reader read it. CPython's `Lib/pickletools.py` describes the opcodes.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Writes one pickle.
-pub struct Pickle<W> {
+/// A writer of one pickle.
+pub(super) struct Pickle<W> {
     out: W,
     /// Numbers of the texts that were written.
     texts: HashMap<String, u32>,
@@ -13,7 +13,8 @@ pub struct Pickle<W> {
 }
 
 impl<W: Write> Pickle<W> {
-    pub fn new(mut out: W) -> io::Result<Self> {
+    /// Begins a pickle.
+    pub(super) fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&[0x80, 2])?;
         Ok(Self {
             out,
@@ -22,31 +23,32 @@ impl<W: Write> Pickle<W> {
         })
     }
 
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Ends the pickle.
+    pub(super) fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b".")?;
         self.out.flush()
     }
 
-    /// A dictionary, whose keys and values `fill` writes in turns.
-    pub fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+    /// Writes a dictionary, whose keys and values `fill` writes in turn.
+    pub(super) fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.out.write_all(b"}(")?;
         fill(self)?;
         self.out.write_all(b"u")
     }
 
-    /// A list with what `write` makes of each item. They are added some at a time, as by Python, for readers that take
-    /// them through their stack.
-    pub fn list<T>(
+    /// Writes a list, whose items `write` writes. Like Python, it adds a batch at a time, because readers keep a batch on
+    /// their stack.
+    pub(super) fn list<T>(
         &mut self,
         items: impl IntoIterator<Item = T>,
         mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
     ) -> io::Result<()> {
-        const AT_A_TIME: usize = 1000;
+        const BATCH: usize = 1000;
         self.out.write_all(b"]")?;
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             self.out.write_all(b"(")?;
-            for item in items.by_ref().take(AT_A_TIME) {
+            for item in items.by_ref().take(BATCH) {
                 write(self, item)?;
             }
             self.out.write_all(b"e")?;
@@ -54,8 +56,8 @@ impl<W: Write> Pickle<W> {
         Ok(())
     }
 
-    /// The first time the text itself, then a reference.
-    pub fn text(&mut self, text: &str) -> io::Result<()> {
+    /// Writes a text the first time, and a reference to it afterwards.
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         if let Some(&number) = self.texts.get(text) {
             return self.again(number);
         }
@@ -67,7 +69,8 @@ impl<W: Write> Pickle<W> {
         Ok(())
     }
 
-    pub fn number(&mut self, number: u64) -> io::Result<()> {
+    /// Writes a number.
+    pub(super) fn number(&mut self, number: u64) -> io::Result<()> {
         if let Ok(byte) = u8::try_from(number) {
             self.out.write_all(&[b'K', byte])
         } else if let Ok(short) = u16::try_from(number) {
@@ -77,7 +80,7 @@ impl<W: Write> Pickle<W> {
             self.out.write_all(b"J")?;
             self.out.write_all(&int.to_le_bytes())
         } else {
-            // Signed, and as short as its sign allows.
+            // The shortest signed number.
             let bytes = number.to_le_bytes();
             let length = 8 - number.leading_zeros() as usize / 8;
             let sign = usize::from(bytes[length - 1] >= 0x80);
@@ -87,12 +90,13 @@ impl<W: Write> Pickle<W> {
         }
     }
 
-    pub fn no(&mut self) -> io::Result<()> {
+    /// Writes `False`.
+    pub(super) fn no(&mut self) -> io::Result<()> {
         self.out.write_all(&[0x89])
     }
 
-    /// Gives what was written last a number.
-    pub fn remember(&mut self) -> io::Result<u32> {
+    /// Gives the last value a number.
+    pub(super) fn remember(&mut self) -> io::Result<u32> {
         let number = self.remembered;
         self.remembered += 1;
         self.out.write_all(b"r")?;
@@ -100,8 +104,8 @@ impl<W: Write> Pickle<W> {
         Ok(number)
     }
 
-    /// What has this number.
-    pub fn again(&mut self, number: u32) -> io::Result<()> {
+    /// Writes a reference to the value with this number.
+    pub(super) fn again(&mut self, number: u32) -> io::Result<()> {
         self.out.write_all(b"j")?;
         self.out.write_all(&number.to_le_bytes())
     }

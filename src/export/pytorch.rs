@@ -1,34 +1,34 @@
-//! PyTorch's memory snapshot, as `torch.cuda.memory._dump_snapshot` writes it: for pytorch.org/memory_viz and
-//! `torch/cuda/_memory_viz.py`, which also say what its fields are.
+//! PyTorch's memory snapshot, as `torch.cuda.memory._dump_snapshot` writes it. pytorch.org/memory_viz and
+//! `torch/cuda/_memory_viz.py` read it, and explain its fields.
 //!
-//! The heap's addresses are kept; stretches of them that hold tensors stand for the segments of PyTorch's allocator.
+//! Addresses are those of the heap. Ranges that hold tensors represent the segments of PyTorch's allocator.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
-use super::lives::{Life, Turn, lives};
+use super::lifetimes::{Endpoint, Lifetime, lifetimes};
 use super::pickle::Pickle;
 use crate::results::timeline::Recording;
 
-/// Tensors that are further apart than this are in two segments.
+/// The largest gap between two tensors of a segment, in bytes.
 const GAP: u64 = 2 << 20;
-/// Where to put what lived before the recording began, which has no address.
+/// The addresses of allocations from before the recording, whose own are unknown.
 const EARLIER: u64 = 1 << 46;
 
-/// Writes the recording's allocations and releases, and what is live at its end.
+/// Writes the recording's allocations and releases, and the allocations that are live at its end.
 ///
 /// # Errors
-/// Where `out` cannot be written to.
+/// `out` cannot be written to.
 pub fn write(recording: &Recording, out: impl Write) -> io::Result<()> {
-    let (mut lives, turns) = lives(recording);
-    for life in lives.iter_mut().filter(|life| life.address < 16) {
-        life.address = EARLIER | life.address << 40;
+    let (mut lifetimes, endpoints) = lifetimes(recording);
+    for lifetime in lifetimes.iter_mut().filter(|lifetime| lifetime.address < 16) {
+        lifetime.address = EARLIER | lifetime.address << 40;
     }
     let snapshot = Snapshot {
         recording,
-        segments: segments(&lives),
-        lives,
-        turns,
+        segments: segments(&lifetimes),
+        lifetimes,
+        endpoints,
     };
     let mut pickle = Pickle::new(out)?;
     snapshot.write(&mut pickle)?;
@@ -37,21 +37,21 @@ pub fn write(recording: &Recording, out: impl Write) -> io::Result<()> {
 
 struct Snapshot<'a> {
     recording: &'a Recording,
-    lives: Vec<Life>,
-    turns: Vec<Turn>,
-    /// Beginnings and ends, in the order of addresses.
+    lifetimes: Vec<Lifetime>,
+    endpoints: Vec<Endpoint>,
+    /// First and last address, in the order of addresses.
     segments: Vec<(u64, u64)>,
 }
 
-/// The stretches of addresses that ever held something.
-fn segments(lives: &[Life]) -> Vec<(u64, u64)> {
-    let mut stretches: Vec<(u64, u64)> = lives
+/// The ranges of addresses that ever held tensors.
+fn segments(lifetimes: &[Lifetime]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = lifetimes
         .iter()
-        .map(|life| (life.address, life.address + life.bytes))
+        .map(|lifetime| (lifetime.address, lifetime.address + lifetime.bytes))
         .collect();
-    stretches.sort_unstable();
+    ranges.sort_unstable();
     let mut segments: Vec<(u64, u64)> = Vec::new();
-    for (begin, end) in stretches {
+    for (begin, end) in ranges {
         match segments.last_mut() {
             Some(last) if begin <= last.1 + GAP => last.1 = last.1.max(end),
             _ => segments.push((begin, end)),
@@ -60,12 +60,12 @@ fn segments(lives: &[Life]) -> Vec<(u64, u64)> {
     segments
 }
 
-/// Numbers in the pickle of stacks that were written, by what they are made of.
-type Frames = HashMap<[String; 3], u32>;
+/// The pickle's numbers of the stacks that were written.
+type StackNumbers = HashMap<[String; 3], u32>;
 
 impl Snapshot<'_> {
     fn write<W: Write>(&self, pickle: &mut Pickle<W>) -> io::Result<()> {
-        let mut frames = Frames::new();
+        let mut frames = StackNumbers::new();
         pickle.dict(|pickle| {
             pickle.text("segments")?;
             let live = self.live_at_the_end();
@@ -77,15 +77,15 @@ impl Snapshot<'_> {
         })
     }
 
-    /// By address.
-    fn live_at_the_end(&self) -> BTreeMap<u64, &Life> {
+    /// The live allocations by address.
+    fn live_at_the_end(&self) -> BTreeMap<u64, &Lifetime> {
         let mut live = BTreeMap::new();
-        for turn in &self.turns {
-            let life = &self.lives[turn.life];
-            if turn.begins {
-                live.insert(life.address, life);
+        for endpoint in &self.endpoints {
+            let lifetime = &self.lifetimes[endpoint.lifetime];
+            if endpoint.begins {
+                live.insert(lifetime.address, lifetime);
             } else {
-                live.remove(&life.address);
+                live.remove(&lifetime.address);
             }
         }
         live
@@ -95,19 +95,19 @@ impl Snapshot<'_> {
         &self,
         pickle: &mut Pickle<W>,
         (begin, end): (u64, u64),
-        live: &BTreeMap<u64, &Life>,
-        frames: &mut Frames,
+        live: &BTreeMap<u64, &Lifetime>,
+        frames: &mut StackNumbers,
     ) -> io::Result<()> {
-        let held: u64 = live.range(begin..end).map(|(_, life)| life.bytes).sum();
-        // What is live, and what is free before, between and after.
-        let mut blocks: Vec<(u64, u64, Option<&Life>)> = Vec::new();
+        let held: u64 = live.range(begin..end).map(|(_, lifetime)| lifetime.bytes).sum();
+        // Live blocks, and the free ones before, between and after them.
+        let mut blocks: Vec<(u64, u64, Option<&Lifetime>)> = Vec::new();
         let mut at = begin;
-        for (&address, &life) in live.range(begin..end).filter(|(_, life)| life.bytes > 0) {
+        for (&address, &lifetime) in live.range(begin..end).filter(|(_, lifetime)| lifetime.bytes > 0) {
             if address > at {
                 blocks.push((at, address - at, None));
             }
-            blocks.push((address, life.bytes, Some(life)));
-            at = address + life.bytes;
+            blocks.push((address, lifetime.bytes, Some(lifetime)));
+            at = address + lifetime.bytes;
         }
         if at < end {
             blocks.push((at, end - at, None));
@@ -130,17 +130,21 @@ impl Snapshot<'_> {
             pickle.text("is_expandable")?;
             pickle.no()?;
             pickle.text("blocks")?;
-            pickle.list(blocks, |pickle, (address, size, life)| {
+            pickle.list(blocks, |pickle, (address, size, lifetime)| {
                 pickle.dict(|pickle| {
                     for (key, number) in [("address", address), ("size", size), ("requested_size", size)] {
                         pickle.text(key)?;
                         pickle.number(number)?;
                     }
                     pickle.text("state")?;
-                    pickle.text(if life.is_some() { "active_allocated" } else { "inactive" })?;
+                    pickle.text(if lifetime.is_some() {
+                        "active_allocated"
+                    } else {
+                        "inactive"
+                    })?;
                     pickle.text("frames")?;
-                    match life {
-                        Some(life) => self.frames(pickle, life, frames),
+                    match lifetime {
+                        Some(lifetime) => self.frames(pickle, lifetime, frames),
                         None => pickle.list([(); 0], |_, ()| Ok(())),
                     }
                 })
@@ -148,35 +152,38 @@ impl Snapshot<'_> {
         })
     }
 
-    /// The segments first, then every allocation and release.
-    fn trace<W: Write>(&self, pickle: &mut Pickle<W>, frames: &mut Frames) -> io::Result<()> {
+    /// Writes the segments, and then every allocation and release.
+    fn trace<W: Write>(&self, pickle: &mut Pickle<W>, frames: &mut StackNumbers) -> io::Result<()> {
         enum Entry<'e> {
             Segment(u64, u64),
-            Alloc(&'e Turn),
-            Free(&'e Turn, &'static str),
+            Alloc(&'e Endpoint),
+            Free(&'e Endpoint, &'static str),
         }
         let segments = self
             .segments
             .iter()
             .map(|&(begin, end)| Entry::Segment(begin, end - begin));
-        let turns = self.turns.iter().flat_map(|turn| match turn.begins {
-            true => vec![Entry::Alloc(turn)],
-            false => vec![Entry::Free(turn, "free_requested"), Entry::Free(turn, "free_completed")],
+        let endpoints = self.endpoints.iter().flat_map(|endpoint| match endpoint.begins {
+            true => vec![Entry::Alloc(endpoint)],
+            false => vec![
+                Entry::Free(endpoint, "free_requested"),
+                Entry::Free(endpoint, "free_completed"),
+            ],
         });
-        pickle.list(segments.chain(turns), |pickle, entry| {
+        pickle.list(segments.chain(endpoints), |pickle, entry| {
             let (action, address, size, nanos) = match entry {
                 Entry::Segment(begin, size) => ("segment_alloc", begin, size, 0),
-                Entry::Alloc(turn) => (
+                Entry::Alloc(endpoint) => (
                     "alloc",
-                    self.lives[turn.life].address,
-                    self.lives[turn.life].bytes,
-                    turn.nanos,
+                    self.lifetimes[endpoint.lifetime].address,
+                    self.lifetimes[endpoint.lifetime].bytes,
+                    endpoint.nanos,
                 ),
-                Entry::Free(turn, action) => (
+                Entry::Free(endpoint, action) => (
                     action,
-                    self.lives[turn.life].address,
-                    self.lives[turn.life].bytes,
-                    turn.nanos,
+                    self.lifetimes[endpoint.lifetime].address,
+                    self.lifetimes[endpoint.lifetime].bytes,
+                    endpoint.nanos,
                 ),
             };
             pickle.dict(|pickle| {
@@ -191,7 +198,7 @@ impl Snapshot<'_> {
                     pickle.text(key)?;
                     pickle.number(number)?;
                 }
-                // memory_viz colours by it, and needs one that is called unknown.
+                // memory_viz takes its colours from the category, and needs one with the name `unknown`.
                 match entry {
                     Entry::Segment(..) => {
                         pickle.text("category")?;
@@ -199,32 +206,37 @@ impl Snapshot<'_> {
                         pickle.text("frames")?;
                         pickle.list([(); 0], |_, ()| Ok(()))
                     }
-                    Entry::Alloc(turn) => {
+                    Entry::Alloc(endpoint) => {
                         pickle.text("category")?;
-                        pickle.text(self.lives[turn.life].category.name())?;
+                        pickle.text(self.lifetimes[endpoint.lifetime].category.name())?;
                         pickle.text("frames")?;
-                        self.frames(pickle, &self.lives[turn.life], frames)
+                        self.frames(pickle, &self.lifetimes[endpoint.lifetime], frames)
                     }
-                    Entry::Free(turn, _) => {
+                    Entry::Free(endpoint, _) => {
                         pickle.text("frames")?;
-                        self.frames(pickle, &self.lives[turn.life], frames)
+                        self.frames(pickle, &self.lifetimes[endpoint.lifetime], frames)
                     }
                 }
             })
         })
     }
 
-    /// In the place of a Python stack: what it is, for which module, in which phase.
-    fn frames<W: Write>(&self, pickle: &mut Pickle<W>, life: &Life, frames: &mut Frames) -> io::Result<()> {
-        let what = match &life.shape {
-            Some(shape) => format!("{} {} {shape}", life.category.name(), shape.dtype),
-            None => life.category.name().to_owned(),
+    /// Writes category and shape, module and phase in place of a Python stack.
+    fn frames<W: Write>(
+        &self,
+        pickle: &mut Pickle<W>,
+        lifetime: &Lifetime,
+        frames: &mut StackNumbers,
+    ) -> io::Result<()> {
+        let what = match &lifetime.shape {
+            Some(shape) => format!("{} {} {shape}", lifetime.category.name(), shape.dtype),
+            None => lifetime.category.name().to_owned(),
         };
-        let module = match self.recording.names[usize::from(life.module)].as_str() {
+        let module = match self.recording.names[usize::from(lifetime.module)].as_str() {
             "" => "(no module)".to_owned(),
             module => module.to_owned(),
         };
-        let stack = [what, module, life.phase.name().to_owned()];
+        let stack = [what, module, lifetime.phase.name().to_owned()];
         if let Some(&number) = frames.get(&stack) {
             return pickle.again(number);
         }
@@ -251,8 +263,8 @@ mod tests {
 
     #[test]
     fn segments_hold_all_and_are_apart() {
-        let (lives, _) = lives(&sample::recording());
-        assert_eq!(segments(&lives), [(0x1000, 0x50a0)]);
+        let (lifetimes, _) = lifetimes(&sample::recording());
+        assert_eq!(segments(&lifetimes), [(0x1000, 0x50a0)]);
     }
 
     #[test]

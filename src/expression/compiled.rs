@@ -46,7 +46,7 @@ impl<'l> Expression<'l> {
 ///
 /// # Errors
 /// It is neither true nor false.
-pub fn condition(value: &Value) -> Result<bool, Mistake> {
+pub(crate) fn condition(value: &Value) -> Result<bool, Mistake> {
     let kind = match value.kind() {
         ValueKind::Bool => return Ok(value.is_true()),
         kind @ (ValueKind::None | ValueKind::Undefined) => kind.to_string(),

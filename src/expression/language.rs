@@ -54,7 +54,7 @@ impl Language {
 struct Help(String);
 
 /// The error of a function that was called with wrong arguments.
-pub fn mistake(message: String, help: Option<String>) -> Error {
+pub(crate) fn mistake(message: String, help: Option<String>) -> Error {
     let error = Error::new(ErrorKind::InvalidOperation, message);
     match help {
         Some(help) => error.with_source(Help(help)),
@@ -74,7 +74,7 @@ pub(super) fn explain(error: &Error) -> Mistake {
 }
 
 /// The first place where a whole word of `text` is `name`.
-pub fn place_of(name: &str, text: &str) -> Option<Range<usize>> {
+pub(crate) fn place_of(name: &str, text: &str) -> Option<Range<usize>> {
     let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let whole = |at: &usize| !text[..*at].ends_with(of_name) && !text[at + name.len()..].starts_with(of_name);
     let at = text.match_indices(name).map(|(at, _)| at).find(whole)?;

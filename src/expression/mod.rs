@@ -5,5 +5,5 @@
 mod compiled;
 mod language;
 
-pub use compiled::{Expression, condition};
-pub use language::{Language, mistake, place_of};
+pub(crate) use compiled::{Expression, condition};
+pub(crate) use language::{Language, mistake, place_of};

@@ -9,28 +9,30 @@ use crate::spec::Study;
 /// The parts of a report that do not come from a frame, but from `study.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct About {
+    /// The study's name.
     pub name: String,
-    /// Empty where the spec has none.
+    /// The spec's description; empty if there is none.
     pub description: String,
     /// The keys that the spec's sweep varies.
     #[serde(skip)]
     pub axes: Vec<String>,
-    /// The `group_id` of the cells that the others are compared with; else the first group that has an ok cell.
+    /// The `group_id` of the baseline; `None` for the first group with an ok cell.
     #[serde(skip)]
     pub baseline: Option<String>,
-    /// The command that the study came from, for a shell; empty where it is not known.
+    /// The shell command that made the study; empty if it is not known.
     pub command: String,
-    /// What was laid over the spec's cells, as it was given.
+    /// The overrides of the spec's cells, as they were given.
     pub overrides: Vec<String>,
-    /// What others published, with the groups it belongs to.
+    /// The published figures, each with its group.
     #[serde(skip)]
     pub published: Vec<PublishedFigure>,
-    /// What the spec puts to the test, with the groups it is about.
+    /// The claims, each with the groups that it is about.
     #[serde(skip)]
     pub claims: Vec<BoundClaim>,
 }
 
 impl About {
+    /// The parts of a study's report.
     pub fn new(study: &Study) -> Self {
         let baseline = study.cells.iter().find(|planned| study.is_baseline(&planned.cell));
         Self {

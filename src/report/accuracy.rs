@@ -8,7 +8,7 @@ use super::axes::axes;
 use super::entry::entries;
 use super::error::ReportError;
 use super::group::groups;
-use super::published::{Figure, figures};
+use super::published::{self, ComparedFigure};
 use super::template::Template;
 use super::{filters, markdown};
 use crate::text::Unit;
@@ -63,7 +63,7 @@ struct Summary {
     spec: String,
     column: String,
     rows: usize,
-    /// Of the absolute errors.
+    /// The mean of the absolute errors.
     mean: f64,
     median: f64,
     /// With its sign.
@@ -93,7 +93,7 @@ impl Accuracy {
         for Planned { spec, about, cells } in studies {
             let rows = entries(&cells)?;
             let axes = axes(&rows, &about.axes);
-            let figures = figures(&about.published, &groups(&rows, &axes));
+            let figures = published::compare(&about.published, &groups(&rows, &axes));
             accuracy.summaries.extend(summaries(&about.name, &spec, &figures));
             for figure in figures {
                 let row = accuracy.row(&about.name, figure);
@@ -122,7 +122,7 @@ impl Accuracy {
         Ok(markdown::tidy(&page))
     }
 
-    fn row(&mut self, study: &str, figure: Figure) -> Row {
+    fn row(&mut self, study: &str, figure: ComparedFigure) -> Row {
         let known = self.sources.iter().position(|source| *source == figure.source);
         let source = known.unwrap_or_else(|| {
             self.sources.push(figure.source.clone());
@@ -147,12 +147,12 @@ impl Accuracy {
     }
 }
 
-fn error(figure: &Figure) -> Option<f64> {
+fn error(figure: &ComparedFigure) -> Option<f64> {
     let predicted = figure.predicted?.mean;
     (figure.published != 0.0).then(|| predicted / figure.published - 1.0)
 }
 
-fn summaries(study: &str, spec: &str, figures: &[Figure]) -> Vec<Summary> {
+fn summaries(study: &str, spec: &str, figures: &[ComparedFigure]) -> Vec<Summary> {
     let mut columns: Vec<&str> = Vec::new();
     for figure in figures {
         if figure.of.is_none() && !columns.contains(&figure.column.as_str()) {

@@ -1,4 +1,4 @@
-//! What varies in a study, and what is the same in all of its cells.
+//! The keys that vary in a study, and those that are the same in all of its cells.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,16 @@ use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::spec::cell::Cell;
 
-/// A key and its value as people read it.
+/// A key and the text of its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Setting {
+pub(crate) struct Setting {
+    /// The key.
     pub key: String,
+    /// The text of its value.
     pub value: String,
 }
 
-/// Keys that matter to every reader, also where they have their default.
+/// Keys that matter to every reader, even at their default.
 const ALWAYS_SHOWN: [&str; 15] = [
     "model",
     "weights",
@@ -36,8 +38,8 @@ const ALWAYS_SHOWN: [&str; 15] = [
     "data",
 ];
 
-/// The columns that vary, each cell's place in the study: first the axes that the spec declares, then whatever else
-/// differs. Seeds are no axis: cells that are equal in all but the seed are repeats.
+/// The columns that vary: first the axes that the spec declares, then other columns that differ. The seed is not an axis:
+/// cells that differ in the seed alone are repeats.
 pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
     let keys = key_columns(entries);
     let mut axes: Vec<String> = Vec::new();
@@ -51,13 +53,12 @@ pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
     axes
 }
 
-/// The configuration that all cells share: every key that matters or is not at its default. What the cells ran on is not
-/// among it.
-pub fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
+/// The configuration that all cells share: every key that matters or is not at its default, without the machine's.
+pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
     let defaults: BTreeMap<String, Datum> = keys(&Cell::default()).into_iter().collect();
     let mut settings = Vec::new();
     for key in key_columns(entries) {
-        if axes.contains(&key) || ran_on(&key) {
+        if axes.contains(&key) || is_of_machine(&key) {
             continue;
         }
         let value = entries.first().map_or(&Datum::Null, |entry| entry.get(&key));
@@ -73,7 +74,7 @@ pub fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
     settings
 }
 
-/// The columns that hold a cell's keys: all but identity, outcome and prediction.
+/// The columns of a cell's keys: all but identity, outcome and prediction.
 pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
     let outcomes = outcomes();
     let is_key = |name: &str| {
@@ -85,7 +86,8 @@ pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
     columns.filter(|name| is_key(name)).map(str::to_string).collect()
 }
 
-/// An axis may be a key inside a choice, such as `data.synthetic.lengths`; its column is then the choice's.
+/// The column of an axis. An axis may be a key inside a choice, such as `data.synthetic.lengths`, whose column is the
+/// choice's.
 fn column_of(axis: &str, keys: &[String]) -> Option<String> {
     let mut name = axis;
     loop {
@@ -96,6 +98,7 @@ fn column_of(axis: &str, keys: &[String]) -> Option<String> {
     }
 }
 
+/// True if a key has several values.
 pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     if key == "lora_alpha" && alpha_follows_rank(entries) {
         return false;
@@ -103,13 +106,13 @@ pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     let mut values = entries
         .iter()
         .map(|entry| entry.get(key))
-        .filter(|value| !(ran_on(key) && value.is_null()));
+        .filter(|value| !(is_of_machine(key) && value.is_null()));
     let first = values.next();
     values.any(|value| Some(value) != first)
 }
 
-/// Columns that say what a cell ran on, and nothing before it ran.
-pub(super) fn ran_on(key: &str) -> bool {
+/// True for the keys that a run replaces with the machine's values.
+pub(super) fn is_of_machine(key: &str) -> bool {
     matches!(key, "device" | "threads" | "instruction_set")
 }
 

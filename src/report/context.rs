@@ -1,4 +1,4 @@
-//! What a template sees.
+//! The values that a template sees.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::axes::{self, Setting};
 use super::claims::{self, ClaimResult};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
-use super::pairs::{self, Pair};
-use super::published::{self, Figure};
+use super::pairs::{self, CellPair};
+use super::published::{self, ComparedFigure};
 use super::timeline::{Timeline, timelines};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
@@ -21,29 +21,30 @@ use crate::text::format::ByteUnit;
 
 /// The names at a template's top level; `templates/README.md` describes them.
 #[derive(Debug, Serialize)]
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
+    /// The study's own words.
     pub study: &'a About,
     /// Every row of the frame.
     pub cells: &'a [Entry],
-    /// The rows, repeats together, in the order of the study.
+    /// The rows in the order of the study, with repeats in one group.
     pub groups: Vec<Group>,
-    /// The same by peak allocated memory, lowest first; what was not measured last.
+    /// The groups by peak allocated memory, the lowest first and unmeasured ones last.
     pub by_memory: Vec<Group>,
-    /// The group the others are compared with.
+    /// The group that the others are compared with.
     pub baseline: Option<Group>,
     /// Columns that vary.
     pub axes: Vec<String>,
-    /// What all cells share.
+    /// The configuration that all cells share.
     pub fixed: Vec<Setting>,
-    /// What the cells ran on, each machine once.
-    pub machines: Vec<Machine>,
+    /// The machines of the cells, each once.
+    pub machines: Vec<MachineRow>,
     /// Seeds in rising order.
     pub seeds: Vec<u64>,
-    /// By what the records were made: the distinct values of a column and how many cells have each.
-    pub provenance: IndexMap<&'static str, Vec<Counted>>,
-    /// When the first and the last cell started; none where none did.
+    /// The distinct values of each provenance column, with the number of cells.
+    pub provenance: IndexMap<&'static str, Vec<ValueCount>>,
+    /// The starts of the first and the last cell; `None` if none ran.
     pub started: Option<Started>,
-    /// Of all cells' processes together.
+    /// The sum over all cells' processes.
     pub wall_seconds: f64,
     /// Cells that took more than one attempt.
     pub repeated_attempts: usize,
@@ -51,15 +52,16 @@ pub struct Context<'a> {
     pub memory_unit: &'static str,
     /// Names of the categories that held anything at a peak, without host.
     pub categories: Vec<&'static str>,
+    /// Names of all phases.
     pub phases: [&'static str; 5],
-    /// Profiles beside trainings.
-    pub profiles: Vec<Pair>,
+    /// Profiles compared with trainings.
+    pub profiles: Vec<CellPair>,
     /// Trainings that differ in their accumulation, the one with less first.
-    pub accumulations: Vec<Pair>,
-    /// The loss that methods are compared by: `loss_eval` where all measured groups have one, else `loss_last`.
+    pub accumulations: Vec<CellPair>,
+    /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
     pub loss: &'static str,
-    /// Published figures, each beside what was measured.
-    pub published: Vec<Figure>,
+    /// Published figures, each compared with the measured one.
+    pub published: Vec<ComparedFigure>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
     /// A recorded cell of each group that has one.
@@ -67,9 +69,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// The context of a study's frame and its timelines.
+    ///
     /// # Errors
-    /// A claim whose expression is wrong.
-    pub fn new(study: &'a About, cells: &'a [Entry], timeline: &[Entry]) -> Result<Self, SpecError> {
+    /// A wrong expression of a claim.
+    pub(crate) fn new(study: &'a About, cells: &'a [Entry], timeline: &[Entry]) -> Result<Self, SpecError> {
         let axes = axes::axes(cells, &study.axes);
         let mut groups = groups(cells, &axes);
         compare_with_baseline(&mut groups, study.baseline.as_deref());
@@ -93,7 +97,7 @@ impl<'a> Context<'a> {
             categories: Category::ALL.into_iter().filter(held).map(Category::name).collect(),
             phases: Phase::ALL.map(Phase::name),
             loss,
-            published: published::figures(&study.published, &groups),
+            published: published::compare(&study.published, &groups),
             claims: claims::judge(&study.claims, &groups)?,
             by_memory: by_memory(&groups),
             profiles: pairs::profiles(&groups),
@@ -111,9 +115,9 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What cells ran on.
+/// The machine and the settings that cells ran on.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Machine {
+pub(crate) struct MachineRow {
     pub cpu: Datum,
     pub cores: Datum,
     pub memory_bytes: Datum,
@@ -121,14 +125,14 @@ pub struct Machine {
     pub device: Datum,
     pub instruction_set: Datum,
     pub threads: Datum,
-    /// How many cells ran on it.
+    /// The number of cells that ran on it.
     pub cells: usize,
 }
 
-fn machines(cells: &[Entry]) -> Vec<Machine> {
-    let mut machines: Vec<Machine> = Vec::new();
+fn machines(cells: &[Entry]) -> Vec<MachineRow> {
+    let mut machines: Vec<MachineRow> = Vec::new();
     for cell in cells.iter().filter(|cell| !cell.get("status").is_null()) {
-        let mut machine = Machine {
+        let mut machine = MachineRow {
             cpu: cell.get("machine_cpu").clone(),
             cores: cell.get("machine_cores").clone(),
             memory_bytes: cell.get("machine_memory_bytes").clone(),
@@ -138,21 +142,21 @@ fn machines(cells: &[Entry]) -> Vec<Machine> {
             threads: cell.get("threads").clone(),
             cells: 1,
         };
-        let same = |other: &&mut Machine| {
+        let same = |other: &&mut MachineRow| {
             machine.cells = other.cells;
             **other == machine
         };
         match machines.iter_mut().find(same) {
             Some(known) => known.cells += 1,
-            None => machines.push(Machine { cells: 1, ..machine }),
+            None => machines.push(MachineRow { cells: 1, ..machine }),
         }
     }
     machines
 }
 
-/// A value and how many cells have it.
+/// A value and the number of cells that have it.
 #[derive(Debug, PartialEq, Serialize)]
-pub struct Counted {
+pub(crate) struct ValueCount {
     pub value: Datum,
     pub cells: usize,
 }
@@ -166,14 +170,14 @@ const PROVENANCE: [&str; 6] = [
     "data_sha256",
 ];
 
-fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<Counted>> {
+fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<ValueCount>> {
     let count = |column: &'static str| {
-        let mut counted: Vec<Counted> = Vec::new();
+        let mut counted: Vec<ValueCount> = Vec::new();
         let ran = cells.iter().filter(|cell| !cell.get("status").is_null());
         for value in ran.map(|cell| cell.get(column)).filter(|value| !value.is_null()) {
             match counted.iter_mut().find(|known| known.value == *value) {
                 Some(known) => known.cells += 1,
-                None => counted.push(Counted {
+                None => counted.push(ValueCount {
                     value: value.clone(),
                     cells: 1,
                 }),
@@ -188,9 +192,9 @@ fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<Counted>> {
         .collect()
 }
 
-/// RFC 3339 in UTC, which sorts as text.
+/// The first and the last start: RFC 3339 in UTC, which sorts as text.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Started {
+pub(crate) struct Started {
     pub first: String,
     pub last: String,
 }
@@ -215,9 +219,9 @@ fn by_memory(groups: &[Group]) -> Vec<Group> {
     sorted
 }
 
-/// One unit for a whole report, so that its numbers can be compared at a glance: the largest in which every peak is at
-/// least 1, but not so large that the parts of a small peak are lost.
-pub fn memory_unit(groups: &[Group]) -> ByteUnit {
+/// The unit for a whole report, so that its numbers can be compared at a glance. It is the largest unit in which every
+/// peak is at least 1, or KiB for small peaks.
+pub(crate) fn memory_unit(groups: &[Group]) -> ByteUnit {
     let predicted = |group: &Group| {
         let stat = group.predicted.get("allocated_peak_bytes").copied().flatten();
         stat.map(|stat| stat.mean)

@@ -1,4 +1,4 @@
-//! A frame's rows as templates and charts see them.
+//! The rows of a frame, for templates and charts.
 
 use indexmap::IndexMap;
 use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
@@ -12,15 +12,17 @@ use crate::results::datum::Datum;
 pub struct Entry(IndexMap<String, Datum>);
 
 impl Entry {
-    /// The value of a column; null where the frame has no such column.
+    /// The value of a column; null if the frame lacks the column.
     pub fn get(&self, column: &str) -> &Datum {
         self.0.get(column).unwrap_or(&Datum::Null)
     }
 
+    /// The value of a column of numbers.
     pub fn number(&self, column: &str) -> Option<f64> {
         self.get(column).as_number()
     }
 
+    /// The value of a column of text.
     pub fn text(&self, column: &str) -> Option<&str> {
         self.get(column).as_text()
     }
@@ -30,16 +32,21 @@ impl Entry {
         self.0.insert(column.to_owned(), value);
     }
 
+    /// The names of the columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
+    /// True if the cell ended well.
     pub fn is_ok(&self) -> bool {
         self.text("status") == Some("ok")
     }
 }
 
 /// All rows of a frame.
+///
+/// # Errors
+/// A column that cannot be read.
 pub fn entries(frame: &DataFrame) -> Result<Vec<Entry>, PolarsError> {
     let row = |i: usize| {
         let values = frame.columns().iter().map(|column| {

@@ -10,23 +10,33 @@ use crate::results::frame::FrameError;
 use crate::results::store::StoreError;
 use crate::spec::SpecError;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
+    /// The template's file.
     #[error("cannot read the template `{}`", path.display())]
-    TemplateFile { path: PathBuf, source: io::Error },
-    /// The message shows the place in the template.
+    TemplateFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A mistake in a template; the message shows the place in the template.
     #[error("{0}")]
     Template(String),
+    /// A frame in memory.
     #[error("cannot read the frame")]
     Frame(#[from] PolarsError),
-    /// Something that the spec asks the report to show; the message shows the place in the spec.
+    /// A mistake in a published figure or a claim; the message shows the place in the spec.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// A frame that cannot be made.
     #[error(transparent)]
     Build(#[from] FrameError),
+    /// A chart.
     #[error(transparent)]
     Chart(#[from] ChartError),
+    /// A file of the report.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -8,11 +8,11 @@ use crate::memory::Category;
 use crate::results::columns::category_column;
 use crate::text::format::{self, ByteUnit};
 
-/// More bars than this are no picture any more.
-const MOST_BARS: usize = 100;
+/// The most bars of a chart.
+const MAX_BARS: usize = 100;
 
-/// Peak memory against speed; none where there are fewer than two points to compare.
-pub fn memory_speed(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Scatter> {
+/// Peak memory against speed; `None` for fewer than two points.
+pub(crate) fn memory_speed(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Scatter> {
     let (points, labelled) = points(groups, axes, unit, "tokens_per_second");
     (points.len() > 1).then(|| Scatter {
         title: "Peak allocated memory against speed".into(),
@@ -24,8 +24,8 @@ pub fn memory_speed(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option
     })
 }
 
-/// Peak memory against the loss that methods are compared by; none where there are fewer than two points to compare.
-pub fn memory_loss(groups: &[Group], axes: &[String], unit: ByteUnit, loss: &str) -> Option<Scatter> {
+/// Peak memory against the loss that methods are compared by; `None` for fewer than two points.
+pub(crate) fn memory_loss(groups: &[Group], axes: &[String], unit: ByteUnit, loss: &str) -> Option<Scatter> {
     let (points, labelled) = points(groups, axes, unit, loss);
     let mut front: Vec<(f64, f64)> = groups
         .iter()
@@ -44,7 +44,7 @@ pub fn memory_loss(groups: &[Group], axes: &[String], unit: ByteUnit, loss: &str
     })
 }
 
-/// The border of what a front reaches: up to the next point's loss, nothing needs less memory than this one.
+/// The front as a staircase: up to the next point's loss, no method needs less memory than this point.
 fn staircase(front: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut line = Vec::new();
     for (i, &(x, y)) in front.iter().enumerate() {
@@ -56,7 +56,7 @@ fn staircase(front: &[(f64, f64)]) -> Vec<(f64, f64)> {
     line
 }
 
-/// A point for each group that was measured, and what their labels are made of.
+/// A point for each measured group, and the explanation of the labels.
 fn points(groups: &[Group], axes: &[String], unit: ByteUnit, x: &str) -> (Vec<Point>, String) {
     let at = |group: &Group| {
         let x = group.mean(x).filter(|x| x.is_finite())?;
@@ -78,8 +78,8 @@ fn points(groups: &[Group], axes: &[String], unit: ByteUnit, x: &str) -> (Vec<Po
     (shown.iter().filter_map(point).collect(), labelled(&labels))
 }
 
-/// What was live at the instant of the peak; none where no cell says so.
-pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<StackedBars> {
+/// The live bytes at the instant of the peak, by category; `None` if no cell was measured.
+pub(crate) fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<StackedBars> {
     let tensors: Vec<Category> = Category::ALL
         .into_iter()
         .filter(|category| category.is_tensor())
@@ -97,7 +97,7 @@ pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<S
         .iter()
         .filter(|group| group.mean("allocated_peak_bytes").is_some())
         .collect();
-    if shown.is_empty() || shown.len() > MOST_BARS || used.is_empty() {
+    if shown.is_empty() || shown.len() > MAX_BARS || used.is_empty() {
         return None;
     }
     let labels = varying(&shown, axes);
@@ -121,12 +121,12 @@ pub fn categories(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<S
     })
 }
 
-/// Fewer values than this of a quantity show no growth.
-const FEWEST_VALUES: usize = 3;
+/// The fewest values of a quantity that show growth.
+const MIN_VALUES: usize = 3;
 
-/// Peak memory and speed over the axis that is a quantity, the one with the most values; none where there is no such axis,
-/// or more other configurations than colours.
-pub fn growth(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Growth> {
+/// Peak memory and speed over the axis that is a quantity, the one with the most values. `None` without such an axis, or
+/// with more other configurations than colours.
+pub(crate) fn growth(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Growth> {
     let y = |group: &Group| {
         let memory = group.mean("allocated_peak_bytes")? / unit.bytes();
         Some(vec![memory, group.mean("tokens_per_second")?])
@@ -159,7 +159,7 @@ pub fn growth(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Growt
     for series in &mut series {
         series.samples.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    let grows = series.iter().any(|series| series.samples.len() >= FEWEST_VALUES);
+    let grows = series.iter().any(|series| series.samples.len() >= MIN_VALUES);
     (grows && series.len() <= SERIES_COLOURS).then(|| Growth {
         title: format!("Memory and speed over {}", last_part(over)),
         subtitle: format!(
@@ -176,7 +176,7 @@ pub fn growth(groups: &[Group], axes: &[String], unit: ByteUnit) -> Option<Growt
     })
 }
 
-/// The axis whose quantity is the size of what it names.
+/// The axis whose quantity is the size of the model.
 const MODEL: &str = "model";
 
 /// A group's place on an axis that is a quantity.
@@ -185,11 +185,11 @@ fn quantity(group: &Group, axis: &str) -> Option<f64> {
         return Some(group.mean("parameter_count")? / 1e6);
     }
     let value = group.cells.first()?.number(axis)?;
-    // Rank 0 is no small rank: it trains every weight.
+    // Rank 0 trains every weight, so it is not a small rank.
     (axis != "rank" || value > 0.0).then_some(value)
 }
 
-/// The axes in which the groups of a chart differ: a failed group may be the only one with another value.
+/// The axes in which the groups of a chart differ. A failed group, which is not shown, may be the only different one.
 fn varying<'a>(shown: &[&Group], axes: &'a [String]) -> Vec<&'a String> {
     axes.iter().filter(|axis| distinct(shown, axis) > 1).collect()
 }
@@ -199,19 +199,19 @@ fn distinct(shown: &[&Group], axis: &str) -> usize {
     values.len()
 }
 
-/// The axis that colours stand for: with two axes and more the one with the fewest values, as colours are told apart
-/// less easily than letters.
+/// The axis that colours stand for: of several axes the one with the fewest values, because colours are harder to tell
+/// apart than letters.
 fn series_axis<'a>(shown: &[&Group], axes: &[&'a String]) -> Option<&'a String> {
     if axes.len() < 2 {
         return None;
     }
     let counted = axes.iter().map(|axis| (distinct(shown, axis), *axis));
-    // Of equals the last: the axis that the spec names first is the one its author thinks of first.
+    // The last of equals: the axis that the spec names first stays in the labels.
     let few = counted.filter(|(n, _)| *n <= SERIES_COLOURS).rev();
     few.min_by_key(|(n, _)| *n).map(|(_, axis)| axis)
 }
 
-/// What a point or a bar is called.
+/// The label of a point or a bar.
 fn label(group: &Group, axes: &[&String]) -> String {
     match axes {
         [] => group.label.clone(),
@@ -223,7 +223,7 @@ fn label(group: &Group, axes: &[&String]) -> String {
     }
 }
 
-/// What labels of several values are made of, to be added to a subtitle.
+/// The explanation of labels of several values, for a subtitle.
 fn labelled(axes: &[&String]) -> String {
     if axes.len() < 2 {
         return String::new();

@@ -7,11 +7,12 @@ use super::error::ReportError;
 use super::render::Rendered;
 use crate::results::store::{StoreError, write_if_changed};
 
-/// A file on disk that is not what the report would be now.
+/// A file on disk that differs from the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
+    /// The file.
     pub path: PathBuf,
-    /// The first line that differs, from 1, as it is and as it would be; none where the file is not there.
+    /// The first differing line: its number from 1, its text, and the report's text. `None` if there is no file.
     pub line: Option<(usize, String, String)>,
 }
 
@@ -28,7 +29,10 @@ impl std::fmt::Display for Stale {
     }
 }
 
-/// Makes sure that a report can be written there; its folder is made.
+/// Makes sure that a report can be written at `output`, and makes its folder.
+///
+/// # Errors
+/// The folder cannot be made, or not written to.
 pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
     let folder = match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -39,14 +43,17 @@ pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
         let store = StoreError::Io {
             action: "write",
             path: output.to_path_buf(),
-            // Not tempfile's own words: they name its file.
+            // tempfile's own message names the temporary file.
             source: error.kind().into(),
         };
         store.into()
     })
 }
 
-/// Writes the report and its charts, each only where it changes, and says which files it wrote.
+/// Writes the report and its charts. A file that would not change is left alone. Returns the files that changed.
+///
+/// # Errors
+/// A file cannot be written.
 pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportError> {
     if let Some(folder) = output.parent() {
         fs::create_dir_all(folder).map_err(|source| StoreError::Io {
@@ -64,7 +71,7 @@ pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportE
     Ok(written)
 }
 
-/// The files on disk that are not what the report would be now.
+/// The files on disk that differ from the report.
 pub fn stale_files(rendered: &Rendered, output: &Path) -> Vec<Stale> {
     let stale = |(path, text): (PathBuf, &str)| {
         let Ok(bytes) = fs::read(&path) else {

@@ -1,4 +1,4 @@
-//! The filters and functions that templates have besides minijinja's own.
+//! The filters and functions of templates, besides minijinja's own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::markdown;
 use crate::text::Unit;
 use crate::text::format::{self, ABSENT, ByteUnit, Quantity};
 
-/// What a filter is given: a number, or a mean with its deviation; none where nothing was measured.
+/// The argument of a filter: a number, or a mean with its deviation; `None` for a missing measurement.
 fn quantity(value: &Value) -> Result<Option<Quantity>, Error> {
     if value.is_undefined() {
         return Err(Error::from(ErrorKind::UndefinedError));
@@ -79,7 +79,7 @@ fn in_unit(value: &Value, name: &Value, options: Kwargs) -> Result<String, Error
     written(value, |quantity| format::in_unit(quantity, unit, decimals))
 }
 
-/// Text in a table or a line as it is.
+/// Escaped text; a dash for a missing value.
 fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     if value.is_undefined() {
         return Err(Error::from(ErrorKind::UndefinedError));
@@ -90,8 +90,8 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     Ok(escape(&value.to_string()))
 }
 
-/// Adds the filters, and `chart(name)`: the file name of a chart, or none where there is nothing to draw.
-pub fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Option<String>>>) {
+/// Adds the filters, and `chart(name)`: the file name of a chart, or none if there is nothing to draw.
+pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Option<String>>>) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
     env.add_filter("seconds", |value: &Value| written(value, format::seconds));
     env.add_filter("number", |value: &Value, options: Kwargs| number(value, options));

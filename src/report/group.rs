@@ -1,4 +1,4 @@
-//! Repeats: cells that are equal in all but the seed, as one line of a report.
+//! Groups: cells that differ in the seed alone, as one line of a report.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,24 @@ use super::entry::Entry;
 use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
 use crate::results::setting;
 
-/// A measured column over the repeats that ended well.
+/// The statistic of a measured column over the repeats that ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Stat {
+pub(crate) struct Stat {
+    /// The mean.
     pub mean: f64,
-    /// Sample standard deviation; none with one value.
+    /// Sample standard deviation; `None` for a single value.
     pub deviation: Option<f64>,
+    /// The lowest value.
     pub min: f64,
+    /// The highest value.
     pub max: f64,
+    /// The number of values.
     pub n: usize,
 }
 
 impl Stat {
-    /// None where there is no value.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    /// The statistic of these values; `None` without values.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
         }
@@ -41,38 +45,38 @@ impl Stat {
 
 /// One configuration with all its repeats.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
+pub(crate) struct Group {
     /// The values of the axes in short, such as `16 · int4`.
     pub label: String,
-    /// Value of each axis as people read it.
+    /// The text of each axis' value.
     pub axes: IndexMap<String, String>,
-    /// The rows; the first stands for the configuration of all.
+    /// The rows; the first one represents the configuration.
     pub cells: Vec<Entry>,
-    /// `ok`, another status, `not run`, or how many there are of each: `2 ok, 1 failed`.
+    /// `ok`, another status, `not run`, or the number of each: `2 ok, 1 failed`.
     pub status: String,
-    /// Repeats that ended well: what `stats` is over.
+    /// The number of repeats that ended well, which `stats` is over.
     pub ok: usize,
-    /// Every measured column; none where nothing was measured.
+    /// Every measured column; `None` without a measurement.
     pub stats: IndexMap<String, Option<Stat>>,
-    /// Every predicted column under the name of what it predicts, over all repeats; none where nothing was predicted.
+    /// Every predicted column over all repeats, under its measured column's name; `None` without a prediction.
     pub predicted: IndexMap<String, Option<Stat>>,
-    /// The mean of every measured column over the baseline's; none where either is not there.
+    /// The mean of every measured column over the baseline's; `None` if either is missing.
     pub ratio: IndexMap<String, Option<f64>>,
-    /// What the others are compared with.
+    /// True for the group that the others are compared with.
     pub baseline: bool,
-    /// No other group is at least as good in both memory and loss, and better in one; see [`mark_pareto`].
+    /// True if no other group is at least as good in memory and loss, and better in one of them; see [`mark_pareto`].
     pub pareto: bool,
 }
 
 impl Group {
     /// The mean of a measured column.
-    pub fn mean(&self, column: &str) -> Option<f64> {
+    pub(crate) fn mean(&self, column: &str) -> Option<f64> {
         self.stats.get(column).copied().flatten().map(|stat| stat.mean)
     }
 }
 
 /// Groups rows by configuration, in the order of their first row.
-pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
+pub(crate) fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
     let mut by_configuration: IndexMap<&str, Vec<Entry>> = IndexMap::new();
     for entry in entries {
         let id = entry.text("group_id").unwrap_or_default();
@@ -116,9 +120,9 @@ pub fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
         .collect()
 }
 
-/// The groups with the repeat of one seed alone, for each seed; a group that lacks the seed stays whole. Nothing where no
-/// group is repeated. `ratio` and `pareto` stay those of the means.
-pub fn repeats(groups: &[Group]) -> Vec<Vec<Group>> {
+/// For each seed, the groups with the repeat of that seed alone. A group that lacks the seed stays whole, and `ratio` and
+/// `pareto` stay those of the means. Empty if no group has repeats.
+pub(crate) fn repeats(groups: &[Group]) -> Vec<Vec<Group>> {
     if groups.iter().all(|group| group.cells.len() < 2) {
         return Vec::new();
     }
@@ -181,8 +185,8 @@ fn status(cells: &[Entry]) -> String {
     parts.join(", ")
 }
 
-/// Fills in what every group is to the baseline: the wanted group, or else the first that has an ok cell.
-pub fn compare_with_baseline(groups: &mut [Group], wanted: Option<&str>) {
+/// Sets the ratio of every group to the baseline: the wanted group, or the first one with an ok cell.
+pub(crate) fn compare_with_baseline(groups: &mut [Group], wanted: Option<&str>) {
     let found = match wanted {
         Some(id) => groups
             .iter()
@@ -207,8 +211,8 @@ pub fn compare_with_baseline(groups: &mut [Group], wanted: Option<&str>) {
     }
 }
 
-/// Marks the groups on the front of two columns; lower is better. Groups that lack either are not on it.
-pub fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
+/// Marks the groups on the Pareto front of two columns, where lower is better. A group that lacks one is not on it.
+pub(crate) fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
     let at: Vec<Option<(f64, f64)>> = groups
         .iter()
         .map(|group| group.mean(first).zip(group.mean(second)))
@@ -218,7 +222,7 @@ pub fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
     }
 }
 
-/// Whether no other point is at least as good in both and better in one.
+/// True for each point that no other point beats, by being at least as good in both and better in one.
 fn front(points: &[Option<(f64, f64)>]) -> Vec<bool> {
     let finite = |(a, b): &(f64, f64)| a.is_finite() && b.is_finite();
     let known: Vec<(f64, f64)> = points.iter().flatten().copied().filter(finite).collect();

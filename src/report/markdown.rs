@@ -1,6 +1,6 @@
-//! Markdown that is well-formed on GitHub and pleasant in an editor: cells escaped, the columns of a table aligned.
+//! Markdown that is well-formed on GitHub and readable in an editor: escaped text, and tables with aligned columns.
 
-/// Text that stands in a table's cell or a line as it is.
+/// Text escaped for a table's cell or a line.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.trim().chars() {
@@ -19,14 +19,14 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Text as [`escape`] has it, with its web addresses as links.
+/// Escaped text with its web addresses as links.
 pub fn linked(text: &str) -> String {
     let word = |word: &str| {
         let Some(at) = ["https://", "http://"].iter().find_map(|scheme| word.find(scheme)) else {
             return escape(word);
         };
         let (before, address) = word.split_at(at);
-        // What ends a sentence or a bracket around the address is no part of it.
+        // The end of a sentence or a bracket is not part of the address.
         let end = address.trim_end_matches(['.', ',', ';', ':', ')', ']', '>']);
         let shown = end.replace('|', "%7C");
         format!("{}<{shown}>{}", escape(before), escape(&address[end.len()..]))
@@ -34,7 +34,7 @@ pub fn linked(text: &str) -> String {
     text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Text as code, in a table or out of one.
+/// Text as code, in or outside of a table.
 pub fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ").replace('|', "\\|");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -45,8 +45,8 @@ pub fn code(text: &str) -> String {
     format!("{fence} {text} {fence}")
 }
 
-/// Pads the cells of every table to the width of their column, drops the spaces at the ends of lines, keeps at most one
-/// empty line in a row, and ends with one newline. Code blocks stay as they are.
+/// Aligns the columns of every table, removes spaces at the ends of lines and repeated empty lines, and ends with one
+/// newline. Code blocks stay as they are.
 pub fn tidy(markdown: &str) -> String {
     let mut out: Vec<String> = Vec::new();
     let mut table: Vec<&str> = Vec::new();

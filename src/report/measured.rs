@@ -4,10 +4,10 @@ use crate::results::columns::{Kind, outcomes};
 use crate::text::{Mistake, quoted, suggestion};
 
 /// Help for a name that resembles no column.
-pub const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, such as `allocated_peak_bytes`";
+pub(crate) const COLUMNS_ARE: &str = "the columns are those of a study's cells.csv, such as `allocated_peak_bytes`";
 
 /// The names of the columns that hold measured numbers.
-pub fn measured_columns() -> Vec<String> {
+pub(crate) fn measured_columns() -> Vec<String> {
     outcomes()
         .into_iter()
         .filter(|outcome| matches!(outcome.kind, Kind::Int | Kind::Float))
@@ -19,7 +19,7 @@ pub fn measured_columns() -> Vec<String> {
 ///
 /// # Errors
 /// None has.
-pub fn check_column(name: &str) -> Result<(), Mistake> {
+pub(crate) fn check_column(name: &str) -> Result<(), Mistake> {
     let columns = measured_columns();
     if columns.iter().any(|column| column == name) {
         return Ok(());

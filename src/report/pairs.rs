@@ -1,16 +1,16 @@
-//! Cells that are compared two by two: a profile with a training, and trainings that differ in their accumulation. What
-//! lies between two peaks is split by category, so that the parts add up to the byte.
+//! Pairs of cells: a profile with a training, and trainings that differ in their accumulation. The difference of two peaks
+//! is split by category, and the parts add up to the byte.
 
 use serde::Serialize;
 
-use super::axes::{key_columns, ran_on};
+use super::axes::{is_of_machine, key_columns};
 use super::entry::Entry;
 use super::group::Group;
 use crate::memory::Category;
 use crate::results::columns::{category_column, profile_column};
 use crate::results::setting;
 
-/// What a training has and a profile cannot have, or what only says how much goes through the model at a time.
+/// Keys that a profile cannot have, and keys of the size of a micro-batch.
 const FREE: [&str; 11] = [
     "measure",
     "gradient_accumulation_steps",
@@ -25,32 +25,39 @@ const FREE: [&str; 11] = [
     "data",
 ];
 
-/// What trainings of equal micro-batches may differ in.
+/// Keys in which trainings of equal micro-batches may differ.
 const ACCUMULATION: [&str; 3] = ["gradient_accumulation_steps", "max_steps", "num_train_epochs"];
 
-/// Two cells and what lies between their peaks.
+/// Two cells and the difference of their peaks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Pair {
+pub(crate) struct CellPair {
+    /// The first cell.
     pub from: Entry,
+    /// The second cell.
     pub to: Entry,
-    /// Keys whose values are not the same.
-    pub differs: Vec<Difference>,
-    /// Every category of tensors that held anything in either; their sums are the peaks.
-    pub parts: Vec<Part>,
+    /// The keys whose values differ.
+    pub differs: Vec<KeyDifference>,
+    /// Every category of tensors that held bytes in either cell. The sums are the peaks.
+    pub parts: Vec<CategoryChange>,
 }
 
+/// A key whose values differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub(crate) struct KeyDifference {
+    /// The key.
     pub key: String,
+    /// The first cell's value.
     pub from: String,
+    /// The second cell's value.
     pub to: String,
 }
 
-/// Live bytes of a category.
+/// The live bytes of a category in both cells.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Part {
+pub(crate) struct CategoryChange {
+    /// The category's name.
     pub category: &'static str,
-    /// The profile's component; none where the first cell is no profile, or a profile has no such component.
+    /// The profile's component; `None` if the first cell is not a profile, or has no such component.
     pub component: Option<f64>,
     /// At the instant of the first cell's peak.
     pub from: f64,
@@ -61,7 +68,7 @@ pub struct Part {
 }
 
 /// Each profile with each training that differs from it in [`FREE`] keys alone.
-pub fn profiles(groups: &[Group]) -> Vec<Pair> {
+pub(crate) fn profiles(groups: &[Group]) -> Vec<CellPair> {
     pairs(groups, |from, to, differs| {
         let measure = |cell: &Entry| cell.text("measure").map(str::to_string);
         measure(from).as_deref() == Some("profile")
@@ -70,8 +77,8 @@ pub fn profiles(groups: &[Group]) -> Vec<Pair> {
     })
 }
 
-/// Each training with each other one that accumulates over more micro-batches, and is else the same.
-pub fn accumulations(groups: &[Group]) -> Vec<Pair> {
+/// Each training with each other one that accumulates over more micro-batches and is otherwise equal.
+pub(crate) fn accumulations(groups: &[Group]) -> Vec<CellPair> {
     pairs(groups, |from, to, differs| {
         let steps = |cell: &Entry| cell.number("gradient_accumulation_steps");
         steps(from) < steps(to)
@@ -82,8 +89,8 @@ pub fn accumulations(groups: &[Group]) -> Vec<Pair> {
     })
 }
 
-/// The pairs of groups that are wanted, each by its first cell that ended well.
-fn pairs(groups: &[Group], wanted: impl Fn(&Entry, &Entry, &[Difference]) -> bool) -> Vec<Pair> {
+/// The wanted pairs of groups. The first cell that ended well represents a group.
+fn pairs(groups: &[Group], wanted: impl Fn(&Entry, &Entry, &[KeyDifference]) -> bool) -> Vec<CellPair> {
     let cells: Vec<&Entry> = groups
         .iter()
         .filter_map(|group| group.cells.iter().find(|cell| cell.is_ok()))
@@ -95,7 +102,7 @@ fn pairs(groups: &[Group], wanted: impl Fn(&Entry, &Entry, &[Difference]) -> boo
             let parts = parts(from, to);
             if !parts.is_empty() && wanted(from, to, &differs) {
                 let (from, to) = ((*from).clone(), (*to).clone());
-                pairs.push(Pair {
+                pairs.push(CellPair {
                     from,
                     to,
                     differs,
@@ -107,13 +114,13 @@ fn pairs(groups: &[Group], wanted: impl Fn(&Entry, &Entry, &[Difference]) -> boo
     pairs
 }
 
-fn differences(from: &Entry, to: &Entry) -> Vec<Difference> {
+fn differences(from: &Entry, to: &Entry) -> Vec<KeyDifference> {
     let keys = key_columns(std::slice::from_ref(from));
     let differ = keys
         .into_iter()
-        .filter(|key| !ran_on(key) && from.get(key) != to.get(key));
+        .filter(|key| !is_of_machine(key) && from.get(key) != to.get(key));
     differ
-        .map(|key| Difference {
+        .map(|key| KeyDifference {
             from: setting(&key, from.get(&key)),
             to: setting(&key, to.get(&key)),
             key,
@@ -121,13 +128,13 @@ fn differences(from: &Entry, to: &Entry) -> Vec<Difference> {
         .collect()
 }
 
-/// Empty where a peak was not measured.
-fn parts(from: &Entry, to: &Entry) -> Vec<Part> {
+/// The peaks by category; empty if a peak was not measured.
+fn parts(from: &Entry, to: &Entry) -> Vec<CategoryChange> {
     let part = |category: Category| {
         let column = category_column(category.name());
         let component = from.number(&profile_column(category.name()));
         let (from, to) = (from.number(&column)?, to.number(&column)?);
-        Some(Part {
+        Some(CategoryChange {
             category: category.name(),
             component,
             from,
@@ -136,7 +143,7 @@ fn parts(from: &Entry, to: &Entry) -> Vec<Part> {
         })
     };
     let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
-    let parts: Option<Vec<Part>> = tensors.map(part).collect();
-    let held = |part: &Part| part.from + part.to + part.component.unwrap_or(0.0) > 0.0;
+    let parts: Option<Vec<CategoryChange>> = tensors.map(part).collect();
+    let held = |part: &CategoryChange| part.from + part.to + part.component.unwrap_or(0.0) > 0.0;
     parts.unwrap_or_default().into_iter().filter(held).collect()
 }

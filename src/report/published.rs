@@ -1,4 +1,4 @@
-//! Figures that others published, each beside what was measured and, where the frame has it, predicted.
+//! Published figures, each compared with the measured and the predicted one.
 
 use serde::Serialize;
 
@@ -8,15 +8,17 @@ use crate::results::columns::{PREDICTED, dimension};
 use crate::spec::{Metric, Published, SpecError, Study};
 use crate::text::{Dimension, Mistake, Unit, quoted};
 
-/// A published figure and the group that it belongs to; from `study.yaml`.
+/// A published figure and its group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedFigure {
+    /// The figure as the spec states it.
     pub published: Published,
+    /// The `group_id` of the group.
     pub group_id: String,
 }
 
-/// The published figures of a study; what picks no cell any more is left out.
-pub fn bind(study: &Study) -> Vec<PublishedFigure> {
+/// The published figures of a study, without those that no longer pick a cell.
+pub(crate) fn bind(study: &Study) -> Vec<PublishedFigure> {
     let bound = |published: &Published| {
         let group_id = study.groups(&published.cell).into_iter().next()?;
         Some(PublishedFigure {
@@ -27,41 +29,49 @@ pub fn bind(study: &Study) -> Vec<PublishedFigure> {
     study.published.iter().filter_map(bound).collect()
 }
 
-/// A published figure as templates see it; numbers are in what the frame counts in.
+/// A compared figure, for templates. Numbers are in bytes, seconds or ones.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figure {
-    /// What its source calls it.
+pub(crate) struct ComparedFigure {
+    /// The source's name for the figure.
     pub name: Option<String>,
+    /// The column of the frame.
     pub column: String,
     /// The column that `column` is divided by.
     pub of: Option<String>,
     /// The digits that were published.
     pub value: String,
+    /// The unit of `value`.
     pub unit: Unit,
-    /// The decimals that figures beside it have: as many as were published, and at least those that suit the unit.
+    /// The decimals of the other figures: as many as were published, and at least those that suit the unit.
     pub decimals: usize,
-    /// Which memory was published; none where it is no memory.
+    /// The memory that the source counted; `None` if the figure is not memory.
     pub metric: Option<&'static str>,
-    /// Which memory was measured.
+    /// The memory that the column counts.
     pub measured_metric: Option<&'static str>,
+    /// The source.
     pub source: String,
     /// From 1; figures of one source share it.
     pub source_number: usize,
+    /// The spec's note.
     pub note: Option<String>,
+    /// The group of the figure.
     pub group: Group,
+    /// The published number.
     pub published: f64,
+    /// The measured one.
     pub measured: Option<Stat>,
+    /// The predicted one.
     pub predicted: Option<Stat>,
-    /// Measured minus published, or predicted minus published where nothing was measured.
+    /// Measured minus published, or predicted minus published without a measurement.
     pub difference: Option<f64>,
-    /// The same over what was published.
+    /// The difference over the published number.
     pub difference_share: Option<f64>,
-    /// Whether rounding to the published digits would leave no difference.
+    /// True if rounding to the published digits leaves no difference.
     pub agrees: bool,
 }
 
-/// Sets each figure beside its group; a figure whose group is not in the frame is left out.
-pub fn figures(figures: &[PublishedFigure], groups: &[Group]) -> Vec<Figure> {
+/// Compares each figure with its group. A figure without a group in the frame is left out.
+pub(crate) fn compare(figures: &[PublishedFigure], groups: &[Group]) -> Vec<ComparedFigure> {
     let mut sources: Vec<&str> = Vec::new();
     let mut compared = Vec::new();
     for PublishedFigure { published, group_id } in figures {
@@ -74,18 +84,18 @@ pub fn figures(figures: &[PublishedFigure], groups: &[Group]) -> Vec<Figure> {
             sources.push(&published.source);
             sources.len() - 1
         });
-        compared.push(figure(published, group, number + 1));
+        compared.push(compare_one(published, group, number + 1));
     }
     compared
 }
 
-fn figure(published: &Published, group: &Group, source_number: usize) -> Figure {
+fn compare_one(published: &Published, group: &Group, source_number: usize) -> ComparedFigure {
     let measured = stat(published, group, "");
     let predicted = stat(published, group, PREDICTED);
     let number = published.number();
     let difference = measured.or(predicted).map(|stat| stat.mean - number);
     let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit.factor();
-    Figure {
+    ComparedFigure {
         name: published.name.clone(),
         column: published.column.clone(),
         of: published.of.clone(),
@@ -105,13 +115,13 @@ fn figure(published: &Published, group: &Group, source_number: usize) -> Figure 
         difference_share: difference
             .filter(|_| number != 0.0)
             .map(|difference| difference / number),
-        // A hair more than half a digit: the published number itself is not exact in binary.
+        // Slightly more than half a digit, because the published number is not exact in binary.
         agrees: difference.is_some_and(|difference| difference.abs() <= last_digit * (0.5 + 1e-9)),
     }
 }
 
-/// The figure's column, over another where it is a share, in the cells that have it. What was measured counts in cells
-/// that ended well only, what was predicted in all.
+/// The figure's column, divided by another column for a share, over the cells that have it. Measurements of cells that
+/// did not end well do not count; predictions do.
 fn stat(published: &Published, group: &Group, prefix: &str) -> Option<Stat> {
     let cells = group.cells.iter().filter(|cell| !prefix.is_empty() || cell.is_ok());
     let value = |cell: &super::Entry| {
@@ -125,7 +135,7 @@ fn stat(published: &Published, group: &Group, prefix: &str) -> Option<Stat> {
     Stat::of(&cells.filter_map(value).collect::<Vec<_>>())
 }
 
-/// Which memory a column counts.
+/// The memory that a column counts; `None` if it is not memory.
 fn metric(column: &str, unit: Unit) -> Option<&'static str> {
     let metric = match column.split('_').next() {
         Some("reserved") => Metric::Reserved,
@@ -139,7 +149,7 @@ fn metric(column: &str, unit: Unit) -> Option<&'static str> {
 ///
 /// # Errors
 /// The first that does not, with its place in the spec.
-pub fn check(study: &Study) -> Result<(), SpecError> {
+pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
     for (index, published) in study.published.iter().enumerate() {
         let wrong = |key: &str, mistake: Mistake| {
             let message = format!("published[{index}].{key}: {}", mistake.message);

@@ -15,12 +15,12 @@ use super::error::ReportError;
 use super::template::Template;
 use super::{figures, filters, markdown};
 
-/// What a report is made of.
+/// The frames of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Frames<'a> {
-    /// A row a cell.
+    /// One row per cell.
     pub cells: &'a DataFrame,
-    /// The study's timelines, where some were recorded.
+    /// The study's timelines, if some were recorded.
     pub timeline: Option<&'a DataFrame>,
 }
 
@@ -33,14 +33,18 @@ impl<'a> From<&'a DataFrame> for Frames<'a> {
 /// A report in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
+    /// The page.
     pub markdown: String,
-    /// Charts that the Markdown links to, by the name of their file beside it.
+    /// The charts that the page links to, by their file name.
     pub files: BTreeMap<String, String>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
 }
 
-/// Renders frames; `stem` is the name of the Markdown file without its extension, which the charts' names begin with.
+/// Renders frames. `stem` is the Markdown file's name without its extension, and begins the charts' names.
+///
+/// # Errors
+/// A mistake in the template or in a claim, or a frame or a chart that fails.
 pub fn render<'a>(
     about: &About,
     frames: impl Into<Frames<'a>>,
@@ -81,7 +85,7 @@ pub fn render<'a>(
     })
 }
 
-/// All charts by their name in templates; none where there is nothing to draw.
+/// All charts by their name in templates; `None` if there is nothing to draw.
 fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, ChartError> {
     let unit = memory_unit(&context.groups);
     let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
@@ -103,7 +107,7 @@ fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, Chart
     Ok(charts)
 }
 
-/// How much of an id tells it from all others: at least six digits.
+/// The length that distinguishes all ids: at least six digits.
 fn short_id_length(ids: &[&str]) -> usize {
     let distinct = ids.iter().collect::<BTreeSet<_>>().len();
     let enough = |length: &usize| {

@@ -1,4 +1,4 @@
-//! Templates: the built-in ones, and a user's own, which sees its own folder and nothing else.
+//! Templates: the built-in ones, and a user's own, which can read its own folder alone.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ macro_rules! built_in {
     };
 }
 
-/// The templates in the binary. A user's own template can include the parts by these names.
+/// The templates in the binary. A user's own template can include the parts by their names here.
 const BUILT_IN: [(&str, &str); 14] = built_in![
     "claims.md.j2",
     "comparison.md.j2",
@@ -34,16 +34,17 @@ const BUILT_IN: [(&str, &str); 14] = built_in![
     "parts/tensors.md.j2",
 ];
 
-/// Where a report's words come from.
+/// The source of a report's template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Template {
     /// One of the templates in the binary.
     BuiltIn(&'static str),
+    /// A user's own template.
     File(PathBuf),
 }
 
 impl Template {
-    /// A built-in template's name, or else a file.
+    /// The built-in template of this name, or else a file.
     pub fn named(name: &str) -> Self {
         match TEMPLATES.into_iter().find(|built_in| *built_in == name) {
             Some(name) => Self::BuiltIn(name),
@@ -51,7 +52,7 @@ impl Template {
         }
     }
 
-    /// An environment that can load the template, and the name it has there.
+    /// An environment that can load the template, and the template's name in it.
     pub(super) fn environment(&self) -> Result<(Environment<'static>, String), ReportError> {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -77,7 +78,10 @@ impl Template {
         }
     }
 
-    /// Whether the template can be read and parsed: known before hours of training, not after.
+    /// Makes sure that the template can be read and parsed, before hours of training.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has wrong syntax.
     pub fn verify(&self) -> Result<(), ReportError> {
         let (env, name) = self.environment()?;
         let parsed = env.get_template(&name);
@@ -86,7 +90,7 @@ impl Template {
             .map_err(|error| ReportError::Template(self.explain(&error)))
     }
 
-    /// What went wrong in the template, with its file, line and source.
+    /// The message of an error, with its file, line and source.
     pub(super) fn explain(&self, error: &Error) -> String {
         let error = innermost(error);
         let title = match error.detail() {
@@ -108,12 +112,12 @@ impl Template {
             .path(path)
             .annotation(AnnotationKind::Primary.span(range));
         let shown = Renderer::plain().render(&[Level::ERROR.primary_title(title).element(snippet)]);
-        // Whoever prints an error says that it is one.
+        // The caller adds the word `error`.
         shown.strip_prefix("error: ").unwrap_or(&shown).to_string()
     }
 }
 
-/// The folder of a file, which must be there.
+/// The folder of a file, which must exist.
 fn folder_of(file: &Path) -> io::Result<PathBuf> {
     fs::File::open(file)?;
     match file.parent() {
@@ -129,7 +133,7 @@ fn built_in(wanted: &str) -> Option<&'static str> {
         .map(|(_, source)| *source)
 }
 
-/// A file in the template's folder or below it; a built-in template where there is none. Neither `..` nor a link leads out.
+/// A file in the template's folder or below it, or else a built-in template. Neither `..` nor a link leads out.
 fn load(folder: &Path, name: &str) -> Result<Option<String>, Error> {
     let stays = name
         .split('/')
@@ -153,7 +157,7 @@ fn load(folder: &Path, name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-/// An error in an included template is the source of the one in the template that includes it.
+/// The innermost error: one in an included template is the source of the including template's.
 fn innermost(error: &Error) -> &Error {
     let mut found = error;
     let mut next = std::error::Error::source(error);

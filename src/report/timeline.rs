@@ -1,5 +1,5 @@
-//! What a report says of a recorded step: its curve, its peaks, and what the backward pass keeps. From the frame of
-//! timelines, a cell for each group.
+//! The timelines of a report: the curve of a recorded step, its peaks, and the tensors saved for the backward pass. One
+//! cell represents each group.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -12,112 +12,136 @@ use crate::text::format::{self, ByteUnit};
 
 /// A recorded cell, for templates.
 #[derive(Debug, Serialize)]
-pub struct Timeline {
+pub(crate) struct Timeline {
+    /// The cell's id.
     pub cell_id: String,
     /// The label of its group.
     pub label: String,
-    /// Value of each axis as people read it.
+    /// The text of each axis' value.
     pub axes: IndexMap<String, String>,
-    /// What `chart` takes.
+    /// The argument of `chart`.
     pub chart: String,
-    /// The step that is looked at.
+    /// The steady step, from 1.
     pub step: u64,
-    /// How long it took.
+    /// The step's duration.
     pub seconds: f64,
-    /// Every recorded step with its highest point.
+    /// Every recorded step with its peak.
     pub steps: Vec<StepPeak>,
-    /// Whether the cell's own peak is that of a recorded step.
+    /// True if the cell's own peak is in a recorded step.
     pub has_peak: bool,
-    /// Events that were lost, where the recording is not whole; 0 where its process ended first.
+    /// The number of lost events if the recording is incomplete; 0 if its process ended first.
     pub lost: Option<u64>,
-    pub peaks: Vec<Peaks>,
-    pub kept: Kept,
-    /// The label of an earlier one that keeps the same.
+    /// The prominent peaks.
+    pub peaks: Vec<PeakGroup>,
+    /// The tensors saved for the backward pass.
+    pub kept: SavedTensors,
+    /// The label of an earlier timeline that saves the same tensors.
     pub keeps_as: Option<String>,
     #[serde(skip)]
-    curve: Vec<Moment>,
+    curve: Vec<CurvePoint>,
     #[serde(skip)]
     budget: Option<f64>,
 }
 
+/// The peak of a recorded step.
 #[derive(Debug, Serialize)]
-pub struct StepPeak {
+pub(crate) struct StepPeak {
+    /// From 1.
     pub step: u64,
+    /// Live tensor bytes.
     pub bytes: f64,
 }
 
-/// Prominent peaks of one phase and one kind of module, of which the highest is told in full.
+/// The prominent peaks of one phase and one kind of module, with the details of the highest.
 #[derive(Debug, Serialize)]
-pub struct Peaks {
-    /// From 1, in the order of the first of each.
+pub(crate) struct PeakGroup {
+    /// From 1, in the order of the first peak of each group.
     pub number: usize,
-    /// How many there are.
+    /// The number of peaks.
     pub count: usize,
+    /// The trainer's phase.
     pub phase: String,
-    /// Blocks together: `model.layers.*.mlp`.
+    /// The pattern of the modules: `model.layers.*.mlp`.
     pub module: String,
-    /// Since the step began.
+    /// The time since the step began.
     pub seconds: f64,
+    /// The height of the highest peak.
     pub bytes: f64,
+    /// The height of the lowest peak.
     pub lowest_bytes: f64,
+    /// The prominence of the highest peak.
     pub prominence_bytes: f64,
     /// Live bytes of each category.
     pub live: IndexMap<String, f64>,
-    /// What held the most, the largest first.
-    pub parts: Vec<Part>,
+    /// The modules that hold the most, the largest first.
+    pub parts: Vec<ModuleUsage>,
 }
 
-/// What a kind of module holds in a category; the rest has neither.
+/// The memory of a kind of module in a category; the rest has neither.
 #[derive(Debug, Serialize)]
-pub struct Part {
+pub(crate) struct ModuleUsage {
+    /// The category's name.
     pub category: Option<String>,
+    /// The pattern of the modules.
     pub module: Option<String>,
+    /// The number of allocations.
     pub count: f64,
+    /// Their bytes.
     pub bytes: f64,
 }
 
-/// What is live at the end of the forward pass.
+/// The memory that is live at the end of the forward pass.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub struct Kept {
-    /// Tensors that the backward pass reads: activations and inputs.
+pub(crate) struct SavedTensors {
+    /// The number of tensors that the backward pass reads: activations and inputs.
     pub count: f64,
+    /// Their bytes.
     pub bytes: f64,
+    /// The bytes of activations alone.
     pub activation_bytes: f64,
-    /// The base model and the adapters.
+    /// The bytes of the base model and the adapters.
     pub parameter_bytes: f64,
-    /// Of the tensors that the backward pass reads, the largest sum first; what a tensor keeps beside its elements has
-    /// neither dtype nor shape.
-    pub dtypes: Vec<Tensors>,
-    pub shapes: Vec<Tensors>,
-    pub modules: Vec<Tensors>,
+    /// The tensors that the backward pass reads by dtype, the largest sum first. Memory that a tensor keeps besides its
+    /// elements has neither dtype nor shape.
+    pub dtypes: Vec<TensorGroup>,
+    /// The same tensors by dtype and shape.
+    pub shapes: Vec<TensorGroup>,
+    /// The same tensors by module.
+    pub modules: Vec<TensorGroup>,
 }
 
-/// Tensors that have what is not none in common.
+/// Tensors with the same values of the fields that are not `None`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Tensors {
+pub(crate) struct TensorGroup {
+    /// Such as `float32`.
     pub dtype: Option<String>,
+    /// Such as `[2048, 576]`.
     pub shape: Option<String>,
+    /// The pattern of the modules.
     pub module: Option<String>,
+    /// The number of tensors.
     pub count: f64,
+    /// Their bytes.
     pub bytes: f64,
 }
 
 /// An instant of the curve.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moment {
-    pub seconds: f64,
-    pub phase: String,
-    /// Bytes of each of [`tensor_categories`].
-    pub live: Vec<f64>,
+struct CurvePoint {
+    /// The time since the step began.
+    seconds: f64,
+    phase: String,
+    /// Live bytes of each of [`tensor_categories`].
+    live: Vec<f64>,
 }
 
-/// All categories but host, in the order in which a chart stacks them: what stays lies below what comes and goes.
-pub fn tensor_categories() -> impl Iterator<Item = Category> {
+/// All categories but host, in the order of a chart: persistent memory lies below temporary memory.
+fn tensor_categories() -> impl Iterator<Item = Category> {
     Category::ALL.into_iter().filter(|category| category.is_tensor())
 }
 
 /// The first recorded cell of each group.
-pub fn timelines(groups: &[Group], rows: &[Entry]) -> Vec<Timeline> {
+pub(crate) fn timelines(groups: &[Group], rows: &[Entry]) -> Vec<Timeline> {
     let of_group = |group: &Group| {
         let recorded = |cell: &&Entry| {
             let id = cell.text("cell_id");
@@ -147,7 +171,7 @@ fn of_cell(group: &Group, cell: &Entry, rows: &[Entry]) -> Timeline {
             bytes: bytes(row, "bytes"),
         })
         .collect();
-    let curve: Vec<Moment> = of_kind("curve").map(moment).collect();
+    let curve: Vec<CurvePoint> = of_kind("curve").map(moment).collect();
     let peak = cell.number("allocated_peak_bytes");
     Timeline {
         cell_id: cell_id.to_owned(),
@@ -172,7 +196,7 @@ fn of_cell(group: &Group, cell: &Entry, rows: &[Entry]) -> Timeline {
     }
 }
 
-/// The name that `chart` knows a cell's curve by.
+/// The argument of `chart` for a cell's curve.
 fn chart_name(cell_id: &str) -> String {
     format!("step {cell_id}")
 }
@@ -189,15 +213,15 @@ fn live(row: &Entry) -> impl Iterator<Item = (Category, f64)> + '_ {
     tensor_categories().map(|category| (category, bytes(row, &format!("{}_bytes", category.name()))))
 }
 
-fn moment(row: &Entry) -> Moment {
-    Moment {
+fn moment(row: &Entry) -> CurvePoint {
+    CurvePoint {
         seconds: bytes(row, "seconds"),
         phase: row.text("phase").unwrap_or_default().to_owned(),
         live: live(row).map(|(_, bytes)| bytes).collect(),
     }
 }
 
-fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<Peaks> {
+fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<PeakGroup> {
     let mut together: IndexMap<(String, String), Vec<&Entry>> = IndexMap::new();
     for row in rows {
         let module = module_pattern(row.text("module").unwrap_or_default());
@@ -208,7 +232,7 @@ fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<Peaks> {
         let height = |row: &&&Entry| bytes(row, "bytes");
         let highest = alike.iter().max_by(|a, b| height(a).total_cmp(&height(b)))?;
         let part = |row: &&&Entry| row.get("peak") == highest.get("peak");
-        Some(Peaks {
+        Some(PeakGroup {
             number,
             count: alike.len(),
             phase,
@@ -226,7 +250,7 @@ fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<Peaks> {
             parts: parts
                 .iter()
                 .filter(part)
-                .map(|row| Part {
+                .map(|row| ModuleUsage {
                     category: text(row, "category"),
                     module: text(row, "module"),
                     count: bytes(row, "count"),
@@ -238,7 +262,7 @@ fn peaks(rows: &[&Entry], parts: &[&Entry]) -> Vec<Peaks> {
     (1..).zip(together).filter_map(one).collect()
 }
 
-fn kept(rows: &[&Entry]) -> Kept {
+fn kept(rows: &[&Entry]) -> SavedTensors {
     let of = |names: &[Category]| {
         let names: Vec<&str> = names.iter().map(|category| category.name()).collect();
         rows.iter()
@@ -249,12 +273,12 @@ fn kept(rows: &[&Entry]) -> Kept {
     let sum = |rows: &[&Entry], column: &str| rows.iter().map(|row| bytes(row, column)).sum::<f64>();
     let read = of(&[Category::Activation, Category::Input]);
     let by = |columns: &[&str]| {
-        let mut together: IndexMap<Vec<Option<String>>, Tensors> = IndexMap::new();
+        let mut together: IndexMap<Vec<Option<String>>, TensorGroup> = IndexMap::new();
         for row in &read {
             let [dtype, shape, module] =
                 ["dtype", "shape", "module"].map(|column| text(row, column).filter(|_| columns.contains(&column)));
             let key = vec![dtype.clone(), shape.clone(), module.clone()];
-            let tensors = together.entry(key).or_insert(Tensors {
+            let tensors = together.entry(key).or_insert(TensorGroup {
                 dtype,
                 shape,
                 module,
@@ -264,11 +288,11 @@ fn kept(rows: &[&Entry]) -> Kept {
             tensors.count += bytes(row, "count");
             tensors.bytes += bytes(row, "bytes");
         }
-        let mut all: Vec<Tensors> = together.into_values().collect();
+        let mut all: Vec<TensorGroup> = together.into_values().collect();
         all.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
         all
     };
-    Kept {
+    SavedTensors {
         count: sum(&read, "count"),
         bytes: sum(&read, "bytes"),
         activation_bytes: sum(&of(&[Category::Activation]), "bytes"),
@@ -280,7 +304,7 @@ fn kept(rows: &[&Entry]) -> Kept {
 }
 
 impl Timeline {
-    /// What a label of several values is made of.
+    /// The explanation of a label of several values.
     fn labelled(&self) -> String {
         let names: Vec<&str> = self
             .axes
@@ -294,7 +318,7 @@ impl Timeline {
     }
 
     /// Live bytes by category over the step.
-    pub fn area(&self, unit: ByteUnit) -> super::chart::StackedArea {
+    pub(crate) fn area(&self, unit: ByteUnit) -> super::chart::StackedArea {
         let used: Vec<usize> = (0..tensor_categories().count())
             .filter(|&at| self.curve.iter().any(|moment| moment.live[at] > 0.0))
             .collect();

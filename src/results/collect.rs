@@ -1,4 +1,4 @@
-//! A study's folder, read: the cells of `study.yaml`, each with its record.
+//! A study's results: the cells of `study.yaml`, each with its record.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,37 +12,46 @@ use super::store::{CellDir, StoreError, StudyDir, read_prediction, read_record};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
 
-/// A cell with what is known of its outcome.
+/// A cell with its outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collected {
+    /// The cell's id.
     pub cell_id: String,
+    /// The configuration.
     pub cell: Cell,
+    /// The outcome, if there is one.
     pub record: Option<Record>,
-    /// What was predicted before it ran.
+    /// The prediction from before the run.
     pub prediction: Option<Prediction>,
 }
 
-/// The rows of a study, and what is in its folder but not among them.
+/// The cells of a study, and the records that are not among them.
 #[derive(Debug, Default)]
 pub struct Collection {
+    /// The cells with their outcomes.
     pub cells: Vec<Collected>,
-    /// Records of cells that are no longer in the study and were not asked for.
+    /// The number of records of cells that are no longer in the study, if they were not asked for.
     pub left_out: usize,
-    /// Files that could not be read; their cells are there without a record.
+    /// Files that could not be read. Their cells have no record here.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Why a cell's record or configuration is not used.
+/// The reason why a cell's record or configuration is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
+    /// The record.
     #[error(transparent)]
     Record(#[from] StoreError),
+    /// The configuration.
     #[error("{0}")]
     Cell(String),
 }
 
-/// Reads the records of a study: its cells in their order and, with `all`, then those of cells that are no longer in it,
-/// in the order of their ids.
+/// Reads the records of a study's cells, in the order of the cells. With `all`, the records of cells that are no longer in
+/// the study follow, in the order of their ids.
+///
+/// # Errors
+/// The folder cannot be listed.
 pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, StoreError> {
     let mut collection = Collection::default();
     for planned in &study.cells {
@@ -80,6 +89,9 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
 }
 
 /// The configuration in a cell's folder.
+///
+/// # Errors
+/// `cell.yaml` cannot be read.
 pub fn read_cell(folder: &CellDir) -> Result<Cell, Unreadable> {
     let path = folder.cell_yaml();
     let text = fs::read_to_string(&path).map_err(|source| StoreError::Io {
@@ -96,11 +108,14 @@ impl Collection {
             self.unreadable.push(error.into());
             None
         });
-        // One of another version is made again by the next run; it is no result.
+        // The next run replaces a prediction of another version.
         (record, read_prediction(folder).unwrap_or_default())
     }
 
     /// The frame of these cells.
+    ///
+    /// # Errors
+    /// Those of [`frame::build`].
     pub fn frame(&self) -> Result<DataFrame, FrameError> {
         let rows: Vec<Row<'_>> = self
             .cells

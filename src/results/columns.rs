@@ -1,4 +1,4 @@
-//! The frame's columns: their names, their types, and where their values come from.
+//! The frame's columns: their names, types and sources.
 
 use serde_json::Value as Json;
 
@@ -12,19 +12,22 @@ use crate::spec::cell::{
 };
 use crate::text::Dimension;
 
-/// The type of a column. It does not depend on the values, so that frames of different studies fit together.
+/// The type of a column. It does not depend on the values, so that frames of different studies have the same types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// True or false.
     Bool,
-    /// Signed in the frame, so that differences of two columns do not wrap.
+    /// A whole number, signed in the frame, so that differences of two columns do not wrap.
     Int,
-    /// The whole range of a u64; for seeds.
+    /// The whole range of a u64, for seeds.
     Unsigned,
+    /// Any number.
     Float,
+    /// Text.
     Text,
 }
 
-/// What identifies a row; before the keys of the cell.
+/// The columns that identify a row. They come before the keys of the cell.
 pub const IDENTITY: [(&str, Kind); 5] = [
     ("cell_id", Kind::Text),
     ("group_id", Kind::Text),
@@ -33,10 +36,13 @@ pub const IDENTITY: [(&str, Kind); 5] = [
     ("seed", Kind::Unsigned),
 ];
 
-/// A column of the outcome, with the value that a record gives it.
+/// A column that records fill.
 pub struct Outcome {
+    /// The column's name.
     pub name: String,
+    /// The column's type.
     pub kind: Kind,
+    /// The value of a record.
     pub value: Box<dyn Fn(&Record) -> Datum>,
 }
 
@@ -62,7 +68,7 @@ fn oom<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Oom) -> T + 'stat
     outcome(name, kind, move |record| record.oom.as_ref().map(&value))
 }
 
-/// The columns that records fill, in the frame's order; they follow the keys of the cell.
+/// The columns that records fill, in the frame's order. They follow the keys of the cell.
 pub fn outcomes() -> Vec<Outcome> {
     use Kind::{Float, Int, Text};
     let mut columns = vec![
@@ -130,18 +136,20 @@ pub fn outcomes() -> Vec<Outcome> {
     columns
 }
 
-/// What a prediction's column begins with; the rest is the name of what it predicts.
+/// The prefix of predicted columns. The rest of the name is the measured column's.
 pub const PREDICTED: &str = "predicted_";
 
-/// A column of the plan, with the value that a prediction gives it.
+/// A column that predictions fill.
 pub struct Predicted {
-    /// With its prefix.
+    /// The column's name, with its prefix.
     pub name: String,
+    /// The column's type.
     pub kind: Kind,
+    /// The value of a prediction.
     pub value: Box<dyn Fn(&Prediction) -> Datum>,
 }
 
-/// The columns that predictions fill, in the frame's order; they follow the outcome.
+/// The columns that predictions fill, in the frame's order. They follow the outcome.
 pub fn predictions() -> Vec<Predicted> {
     use Kind::{Int, Text};
     fn predicted<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Prediction) -> T + 'static) -> Predicted {
@@ -183,17 +191,17 @@ pub fn predictions() -> Vec<Predicted> {
     columns
 }
 
-/// Live bytes of a category at the instant of the peak.
+/// The column of a category's live bytes at the instant of the peak.
 pub fn category_column(category: &str) -> String {
     format!("allocated_peak_{category}_bytes")
 }
 
-/// A figure of a profile: a component, their `total`, `allocated` after the backward pass, or the `peak`.
+/// The column of a profile's figure: a component, their `total`, `allocated` after the backward pass, or the `peak`.
 pub fn profile_column(figure: &str) -> String {
     format!("profile_{figure}_bytes")
 }
 
-/// Highest live bytes within a phase.
+/// The column of the highest live bytes within a phase.
 pub fn phase_column(phase: &str) -> String {
     format!("allocated_peak_in_{phase}_bytes")
 }
@@ -211,8 +219,8 @@ pub fn dimension(column: &str) -> Dimension {
     }
 }
 
-/// The keys of a cell as columns: in the spec's order, maps as dotted keys. Keys that are left out have the value that
-/// their default comes to, and `device_memory` is in bytes.
+/// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
+/// that its default comes to. `device_memory` is in bytes.
 pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     let mut resolved = cell.clone();
     resolved.weights = Some(cell.weights());
@@ -236,7 +244,7 @@ pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     columns
 }
 
-/// The keys of a cell with the type of their column; none for a map of free names, whose entries are columns of text.
+/// The keys of a cell with the type of their column; `None` for a map of free names, whose entries are columns of text.
 pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
     let kind = |(name, value): (String, Json)| {
         let kind = match value {
@@ -251,7 +259,7 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
         (name, kind)
     };
     let flat = |(name, value): (String, Json)| match value {
-        // What is a map of known names has them in the exemplar.
+        // The exemplar has all names of a map of known names.
         Json::Object(map) if !map.is_empty() => map
             .into_iter()
             .map(|(key, value)| (format!("{name}.{key}"), value))
@@ -261,7 +269,7 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
     exemplar().to_map().into_iter().flat_map(flat).map(kind).collect()
 }
 
-/// A cell in which every optional key is given and every choice has its short form: the types of the columns.
+/// A cell in which every optional key has a value and every choice has its short form. It shows the columns' types.
 fn exemplar() -> Cell {
     Cell {
         weights: Some(Weights::Random),

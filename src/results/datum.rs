@@ -1,17 +1,22 @@
-//! Values of a frame's columns.
+//! Values of frames.
 
 use serde::Serialize;
 use serde_json::Value as Json;
 use serde_saphyr::{FlowMap, FlowSeq};
 
-/// A value of a column.
+/// A value of a frame.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Datum {
+    /// No value.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A whole number.
     Int(u64),
+    /// Any number.
     Float(f64),
+    /// Text, also for lists and maps.
     Text(String),
 }
 
@@ -27,10 +32,12 @@ impl Datum {
         Self::Text(text.map_or_else(|_| value.to_string(), |text| text.trim_end().to_string()))
     }
 
+    /// True for null.
     pub fn is_null(&self) -> bool {
         *self == Self::Null
     }
 
+    /// The value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
@@ -38,6 +45,7 @@ impl Datum {
         }
     }
 
+    /// The value of a whole number.
     pub fn as_int(&self) -> Option<u64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -54,6 +62,7 @@ impl Datum {
         }
     }
 
+    /// The value of a text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(value) => Some(value),

@@ -1,55 +1,63 @@
-//! What a plan says of a cell, before it runs: `prediction.json`. Every figure is an estimate.
+//! The plan of a cell before it runs: `prediction.json`. Every figure is an estimate.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes have the names of what a run measures; what cannot be predicted is absent.
+/// A cell's predicted figures, under the names of the measured ones. A figure that cannot be predicted is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
-    /// Whether it fits into the budget; absent where there is none.
+    /// The verdict on the budget; absent without a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// The budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_bytes: Option<u64>,
-    /// What is compared with the budget: on a GPU the process, or what is reserved where that is not known; of our own
-    /// trainer what is allocated, as its `device_memory` counts it.
+    /// The size that is compared with the budget. On a GPU this is the process, or reserved memory if the process is not
+    /// known. For our own trainer it is allocated memory, as its `device_memory` counts it.
     pub needed_bytes: u64,
-    /// Phase in which the peak of allocated memory is reached.
+    /// The phase of the peak of allocated memory.
     pub binding_phase: String,
-    /// The part of the model that is computed then, such as `layers.3.mlp`.
+    /// The module that is computed at the peak, such as `layers.3.mlp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding_module: Option<String>,
+    /// The most live tensor bytes at any instant.
     pub allocated_peak_bytes: u64,
+    /// The most memory that the allocator holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
-    /// What the peak of what is reserved is above that of what is allocated.
+    /// The peak of reserved memory, less that of allocated memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmentation_bytes: Option<u64>,
-    /// The most pieces that the allocator asked the device for and held.
+    /// The most segments that the allocator holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
+    /// The process on its device: reserved memory and the CUDA context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_peak_bytes: Option<u64>,
     /// Live bytes by category at the instant of the peak; host memory is not predicted.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
     /// Highest live bytes within each phase.
     pub allocated_peak_in_phase: BTreeMap<String, u64>,
-    /// Live after the optimizer's step, before gradients are released.
+    /// Live tensor bytes after the optimizer's step, before gradients are released.
     pub allocated_mean_bytes: u64,
+    /// Logical weights of the base model without adapters.
     pub parameter_count: u64,
+    /// Weights that training changes.
     pub trainable_count: u64,
     /// Size of adapter_model.safetensors; absent with rank 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter_file_bytes: Option<u64>,
 }
 
-/// Whether a cell fits into its budget.
+/// The verdict on a cell's budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// The cell fits into the budget.
     Fits,
+    /// The cell needs more.
     Oversize,
 }
 

@@ -1,24 +1,26 @@
-//! What a cell leaves behind: one line a step, and one record.
+//! The results of a cell: a line for each step, and a record.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// How an attempt at a cell ended.
+/// The end of an attempt at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
+    /// The training finished.
     Ok,
     /// A request went past the budget, or the machine had no more memory.
     Oom,
     /// The cell's process ended with an error.
     Failed,
+    /// The cell took longer than the study's limit.
     Timeout,
-    /// Stopped by a signal that was not ours.
+    /// A signal that the run did not send stopped the process.
     Killed,
-    /// The process ended well and left no record.
+    /// The process ended without an error and without a record.
     Lost,
-    /// Not tried: it is predicted not to fit, and the run was told to leave such cells out.
+    /// Not tried: the cell is predicted not to fit, and the run leaves such cells out.
     Oversize,
 }
 
@@ -37,27 +39,29 @@ impl Status {
     }
 }
 
-/// One optimizer step; a line of `steps.jsonl`. Bytes are read at the end of the step, before gradients are released.
+/// One optimizer step: a line of `steps.jsonl`. Bytes are those at the end of the step, before gradients are released.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// From 1.
     pub step: usize,
-    /// Mean loss over what counts of the effective batch: predicted tokens, or labels.
+    /// Mean loss over the predicted tokens or the labels of the effective batch.
     #[serde(deserialize_with = "nan_where_null")]
     pub loss: f64,
     /// Global L2 norm of the gradients before clipping.
     #[serde(deserialize_with = "nan_where_null")]
     pub gradient_norm: f64,
+    /// The learning rate of this step.
     pub learning_rate: f64,
     /// Tokens that went through the model, padding included.
     pub tokens: usize,
+    /// The duration.
     pub seconds: f64,
     /// Live tensor bytes at the step's end.
     pub allocated_bytes: Option<u64>,
     /// Highest live tensor bytes within the step.
     pub allocated_peak_bytes: Option<u64>,
-    /// What the allocator holds.
+    /// Memory that the allocator holds.
     pub reserved_bytes: Option<u64>,
     /// Resident set of the process.
     pub process_bytes: Option<u64>,
@@ -67,78 +71,93 @@ pub struct Step {
     pub page_faults: Option<u64>,
 }
 
-/// The outcome of a cell: `record.json`. Memory figures are over the training steps unless they say otherwise; what could
-/// not be measured is absent, never zero.
+/// The outcome of a cell: `record.json`. Memory figures are over the training steps unless they say otherwise. A figure
+/// that could not be measured is absent, never zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
+    /// The cell's id.
     pub cell_id: String,
+    /// The end of the attempt.
     pub status: Status,
-    /// Why it is not ok, for people.
+    /// The reason if the status is not ok, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// From the start of the cell's process to its end.
     pub wall_seconds: f64,
-    /// What was measured; absent where the child did not get to its end.
+    /// The figures; absent if the child did not get to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// The request that did not fit, if the status is oom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom: Option<Oom>,
     /// The limit that a timeout ran into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
+    /// The machine and the program.
     pub provenance: Provenance,
 }
 
-/// What a finished training run measured.
+/// The figures of a finished training run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
+    /// Optimizer steps.
     pub steps: usize,
+    /// The first step's loss.
     #[serde(deserialize_with = "nan_where_null")]
     pub loss_first: f64,
+    /// The last step's loss.
     #[serde(deserialize_with = "nan_where_null")]
     pub loss_last: f64,
     /// On the held-out data, after the last step.
     pub loss_eval: Option<f64>,
-    /// Part of the held-out samples whose label is the likeliest, after the last step; only where there are labels.
+    /// Fraction of the held-out samples whose label is the likeliest, after the last step; absent without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_eval: Option<f64>,
-    /// Median over all steps but the first (over all where there is only one).
+    /// Median over all steps but the first, or the only step's time.
     pub step_seconds_median: f64,
-    /// Median over the same steps of a step's tokens (padding included) over its time.
+    /// A step's tokens, padding included, over its time; the median over the same steps.
     pub tokens_per_second: f64,
-    /// The training loop: without loading and without evaluation.
+    /// Duration of the training loop, without loading and evaluation.
     pub train_seconds: f64,
+    /// Duration of loading the model.
     pub load_seconds: f64,
     /// All tokens that went through the model in training, padding included.
     pub tokens: usize,
+    /// The most live tensor bytes at any instant.
     pub allocated_peak_bytes: Option<u64>,
+    /// Mean over the steps of the live tensor bytes at a step's end.
     pub allocated_mean_bytes: Option<u64>,
+    /// The most memory that the allocator held.
     pub reserved_peak_bytes: Option<u64>,
+    /// The highest resident set.
     pub process_peak_bytes: Option<u64>,
+    /// The highest resident set since the process began, loading included.
     pub process_peak_total_bytes: Option<u64>,
     /// Phase in which the peak was reached.
     pub allocated_peak_phase: Option<String>,
-    /// Live bytes by category at the instant of the peak; `host` is among them, and no part of allocated.
+    /// Live bytes by category at the instant of the peak. `host` is among them, but not part of allocated.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
     /// Highest live bytes within each phase.
     pub allocated_peak_in_phase: BTreeMap<String, u64>,
-    /// Logical weights of the base model (a 4-bit weight counts as one), adapters not included.
+    /// Logical weights of the base model without adapters; a 4-bit weight counts as one.
     pub parameter_count: u64,
+    /// Weights that training changes.
     pub trainable_count: u64,
     /// Size of adapter_model.safetensors; absent with rank 0.
     pub adapter_file_bytes: Option<u64>,
-    /// What `measure: profile` is for; all other figures are then of the profiled micro-batch, or of the optimizer step
-    /// before it where they need one.
+    /// The components that `measure: profile` reads. All other figures are then those of the profiled micro-batch, or of
+    /// the optimizer step before it if they need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Minor page faults during the training loop.
     pub page_faults: Option<u64>,
-    /// Median over the same steps as the times: those after the first, which maps what the others use again.
+    /// Median over the steps after the first, which maps the pages that the others use again.
     pub page_faults_per_step_median: Option<f64>,
 }
 
@@ -146,14 +165,16 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    /// The base model.
     pub parameter_bytes: u64,
-    /// Absent with rank 0.
+    /// The adapters; absent with rank 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter_bytes: Option<u64>,
+    /// The optimizer's state.
     pub optimizer_state_bytes: u64,
-    /// What the forward pass keeps, at its end.
+    /// Tensors saved for the backward pass, at the end of the forward pass.
     pub activation_bytes: u64,
-    /// After the backward pass.
+    /// The gradients after the backward pass.
     pub gradient_bytes: u64,
     /// The sum of the components.
     pub total_bytes: u64,
@@ -163,45 +184,59 @@ pub struct Profile {
     pub peak_bytes: u64,
 }
 
-/// A request that went past the budget (or that the system refused).
+/// A request past the budget, or one that the system refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Oom {
+    /// The trainer's phase.
     pub phase: String,
+    /// The category of the request.
     pub category: String,
+    /// The size of the request.
     pub requested_bytes: u64,
     /// Live tensor bytes before the request.
     pub allocated_bytes: u64,
+    /// The budget, if there is one.
     pub budget_bytes: Option<u64>,
 }
 
-/// Where and by what the attempt was made.
+/// The machine and the program of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
+    /// The version of expctl.
     pub expctl_version: String,
+    /// The commit that expctl was built from.
     pub git_commit: Option<String>,
+    /// Such as `cpu`.
     pub device: String,
-    /// The level of the kernels, such as avx512.
+    /// The kernels' instruction set, such as avx512.
     pub instruction_set: String,
+    /// The threads of the pool.
     pub threads: usize,
+    /// The machine.
     pub machine: Machine,
     /// The cell's `env` and `allocator.env` as the child saw them.
     pub environment: BTreeMap<String, Option<String>>,
-    /// SHA-256 of the token ids trained on; absent where the child did not get there.
+    /// SHA-256 of the token ids trained on; absent if the child did not get there.
     pub data_sha256: Option<String>,
 }
 
+/// The machine of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
+    /// The model of the CPU.
     pub cpu: String,
+    /// Logical cores.
     pub cores: usize,
+    /// The system's memory.
     pub memory_bytes: Option<u64>,
+    /// Name and release of the operating system.
     pub os: String,
 }
 
-/// What `expctl cell` says on its stdout while it runs, a JSON line each.
+/// A line of JSON that `expctl cell` prints to its stdout while it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -209,27 +244,38 @@ pub enum Event {
     Loading,
     /// Training starts.
     Training {
+        /// Steps of the whole training.
         steps: usize,
+        /// Tokens of a full step, padding included.
         tokens_per_step: usize,
     },
+    /// A step is done.
     Step {
+        /// Steps of the whole training.
         steps: usize,
+        /// The step's figures.
         #[serde(flatten)]
         step: StepEvent,
     },
     /// Held-out data is being evaluated.
     Evaluating,
+    /// The cell is done.
     Done,
 }
 
 /// The part of a step that progress shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEvent {
+    /// From 1.
     pub step: usize,
+    /// The loss.
     #[serde(deserialize_with = "nan_where_null")]
     pub loss: f64,
+    /// The duration.
     pub seconds: f64,
+    /// Tokens, padding included.
     pub tokens: usize,
+    /// Live tensor bytes at the step's end.
     pub allocated_bytes: Option<u64>,
 }
 

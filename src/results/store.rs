@@ -1,4 +1,4 @@
-//! What a study leaves on disk, and how it is written: a file is there in full or not at all.
+//! A study's files. A write is atomic: the file is complete, or it is not there.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -9,27 +9,40 @@ use super::prediction::Prediction;
 use super::record::{Record, Step};
 use crate::spec::STUDY_FILE;
 
-/// Why something of a study could not be read or written.
+/// The reason why a study's file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// The system refused.
     #[error("cannot {action} `{}`", path.display())]
     Io {
+        /// A verb.
         action: &'static str,
+        /// The file.
         path: PathBuf,
+        /// The system's error.
         source: io::Error,
     },
+    /// A write was interrupted.
     #[error("`{}` is cut short; `expctl run` makes it again", .0.display())]
     CutShort(PathBuf),
+    /// Another version or another program wrote the file.
     #[error("`{}` is not a {what} of this version of expctl", path.display())]
     Invalid {
+        /// The expected content.
         what: &'static str,
+        /// The file.
         path: PathBuf,
+        /// The reader's error.
         source: serde_json::Error,
     },
+    /// The record is in a wrong folder.
     #[error("`{}` holds the record of cell {found}, not of {expected}", path.display())]
     Foreign {
+        /// The file.
         path: PathBuf,
+        /// The folder's cell.
         expected: String,
+        /// The record's cell.
         found: String,
     },
 }
@@ -47,24 +60,27 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Stor
 pub struct StudyDir(PathBuf);
 
 impl StudyDir {
+    /// The study in this folder, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
+    /// The folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The spec as it was resolved.
+    /// The resolved spec.
     pub fn study_yaml(&self) -> PathBuf {
         self.0.join(STUDY_FILE)
     }
 
-    /// Held while a run writes into the folder.
+    /// The file that a run locks while it writes into the folder.
     pub fn lock(&self) -> PathBuf {
         self.0.join(".lock")
     }
 
+    /// The frame as Parquet.
     pub fn cells_parquet(&self) -> PathBuf {
         self.0.join("cells.parquet")
     }
@@ -74,6 +90,7 @@ impl StudyDir {
         self.0.join("timeline.parquet")
     }
 
+    /// The frame as CSV.
     pub fn cells_csv(&self) -> PathBuf {
         self.0.join("cells.csv")
     }
@@ -84,6 +101,9 @@ impl StudyDir {
     }
 
     /// The folders of all cells that were ever started, in the order of their ids.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
     pub fn cells(&self) -> Result<Vec<CellDir>, StoreError> {
         let path = self.0.join("cells");
         let entries = match fs::read_dir(&path) {
@@ -108,10 +128,12 @@ impl StudyDir {
 pub struct CellDir(PathBuf);
 
 impl CellDir {
+    /// The cell in this folder, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
+    /// The folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -129,27 +151,27 @@ impl CellDir {
         self.0.join("cell.yaml")
     }
 
-    /// A line a step.
+    /// The steps, one in each line.
     pub fn steps(&self) -> PathBuf {
         self.0.join("steps.jsonl")
     }
 
-    /// The outcome: no record, no result.
+    /// The outcome. Without a record there is no result.
     pub fn record(&self) -> PathBuf {
         self.0.join("record.json")
     }
 
-    /// What was predicted before the cell ran.
+    /// The prediction from before the run.
     pub fn prediction(&self) -> PathBuf {
         self.0.join("prediction.json")
     }
 
-    /// The ledger's events, where they were recorded.
+    /// The ledger's events, if they were recorded.
     pub fn timeline(&self) -> PathBuf {
         self.0.join("timeline.bin")
     }
 
-    /// What the child printed on stderr.
+    /// The child's stderr.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.txt")
     }
@@ -160,12 +182,15 @@ impl CellDir {
     }
 }
 
-/// Whether a name has the form of a cell's id: 12 lower-case hex digits.
+/// True if a name has the form of a cell's id: 12 lower-case hex digits.
 pub fn is_cell_id(name: &str) -> bool {
     name.len() == 12 && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Writes a cell's outcome; after a crash at any moment the record is there in full or not at all.
+/// Writes a cell's outcome. After a crash at any moment the record is complete, or it is not there.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_record(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
     let path = dir.record();
     let mut json = serde_json::to_vec_pretty(record).map_err(|source| StoreError::Invalid {
@@ -177,8 +202,10 @@ pub fn write_record(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
     write_atomically(&path, &json)
 }
 
-/// The outcome of a cell, or `None` where it has none yet. A record that is cut short, of another version or of another
-/// cell is an error.
+/// The outcome of a cell; `None` if it has none yet.
+///
+/// # Errors
+/// The record is cut short, of another version, or of another cell.
 pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
     let path = dir.record();
     let json = match fs::read(&path) {
@@ -197,7 +224,10 @@ pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
     Ok(Some(record))
 }
 
-/// Writes what is predicted of a cell.
+/// Writes a cell's prediction.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn write_prediction(dir: &CellDir, prediction: &Prediction) -> Result<(), StoreError> {
     let path = dir.prediction();
     let mut json = serde_json::to_vec_pretty(prediction).map_err(|source| invalid("prediction", &path, source))?;
@@ -205,7 +235,10 @@ pub fn write_prediction(dir: &CellDir, prediction: &Prediction) -> Result<(), St
     write_if_changed(&path, &json).map(drop)
 }
 
-/// What was predicted of a cell before it ran; none where nothing was.
+/// The prediction of a cell from before its run; `None` if there is none.
+///
+/// # Errors
+/// The file cannot be read, or is of another version.
 pub fn read_prediction(dir: &CellDir) -> Result<Option<Prediction>, StoreError> {
     let path = dir.prediction();
     match fs::read(&path) {
@@ -228,7 +261,7 @@ fn invalid(what: &'static str, path: &Path, source: serde_json::Error) -> StoreE
     }
 }
 
-/// Writes `steps.jsonl`, a line a step, each with one call, so that a kill can cost the last line only.
+/// Writes `steps.jsonl`. Each step is a line that one call writes, so that a kill costs the last line at most.
 #[derive(Debug)]
 pub struct StepLog {
     path: PathBuf,
@@ -236,7 +269,10 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Starts an empty log: a new attempt replaces the steps of the one before.
+    /// Starts an empty log. A new attempt replaces the steps of the one before.
+    ///
+    /// # Errors
+    /// The file cannot be created.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let file = OpenOptions::new()
             .create(true)
@@ -250,6 +286,10 @@ impl StepLog {
         })
     }
 
+    /// Adds a step.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn append(&mut self, step: &Step) -> Result<(), StoreError> {
         let mut line = serde_json::to_vec(step).map_err(|source| invalid("step", &self.path, source))?;
         line.push(b'\n');
@@ -257,8 +297,10 @@ impl StepLog {
     }
 }
 
-/// The steps of a cell's last attempt, none where it did not get to its first. A last line that a kill cut short is left
-/// out.
+/// The steps of a cell's last attempt, without a last line that a kill cut short.
+///
+/// # Errors
+/// The file cannot be read, or has a line of another version.
 pub fn read_steps(path: &Path) -> Result<Vec<Step>, StoreError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -271,10 +313,13 @@ pub fn read_steps(path: &Path) -> Result<Vec<Step>, StoreError> {
         .collect()
 }
 
-/// What names of temporary files begin with.
+/// The prefix of temporary files.
 const TEMPORARY: &str = ".expctl-";
 
-/// Removes the temporary files that a process left in a folder when it was killed in the middle of a write.
+/// Removes the temporary files of a process that was killed in the middle of a write.
+///
+/// # Errors
+/// The folder cannot be listed, or a file not removed.
 pub fn remove_temporaries(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -285,7 +330,10 @@ pub fn remove_temporaries(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces a file by way of a temporary one beside it: written, flushed to the disk, renamed, and the folder flushed.
+/// Replaces a file: writes a temporary file beside it, flushes that to the disk, renames it, and flushes the folder.
+///
+/// # Errors
+/// One of these fails; the old file then stays.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -294,10 +342,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let write = || -> io::Result<()> {
         let mut file = tempfile::Builder::new()
             .prefix(TEMPORARY)
-            // As for any new file: the umask decides. tempfile's own default is private to the user.
+            // The umask decides, as for any new file. tempfile's own default is private to the user.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
-            // Whoever reads the error knows nothing of the temporary file that tempfile names.
+            // tempfile's message names the temporary file, which means nothing to the reader.
             .map_err(|error| io::Error::from(error.kind()))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
@@ -307,7 +355,10 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     write().map_err(io_error("write", path))
 }
 
-/// As [`write_atomically`], but leaves a file alone that already has these bytes. Says whether it wrote.
+/// Like [`write_atomically`], but leaves a file alone that already has these bytes. Returns true if it wrote.
+///
+/// # Errors
+/// Those of [`write_atomically`].
 pub fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<bool, StoreError> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(false);

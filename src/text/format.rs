@@ -1,18 +1,20 @@
-//! Numbers as people read them. Data stays in bytes, seconds and counts; only the text here has units and few digits.
+//! Numbers for people. Data stays in bytes, seconds and counts; only the text here has units and few digits.
 
 use super::unit::Unit;
 
-/// What stands where there is no value.
+/// The text for a missing value.
 pub const ABSENT: &str = "—";
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
 const GIB: f64 = 1024.0 * MIB;
 
-/// A mean, with its sample standard deviation where there is more than one value.
+/// A mean, with its sample standard deviation if there is more than one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantity {
+    /// The mean, or the only value.
     pub mean: f64,
+    /// The sample standard deviation.
     pub deviation: Option<f64>,
 }
 
@@ -35,8 +37,8 @@ impl From<usize> for Quantity {
 }
 
 impl Quantity {
-    /// Both in another unit, with a fixed number of decimals: `412.3 ± 0.4`. What was the same in every repeat has no
-    /// deviation, so that it does not look like one that was rounded away.
+    /// Both numbers in another unit, with a fixed number of decimals: `412.3 ± 0.4`. A deviation of zero is left out, so
+    /// that it does not look rounded.
     fn written(self, unit: f64, decimals: usize) -> String {
         let mean = grouped(self.mean / unit, decimals);
         match self.deviation.filter(|deviation| *deviation != 0.0) {
@@ -49,9 +51,13 @@ impl Quantity {
 /// A binary unit of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteUnit {
+    /// 1 byte.
     Bytes,
+    /// 2^10 bytes.
     KiB,
+    /// 2^20 bytes.
     MiB,
+    /// 2^30 bytes.
     GiB,
 }
 
@@ -66,12 +72,14 @@ impl ByteUnit {
         }
     }
 
+    /// The unit of this name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Bytes, Self::KiB, Self::MiB, Self::GiB]
             .into_iter()
             .find(|unit| unit.name() == name)
     }
 
+    /// The name: `B`, `KiB`, `MiB` or `GiB`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "B",
@@ -81,6 +89,7 @@ impl ByteUnit {
         }
     }
 
+    /// The bytes of one unit.
     pub fn bytes(self) -> f64 {
         match self {
             Self::Bytes => 1.0,
@@ -105,7 +114,7 @@ pub fn bytes(value: Quantity) -> String {
     format!("{} {}", bytes_in(value, unit), unit.name())
 }
 
-/// The number alone, for a column whose head names the unit; `<0.1` for what is something, but too little to show.
+/// The number alone, for a column whose heading names the unit; `<0.1` for a positive number that would read as zero.
 pub fn bytes_in(value: Quantity, unit: ByteUnit) -> String {
     if value.mean > 0.0 && value.deviation.is_none_or(|deviation| deviation == 0.0) {
         return at_least(value.mean / unit.bytes(), unit.decimals());
@@ -138,7 +147,7 @@ pub fn number(value: Quantity, decimals: usize) -> String {
     value.written(1.0, decimals)
 }
 
-/// Three significant digits, as a rate is read: `1,024`, `98.3`, `0.714`.
+/// A rate, with three significant digits: `1,024`, `98.3`, `0.714`.
 pub fn rate(value: Quantity) -> String {
     let decimals = match value.mean.abs() {
         n if n >= 100.0 => 0,
@@ -159,7 +168,7 @@ pub fn in_unit(value: Quantity, unit: Unit, decimals: usize) -> String {
     value.written(unit.factor(), decimals)
 }
 
-/// A part of one as `3.63%`.
+/// A fraction as `3.63%`.
 pub fn percent(value: Quantity) -> String {
     let decimals = if value.mean.abs() < 0.1 { 2 } else { 1 };
     format!("{}%", value.written(0.01, decimals))
@@ -170,7 +179,7 @@ pub fn ratio(value: Quantity) -> String {
     format!("{}×", value.written(1.0, 2))
 }
 
-/// A number above zero with fixed decimals, or `<0.1` where that would read as zero.
+/// A positive number with fixed decimals, or `<0.1` if that would read as zero.
 fn at_least(number: f64, decimals: usize) -> String {
     let least = 0.1_f64.powi(decimals as i32);
     if number < least / 2.0 {
@@ -186,7 +195,7 @@ fn grouped(number: f64, decimals: usize) -> String {
     }
     let text = format!("{number:.decimals$}");
     let (sign, digits) = match text.strip_prefix('-') {
-        // Not a minus sign before what rounds to zero.
+        // A number that rounds to zero has no minus sign.
         Some(digits) if digits.bytes().all(|b| b == b'0' || b == b'.') => ("", digits),
         Some(digits) => ("-", digits),
         None => ("", text.as_str()),

@@ -1,6 +1,6 @@
-//! Words of the user's, quoted in messages.
+//! Quotations in messages.
 
-/// `text` as it is quoted in messages: in backticks, control characters escaped, cut where it is long.
+/// `text` in backticks, with control characters escaped, and cut if it is long.
 pub fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut escaped: String = text.chars().take(LONGEST).flat_map(escape).collect();

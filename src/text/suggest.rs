@@ -1,6 +1,6 @@
-//! What the user most likely meant.
+//! Suggestions for misspelt words.
 
-/// What the user most likely meant by `word`.
+/// The candidate that resembles `word` most; `None` if none is near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = word.to_lowercase().replace('-', "_");
     if folded.len() > 100 {
@@ -23,7 +23,7 @@ pub fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }
 
-/// Asks whether the nearest of `candidates` was meant; `None` if none is near.
+/// [`did_you_mean`] with the nearest of `candidates`; `None` if none is near.
 pub fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, candidates).map(did_you_mean)
 }

@@ -1,9 +1,10 @@
-//! Units of figures that people write down: published ones, and the measured values of claims.
+//! Units of published figures and of the values of claims.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a number counts. KB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024.
+/// The unit of a number. KB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024.
+#[expect(missing_docs, reason = "most names are the units' own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
     #[serde(rename = "bytes", alias = "B")]
@@ -27,10 +28,10 @@ pub enum Unit {
     Hours,
     #[serde(rename = "tokens/s")]
     TokensPerSecond,
-    /// Of a part of one: 0.75 is 75 %.
+    /// A hundredth: 0.75 is 75 %.
     #[serde(rename = "%")]
     Percent,
-    /// Of a quotient: 0.5 is 0.50×.
+    /// A quotient: 0.5 is 0.50×.
     #[serde(rename = "×", alias = "x")]
     Times,
     #[serde(rename = "count")]
@@ -46,20 +47,23 @@ pub enum Unit {
     Plain,
 }
 
-/// What can be compared with what.
+/// A kind of quantity. Numbers of one dimension can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dimension {
+    /// Bytes.
     Memory,
+    /// Seconds.
     Time,
-    /// Tokens in a second.
+    /// Tokens per second.
     Speed,
     /// One number over another.
     Share,
+    /// Counts, and numbers without a unit.
     Number,
 }
 
 impl Dimension {
-    /// What it is measured in, for messages.
+    /// Its units, for messages.
     pub fn units(self) -> &'static str {
         match self {
             Self::Memory => {
@@ -74,7 +78,7 @@ impl Dimension {
 }
 
 impl Unit {
-    /// Its name, its dimension, how much of the frame's unit it is, and the decimals that suit it.
+    /// Its name, its dimension, its size in the frame's unit, and the usual decimals.
     const fn properties(self) -> (&'static str, Dimension, f64, usize) {
         const KIBI: f64 = 1024.0;
         match self {
@@ -102,26 +106,27 @@ impl Unit {
         }
     }
 
-    /// As specs write it.
+    /// The name in specs.
     pub fn name(self) -> &'static str {
         self.properties().0
     }
 
+    /// The kind of quantity.
     pub fn dimension(self) -> Dimension {
         self.properties().1
     }
 
-    /// How many of what the frame counts in (bytes, seconds, ones) it is.
+    /// Its size in the frame's unit: bytes, seconds or ones.
     pub fn factor(self) -> f64 {
         self.properties().2
     }
 
-    /// The decimals that it is shown with where nobody says.
+    /// The decimals by default.
     pub fn decimals(self) -> usize {
         self.properties().3
     }
 
-    /// What is written behind a number, a space included where there is one; nothing for what is only counted.
+    /// The text behind a number, with its space; empty for counts and plain numbers.
     pub fn suffix(self) -> String {
         match self {
             Self::Count | Self::Plain => String::new(),

@@ -17,7 +17,7 @@ pub struct BoundClaim {
 }
 
 /// The claims of a study.
-pub fn bind(study: &Study) -> Vec<BoundClaim> {
+pub(crate) fn bind(study: &Study) -> Vec<BoundClaim> {
     let bound = |(index, claim): (usize, &Claim)| BoundClaim {
         index,
         claim: claim.clone(),

@@ -20,7 +20,7 @@ const MAX_ROUNDS: usize = 32;
 ///
 /// # Errors
 /// A mistake in a claim, with its place in the spec.
-pub fn dry_run(study: &Study) -> Result<(), ReportError> {
+pub(crate) fn dry_run(study: &Study) -> Result<(), ReportError> {
     if study.claims.is_empty() {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use crate::text::{Mistake, quoted, suggestion};
 const ROWS: [&str; 2] = ["groups", "cells"];
 
 /// The values of a claim's expressions.
-pub struct Evaluation {
+pub(crate) struct Evaluation {
     /// The values that could be computed, by name.
     pub values: IndexMap<String, Value>,
     /// The truth of the condition; `None` if a measurement that it needs is missing.
@@ -28,7 +28,7 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
-pub fn evaluate(claim: &BoundClaim, scope: &Scope) -> Result<Evaluation, SpecError> {
+pub(crate) fn evaluate(claim: &BoundClaim, scope: &Scope) -> Result<Evaluation, SpecError> {
     let language = language(claim, scope);
     let mut evaluator = Evaluator {
         claim,
@@ -52,7 +52,7 @@ pub fn evaluate(claim: &BoundClaim, scope: &Scope) -> Result<Evaluation, SpecErr
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
-pub fn holds_with(
+pub(crate) fn holds_with(
     claim: &BoundClaim,
     scope: &Scope,
     values: IndexMap<String, Value>,

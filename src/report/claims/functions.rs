@@ -12,10 +12,10 @@ use crate::report::measured;
 use crate::text::quoted;
 
 /// The functions' names.
-pub const NAMES: [&str; 4] = ["mean", "means", "status", "between"];
+pub(crate) const NAMES: [&str; 4] = ["mean", "means", "status", "between"];
 
 /// Adds the functions, which read the groups of `scope`.
-pub fn add(environment: &mut Environment<'_>, scope: &Scope) {
+pub(crate) fn add(environment: &mut Environment<'_>, scope: &Scope) {
     let of = scope.clone();
     // The mean of a measured column over the repeats of one cell.
     environment.add_function("mean", move |column: &str, maps: Rest<Value>, keys: Kwargs| {

@@ -17,7 +17,7 @@ use crate::text::{Mistake, Unit, quoted};
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
-pub fn judge(claims: &[BoundClaim], groups: &[Group]) -> Result<Vec<ClaimResult>, SpecError> {
+pub(crate) fn judge(claims: &[BoundClaim], groups: &[Group]) -> Result<Vec<ClaimResult>, SpecError> {
     let repeats = repeats(groups);
     claims.iter().map(|claim| judge_one(claim, groups, &repeats)).collect()
 }

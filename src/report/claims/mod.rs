@@ -9,7 +9,7 @@ mod result;
 mod scope;
 mod uncertainty;
 
-pub use bound::{BoundClaim, bind};
-pub use dry_run::dry_run;
-pub use judge::judge;
+pub(crate) use bound::{BoundClaim, bind};
+pub(crate) use dry_run::dry_run;
+pub(crate) use judge::judge;
 pub use result::{ClaimResult, ClaimVerdict};

@@ -16,11 +16,11 @@ use crate::spec;
 use crate::text::quoted;
 
 /// The message of the error that ends an expression if a measurement is missing.
-pub const NOT_MEASURED: &str = "it was not measured";
+pub(crate) const NOT_MEASURED: &str = "it was not measured";
 
 /// The groups that the functions of one claim's expressions share.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub(crate) struct Scope {
     groups: Arc<Vec<Group>>,
     keys: Arc<Vec<String>>,
     log: Arc<Mutex<ReadLog>>,
@@ -40,7 +40,7 @@ struct ReadLog {
 
 impl Scope {
     /// The groups of `all` that have one of these ids.
-    pub fn new(all: &[Group], ids: &IndexSet<String>) -> Self {
+    pub(crate) fn new(all: &[Group], ids: &IndexSet<String>) -> Self {
         let wanted = |group: &&Group| group.cells[0].text("group_id").is_some_and(|id| ids.contains(id));
         let groups: Vec<Group> = all.iter().filter(wanted).cloned().collect();
         let first = all.first().and_then(|group| group.cells.first());
@@ -56,7 +56,7 @@ impl Scope {
     }
 
     /// The groups, in the study's order.
-    pub fn groups(&self) -> &[Group] {
+    pub(crate) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
@@ -65,32 +65,32 @@ impl Scope {
     }
 
     /// The ids of the cells that were read.
-    pub fn read_cells(&self) -> Vec<String> {
+    pub(crate) fn read_cells(&self) -> Vec<String> {
         self.log().cells.iter().cloned().collect()
     }
 
     /// The measured columns that were read.
-    pub fn read_columns(&self) -> Vec<String> {
+    pub(crate) fn read_columns(&self) -> Vec<String> {
         self.log().columns.iter().cloned().collect()
     }
 
     /// True if the expressions read means and statuses alone, and no rows.
-    pub fn read_means_only(&self) -> bool {
+    pub(crate) fn read_means_only(&self) -> bool {
         !self.log().rows
     }
 
     /// The first missing measurement, in words.
-    pub fn missing(&self) -> Option<String> {
+    pub(crate) fn missing(&self) -> Option<String> {
         self.log().missing.clone()
     }
 
     /// Notes a missing measurement.
-    pub fn miss(&self, why: String) {
+    pub(crate) fn miss(&self, why: String) {
         self.log().missing.get_or_insert(why);
     }
 
     /// Notes that all rows are read. True if each of them has a result.
-    pub fn read_all(&self) -> bool {
+    pub(crate) fn read_all(&self) -> bool {
         self.log().rows = true;
         let mut all = true;
         for group in self.groups.iter() {
@@ -116,7 +116,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`NOT_MEASURED`], with the reason in the log.
-    pub fn measured(&self, group: &Group, column: &str) -> Result<Stat, Error> {
+    pub(crate) fn measured(&self, group: &Group, column: &str) -> Result<Stat, Error> {
         self.read(group);
         self.log().columns.insert(column.to_owned());
         let stat = group.stats.get(column).copied().flatten();
@@ -135,7 +135,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`NOT_MEASURED`] if it is not run.
-    pub fn status(&self, group: &Group) -> Result<String, Error> {
+    pub(crate) fn status(&self, group: &Group) -> Result<String, Error> {
         self.read(group);
         if group.status == "not run" {
             self.miss(format!("{} is not run", group.label));
@@ -148,7 +148,7 @@ impl Scope {
     ///
     /// # Errors
     /// An unknown key, or values that no group has.
-    pub fn choose(&self, wanted: &[(String, Value)]) -> Result<Vec<&Group>, Error> {
+    pub(crate) fn choose(&self, wanted: &[(String, Value)]) -> Result<Vec<&Group>, Error> {
         for (key, _) in wanted {
             self.check_key(key)?;
         }
@@ -179,7 +179,7 @@ impl Scope {
     ///
     /// # Errors
     /// Those of [`choose`](Self::choose), and values that several groups have.
-    pub fn one(&self, wanted: &[(String, Value)]) -> Result<&Group, Error> {
+    pub(crate) fn one(&self, wanted: &[(String, Value)]) -> Result<&Group, Error> {
         let chosen = self.choose(wanted)?;
         if let [one] = chosen.as_slice() {
             return Ok(one);

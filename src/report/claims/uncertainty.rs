@@ -17,7 +17,7 @@ const DEVIATIONS: f64 = 2.0;
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
-pub fn uncertainty(
+pub(crate) fn uncertainty(
     claim: &BoundClaim,
     scope: &Scope,
     means: &Evaluation,
@@ -51,7 +51,7 @@ pub fn uncertainty(
 }
 
 /// The statistic of a value over the repeats, with the `mean` that is judged; `None` if it is not a number.
-pub fn spread(mean: &Value, name: &str, repeats: &[Evaluation]) -> Option<Stat> {
+pub(crate) fn spread(mean: &Value, name: &str, repeats: &[Evaluation]) -> Option<Stat> {
     let number = |value: &Value| f64::try_from(value.clone()).ok();
     let numbers: Vec<f64> = repeats
         .iter()

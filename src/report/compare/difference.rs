@@ -1,4 +1,4 @@
-//! In what two studies differ beside what they measured.
+//! The differences of two studies, besides their measurements.
 
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -13,15 +13,18 @@ use crate::results::setting;
 pub struct ColumnDifference {
     /// `configuration`, `version`, `machine`, `data` or `outcome`.
     pub of: &'static str,
+    /// The column.
     pub column: String,
+    /// The value in A.
     pub a: String,
+    /// The value in B.
     pub b: String,
-    /// How many pairs differ so.
+    /// The number of pairs with this difference.
     pub cells: usize,
 }
 
-/// What cells ran on and were made by, beside the keys of their configuration.
-const RAN: [(&str, &str); 12] = [
+/// The columns that are not keys of the configuration.
+const OTHER_COLUMNS: [(&str, &str); 12] = [
     ("outcome", "status"),
     ("version", "expctl_version"),
     ("version", "git_commit"),
@@ -45,9 +48,12 @@ pub fn differences(pairs: &[MatchedPair<'_>]) -> Vec<ColumnDifference> {
     let keys = key_columns(&of_both[..1]).into_iter().chain(key_columns(&of_both[1..]));
     let keys = keys
         .chain(["seed".to_owned()])
-        .filter(|key| RAN.iter().all(|(_, column)| column != key));
+        .filter(|key| OTHER_COLUMNS.iter().all(|(_, column)| column != key));
     let keys: indexmap::IndexSet<String> = keys.collect();
-    let columns = keys.iter().map(|key| ("configuration", key.as_str())).chain(RAN);
+    let columns = keys
+        .iter()
+        .map(|key| ("configuration", key.as_str()))
+        .chain(OTHER_COLUMNS);
     columns.flat_map(|(of, column)| of_column(of, column, pairs)).collect()
 }
 

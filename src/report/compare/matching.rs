@@ -10,26 +10,31 @@ use crate::report::axes::{key_columns, varies};
 use crate::report::entry::Entry;
 use crate::results::datum::Datum;
 
-/// How the cells of two studies belong together.
+/// The matched and the unmatched cells of two studies.
 #[derive(Debug)]
 pub struct Comparison<'c> {
-    /// In A's order.
+    /// The pairs in A's order.
     pub pairs: Vec<MatchedPair<'c>>,
+    /// The numbers of pairs.
     pub matched: Matched,
+    /// The cells of A without a partner.
     pub only_in_a: Vec<&'c Entry>,
+    /// The cells of B without a partner.
     pub only_in_b: Vec<&'c Entry>,
 }
 
-/// By what cells were matched.
+/// The numbers of pairs by the way of matching.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Matched {
+    /// Pairs with the same id.
     pub by_id: usize,
+    /// Pairs with the same values of the keys that vary.
     pub by_axes: usize,
-    /// The keys that cells without a partner of the same id were matched by: those that vary in A or in B.
+    /// The keys that vary in A or in B.
     pub axes: Vec<String>,
 }
 
-/// Matches cells by their ids, and those that have no partner then by what varies.
+/// Matches cells by their ids, and the others by the keys that vary.
 pub fn compare<'c>(a: &'c [Entry], b: &'c [Entry]) -> Comparison<'c> {
     let by_id: BTreeMap<&str, usize> = b
         .iter()
@@ -79,7 +84,7 @@ pub fn compare<'c>(a: &'c [Entry], b: &'c [Entry]) -> Comparison<'c> {
     }
 }
 
-/// The keys that vary within either study, the seed among them.
+/// The keys that vary within either study, including the seed.
 pub fn varying(a: &[Entry], b: &[Entry]) -> Vec<String> {
     let mut keys: IndexSet<String> = key_columns(a).into_iter().chain(key_columns(b)).collect();
     keys.insert("seed".into());
@@ -88,7 +93,7 @@ pub fn varying(a: &[Entry], b: &[Entry]) -> Vec<String> {
         .collect()
 }
 
-/// The cells by their values; none where several have the same.
+/// The cells by their values; `None` if several share them.
 fn unique(cells: &[Entry], left: &[usize], axes: &[String]) -> BTreeMap<Vec<String>, Option<usize>> {
     let mut places = BTreeMap::new();
     for &i in left {
@@ -101,7 +106,7 @@ fn unique(cells: &[Entry], left: &[usize], axes: &[String]) -> BTreeMap<Vec<Stri
     places
 }
 
-/// A text that equal values have alone.
+/// A text that only equal values share.
 fn identity(value: &Datum) -> String {
     format!("{value:?}")
 }

@@ -5,15 +5,17 @@ use crate::report::entry::Entry;
 /// A cell of A and the one of B that it is compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct MatchedPair<'c> {
+    /// The cell of A.
     pub a: &'c Entry,
+    /// The cell of B.
     pub b: &'c Entry,
 }
 
 impl MatchedPair<'_> {
-    /// What a measured column is in B over what it is in A; none where either has none.
+    /// The ratio of a measured column in B to that in A; `None` if either lacks it.
     pub fn ratio(&self, column: &str) -> Option<f64> {
         let (a, b) = (self.a.number(column)?, self.b.number(column)?);
-        // Nothing over nothing is no change.
+        // Zero over zero means no change.
         Some(if a == b { 1.0 } else { b / a })
     }
 }

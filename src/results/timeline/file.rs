@@ -86,7 +86,7 @@ impl Recording {
                     self.lost = number(body).ok_or_else(|| self.damaged("its end has no count"))?;
                     self.complete = true;
                 }
-                other => return Err(self.damaged(&format!("there is no chunk of kind {other}"))),
+                other => return Err(self.damaged(&format!("it holds a chunk of unknown kind {other}"))),
             }
         }
         Ok(())

@@ -1,11 +1,11 @@
 //! The prominent peaks of a curve.
 
 /// The least prominence of a reported peak, as a fraction of the highest peak's height.
-pub const PROMINENT: f64 = 0.05;
+pub(crate) const PROMINENT: f64 = 0.05;
 
 /// A local maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peak {
+pub(crate) struct Peak {
     /// Its first index in the curve.
     pub at: usize,
     /// Bytes.
@@ -16,7 +16,7 @@ pub struct Peak {
 
 /// The highest point of a curve, and the local maxima whose prominence is at least [`PROMINENT`] of its height, in their
 /// order.
-pub fn prominent(curve: &[u64]) -> Vec<Peak> {
+pub(crate) fn prominent(curve: &[u64]) -> Vec<Peak> {
     let Some(&highest) = curve.iter().max() else {
         return Vec::new();
     };

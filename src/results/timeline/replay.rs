@@ -40,7 +40,7 @@ impl std::fmt::Display for Shape {
 #[derive(Debug)]
 pub struct State<'a> {
     names: &'a [String],
-    /// By address.
+    /// The live allocations by address.
     pub live: HashMap<u64, Allocation>,
     /// Live bytes of each category; 0 for host.
     pub sums: ByCategory,

@@ -111,7 +111,7 @@ pub struct Usage {
 /// The allocations that are live at the end of the forward pass.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SavedTensors {
-    /// By category, pattern of the module, and dtype and dimensions if they are known.
+    /// The allocations by category, pattern of the module, and dtype and dimensions if they are known.
     pub tensors: BTreeMap<(Category, String, Option<Shape>), Usage>,
     /// Activation bytes.
     activation: u64,

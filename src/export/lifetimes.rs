@@ -1,36 +1,39 @@
-//! Each allocation from its beginning to its end.
+//! The lifetime of each allocation.
 
 use crate::memory::event::Kind;
 use crate::memory::{Category, Phase};
 use crate::results::timeline::{Allocation, Recording, Shape, State};
 
-/// An allocation at one place and of one size: where it is resized or moved, another one begins.
+/// An allocation at one address and of one size. A resize or a move begins another lifetime.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Life {
-    pub address: u64,
-    pub bytes: u64,
-    /// The last: it may be made as a temporary and kept as an activation.
-    pub category: Category,
-    pub module: u16,
-    pub shape: Option<Shape>,
-    /// In which it was made.
-    pub phase: Phase,
+pub(super) struct Lifetime {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// The last label: a temporary may become an activation.
+    pub(super) category: Category,
+    /// The number of the module.
+    pub(super) module: u16,
+    pub(super) shape: Option<Shape>,
+    /// The phase at its beginning.
+    pub(super) phase: Phase,
 }
 
-/// The beginning or the end of the life with this number.
+/// The beginning or the end of a lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
-    pub nanos: u64,
-    pub life: usize,
-    pub begins: bool,
+pub(super) struct Endpoint {
+    pub(super) nanos: u64,
+    /// The lifetime's index.
+    pub(super) lifetime: usize,
+    pub(super) begins: bool,
 }
 
-/// All lives, and their beginnings and ends in the order of time. What lives at the end of the recording has no end.
-pub fn lives(recording: &Recording) -> (Vec<Life>, Vec<Turn>) {
+/// All lifetimes, and their endpoints in the order of time. An allocation that is live at the end of the recording has no
+/// end.
+pub(super) fn lifetimes(recording: &Recording) -> (Vec<Lifetime>, Vec<Endpoint>) {
     let mut state = State::new(&recording.names);
-    let mut lives: Vec<Life> = Vec::new();
-    let mut turns = Vec::new();
-    // By the allocation's number, the number of its present life.
+    let mut lifetimes: Vec<Lifetime> = Vec::new();
+    let mut endpoints = Vec::new();
+    // The index of the present lifetime, by the allocation's number.
     let mut present: Vec<usize> = Vec::new();
     for event in &recording.events {
         let before = match event.kind {
@@ -46,17 +49,17 @@ pub fn lives(recording: &Recording) -> (Vec<Life>, Vec<Turn>) {
         if let Some(before) = &before
             && ends(event.kind, before, after)
         {
-            let life = present[before.number as usize];
-            // What it became known as while it lived.
-            lives[life] = Life {
+            let lifetime = present[before.number as usize];
+            // Labels may have changed during the lifetime.
+            lifetimes[lifetime] = Lifetime {
                 category: before.category,
                 module: before.module,
                 shape: before.shape.clone(),
-                ..lives[life].clone()
+                ..lifetimes[lifetime].clone()
             };
-            turns.push(Turn {
+            endpoints.push(Endpoint {
                 nanos: event.nanos,
-                life,
+                lifetime,
                 begins: false,
             });
         }
@@ -70,13 +73,13 @@ pub fn lives(recording: &Recording) -> (Vec<Life>, Vec<Turn>) {
         if begins {
             let number = after.number as usize;
             present.resize(present.len().max(number + 1), 0);
-            present[number] = lives.len();
-            turns.push(Turn {
+            present[number] = lifetimes.len();
+            endpoints.push(Endpoint {
                 nanos: event.nanos,
-                life: lives.len(),
+                lifetime: lifetimes.len(),
                 begins: true,
             });
-            lives.push(Life {
+            lifetimes.push(Lifetime {
                 address: event.address,
                 bytes: after.bytes,
                 category: after.category,
@@ -87,14 +90,14 @@ pub fn lives(recording: &Recording) -> (Vec<Life>, Vec<Turn>) {
         }
     }
     for allocation in state.live.values() {
-        let life = &mut lives[present[allocation.number as usize]];
-        (life.category, life.module) = (allocation.category, allocation.module);
-        life.shape.clone_from(&allocation.shape);
+        let lifetime = &mut lifetimes[present[allocation.number as usize]];
+        (lifetime.category, lifetime.module) = (allocation.category, allocation.module);
+        lifetime.shape.clone_from(&allocation.shape);
     }
-    (lives, turns)
+    (lifetimes, endpoints)
 }
 
-/// Whether an event ends what was there before it.
+/// True if an event ends the lifetime before it.
 fn ends(kind: Kind, before: &Allocation, after: Option<&Allocation>) -> bool {
     match kind {
         Kind::Free | Kind::Move => true,
@@ -112,10 +115,10 @@ mod tests {
     #[test]
     fn a_life_has_its_last_label_and_ends_where_it_is_resized() {
         let recording = sample::recording();
-        let (lives, turns) = lives(&recording);
-        let seen: Vec<_> = lives
+        let (lifetimes, endpoints) = lifetimes(&recording);
+        let seen: Vec<_> = lifetimes
             .iter()
-            .map(|life| (life.address, life.bytes, life.category))
+            .map(|lifetime| (lifetime.address, lifetime.bytes, lifetime.category))
             .collect();
         assert_eq!(
             seen,
@@ -128,10 +131,13 @@ mod tests {
             ]
         );
         assert_eq!(
-            lives[1].shape.as_ref().map(ToString::to_string).as_deref(),
+            lifetimes[1].shape.as_ref().map(ToString::to_string).as_deref(),
             Some("[4, 3]")
         );
-        let order: Vec<_> = turns.iter().map(|turn| (turn.life, turn.begins)).collect();
+        let order: Vec<_> = endpoints
+            .iter()
+            .map(|endpoint| (endpoint.lifetime, endpoint.begins))
+            .collect();
         assert_eq!(
             order,
             [
