@@ -23,7 +23,7 @@ fn published_figures_stand_beside_what_was_measured() {
     let recorded = Recorded::new(&format!("{SPEC}{PUBLISHED}"));
     for template in ["comparison", "method_comparison"] {
         let markdown = recorded.markdown(template);
-        let (_, part) = markdown.split_once("## Beside published figures").unwrap();
+        let (_, part) = markdown.split_once("## Compared with published figures").unwrap();
         let (part, _) = part.split_once("\n## ").unwrap();
         insta::assert_snapshot!("published", part);
     }
