@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{FAILED, print};
 use crate::plan::{Options, Planner};
-use crate::report::accuracy::{Accuracy, Planned};
+use crate::report::accuracy::{Accuracy, PlannedStudy};
 use crate::report::{self, About};
 use crate::results::frame;
 use crate::results::store::write_if_changed;
@@ -53,7 +53,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let predictions = predictions
             .collect::<Result<Vec<_>, _>>()
             .with_context(|| path.display().to_string())?;
-        studies.push(Planned {
+        studies.push(PlannedStudy {
             spec: path.display().to_string(),
             cells: frame::of_plan(&study, predictions.iter().map(Some))?,
             about: About::new(&study),

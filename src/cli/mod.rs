@@ -9,6 +9,7 @@ mod cells;
 mod claims;
 mod commands;
 mod compare;
+mod comparison_view;
 mod completions;
 mod export;
 mod init;

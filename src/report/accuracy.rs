@@ -15,7 +15,7 @@ use crate::text::Unit;
 
 /// A study with a frame of predictions.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedStudy {
     /// The spec's path, as it was given.
     pub spec: String,
     /// The study's name, description and published figures.
@@ -88,9 +88,9 @@ impl Accuracy {
     ///
     /// # Errors
     /// A frame that cannot be read.
-    pub fn new(studies: Vec<Planned>) -> Result<Self, ReportError> {
+    pub fn new(studies: Vec<PlannedStudy>) -> Result<Self, ReportError> {
         let mut accuracy = Self::default();
-        for Planned { spec, about, cells } in studies {
+        for PlannedStudy { spec, about, cells } in studies {
             let rows = entries(&cells)?;
             let axes = axes(&rows, &about.axes);
             let figures = published::compare(&about.published, &groups(&rows, &axes));

@@ -1,0 +1,152 @@
+//! The keys of a cell as columns.
+
+use serde_json::Value as Json;
+
+use super::kind::Kind;
+use crate::options::ByteSize;
+use crate::results::datum::Datum;
+use crate::spec::cell::{
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Torch, Weights,
+};
+
+/// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
+/// that its default comes to. `device_memory` is in bytes.
+pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
+    let mut resolved = cell.clone();
+    resolved.weights = Some(cell.weights());
+    resolved.lora_alpha = (cell.rank > 0).then(|| cell.lora_alpha());
+    resolved.max_steps = cell.max_steps().filter(|_| cell.measure == Measure::Epoch);
+    let is_low_rank = cell.optim.is_low_rank();
+    resolved.optim_rank = is_low_rank.then(|| cell.optim_rank());
+    resolved.update_proj_gap = is_low_rank.then(|| cell.update_proj_gap());
+    resolved.galore_scale = (cell.optim == Optimizer::Galore).then(|| cell.galore_scale());
+    resolved.allocator.backend = Some(cell.backend());
+    let mut columns = Vec::new();
+    for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(resolved.to_map()) {
+        match value {
+            _ if name == "device_memory" => {
+                columns.push((name.clone(), cell.device_memory.map(|size| size.0).into()));
+            }
+            Json::Object(map) if shape.is_object() => dotted(name, map, &mut columns),
+            value => columns.push((name.clone(), value.into())),
+        }
+    }
+    columns
+}
+
+/// The keys of a cell with the type of their column; `None` for a map of free names, whose entries are columns of text.
+pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
+    let kind = |(name, value): (String, Json)| {
+        let kind = match value {
+            _ if name == "device_memory" => Some(Kind::Int),
+            _ if name == "seed" => Some(Kind::Unsigned),
+            Json::Object(_) => None,
+            Json::Bool(_) => Some(Kind::Bool),
+            Json::Number(number) if number.is_f64() => Some(Kind::Float),
+            Json::Number(_) => Some(Kind::Int),
+            _ => Some(Kind::Text),
+        };
+        (name, kind)
+    };
+    let flat = |(name, value): (String, Json)| match value {
+        // The exemplar has all names of a map of known names.
+        Json::Object(map) if !map.is_empty() => map
+            .into_iter()
+            .map(|(key, value)| (format!("{name}.{key}"), value))
+            .collect(),
+        value => vec![(name, value)],
+    };
+    exemplar().to_map().into_iter().flat_map(flat).map(kind).collect()
+}
+
+/// A cell in which every optional key has a value and every choice has its short form. It shows the columns' types.
+fn exemplar() -> Cell {
+    Cell {
+        weights: Some(Weights::Random),
+        lora_alpha: Some(32.0),
+        target_modules: TargetModules::AllLinear,
+        gradient_checkpointing: Checkpointing::None,
+        max_steps: Some(1),
+        num_train_epochs: Some(1.0),
+        optim_rank: Some(4),
+        update_proj_gap: Some(200),
+        galore_scale: Some(0.25),
+        data: Data::Sample,
+        gpu: Some(String::new()),
+        torch: Torch {
+            use_reentrant: Some(true),
+            transformers_version: Some(String::new()),
+            bitsandbytes_version: Some(String::new()),
+            torch_version: Some(String::new()),
+            ..Torch::default()
+        },
+        threads: Some(1),
+        device_memory: Some(ByteSize(0)),
+        allocator: Allocator {
+            backend: Some(AllocatorBackend::DEFAULT),
+            ..Allocator::default()
+        },
+        ..Cell::default()
+    }
+}
+
+fn dotted(prefix: &str, map: serde_json::Map<String, Json>, columns: &mut Vec<(String, Datum)>) {
+    for (key, value) in map {
+        let name = format!("{prefix}.{key}");
+        match value {
+            Json::Object(map) => dotted(&name, map, columns),
+            value => columns.push((name, value.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::results::columns::outcomes;
+
+    #[test]
+    fn every_key_has_a_type() {
+        for (name, value) in exemplar().to_map() {
+            let open = value.is_null() || value.as_object().is_some_and(|map| map.values().any(Json::is_null));
+            assert!(!open, "the exemplar leaves `{name}` open");
+        }
+        let kinds: BTreeMap<_, _> = key_kinds().into_iter().collect();
+        assert_eq!(kinds["allocator.backend"], Some(Kind::Text));
+        assert_eq!((kinds["allocator.env"], kinds["env"]), (None, None));
+    }
+
+    #[test]
+    fn maps_are_dotted_and_choices_are_flow_text() {
+        let mut cell = Cell {
+            gradient_checkpointing: Checkpointing::Every(2),
+            target_modules: TargetModules::Names(vec!["q_proj".into(), "v_proj".into()]),
+            device_memory: Some(ByteSize(2 << 30)),
+            ..Cell::default()
+        };
+        cell.allocator.env.insert("MALLOC_ARENA_MAX".into(), Some("1".into()));
+        cell.env.insert("EMPTY".into(), None);
+        let columns: BTreeMap<_, _> = keys(&cell).into_iter().collect();
+        assert_eq!(columns["gradient_checkpointing"], Datum::from("{every: 2}"));
+        assert_eq!(columns["target_modules"], Datum::from("[q_proj, v_proj]"));
+        assert_eq!(columns["allocator.env.MALLOC_ARENA_MAX"], Datum::from("1"));
+        assert_eq!(
+            columns["allocator.backend"],
+            Datum::from(AllocatorBackend::DEFAULT.name())
+        );
+        assert_eq!(columns["env.EMPTY"], Datum::Null);
+        assert_eq!(columns["device_memory"], Datum::Int(2 << 30));
+        assert_eq!(columns["lora_alpha"], Datum::Float(32.0));
+        assert_eq!(columns["threads"], Datum::Null);
+    }
+
+    #[test]
+    fn outcomes_take_no_name_of_a_key() {
+        let keys: Vec<String> = key_kinds().into_iter().map(|(name, _)| name).collect();
+        for column in outcomes() {
+            assert!(!keys.contains(&column.name), "{}", column.name);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The frame's columns: their names, types and sources.
+
+mod keys;
+mod kind;
+mod names;
+mod outcome;
+mod prediction;
+
+pub use keys::{key_kinds, keys};
+pub use kind::{IDENTITY, Kind};
+pub use names::{category_column, dimension, phase_column, profile_column};
+pub use outcome::{Outcome, outcomes};
+pub use prediction::{PREDICTED, Predicted, predictions};

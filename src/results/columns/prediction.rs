@@ -1,0 +1,62 @@
+//! The columns that predictions fill. A new predicted figure gets a line here.
+
+use super::kind::Kind;
+use super::names::{category_column, phase_column};
+use crate::memory::{Category, Phase};
+use crate::results::datum::Datum;
+use crate::results::prediction::{Prediction, Verdict};
+
+/// The prefix of predicted columns. The rest of the name is the measured column's.
+pub const PREDICTED: &str = "predicted_";
+
+/// A column that predictions fill.
+pub struct Predicted {
+    /// The column's name, with its prefix.
+    pub name: String,
+    /// The column's type.
+    pub kind: Kind,
+    /// The value of a prediction.
+    pub value: Box<dyn Fn(&Prediction) -> Datum>,
+}
+
+/// The columns that predictions fill, in the frame's order. They follow the outcome.
+pub fn predictions() -> Vec<Predicted> {
+    use Kind::{Int, Text};
+    fn predicted<T: Into<Datum>>(name: &str, kind: Kind, value: impl Fn(&Prediction) -> T + 'static) -> Predicted {
+        Predicted {
+            name: format!("{PREDICTED}{name}"),
+            kind,
+            value: Box::new(move |prediction| value(prediction).into()),
+        }
+    }
+    let mut columns = vec![
+        predicted("verdict", Text, |p| p.verdict.map(Verdict::name)),
+        predicted("budget_bytes", Int, |p| p.budget_bytes),
+        predicted("needed_bytes", Int, |p| p.needed_bytes),
+        predicted("binding_phase", Text, |p| p.binding_phase.clone()),
+        predicted("binding_module", Text, |p| p.binding_module.clone()),
+        predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
+        predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),
+        predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
+        predicted("fragmentation_bytes", Int, |p| p.fragmentation_bytes),
+        predicted("segments", Int, |p| p.segments),
+    ];
+    for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
+        let category = category.name();
+        columns.push(predicted(&category_column(category), Int, move |p| {
+            p.allocated_peak_by_category.get(category).copied()
+        }));
+    }
+    for phase in Phase::ALL.map(Phase::name) {
+        columns.push(predicted(&phase_column(phase), Int, move |p| {
+            p.allocated_peak_in_phase.get(phase).copied()
+        }));
+    }
+    columns.extend([
+        predicted("allocated_mean_bytes", Int, |p| p.allocated_mean_bytes),
+        predicted("parameter_count", Int, |p| p.parameter_count),
+        predicted("trainable_count", Int, |p| p.trainable_count),
+        predicted("adapter_file_bytes", Int, |p| p.adapter_file_bytes),
+    ]);
+    columns
+}
