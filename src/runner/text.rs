@@ -22,7 +22,7 @@ pub(super) fn predicted(task: &Task) -> String {
         .as_ref()
         .map(|prediction| prediction.allocated_peak_bytes);
     peak.map_or_else(String::new, |peak| {
-        format!(", predicted peak {}", format::bytes((peak as f64).into()))
+        format!(", predicted peak {}", format::bytes(peak.into()))
     })
 }
 
@@ -31,7 +31,7 @@ pub(super) fn step(step: &StepEvent) -> String {
     let rate = format::rate((step.tokens as f64 / step.seconds).into());
     let memory = step
         .allocated_bytes
-        .map(|bytes| format!(", {}", format::bytes((bytes as f64).into())));
+        .map(|bytes| format!(", {}", format::bytes(bytes.into())));
     format!("loss {:.4}, {rate} tokens/s{}", step.loss, memory.unwrap_or_default())
 }
 
@@ -48,7 +48,7 @@ pub(super) fn outcome(record: &Record) -> String {
     let step = format::seconds(measured.step_seconds_median.into());
     let peak = measured
         .allocated_peak_bytes
-        .map(|bytes| format!(", peak {}", format::bytes((bytes as f64).into())));
+        .map(|bytes| format!(", peak {}", format::bytes(bytes.into())));
     format!(
         "ok in {seconds}: loss {:.4}, step {step}{}",
         measured.loss_last,

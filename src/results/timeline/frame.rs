@@ -1,4 +1,4 @@
-//! The frame of a study's timelines. For one step of each recorded cell it has a downsampled curve that keeps every
+//! The frame of a study's timelines, with one step of each recorded cell. It has a downsampled curve that keeps every
 //! extreme, the prominent peaks with the live allocations, and the tensors saved for the backward pass.
 
 use std::path::PathBuf;
