@@ -18,6 +18,7 @@
 //! * [`worker`]: the child's main program. [`cli`]: the commands.
 
 pub mod adapter;
+pub mod arch;
 pub mod cli;
 pub mod data;
 pub mod export;

@@ -8,6 +8,7 @@ Both train the same shapes from random weights (nothing is downloaded), in turn,
 meets both. Prints a Markdown table: medians over the runs of each run's median step, and the highest resident set.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile
+from pathlib import Path
 
 # name: the cell's keys, then the peer's options
 ROWS = {
@@ -20,12 +21,8 @@ ROWS = {
         {"checkpointing": True},
     ),
 }
-SHAPES = {
-    "smollm2-135m": dict(hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-                         num_key_value_heads=3, vocab_size=49152, rope_theta=100000.0),
-    "llama-3.2-1b": dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
-                         num_key_value_heads=8, vocab_size=128256, rope_theta=500000.0),
-}
+# Published config.json files, which expctl's presets are
+PRESETS = Path(__file__).parents[2] / "src/arch/presets"
 
 
 def peer(options):
@@ -37,7 +34,8 @@ def peer(options):
 
     torch.manual_seed(0)
     cell = options["cell"]
-    config = LlamaConfig(**SHAPES[cell["model"]], tie_word_embeddings=True, max_position_embeddings=8192)
+    keys = json.loads((PRESETS / f"{cell['model']}.json").read_text())
+    config = LlamaConfig(**{key: value for key, value in keys.items() if key != "_source"})
     full = torch.float32 if cell["dtype"] == "float32" else torch.bfloat16
     quantised = cell["dtype"] == "int4"
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ use super::{
     collate::{Collator, EffectiveBatch, MicroBatch},
 };
 use crate::{
-    model::Config,
+    arch::ModelConfig,
     options::{DataOptions, TrainingLength},
     random,
 };
@@ -42,7 +42,7 @@ impl<'a> Batches<'a> {
         train: &'a [u32],
         steps: usize,
         options: &DataOptions,
-        config: &Config,
+        config: &ModelConfig,
     ) -> Self {
         Self {
             samples,

@@ -2,7 +2,7 @@
 
 use super::Samples;
 use crate::{
-    model::Config,
+    arch::ModelConfig,
     options::{DataOptions, Padding},
 };
 
@@ -55,9 +55,9 @@ pub(super) struct Collator {
 }
 
 impl Collator {
-    pub(super) fn new(options: &DataOptions, config: &Config) -> Self {
+    pub(super) fn new(options: &DataOptions, config: &ModelConfig) -> Self {
         // Some checkpoints name a pad that has no embedding. Any id can fill the gaps.
-        let known = config.pad_token_id().filter(|&id| (id as usize) < config.vocab_size());
+        let known = config.pad_token_id.filter(|&id| (id as usize) < config.vocab_size);
         Self {
             fixed: (options.padding == Padding::MaxLength).then_some(options.max_seq_length),
             pad: known.unwrap_or(0),
@@ -100,9 +100,7 @@ mod tests {
         samples.push([8, 9]);
         let with_pad = |id| {
             let mut config = config();
-            if let Config::Llama(config) = &mut config {
-                config.pad_token_id = Some(id);
-            }
+            config.pad_token_id = Some(id);
             config
         };
         let config = with_pad(3);

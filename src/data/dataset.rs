@@ -7,7 +7,7 @@ use super::{
     collate::{Collator, MicroBatch},
 };
 use crate::{
-    model::Config,
+    arch::ModelConfig,
     options::{DataOptions, TrainingLength},
     random,
 };
@@ -99,12 +99,12 @@ impl Dataset {
     }
 
     /// The effective batches of training, one for each of the [`steps`](Self::steps).
-    pub fn batches(&self, options: &DataOptions, config: &Config) -> Batches<'_> {
+    pub fn batches(&self, options: &DataOptions, config: &ModelConfig) -> Batches<'_> {
         Batches::new(&self.samples, &self.train, self.steps(options), options, config)
     }
 
     /// The held-out samples in micro-batches, in their own order.
-    pub fn eval_batches(&self, options: &DataOptions, config: &Config) -> impl Iterator<Item = MicroBatch> {
+    pub fn eval_batches(&self, options: &DataOptions, config: &ModelConfig) -> impl Iterator<Item = MicroBatch> {
         let collator = Collator::new(options, config);
         let size = options.batch_size;
         self.eval

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::model::ModelError;
+use crate::arch::ArchError;
 
 /// The reason why data cannot be trained on: the place, the mistake, and the mend.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message documents its variant and fields")]
 pub enum DataError {
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] ArchError),
     #[error("cannot read {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot read {path}: it is not a regular file", path = path.display())]

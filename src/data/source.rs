@@ -6,7 +6,7 @@ use std::path::Path;
 use super::labels::{Each, Labels, RawLabel};
 use super::tokenizer::{self, Encoder};
 use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
-use crate::model::{Config, Location, locate};
+use crate::arch::{Location, ModelConfig, locate};
 use crate::options::{Data, DataFile, DataFormat, DataOptions};
 
 /// The text of `data: sample`.
@@ -21,13 +21,13 @@ const DEFAULT_COLUMN: &str = "text";
 /// # Errors
 /// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no samples
 /// are left to train on.
-pub fn load(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<Dataset, DataError> {
+pub fn load(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Dataset, DataError> {
     if options.max_seq_length < 2 {
         return Err(DataError::MaxSeqLength(options.max_seq_length));
     }
     match &options.data {
         Data::Synthetic(spec) => {
-            let (vocab_size, labels) = (config.vocab_size(), config.num_labels());
+            let (vocab_size, labels) = (config.vocab_size, config.labels());
             if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
                 return Err(DataError::LabelsOfTokens { labels, vocab_size });
             }
@@ -35,7 +35,7 @@ pub fn load(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<D
             Dataset::new(options, samples, skipped, "synthetic data")
         }
         Data::Sample => {
-            if config.num_labels().is_some() {
+            if config.labels().is_some() {
                 return Err(DataError::Unlabelled {
                     origin: "sample text".into(),
                 });
@@ -50,7 +50,7 @@ pub fn load(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<D
             let mut texts = Texts::new(options, config, base_dir)?;
             let path = base_dir.join(&file.path);
             check_file(&path)?;
-            let labels = config.num_labels().map(|_| file.label_column());
+            let labels = config.labels().map(|_| file.label_column());
             read_file(file, &path, labels, &mut |text, label| texts.add(text, label))?;
             texts.into_dataset(options, &path.display().to_string())
         }
@@ -120,12 +120,12 @@ struct Texts {
 }
 
 impl Texts {
-    fn new(options: &DataOptions, config: &Config, base_dir: &Path) -> Result<Self, DataError> {
+    fn new(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Self, DataError> {
         let location = locate(&options.model, base_dir)?;
         Ok(Self {
-            encoder: Encoder::open(&location, config.vocab_size(), options.max_seq_length)?,
+            encoder: Encoder::open(&location, config.vocab_size, options.max_seq_length)?,
             samples: Samples::default(),
-            labels: Labels::new(config.num_labels().unwrap_or(0)),
+            labels: Labels::new(config.labels().unwrap_or(0)),
             skipped: 0,
         })
     }

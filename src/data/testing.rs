@@ -2,13 +2,13 @@
 
 use super::{Dataset, Samples};
 use crate::{
-    model::Config,
+    arch::ModelConfig,
     options::{Data, DataOptions, Padding, Synthetic, TrainingLength},
 };
 
 /// The shape of the smallest preset.
-pub(super) fn config() -> Config {
-    Config::preset("tiny").unwrap()
+pub(super) fn config() -> ModelConfig {
+    crate::arch::Preset::named("tiny").unwrap().config()
 }
 
 /// Six steps of micro-batches that are padded to their longest sample.

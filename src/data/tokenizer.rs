@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
 use super::DataError;
-use crate::model::Location;
+use crate::arch::Location;
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
 /// tokens it fits the vocabulary of every preset.

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::error::did_you_mean;
+use super::ModelError;
+use super::error::hint;
 use super::safetensors_file::{SafetensorsFile, readable};
-use super::{Config, ModelError};
+use crate::arch::ModelConfig;
+use crate::options::Task;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -27,7 +29,7 @@ impl Checkpoint {
     ///
     /// A tensor that `config` does not have is an error where it belongs to a layer (a layer too many, a bias). Others
     /// are left alone: the rotary buffers of old checkpoints, the head of a tied model, heads for other tasks.
-    pub(super) fn open(dir: &Path, config: &Config) -> Result<Self, ModelError> {
+    pub(super) fn open(dir: &Path, config: &ModelConfig) -> Result<Self, ModelError> {
         let (files, mut found) = if dir.join(SINGLE).exists() {
             let file = SafetensorsFile::open(&dir.join(SINGLE))?;
             let found = file.names().into_iter().map(|name| (name, 0)).collect();
@@ -38,7 +40,7 @@ impl Checkpoint {
             return Err(no_weights(dir));
         };
         let mut places = HashMap::new();
-        for tensor in config.tensors() {
+        for tensor in config.weights() {
             let known = stored_names(config, &tensor.name);
             let Some((stored, place)) = known.into_iter().find_map(|name| found.remove_entry(&name)) else {
                 if may_be_new(config, &tensor.name) {
@@ -46,7 +48,7 @@ impl Checkpoint {
                 }
                 return Err(ModelError::MissingTensor {
                     place: dir.into(),
-                    hint: did_you_mean(&tensor.name, found.keys().map(String::as_str)),
+                    hint: hint(&tensor.name, found.keys().map(String::as_str)),
                     name: tensor.name,
                 });
             };
@@ -57,10 +59,10 @@ impl Checkpoint {
             Some((name, &place)) => Err(ModelError::UnexpectedTensor {
                 path: files[place].path().into(),
                 name: name.clone(),
-                layers: config.num_hidden_layers(),
-                kind: match config {
-                    Config::Llama(_) => " without biases",
-                    Config::Encoder(_) => "",
+                layers: config.num_hidden_layers,
+                kind: match config.task() {
+                    Task::CausalLm => " without biases",
+                    Task::SequenceClassification => "",
                 },
             }),
             None => Ok(Self { files, places }),
@@ -79,42 +81,37 @@ impl Checkpoint {
     }
 }
 
-/// What a checkpoint may call a tensor: a bare encoder leaves the family's prefix out, and those of TensorFlow's time call
-/// a norm's weight gamma and its bias beta.
-fn stored_names(config: &Config, name: &str) -> Vec<String> {
+/// The names that a checkpoint may have for a tensor: a bare encoder leaves the family's prefix out, and those of
+/// TensorFlow's time call LayerNorm's weight gamma and its bias beta.
+fn stored_names(config: &ModelConfig, name: &str) -> Vec<String> {
     let mut names = vec![name.to_owned()];
-    let Config::Encoder(encoder) = config else { return names };
-    let old = name
-        .strip_suffix("LayerNorm.weight")
-        .map(|module| format!("{module}LayerNorm.gamma"));
-    names.extend(
-        old.or(name
-            .strip_suffix("LayerNorm.bias")
-            .map(|module| format!("{module}LayerNorm.beta"))),
-    );
-    let bare = |name: &String| name.strip_prefix(encoder.family.prefix()).map(str::to_owned);
-    let bare: Vec<String> = names.iter().filter_map(bare).collect();
+    for (today, old) in [
+        ("LayerNorm.weight", "LayerNorm.gamma"),
+        ("LayerNorm.bias", "LayerNorm.beta"),
+    ] {
+        names.extend(name.strip_suffix(today).map(|module| format!("{module}{old}")));
+    }
+    let prefix = config.family.description().prefix;
+    let bare = names
+        .iter()
+        .filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
+    let bare: Vec<String> = bare.collect();
     names.extend(bare);
     names
 }
 
-/// Whether a tensor may be missing: what is new is random.
-fn may_be_new(config: &Config, name: &str) -> bool {
-    match config {
-        Config::Llama(_) => false,
-        Config::Encoder(encoder) => !encoder.has_head && encoder.is_of_head(name),
-    }
+/// Whether a tensor may be missing: a new head is random.
+fn may_be_new(config: &ModelConfig, name: &str) -> bool {
+    let mut head = config.family.description().head.iter();
+    config.head.is_none() && head.any(|module| name.starts_with(module.path))
 }
 
 /// Whether a tensor belongs to a layer, by its name.
-fn is_of_a_layer(config: &Config, name: &str) -> bool {
-    match config {
-        Config::Llama(_) => name.starts_with("model.layers.") && !name.ends_with(".rotary_emb.inv_freq"),
-        Config::Encoder(encoder) => {
-            let name = name.strip_prefix(encoder.family.prefix()).unwrap_or(name);
-            name.starts_with("transformer.layer.") || name.starts_with("encoder.layer.")
-        }
-    }
+fn is_of_a_layer(config: &ModelConfig, name: &str) -> bool {
+    let family = config.family.description();
+    let bare = |name| str::strip_prefix(name, family.prefix).unwrap_or(name);
+    let rest = bare(name).strip_prefix(bare(family.blocks));
+    rest.is_some_and(|rest| rest.starts_with('.')) && !name.ends_with(".rotary_emb.inv_freq")
 }
 
 /// Opens every file that the index names, and finds each tensor's in it.

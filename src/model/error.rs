@@ -3,25 +3,20 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::options::Task;
+use crate::arch::ArchError;
+use crate::quant::QuantError;
+use crate::text::suggestion;
 
 /// A model that cannot be used, with the file and the tensor that are wrong and what would be right.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
 pub enum ModelError {
-    #[error(
-        "unknown model `{name}`: neither a preset ({presets}) nor a directory ({path}){hint}",
-        path = path.display(),
-        presets = super::Preset::ALL.map(super::Preset::name).join(", ")
-    )]
-    UnknownModel { name: String, path: PathBuf, hint: String },
-    #[error("model `{0}`: models are not downloaded yet; give a preset or a directory in Hugging Face's layout")]
-    Hub(String),
+    #[error(transparent)]
+    Arch(#[from] ArchError),
     #[error("`weights: pretrained` needs a directory with weights; `{0}` is a preset and has random weights only")]
     PretrainedPreset(&'static str),
     #[error("cannot read {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{path}: {reason}", path = path.display())]
-    Config { path: PathBuf, reason: String },
     #[error(
         "{dir}: no weights: neither model.safetensors nor model.safetensors.index.json is there{hint}",
         dir = dir.display()
@@ -42,7 +37,7 @@ pub enum ModelError {
     #[error("{place}: tensor `{name}` is missing{hint}", place = place.display())]
     MissingTensor { place: PathBuf, name: String, hint: String },
     #[error(
-        "{path}: tensor `{name}` is no weight of this model: config.json describes {layers} layers{kind}",
+        "{path}: tensor `{name}` is not a weight of this model: config.json describes {layers} layers{kind}",
         path = path.display()
     )]
     UnexpectedTensor {
@@ -51,16 +46,6 @@ pub enum ModelError {
         layers: usize,
         kind: &'static str,
     },
-    #[error(
-        "`task: {asked}`: the model is for {can}; write `task: {can}`",
-        asked = asked.name(),
-        can = can.name()
-    )]
-    Task { asked: Task, can: Task },
-    #[error("`num_labels: {asked}`: the checkpoint's classifier has {has} labels; write `num_labels: {has}`")]
-    Labels { asked: usize, has: usize },
-    #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
-    Module { name: String, known: String },
     #[error("{path}: tensor `{name}` has shape {got:?}, config.json makes it {expected:?}", path = path.display())]
     Shape {
         path: PathBuf,
@@ -80,14 +65,21 @@ pub enum ModelError {
     NoSuchTensor { name: String, hint: String },
 }
 
-/// `; did you mean ...?` with the candidate nearest to `name`, or nothing where none is near.
-pub(super) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    const NEAR: f64 = 0.85;
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity >= NEAR)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, candidate)| format!("; did you mean `{candidate}`?"))
-        .unwrap_or_default()
+/// An error while a model is built.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
+pub enum LoadError {
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error("failed to quantise {name}: {error}")]
+    Quantise { name: String, error: QuantError },
+    #[error("models of the family {0} are not trained here")]
+    Family(&'static str),
+    #[error(transparent)]
+    Candle(#[from] candle_core::Error),
+}
+
+/// `; did you mean ...?` with the candidate nearest to `name`; empty if none is near.
+pub(super) fn hint<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    suggestion(name, candidates).map_or_else(String::new, |meant| format!("; {meant}"))
 }

@@ -119,10 +119,7 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::{
-        model::LlamaConfig,
-        nn::testing::{elements, linear, pass, tiny, uniform},
-    };
+    use crate::nn::testing::{elements, linear, pass, tiny, uniform};
 
     fn block(trainable: bool, rank: usize) -> (Block, Rope) {
         let (hidden, inter, heads, kv_heads, head_dim) = (8, 12, 4, 2, 2);
@@ -149,8 +146,7 @@ mod tests {
                 down_proj: linear("d", hidden, inter),
             },
         };
-        let config = LlamaConfig { head_dim, ..tiny() };
-        (block, Rope::new(&config, 16, &Device::Cpu).unwrap())
+        (block, Rope::new(&tiny().rope, head_dim, 16, &Device::Cpu).unwrap())
     }
 
     /// `sum(block(x) · weights)`, in double precision.

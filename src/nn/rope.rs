@@ -5,8 +5,8 @@ use candle_core::{DType, Device, Result, Tensor};
 
 use super::host::{self, for_format, values};
 use crate::{
+    arch::{self, Llama3Scaling, RopeScaling},
     kernels::rope::{self, Heads},
-    model::{Llama3Scaling, LlamaConfig},
 };
 
 /// The angles' cosines and sines, `[positions, head_dim / 2]`, float32.
@@ -17,8 +17,9 @@ pub struct Rope {
 }
 
 impl Rope {
-    pub fn new(config: &LlamaConfig, positions: usize, device: &Device) -> Result<Self> {
-        let frequencies = inverse_frequencies(config);
+    /// Tables for heads of the width `head_dim`, which is even.
+    pub fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
+        let frequencies = inverse_frequencies(rope, head_dim)?;
         let angles: Vec<f32> = (0..positions)
             .flat_map(|p| frequencies.iter().map(move |f| p as f32 * f))
             .collect();
@@ -67,17 +68,14 @@ impl Rope {
 }
 
 /// `theta^(-2i / head_dim)`, scaled by wavelength where the configuration says so.
-fn inverse_frequencies(config: &LlamaConfig) -> Vec<f32> {
-    let head_dim = config.head_dim;
-    (0..head_dim / 2)
-        .map(|i| {
-            let frequency = 1.0 / config.rope_theta.powf(2.0 * i as f64 / head_dim as f64);
-            match &config.rope_scaling {
-                None => frequency as f32,
-                Some(scaling) => llama3(frequency, scaling) as f32,
-            }
-        })
-        .collect()
+fn inverse_frequencies(rope: &arch::Rope, head_dim: usize) -> Result<Vec<f32>> {
+    let exponents = (0..head_dim / 2).map(|i| 2.0 * i as f64 / head_dim as f64);
+    let frequencies = exponents.map(|exponent| 1.0 / rope.theta.powf(exponent));
+    Ok(match &rope.scaling {
+        None => frequencies.map(|frequency| frequency as f32).collect(),
+        Some(RopeScaling::Llama3(scaling)) => frequencies.map(|frequency| llama3(frequency, scaling) as f32).collect(),
+        Some(RopeScaling::Other(kind)) => candle_core::bail!("rotary scaling {kind} is not supported"),
+    })
 }
 
 fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
@@ -100,7 +98,7 @@ mod tests {
     use crate::nn::testing::{assert_close, tiny, uniform};
 
     fn rope(len: usize) -> Rope {
-        Rope::new(&LlamaConfig { head_dim: 6, ..tiny() }, len, &Device::Cpu).unwrap()
+        Rope::new(&tiny().rope, 6, len, &Device::Cpu).unwrap()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
     weight::Weight,
 };
 use crate::{
-    model::{Config, LlamaConfig, Preset},
+    arch::{ModelConfig, Preset},
     random,
 };
 
@@ -122,9 +122,6 @@ pub(crate) fn layer_norm(name: &str, features: usize, trainable: bool) -> LayerN
 }
 
 /// The shape of the preset of that name.
-pub(crate) fn tiny() -> LlamaConfig {
-    match Preset::Tiny.config() {
-        Config::Llama(config) => config,
-        Config::Encoder(_) => panic!("a decoder"),
-    }
+pub(crate) fn tiny() -> ModelConfig {
+    Preset::named("tiny").unwrap().config()
 }

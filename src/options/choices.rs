@@ -50,7 +50,7 @@ pub enum Dtype {
 }
 
 /// The software whose memory a cell describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stack {
     /// Our trainer.

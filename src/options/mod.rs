@@ -26,5 +26,5 @@ pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use model::{LoraOptions, ModelOptions};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
-pub use target_modules::{ENCODER_MODULES, FUSED_MODULES, MODULES, TargetModules};
+pub use target_modules::TargetModules;
 pub use train::TrainOptions;

@@ -7,26 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The linear layers of a block, by the names they have in Hugging Face's checkpoints.
-pub const MODULES: [&str; 7] = [
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-];
+use crate::text::{quoted, suggestion};
 
-/// Layers that Phi-3 has in their place, each several in one.
-pub const FUSED_MODULES: [&str; 2] = ["qkv_proj", "gate_up_proj"];
-
-/// The same of the encoders: DistilBERT's, then BERT's, where `dense` is also the pooler's.
-pub const ENCODER_MODULES: [&str; 10] = [
-    "q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2", "query", "key", "value", "dense",
-];
-
-/// Which linear layers get an adapter: `all-linear` or a list of [`MODULES`] or [`ENCODER_MODULES`].
+/// The linear layers that get an adapter: `all-linear`, or a list of the last parts of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
@@ -36,11 +19,11 @@ pub enum TargetModules {
 }
 
 impl TargetModules {
-    /// True if the linear layer of this name gets an adapter; a head gets none.
+    /// True if the linear layer called `module`, in full or by its last part, gets an adapter. A head never gets one.
     pub fn contains(&self, module: &str) -> bool {
         match self {
-            Self::AllLinear => MODULES.contains(&module) || ENCODER_MODULES.contains(&module),
-            Self::Names(names) => names.iter().any(|name| name == module),
+            Self::AllLinear => true,
+            Self::Names(names) => names.iter().any(|name| module.rsplit('.').next() == Some(name)),
         }
     }
 }
@@ -69,13 +52,12 @@ impl<'de> Deserialize<'de> for TargetModules {
                 if word == "all-linear" {
                     return Ok(TargetModules::AllLinear);
                 }
-                if MODULES.contains(&word) || ENCODER_MODULES.contains(&word) {
-                    return Err(E::custom(format!(
-                        "expected {}, got one name; write `[{word}]`",
-                        &self as &dyn de::Expected
-                    )));
-                }
-                Err(E::invalid_type(de::Unexpected::Str(word), &self))
+                let meant = suggestion(word, ["all-linear"]).unwrap_or_else(|| format!("write `[{word}]`"));
+                Err(E::custom(format!(
+                    "expected {}, got {}; {meant}",
+                    &self as &dyn de::Expected,
+                    quoted(word)
+                )))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<TargetModules, A::Error> {
@@ -97,13 +79,12 @@ impl JsonSchema for TargetModules {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let modules = [&MODULES[..], &ENCODER_MODULES].concat();
         json_schema!({
             "oneOf": [
                 { "const": "all-linear" },
                 {
                     "type": "array",
-                    "items": { "enum": modules },
+                    "items": { "type": "string" },
                     "minItems": 1,
                     "uniqueItems": true
                 }

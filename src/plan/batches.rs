@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::PlanError;
 use crate::{
+    arch::ModelConfig,
     data::{DataError, Dataset, EffectiveBatch},
-    model::Config,
     options::{Data, DataOptions, Lengths, Padding, Task},
     torch,
 };
@@ -49,7 +49,7 @@ impl Micro {
 /// If the data cannot be read or does not fill a step.
 pub fn steps(
     options: &DataOptions,
-    config: &Config,
+    config: &ModelConfig,
     dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
 ) -> Result<Vec<Vec<Micro>>, DataError> {
     let is_even = matches!(&options.data, Data::Synthetic(data)
@@ -154,8 +154,8 @@ mod tests {
         options
     }
 
-    fn config() -> Config {
-        Config::preset("tiny").unwrap()
+    fn config() -> ModelConfig {
+        crate::arch::Preset::named("tiny").unwrap().config()
     }
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
@@ -165,7 +165,7 @@ mod tests {
         steps.iter().map(|step| step.iter().map(shape).collect()).collect()
     }
 
-    fn load(options: &DataOptions, config: &Config) -> Result<Arc<Dataset>, DataError> {
+    fn load(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
         crate::data::load(options, config, Path::new("")).map(Arc::new)
     }
 

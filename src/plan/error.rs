@@ -1,9 +1,7 @@
 //! Errors of planning.
 
-use std::path::PathBuf;
-
+use crate::arch::ArchError;
 use crate::data::DataError;
-use crate::model::ModelError;
 use crate::spec::cell::Invalid;
 
 /// Why a cell could not be planned.
@@ -11,7 +9,7 @@ use crate::spec::cell::Invalid;
 pub enum PlanError {
     /// The model cannot be read.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] ArchError),
     /// The data cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -23,20 +21,6 @@ pub enum PlanError {
         /// The largest number of positions.
         most: usize,
     },
-    /// A `config.json` cannot be read or planned.
-    #[error("{}: {why}", .path.display())]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// The preset is not one of the torch stack.
-    #[error("the preset `{0}` is of the candle stack alone")]
-    CandleOnly(String),
-    /// The model and the task do not go together.
-    #[error("the model `{0}` is not for this task: encoders are for sequence_classification, decoders for causal_lm")]
-    Task(String),
     /// No layer would get an adapter.
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),

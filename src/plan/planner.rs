@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{PlanError, batches, candle};
 use crate::{
+    arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
     memory::{Category, Phase},
-    model::{self, Config, Location, ModelError},
     options::DataOptions,
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
@@ -31,9 +31,8 @@ pub struct Planner {
     /// Where relative paths in cells start.
     base_dir: PathBuf,
     options: Options,
-    /// Shapes that were read, by what decides them and whether the cell can be trained with them.
-    models: Mutex<HashMap<ConfigKey, Arc<Config>>>,
-    torch_models: Mutex<HashMap<ModelKey, torch::ModelConfig>>,
+    /// Shapes that were read, by what decides them and whether the cell's stack can use them.
+    models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
     /// The data that was read last: cells of a study mostly share theirs.
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
@@ -66,8 +65,8 @@ type DataKey = (ModelKey, Data, u64, usize, u64, usize);
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
-/// The keys that decide whether it can be trained: the origin of the weights, and the target modules, if any.
-type ConfigKey = (ModelKey, Weights, Option<TargetModules>);
+/// The keys that decide whether it can be used: the stack, the origin of the weights, and the target modules, if any.
+type ConfigKey = (ModelKey, Stack, Weights, Option<TargetModules>);
 
 /// The keys that decide its counts: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
 type CountsKey = (
@@ -88,7 +87,6 @@ impl Planner {
             base_dir: base_dir.to_path_buf(),
             options,
             models: Mutex::default(),
-            torch_models: Mutex::default(),
             dataset: Mutex::default(),
             torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
@@ -108,7 +106,7 @@ impl Planner {
 
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         let config = self.config(cell)?;
-        fits_positions(cell, config.max_position_embeddings())?;
+        fits_positions(cell, config.max_position_embeddings)?;
         let options = cell.data_options();
         let steps = batches::steps(&options, &config, || self.dataset(cell, &options, &config))?;
         let planned = candle::plan(cell, &config, &steps);
@@ -127,14 +125,14 @@ impl Planner {
     }
 
     fn predict_torch(&self, cell: &Cell) -> Result<Prediction, PlanError> {
-        let model = self.torch_model(cell)?;
-        fits_positions(cell, model.max_position_embeddings as usize)?;
+        let model = self.config(cell)?;
+        fits_positions(cell, model.max_position_embeddings)?;
         let (budget, gpu) = match (self.options.budget, own_gpu(cell)) {
             (Some(Budget::Gpu(gpu)), _) => (Some(gpu.total_bytes), Some(gpu)),
             (Some(Budget::Bytes(bytes)), gpu) => (Some(bytes), gpu),
             (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
         };
-        let mut configuration = torch::Configuration::from_cell(cell, model, gpu)?;
+        let mut configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
         let counts = self.torch_counts(cell, &configuration);
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
@@ -174,16 +172,16 @@ impl Planner {
     }
 
     /// The shape of the cell's model; read once.
-    fn config(&self, cell: &Cell) -> Result<Arc<Config>, ModelError> {
+    fn config(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
-        let key = (model_key(cell), cell.weights(), modules);
+        let key = (model_key(cell), cell.stack, cell.weights(), modules);
         cached(&self.models, key, || {
-            model::config(&cell.model_options(), &self.base_dir).map(Arc::new)
+            arch::open(&cell.model_options(), cell.stack, &self.base_dir).map(Arc::new)
         })
     }
 
     /// The cell's samples.
-    fn dataset(&self, cell: &Cell, options: &DataOptions, config: &Config) -> Result<Arc<Dataset>, DataError> {
+    fn dataset(&self, cell: &Cell, options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
         let key = (
             model_key(cell),
             cell.data.clone(),
@@ -203,34 +201,6 @@ impl Planner {
         Ok(dataset)
     }
 
-    /// The shape of the model for the torch stack, which knows more families.
-    fn torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
-        cached(&self.torch_models, model_key(cell), || self.read_torch_model(cell))
-    }
-
-    fn read_torch_model(&self, cell: &Cell) -> Result<torch::ModelConfig, PlanError> {
-        let mut model = match torch::ModelConfig::preset(&cell.model) {
-            Some(model) => model,
-            None => {
-                let Location::Directory(folder) = model::locate(&cell.model, &self.base_dir)? else {
-                    return Err(PlanError::CandleOnly(cell.model.clone()));
-                };
-                let path = folder.join("config.json");
-                let wrong = |why: String| PlanError::Config {
-                    path: path.clone(),
-                    why,
-                };
-                let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-                torch::ModelConfig::from_json(&text).map_err(|error| wrong(error.to_string()))?
-            }
-        };
-        if model.family.is_encoder() != (cell.task == Task::SequenceClassification) {
-            return Err(PlanError::Task(cell.model.clone()));
-        }
-        model.num_labels = cell.num_labels as u32;
-        Ok(model)
-    }
-
     /// The model's counts; taken once.
     fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
         let key = (
@@ -247,7 +217,7 @@ impl Planner {
         counts
     }
 
-    fn adapter_file_bytes(&self, cell: &Cell, config: &Config) -> Option<u64> {
+    fn adapter_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
         let key = (model_key(cell), cell.rank, cell.target_modules.clone());
         let Ok(bytes) = cached(&self.adapter_files, key, || {
             Ok::<_, Infallible>(candle::adapter_file_bytes(cell, config))
@@ -325,38 +295,15 @@ fn prediction_from(account: &Account) -> Prediction {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::spec::cell::{PLANNED_PRESETS, PRESETS};
-
-    #[test]
-    fn the_specs_presets_are_those_of_the_stacks() {
-        let known: BTreeSet<&str> = torch::ModelConfig::presets().collect();
-        for name in &known {
-            assert!(torch::ModelConfig::preset(name).is_some(), "{name}");
-        }
-        assert_eq!(model::Preset::ALL.map(model::Preset::name), PRESETS);
-        let planned: BTreeSet<&str> = PLANNED_PRESETS.into();
-        let trained: BTreeSet<&str> = PRESETS.into();
-        assert!(planned.is_disjoint(&trained));
-        let alone: BTreeSet<&str> = known.difference(&trained).copied().collect();
-        assert_eq!(alone, planned);
-        let ours_alone: Vec<&str> = trained.difference(&known).copied().collect();
-        assert_eq!(ours_alone, ["tiny"]);
-    }
+    use crate::arch::check;
 
     /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
     #[test]
     fn shared_presets_have_the_same_parameters() {
         let planner = Planner::new(Path::new(""), Options::default());
-        for name in PRESETS.into_iter().filter(|name| *name != "tiny") {
-            let is_encoder = matches!(name, "distilbert-base" | "bert-base");
-            let task = if is_encoder {
-                Task::SequenceClassification
-            } else {
-                Task::CausalLm
-            };
+        for preset in check::presets(Stack::Candle) {
+            let (name, task) = (preset.name(), preset.config().task());
             let (model, dtype) = (name.into(), Dtype::Float32);
             let ours = Cell {
                 model,

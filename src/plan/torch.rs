@@ -1,9 +1,10 @@
 //! A cell as a configuration of PyTorch's stack.
 
+use crate::arch::ModelConfig;
 use crate::options;
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
 use crate::torch::gpu::{ComputeCapability, Gpu};
-use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, ModelConfig, Transformers, VersionError};
+use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Transformers, VersionError};
 
 impl Configuration {
     /// The configuration of `cell`, for a model of this shape.

@@ -67,7 +67,7 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
             Entry::Vacant(new) => {
                 let source = Source::open(&cell.model_options(), &study.directory);
                 let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
-                *new.insert(source.config().max_position_embeddings())
+                *new.insert(source.config().max_position_embeddings)
             }
         };
         if cell.max_seq_length > most {

@@ -1,9 +1,9 @@
 //! How large the adapter is that PEFT saves.
 
-use super::config::Family;
 use super::dtype::Dtype;
 use super::models::loader::SavedTensor;
 use crate::adapter::peft::{self, FileDtype};
+use crate::arch::Family;
 
 /// Bytes of `adapter_model.safetensors`.
 pub(super) fn file_bytes(family: Family, tensors: &[SavedTensor]) -> u64 {
@@ -19,11 +19,7 @@ pub(super) fn file_bytes(family: Family, tensors: &[SavedTensor]) -> u64 {
 }
 
 fn name(family: Family, tensor: &SavedTensor) -> String {
-    let blocks = match family {
-        Family::Bert => "bert.encoder.layer",
-        Family::DistilBert => "distilbert.transformer.layer",
-        _ => "model.layers",
-    };
+    let blocks = family.description().blocks;
     let (module, part) = (tensor.module, tensor.part);
     match tensor.block {
         Some(block) => format!("{blocks}.{block}.{module}.{part}"),

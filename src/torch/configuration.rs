@@ -1,9 +1,9 @@
 //! The configuration of a training run on PyTorch's stack.
 
-use super::config::ModelConfig;
 use super::dtype::Dtype;
 use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Transformers};
+use crate::arch::ModelConfig;
 use crate::options::{
     self, Attention, Autocast, Checkpointing, LoraATraining, Optimizer, OutputLifetime, TargetModules, Upcast, ZeroGrad,
 };

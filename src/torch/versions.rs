@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::config::Family;
+use crate::arch::Family;
 use crate::torch::caching_allocator::TieBreak;
 
 /// A release: major, minor and patch.

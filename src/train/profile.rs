@@ -3,9 +3,9 @@
 
 use super::{StepOutcome, TrainError, Trainer, memory_meter::MemoryMeter, steps::StepRecorder};
 use crate::{
+    arch::ModelConfig,
     data::Dataset,
     memory::{self, Category, Phase, timeline},
-    model::Config,
     options::TrainOptions,
     results::record::Profile,
 };
@@ -16,7 +16,7 @@ const STEPS: usize = 2;
 /// Runs both steps; the second updates no weight. Returns `None` if the process has no ledger.
 pub(super) fn run(
     options: &TrainOptions,
-    config: &Config,
+    config: &ModelConfig,
     dataset: &Dataset,
     trainer: &mut Trainer,
     meter: &mut MemoryMeter,

@@ -4,9 +4,10 @@ use std::{path::Path, time::Instant};
 
 use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, steps::StepRecorder, summary};
 use crate::{
+    arch::ModelConfig,
     data::{self, Dataset},
     memory::{self, Category, Phase, timeline},
-    model::{self, Config, Source},
+    model::{self, Source},
     options::{Measure, TrainOptions},
     results::record::{Event, Measured},
 };
@@ -40,7 +41,7 @@ pub fn run(
     let (source, dataset) = {
         let _scope = memory::scope(Category::Host);
         let source = Source::open(&options.model, base_dir)?;
-        let positions = source.config().max_position_embeddings();
+        let positions = source.config().max_position_embeddings;
         if options.data.max_seq_length > positions {
             return Err(TrainError::Positions {
                 asked: options.data.max_seq_length,
@@ -97,7 +98,7 @@ pub fn run(
 /// The training loop.
 fn train(
     options: &TrainOptions,
-    config: &Config,
+    config: &ModelConfig,
     dataset: &Dataset,
     trainer: &mut Trainer,
     meter: &mut MemoryMeter,

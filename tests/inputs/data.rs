@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use expctl::arch::Preset;
 use expctl::data::{DataError, Dataset, load};
-use expctl::model::Config;
 use expctl::spec::cell::{Cell, Data, DataFile, DataFormat, Padding, Synthetic};
 use polars_core::prelude::{Column, DataFrame};
 use polars_io::parquet::write::ParquetWriter;
@@ -29,7 +29,7 @@ fn file(path: &str) -> DataFile {
 }
 
 fn load_in(dir: &Path, cell: &Cell) -> Result<Dataset, DataError> {
-    load(&cell.data_options(), &Config::preset("tiny").unwrap(), dir)
+    load(&cell.data_options(), &Preset::named("tiny").unwrap().config(), dir)
 }
 
 /// The message of an error, without the directory.
@@ -85,7 +85,7 @@ fn the_sample_text_is_cut_to_max_seq_length_and_seeded() {
         .map(|index| data.samples().get(index).len())
         .collect();
     assert_eq!(lengths.iter().max(), Some(&100));
-    let config = Config::preset("tiny").unwrap();
+    let config = Preset::named("tiny").unwrap().config();
     let order = |seed| {
         let cell = with(100, seed);
         load_in(Path::new("/"), &cell)
@@ -179,10 +179,8 @@ fn text_needs_the_models_tokenizer() {
     )
     .unwrap();
     let own = load_in(dir.path(), &cell).unwrap();
-    let mut config = Config::preset("tiny").unwrap();
-    if let Config::Llama(config) = &mut config {
-        config.vocab_size = 300;
-    }
+    let mut config = Preset::named("tiny").unwrap().config();
+    config.vocab_size = 300;
     let foreign = load(&cell.data_options(), &config, dir.path()).unwrap_err().to_string();
     assert!(
         foreign.contains("has id") && foreign.contains("300 embeddings"),

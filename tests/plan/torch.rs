@@ -1,12 +1,11 @@
 //! The plan of PyTorch's stack against PyTorch itself: steps on fake tensors, and steps measured on a GPU.
 
+use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{Category, Phase};
 use expctl::options::{self, Attention, Autocast, Checkpointing, Optimizer, TargetModules, Upcast};
 use expctl::torch::caching_allocator::{DeviceMemory, Settings, TieBreak, replay};
 use expctl::torch::gpu::ComputeCapability;
-use expctl::torch::{
-    Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, ModelConfig, SdpaKernel, Transformers, trace,
-};
+use expctl::torch::{Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, SdpaKernel, Transformers, trace};
 use expctl::trace::Account;
 use expctl::trace::{Event, Trace};
 
@@ -147,9 +146,9 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
     let mut errors = keys.map(|_| Vec::new());
     let mut exact = 0;
     let cases = rows(include_str!("../fixtures/torch_abstract/torch_abstract.csv"), |row| {
-        let mut model = ModelConfig::preset(row.get("model")).expect("a preset");
+        let mut model = Preset::named(row.get("model")).expect("a preset").config();
         if !row.get("num_hidden_layers").is_empty() {
-            model.num_hidden_layers = row.count("num_hidden_layers");
+            model.num_hidden_layers = row.count("num_hidden_layers") as usize;
         }
         let checkpointing = row.is("gradient_checkpointing");
         let configuration = Configuration {
@@ -206,7 +205,7 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
 #[test]
 fn steps_of_older_releases_take_what_they_took() {
     let cases = rows(include_str!("../fixtures/torch_abstract/versions.csv"), |row| {
-        let mut model = ModelConfig::preset(row.get("model")).expect("a preset");
+        let mut model = Preset::named(row.get("model")).expect("a preset").config();
         model.num_hidden_layers = 3;
         let mut transformers = Transformers::of(row.get("transformers"), model.family).expect("a studied release");
         let checkpointing = row.get("gradient_checkpointing");
@@ -258,7 +257,7 @@ fn peaks_of_a_t4_are_predicted() {
     let mut errors = keys.map(|_| Vec::new());
     let mut exact = 0;
     let cases = rows(include_str!("../fixtures/fitcheck_t4.csv"), |row| {
-        let model = ModelConfig::preset(row.get("model_id")).expect("a preset");
+        let model = Preset::of_hub_name(row.get("model_id")).expect("a preset").config();
         let nf4 = row.get("quantization") == "nf4";
         let configuration = Configuration {
             dtype: if nf4 {
@@ -327,39 +326,13 @@ fn peaks_of_a_t4_are_predicted() {
 
 /// Weights as the models' cards give them, or safetensors' headers.
 #[test]
-fn presets_have_the_published_numbers_of_weights() {
-    let published = [
-        ("llama-2-7b", 6_738_415_616),
-        ("llama-2-13b", 13_015_864_320),
-        ("llama-3-8b", 8_030_261_248),
-        ("llama-3.1-8b", 8_030_261_248),
-        ("llama-3.2-1b", 1_235_814_400),
-        ("llama-3.2-3b", 3_212_749_824),
-        ("tinyllama-1.1b", 1_100_048_384),
-        ("smollm2-135m", 134_515_008),
-        ("smollm2-360m", 361_821_120),
-        ("smollm2-1.7b", 1_711_376_384),
-        ("qwen2.5-0.5b", 494_032_768),
-        ("qwen2.5-1.5b", 1_543_714_304),
-        ("qwen2.5-3b", 3_085_938_688),
-        ("qwen2.5-7b", 7_615_616_512),
-        ("qwen2.5-14b", 14_770_033_664),
-        ("qwen3-0.6b", 596_049_920),
-        ("qwen3-1.7b", 1_720_574_976),
-        ("qwen3-4b", 4_022_468_096),
-        ("qwen3-8b", 8_190_735_360),
-        ("mistral-7b", 7_241_732_096),
-        ("phi-3-mini", 3_821_079_552),
-        ("phi-4-mini", 3_836_021_760),
-        ("bert-base", 109_483_778),
-        ("distilbert-base", 66_955_010),
-    ];
-    for (name, weights) in published {
-        let model = ModelConfig::preset(name).expect("a preset");
-        assert_eq!(Configuration::new(model).counts().parameters, weights, "{name}");
+fn every_weight_of_a_preset_is_loaded() {
+    for preset in Preset::ALL {
+        let config = preset.config();
+        let weights = config.parameter_count();
+        let counts = Configuration::new(config).counts();
+        assert_eq!(counts.parameters, weights, "{}", preset.name());
     }
-    assert_eq!(ModelConfig::presets().count(), published.len());
-    assert_eq!(ModelConfig::preset("llama-4"), None);
 }
 
 /// A step's events, with blocks numbered from the step on; blocks of earlier steps have no number.
@@ -390,13 +363,13 @@ fn events_of_step(trace: &Trace, step: u32) -> Vec<String> {
 fn repeated_steps_are_what_they_would_be() {
     let model = ModelConfig {
         num_hidden_layers: 2,
-        ..ModelConfig::preset("qwen2.5-0.5b").expect("a preset")
+        ..Preset::named("qwen2.5-0.5b").expect("a preset").config()
     };
     for gradient_checkpointing in [Checkpointing::None, Checkpointing::Full, Checkpointing::Every(2)] {
         let configuration = Configuration {
             gradient_checkpointing,
             enable_input_require_grads: true,
-            ..Configuration::new(model)
+            ..Configuration::new(model.clone())
         };
         let micro = |len| MicroBatchShape {
             batch: 2,
@@ -428,7 +401,7 @@ fn published_reservations_bound_what_is_allocated() {
             target_modules: targets("q_proj,v_proj", ','),
             use_cache: true,
             capability: ComputeCapability(8, 9),
-            ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
+            ..Configuration::new(Preset::named("llama-3.2-3b").expect("a preset").config())
         };
         let micro = [MicroBatchShape {
             batch: 4,
@@ -454,7 +427,7 @@ fn adapters_are_as_large_as_those_that_peft_saved() {
             dtype: options::Dtype::Bfloat16,
             rank,
             target_modules: targets(names, ','),
-            ..Configuration::new(ModelConfig::preset("llama-3.2-3b").expect("a preset"))
+            ..Configuration::new(Preset::named("llama-3.2-3b").expect("a preset").config())
         }
         .counts()
         .adapter_file_bytes
@@ -462,61 +435,4 @@ fn adapters_are_as_large_as_those_that_peft_saved() {
     assert_eq!(size(32, "q_proj,v_proj"), Some(36_715_216));
     assert_eq!(size(10, "gate_proj,up_proj,down_proj"), Some(37_868_984));
     assert_eq!(size(0, "q_proj"), None);
-}
-
-#[test]
-fn a_config_that_is_wrong_is_told_by_its_key() {
-    let error = |text: &str| ModelConfig::from_json(text).unwrap_err().to_string();
-    assert!(error("[]").contains("not a JSON object"));
-    assert!(error("{").starts_with("not JSON"));
-    assert!(error("{}").contains("no model_type") && error("{}").contains("llama, mistral"));
-    assert!(error(r#"{"model_type": "t5"}"#).starts_with("model_type t5: not one of the known families"));
-    let layers = error(r#"{"model_type": "llama", "num_hidden_layers": "many"}"#);
-    assert_eq!(layers, r#"num_hidden_layers: expected a number from 1, found "many""#);
-    let heads =
-        error(r#"{"model_type": "llama", "num_attention_heads": 9, "num_key_value_heads": 2, "hidden_size": 576}"#);
-    assert_eq!(
-        heads,
-        "num_attention_heads 9 is not a multiple of num_key_value_heads 2"
-    );
-    let types = r#"["sliding_attention", "full_attention"]"#;
-    let windows = error(&format!(r#"{{"model_type": "qwen2", "layer_types": {types}}}"#));
-    assert!(windows.starts_with("layer_types: "), "{windows}");
-}
-
-#[test]
-fn what_a_config_leaves_out_is_as_transformers_has_it() {
-    let read = |text: &str| ModelConfig::from_json(text).expect("a config");
-    let mistral = read(r#"{"model_type": "mistral"}"#);
-    assert_eq!(
-        (mistral.num_key_value_heads, mistral.head_dim, mistral.sliding_window),
-        (8, 128, Some(4096))
-    );
-    assert_eq!(
-        read(r#"{"model_type": "mistral", "sliding_window": null}"#).sliding_window,
-        None
-    );
-    let llama = read(r#"{"model_type": "llama", "num_attention_heads": 16, "hidden_size": 1024}"#);
-    assert_eq!(
-        (llama.num_key_value_heads, llama.head_dim, llama.attention_bias),
-        (16, 64, false)
-    );
-    let qwen2 = read(r#"{"model_type": "qwen2", "sliding_window": 4096}"#);
-    assert!(qwen2.attention_bias && qwen2.sliding_window.is_none());
-    let windowed = |layers: &str| {
-        let keys = r#""model_type": "qwen2", "use_sliding_window": true, "sliding_window": 64, "num_hidden_layers": 4"#;
-        let model = read(&format!("{{{keys}, {layers}}}"));
-        model.sliding_window.map(|_| model.first_windowed_layer)
-    };
-    assert_eq!(windowed(r#""max_window_layers": 1"#), Some(1));
-    assert_eq!(windowed(r#""max_window_layers": 4"#), None);
-    let types = r#""layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]"#;
-    assert_eq!(windowed(types), Some(2));
-    assert_eq!(read(r#"{"model_type": "qwen3", "hidden_size": 1024}"#).head_dim, 128);
-    let phi = read(r#"{"model_type": "phi3", "rope_scaling": {"partial_rotary_factor": 0.75}}"#);
-    assert!((phi.partial_rotary_factor - 0.75).abs() < 1e-9);
-    assert_eq!(
-        read(r#"{"model_type": "distilbert", "n_layers": 3, "dim": 384}"#).num_hidden_layers,
-        3
-    );
 }

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use expctl::arch::Location;
 use expctl::memory::{self, Category};
-use expctl::model::{Config, Source};
+use expctl::model::Source;
 use expctl::spec::cell::{Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Padding, Synthetic, Task, Weights};
 use serde_json::json;
 use tempfile::TempDir;
@@ -166,8 +167,10 @@ fn every_number_format_trains_and_what_is_frozen_has_no_gradient() {
             training.forward_backward(0);
             let names: Vec<String> = training.gradients().into_keys().collect();
             if rank == 0 {
-                let config = Config::from_dir(dir.path()).expect("a configuration");
-                assert_eq!(names.len(), config.tensors().len());
+                let config = Location::Directory(dir.path().into())
+                    .config()
+                    .expect("a configuration");
+                assert_eq!(names.len(), config.weights().len());
             } else {
                 let whole: Vec<&String> = names.iter().filter(|name| !name.contains(".lora_")).collect();
                 let head = match family {

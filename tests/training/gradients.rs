@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use expctl::model::Config;
-use expctl::spec::cell::{Cell, Dtype, MODULES, TargetModules};
+use expctl::arch::{Family, Preset};
+use expctl::spec::cell::{Cell, Dtype, TargetModules};
 
 use crate::setup::{Training, cell, turn};
 
 /// The adapters' tensors on linear layers of these names.
 fn adapters(modules: &[&str]) -> BTreeSet<String> {
-    let config = Config::preset("tiny").expect("a preset");
+    let config = Preset::named("tiny").expect("a preset").config();
     let mut names = BTreeSet::new();
-    for tensor in config.tensors() {
+    for tensor in config.weights() {
         let module = tensor.name.trim_end_matches(".weight");
         if modules.iter().any(|name| module.ends_with(&format!(".{name}"))) {
             names.extend(["A", "B"].map(|factor| format!("{module}.lora_{factor}.weight")));
@@ -47,7 +47,7 @@ fn every_adapter_has_a_gradient_at_both_of_the_first_steps() {
         Dtype::Int8,
         Dtype::Int4,
     ] {
-        assert_trains(&Cell { dtype, ..cell() }, &adapters(&MODULES));
+        assert_trains(&Cell { dtype, ..cell() }, &adapters(&Family::Llama.target_modules()));
         let listed = ["q_proj", "down_proj"];
         let target_modules = TargetModules::Names(listed.map(String::from).to_vec());
         let cell = Cell {
@@ -62,8 +62,8 @@ fn every_adapter_has_a_gradient_at_both_of_the_first_steps() {
 #[test]
 fn every_weight_has_a_gradient_with_rank_0() {
     let _turn = turn();
-    let config = Config::preset("tiny").expect("a preset");
-    let weights = config.tensors().into_iter().map(|tensor| tensor.name).collect();
+    let config = Preset::named("tiny").expect("a preset").config();
+    let weights = config.weights().into_iter().map(|tensor| tensor.name).collect();
     for dtype in [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16] {
         let cell = Cell {
             dtype,

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use candle_core::Device;
+use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{self, ByCategory, Category, Phase};
-use expctl::model::{self, Config, Source};
+use expctl::model::{self, Source};
 use expctl::spec::cell::{Cell, Checkpointing, Dtype, Optimizer, TargetModules};
 
 use crate::setup::{Training, cell, turn};
@@ -22,11 +23,11 @@ pub struct Bytes {
 
 impl Bytes {
     /// The bytes of a model and its training by arithmetic.
-    pub fn of(cell: &Cell, config: &Config) -> Self {
+    pub fn of(cell: &Cell, config: &ModelConfig) -> Self {
         let width = if cell.dtype == Dtype::Float32 { 4 } else { 2 };
         let rank = cell.rank as u64;
         let mut bytes = Self::default();
-        for tensor in config.tensors() {
+        for tensor in config.weights() {
             let (rows, columns) = (tensor.rows() as u64, tensor.columns() as u64);
             let count = rows * columns;
             let module = tensor.name.trim_end_matches(".weight").rsplit('.').next();
@@ -124,7 +125,7 @@ fn bytes_are_what_arithmetic_says() {
             ..dtype(Dtype::Int4)
         },
     ];
-    let config = Config::preset("tiny").expect("a preset");
+    let config = Preset::named("tiny").expect("a preset").config();
     for cell in cells {
         let what = format!(
             "{:?}, {:?}, rank {}, {:?}",

@@ -6,8 +6,8 @@ use std::path::Path;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama;
+use expctl::arch::{Location, ModelConfig, RopeScaling};
 use expctl::data::MicroBatch;
-use expctl::model::{Config, LlamaConfig};
 use expctl::spec::cell::{Cell, Weights};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -41,12 +41,12 @@ fn config_json(more: &Value) -> Value {
 }
 
 /// Weights that keep activations near 1, so that attention looks at some places more than at others.
-fn weights(config: &Config) -> HashMap<String, Tensor> {
+fn weights(config: &ModelConfig) -> HashMap<String, Tensor> {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut uniform = |count: usize, low: f32, high: f32| -> Vec<f32> {
         (0..count).map(|_| random.random_range(low..high)).collect()
     };
-    let tensors = config.tensors().into_iter();
+    let tensors = config.weights().into_iter();
     tensors
         .map(|tensor| {
             let count = tensor.rows() * tensor.columns();
@@ -90,14 +90,20 @@ fn ours(dir: &Path) -> Vec<f32> {
 }
 
 /// Logits of every token by candle-transformers, which gives those of the last one: one forward pass for each length.
-fn theirs(config: &LlamaConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
-    let scaling = config.rope_scaling.map(|scaling| llama::Llama3RopeConfig {
-        factor: scaling.factor as f32,
-        low_freq_factor: scaling.low_freq_factor as f32,
-        high_freq_factor: scaling.high_freq_factor as f32,
-        original_max_position_embeddings: scaling.original_max_position_embeddings,
-        rope_type: llama::Llama3RopeType::Llama3,
-    });
+fn theirs(config: &ModelConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
+    let scaling = match &config.rope.scaling {
+        Some(RopeScaling::Llama3(scaling)) => Some(llama::Llama3RopeConfig {
+            factor: scaling.factor as f32,
+            low_freq_factor: scaling.low_freq_factor as f32,
+            high_freq_factor: scaling.high_freq_factor as f32,
+            original_max_position_embeddings: scaling.original_max_position_embeddings,
+            rope_type: llama::Llama3RopeType::Llama3,
+        }),
+        other => {
+            assert_eq!(other, &None);
+            None
+        }
+    };
     let config = llama::Config {
         hidden_size: config.hidden_size,
         intermediate_size: config.intermediate_size,
@@ -106,8 +112,8 @@ fn theirs(config: &LlamaConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
         num_attention_heads: config.num_attention_heads,
         num_key_value_heads: config.num_key_value_heads,
         use_flash_attn: false,
-        rms_norm_eps: config.rms_norm_eps,
-        rope_theta: config.rope_theta as f32,
+        rms_norm_eps: config.norm_eps,
+        rope_theta: config.rope.theta as f32,
         bos_token_id: None,
         eos_token_id: None,
         rope_scaling: scaling,
@@ -140,13 +146,10 @@ fn compared(more: &Value) -> Vec<f32> {
     let model = dir.path().join("model");
     std::fs::create_dir(&model).expect("a folder");
     std::fs::write(model.join("config.json"), config_json(more).to_string()).expect("the configuration");
-    let config = Config::from_dir(&model).expect("a configuration");
+    let config = Location::Directory(model.clone()).config().expect("a configuration");
     let weights = weights(&config);
     candle_core::safetensors::save(&weights, model.join("model.safetensors")).expect("the weights");
 
-    let Config::Llama(config) = config else {
-        panic!("a decoder: {config:?}")
-    };
     let (ours, theirs) = (ours(dir.path()), theirs(&config, weights));
     let distance = distance(&ours, &theirs);
     assert!(distance < 1e-4, "{more}: {distance:e}");

@@ -1,6 +1,6 @@
 //! `measure: profile`: components against arithmetic, and against the whole training.
 
-use expctl::model::Config;
+use expctl::arch::Preset;
 use expctl::results::record::Profile;
 use expctl::spec::cell::{Cell, Checkpointing, Data, Measure, Optimizer, Synthetic, Task};
 
@@ -25,7 +25,7 @@ fn profile(cell: &Cell) -> Profile {
 #[test]
 fn components_are_what_arithmetic_says() {
     let _turn = turn();
-    let config = Config::preset("tiny").expect("a preset");
+    let config = Preset::named("tiny").expect("a preset").config();
     let lora = profiled(|_| ());
     let full = profiled(|cell| (cell.rank, cell.optim) = (0, Optimizer::Rsvd));
     for cell in [lora, full] {
@@ -91,11 +91,8 @@ fn activations_grow_with_the_batch_and_shrink_with_checkpointing() {
     };
     assert_eq!(kept(8, Checkpointing::None), 2 * kept(4, Checkpointing::None));
     // Each block's input and the last output: three hidden states of 4 × 24 tokens.
-    let config = Config::preset("tiny").expect("a preset");
-    assert_eq!(
-        kept(4, Checkpointing::Full),
-        3 * 4 * 24 * config.hidden_size() as u64 * 4
-    );
+    let config = Preset::named("tiny").expect("a preset").config();
+    assert_eq!(kept(4, Checkpointing::Full), 3 * 4 * 24 * config.hidden_size as u64 * 4);
 }
 
 #[test]

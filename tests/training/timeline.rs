@@ -242,7 +242,7 @@ fn an_encoders_parts_have_the_names_of_its_layers() {
         let weights = model::Source::open(&cell.model_options(), Path::new(""))
             .expect("a model")
             .config()
-            .tensors();
+            .weights();
         let is_layer = |name: &str| {
             let names = weights.iter().map(|tensor| &tensor.name);
             let mut modules = names.filter_map(|name| name.rsplit_once('.')).map(|(module, _)| module);

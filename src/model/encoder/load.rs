@@ -1,17 +1,15 @@
 //! Builds an encoder, layer by layer.
 
-use super::{
-    Encoder, EncoderConfig, Family,
-    config::{BlockNames, CLASSIFIER},
-};
+use super::{Encoder, names::EncoderNames};
 use crate::{
+    arch::{Family, ModelConfig},
     memory,
-    model::{LoadError, load::Loader},
+    model::{error::LoadError, loader::Loader},
     nn::{
         affine::Affine,
         classifier::{Activation, Classifier},
         dropout::Dropout,
-        encoder_block::EncoderBlock,
+        encoder_block::{ATTENTION, EncoderBlock},
         encoder_embedding::EncoderEmbedding,
         feed_forward::FeedForward,
         layer_norm::LayerNorm,
@@ -20,14 +18,15 @@ use crate::{
 };
 
 impl Loader<'_> {
-    pub(in crate::model) fn encoder(&mut self, config: &EncoderConfig) -> Result<Encoder, LoadError> {
+    pub(crate) fn encoder(&mut self, config: &ModelConfig) -> Result<Encoder, LoadError> {
+        let names = EncoderNames::get(config.family);
         Ok(Encoder {
             family: config.family,
-            embedding: self.encoder_embedding(config)?,
+            embedding: self.encoder_embedding(config, names)?,
             blocks: (0..config.num_hidden_layers)
-                .map(|index| self.encoder_block(config, &config.family.block(index)))
+                .map(|index| self.encoder_block(config, names, index))
                 .collect::<Result<Vec<_>, _>>()?,
-            head: self.classifier(config)?,
+            head: self.classifier(config, names)?,
             has_dropout: [
                 config.hidden_dropout,
                 config.attention_dropout,
@@ -40,62 +39,72 @@ impl Loader<'_> {
         })
     }
 
-    fn encoder_embedding(&mut self, config: &EncoderConfig) -> Result<EncoderEmbedding, LoadError> {
-        let types = config.type_vocab_size > 0;
+    fn encoder_embedding(&mut self, config: &ModelConfig, names: &EncoderNames) -> Result<EncoderEmbedding, LoadError> {
+        let mut table = |name| self.dense(&format!("{name}.weight"));
         Ok(EncoderEmbedding {
-            words: self.dense(&config.table("word"))?,
-            positions: self.dense(&config.table("position"))?,
-            token_types: types.then(|| self.dense(&config.table("token_type"))).transpose()?,
-            norm: self.layer_norm(config, &config.embedding_norm())?,
-            dropout: self.dropout(&config.embedding_norm(), config.hidden_dropout),
+            words: table(names.words)?,
+            positions: table(names.positions)?,
+            token_types: names.token_types.map(table).transpose()?,
+            norm: self.layer_norm(config, names.embedding_norm)?,
+            dropout: self.dropout(names.embedding_norm, config.hidden_dropout),
             padding: config.pad_token_id,
         })
     }
 
-    fn encoder_block(&mut self, config: &EncoderConfig, names: &BlockNames) -> Result<EncoderBlock, LoadError> {
+    fn encoder_block(
+        &mut self,
+        config: &ModelConfig,
+        names: &'static EncoderNames,
+        index: usize,
+    ) -> Result<EncoderBlock, LoadError> {
         memory::timeline::write_out();
+        let names = &names.block;
+        let block = format!("{}.{index}", config.family.description().blocks);
+        let of_block = |name: &str| format!("{block}.{name}");
+        let of_attention = |name: &str| format!("{block}.{ATTENTION}.{name}");
         // DistilBERT's attention has no dropout on its output.
-        let attention_output = match config.family {
-            Family::DistilBert => 0.0,
+        let output_dropout = match config.family {
             Family::Bert => config.hidden_dropout,
+            _ => 0.0,
         };
-        let layers = config.family.layers();
+        let (query, attention_output) = (of_attention(names.query), of_attention(names.attention_output));
+        let output = of_block(names.output);
         Ok(EncoderBlock {
-            names: layers,
+            names,
             attention: SelfAttention {
-                names: layers,
-                query: self.affine(&names.query)?,
-                key: self.affine(&names.key)?,
-                value: self.affine(&names.value)?,
-                output: self.affine(&names.attention_output)?,
+                names,
+                query: self.affine(&query)?,
+                key: self.affine(&of_attention(names.key))?,
+                value: self.affine(&of_attention(names.value))?,
+                output: self.affine(&attention_output)?,
                 heads: config.num_attention_heads,
-                weight_dropout: self.dropout(&format!("{}.weights", names.query), config.attention_dropout),
-                dropout: self.dropout(&format!("{}.output", names.attention_output), attention_output),
+                weight_dropout: self.dropout(&format!("{query}.weights"), config.attention_dropout),
+                dropout: self.dropout(&format!("{attention_output}.output"), output_dropout),
             },
-            attention_norm: self.layer_norm(config, &names.attention_norm)?,
+            attention_norm: self.layer_norm(config, &of_block(names.attention_norm))?,
             feed_forward: FeedForward {
-                names: layers,
-                intermediate: self.affine(&names.intermediate)?,
-                output: self.affine(&names.output)?,
-                dropout: self.dropout(&format!("{}.output", names.output), config.hidden_dropout),
+                names,
+                intermediate: self.affine(&of_block(names.intermediate))?,
+                output: self.affine(&output)?,
+                dropout: self.dropout(&format!("{output}.output"), config.hidden_dropout),
             },
-            output_norm: self.layer_norm(config, &names.output_norm)?,
+            output_norm: self.layer_norm(config, &of_block(names.output_norm))?,
         })
     }
 
     /// Beside adapters the head is trained whole, as PEFT does it (`modules_to_save`): all that is called `…classifier`,
     /// so DistilBERT's dense layer too. BERT's is a layer like those of the blocks.
-    fn classifier(&mut self, config: &EncoderConfig) -> Result<Classifier, LoadError> {
-        let dense = config.family.dense();
+    fn classifier(&mut self, config: &ModelConfig, names: &EncoderNames) -> Result<Classifier, LoadError> {
         let (dense, activation) = match config.family {
-            Family::DistilBert => (self.trained_affine(dense)?, Activation::Relu),
-            Family::Bert => (self.affine(dense)?, Activation::Tanh),
+            Family::Bert => (self.affine(names.dense)?, Activation::Tanh),
+            _ => (self.trained_affine(names.dense)?, Activation::Relu),
         };
+        let classifier = names.classifier;
         Ok(Classifier {
             dense,
             activation,
-            dropout: self.dropout(&format!("{CLASSIFIER}.input"), config.classifier_dropout),
-            classifier: self.trained_affine(CLASSIFIER)?,
+            dropout: self.dropout(&format!("{classifier}.input"), config.classifier_dropout),
+            classifier: self.trained_affine(classifier)?,
         })
     }
 
@@ -113,11 +122,11 @@ impl Loader<'_> {
         })
     }
 
-    fn layer_norm(&mut self, config: &EncoderConfig, name: &str) -> Result<LayerNorm, LoadError> {
+    fn layer_norm(&mut self, config: &ModelConfig, name: &str) -> Result<LayerNorm, LoadError> {
         Ok(LayerNorm {
             weight: self.dense(&format!("{name}.weight"))?,
             bias: self.dense(&format!("{name}.bias"))?,
-            eps: config.layer_norm_eps,
+            eps: config.norm_eps,
         })
     }
 

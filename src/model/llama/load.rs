@@ -1,14 +1,15 @@
 //! Builds a decoder, layer by layer.
 
-use super::{Llama, LlamaConfig};
+use super::Llama;
 use crate::{
+    arch::ModelConfig,
     memory,
-    model::{LoadError, load::Loader},
+    model::{error::LoadError, loader::Loader},
     nn::{attention::Attention, block::Block, mlp::Mlp, norm::RmsNorm, rope::Rope},
 };
 
 impl Loader<'_> {
-    pub(in crate::model) fn llama(&mut self, config: &LlamaConfig) -> Result<Llama, LoadError> {
+    pub(crate) fn llama(&mut self, config: &ModelConfig) -> Result<Llama, LoadError> {
         let embed_tokens = self.dense("model.embed_tokens.weight")?;
         let blocks = (0..config.num_hidden_layers)
             .map(|index| self.block(config, index))
@@ -21,7 +22,7 @@ impl Loader<'_> {
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");
-            Rope::new(config, self.positions(), self.device())?
+            Rope::new(&config.rope, config.head_dim, self.positions(), self.device())?
         };
         Ok(Llama {
             embed_tokens,
@@ -34,7 +35,7 @@ impl Loader<'_> {
         })
     }
 
-    fn block(&mut self, config: &LlamaConfig, index: usize) -> Result<Block, LoadError> {
+    fn block(&mut self, config: &ModelConfig, index: usize) -> Result<Block, LoadError> {
         memory::timeline::write_out();
         let prefix = format!("model.layers.{index}");
         Ok(Block {
@@ -57,10 +58,10 @@ impl Loader<'_> {
         })
     }
 
-    fn norm(&mut self, config: &LlamaConfig, name: &str) -> Result<RmsNorm, LoadError> {
+    fn norm(&mut self, config: &ModelConfig, name: &str) -> Result<RmsNorm, LoadError> {
         Ok(RmsNorm {
             weight: self.dense(name)?,
-            eps: config.rms_norm_eps,
+            eps: config.norm_eps,
         })
     }
 }

@@ -10,9 +10,10 @@ use super::{
     param::Param,
 };
 use crate::{
+    arch::{Family, Kind, ModelConfig, Module},
     kernels::InstructionSet,
     memory::Category,
-    model::{CHUNK_ELEMENTS, EncoderConfig, Family, LlamaConfig, adapts},
+    model::CHUNK_ELEMENTS,
     nn, quant,
     spec::cell::{Cell, Dtype},
 };
@@ -33,7 +34,7 @@ impl<'m, 'c> Loader<'m, 'c> {
         }
     }
 
-    pub(super) fn decoder(&self, config: &LlamaConfig) -> Decoder<'m> {
+    pub(super) fn decoder(&self, config: &ModelConfig) -> Decoder<'m> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let queries = config.num_attention_heads * config.head_dim;
         let keys = config.num_key_value_heads * config.head_dim;
@@ -70,12 +71,11 @@ impl<'m, 'c> Loader<'m, 'c> {
         }
     }
 
-    pub(super) fn encoder(&self, config: &EncoderConfig) -> Encoder<'m> {
+    pub(super) fn encoder(&self, config: &ModelConfig) -> Encoder<'m> {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-        let names = match config.family {
-            Family::DistilBert => ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"],
-            Family::Bert => ["query", "key", "value", "dense", "dense", "dense"],
-        };
+        let modules = config.family.description().block.iter();
+        let modules = modules.filter(|module| module.kind == Kind::Linear);
+        let names: Vec<&str> = modules.map(Module::name).collect();
         let words = self.dense(&[config.vocab_size, hidden]);
         let positions = self.dense(&[config.max_position_embeddings, hidden]);
         let types = config.type_vocab_size;
@@ -94,8 +94,8 @@ impl<'m, 'c> Loader<'m, 'c> {
         };
         let blocks = (0..config.num_hidden_layers).map(block).collect();
         let dense = match config.family {
-            Family::DistilBert => self.trained_affine(hidden, hidden),
             Family::Bert => self.affine("dense", hidden, hidden),
+            _ => self.trained_affine(hidden, hidden),
         };
         Encoder {
             memory: self.memory,
@@ -167,7 +167,7 @@ impl<'m, 'c> Loader<'m, 'c> {
             Some(format) => Weight::Quantized(self.quantized(format, outputs, inputs)),
         };
         let rank = self.cell.rank;
-        let is_target = rank > 0 && adapts(&self.cell.target_modules, name);
+        let is_target = rank > 0 && self.cell.target_modules.contains(name);
         let factor = |shape: &[usize; 2]| {
             let values = self
                 .memory

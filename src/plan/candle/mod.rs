@@ -18,8 +18,8 @@ use super::batches::Micro;
 use crate::trace::Trace;
 use crate::{
     adapter::peft,
+    arch::{Kind, ModelConfig},
     memory::Phase,
-    model::Config,
     spec::cell::{Cell, Measure},
 };
 use held::Memory;
@@ -40,22 +40,19 @@ pub struct Planned {
 }
 
 /// A cell's load and these optimizer steps, each with its micro-batches.
-pub fn plan(cell: &Cell, config: &Config, steps: &[Vec<Micro>]) -> Planned {
+pub fn plan(cell: &Cell, config: &ModelConfig, steps: &[Vec<Micro>]) -> Planned {
     let micro_batches: usize = steps.iter().map(Vec::len).sum();
-    let memory = Memory::new(EVENTS * config.num_hidden_layers() * (micro_batches + 2));
+    let memory = Memory::new(EVENTS * config.num_hidden_layers * (micro_batches + 2));
     memory.phase(Phase::Load);
     let loader = Loader::new(cell, &memory);
-    let trainable_count = match config {
-        Config::Llama(config) => {
-            let model = loader.decoder(config);
-            drop(loader);
-            train(cell, model, &memory, steps)
-        }
-        Config::Encoder(config) => {
-            let model = loader.encoder(config);
-            drop(loader);
-            train(cell, model, &memory, steps)
-        }
+    let trainable_count = if config.family.is_encoder() {
+        let model = loader.encoder(config);
+        drop(loader);
+        train(cell, model, &memory, steps)
+    } else {
+        let model = loader.decoder(config);
+        drop(loader);
+        train(cell, model, &memory, steps)
     };
     Planned {
         trace: memory.into_trace(),
@@ -65,27 +62,23 @@ pub fn plan(cell: &Cell, config: &Config, steps: &[Vec<Micro>]) -> Planned {
 }
 
 /// Bytes of the adapter that the cell's training writes; none with rank 0.
-pub fn adapter_file_bytes(cell: &Cell, config: &Config) -> Option<u64> {
+pub fn adapter_file_bytes(cell: &Cell, config: &ModelConfig) -> Option<u64> {
     if cell.rank == 0 {
         return None;
     }
-    let tensors = config.tensors();
-    let files = tensors.iter().flat_map(|tensor| {
-        let module = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
-        let last = module.rsplit('.').next().unwrap_or(module);
-        let is_head = ["classifier.", "pre_classifier."]
-            .iter()
-            .any(|head| tensor.name.starts_with(head));
-        if is_head {
-            vec![(tensor.name.clone(), tensor.shape.clone())]
-        } else if tensor.name.ends_with(".weight") && cell.target_modules.contains(last) {
+    let files = config.modules().flat_map(|(name, module)| match module.kind {
+        Kind::Classifier => vec![
+            (format!("{name}.weight"), module.dims(config)),
+            (format!("{name}.bias"), module.dims(config)[..1].to_vec()),
+        ],
+        Kind::Linear if cell.target_modules.contains(&name) => {
+            let dims = module.dims(config);
             vec![
-                (format!("{module}.lora_A.weight"), vec![cell.rank, tensor.shape[1]]),
-                (format!("{module}.lora_B.weight"), vec![tensor.shape[0], cell.rank]),
+                (format!("{name}.lora_A.weight"), vec![cell.rank, dims[1]]),
+                (format!("{name}.lora_B.weight"), vec![dims[0], cell.rank]),
             ]
-        } else {
-            Vec::new()
         }
+        _ => Vec::new(),
     });
     let files = files.map(|(name, shape)| (name, peft::FileDtype::F32, shape));
     Some(peft::file_bytes(files))

@@ -5,29 +5,27 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::arch::{Family, Preset, target_modules};
 use crate::options::ByteSize;
 
 mod allocator;
 mod check;
 mod id;
 mod options;
-mod presets;
 mod stacks;
 mod torch;
 
 pub use crate::options::{
-    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, ENCODER_MODULES,
-    FUSED_MODULES, InstructionSet, InstructionSetChoice, Lengths, LoraATraining, LrScheduler, MODULES, Measure,
-    Optimizer, OutputLifetime, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, InstructionSet,
+    InstructionSetChoice, Lengths, LoraATraining, LrScheduler, Measure, Optimizer, OutputLifetime, Padding, QuantType,
+    Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::Invalid;
-pub use presets::{PLANNED_PRESETS, PRESETS};
 pub use stacks::stacks;
 pub use torch::Torch;
 
 use allocator::Variable;
-use presets::{ENCODER_PRESETS, presets};
 
 /// Default of `num_labels`, as in transformers.
 const DEFAULT_LABELS: usize = 2;
@@ -47,9 +45,9 @@ const DEFAULT_GALORE_SCALE: f64 = 0.25;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = stacks::mark)]
 pub struct Cell {
-    /// A preset or a directory in Hugging Face's layout. The presets tiny, smollm2-135m, smollm2-360m, tinyllama-1.1b,
-    /// llama-3.2-1b, llama-3.2-3b, distilbert-base and bert-base can be trained; stack: torch has many more.
-    #[schemars(extend("anyOf" = [{ "enum": presets().collect::<Vec<_>>() }, { "type": "string" }]))]
+    /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout. Our trainer trains Llama,
+    /// DistilBERT and BERT.
+    #[schemars(extend("anyOf" = [{ "enum": Preset::names() }, { "type": "string" }]))]
     pub model: String,
     /// The origin of the weights. Default: random for a preset, pretrained for a directory.
     pub weights: Option<Weights>,
@@ -79,6 +77,15 @@ pub struct Cell {
     pub lora_dropout: f64,
     /// The linear layers that get an adapter: all-linear (all but the head) or a list such as [q_proj, v_proj]. Names of
     /// DistilBERT are such as q_lin, of BERT such as query; the new head of an encoder is always trained.
+    #[schemars(extend("oneOf" = [
+        { "const": "all-linear" },
+        {
+            "type": "array",
+            "items": { "enum": target_modules(Family::ALL.iter().copied()) },
+            "minItems": 1,
+            "uniqueItems": true
+        }
+    ]))]
     pub target_modules: TargetModules,
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
     /// optimizer leaves it out, as happens once PEFT's disable_adapter was used.
@@ -244,14 +251,9 @@ impl Default for Cell {
 
 /// The values of keys that may be left out.
 impl Cell {
-    /// True if the model is one of [`PRESETS`] or [`PLANNED_PRESETS`].
+    /// True if the model is a preset.
     pub fn is_preset(&self) -> bool {
-        presets().any(|name| name == self.model)
-    }
-
-    /// True if the model is a preset of an encoder.
-    fn is_encoder_preset(&self) -> bool {
-        ENCODER_PRESETS.contains(&self.model.as_str())
+        Preset::named(&self.model).is_some()
     }
 
     /// The origin of the weights.

@@ -1,8 +1,8 @@
 //! Self-attention of the decoders.
 
 use super::attention_options::AttentionOptions;
+use crate::arch::ModelConfig;
 use crate::options::Attention;
-use crate::torch::config::{Family, ModelConfig};
 use crate::torch::models::loader::Loader;
 use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
@@ -26,34 +26,23 @@ pub(crate) struct SelfAttention<'t> {
 
 impl<'t> SelfAttention<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
-        let (hidden, width) = (config.hidden_size, config.head_dim);
-        let queries = config.num_attention_heads * width;
-        let keys = config.num_key_value_heads * width;
-        let bias = config.attention_bias;
-        let (projections, output) = if config.family == Family::Phi3 {
-            let output = loader.linear("self_attn.o_proj", [hidden, queries], false);
-            let fused = loader.linear("self_attn.qkv_proj", [queries + 2 * keys, hidden], false);
-            (vec![fused], output)
+        let (projections, output) = if loader.has("self_attn.qkv_proj") {
+            let output = loader.linear("self_attn.o_proj");
+            (vec![loader.linear("self_attn.qkv_proj")], output)
         } else {
-            let names = [
-                ("self_attn.q_proj", queries),
-                ("self_attn.k_proj", keys),
-                ("self_attn.v_proj", keys),
-            ];
-            let separate = names.map(|(name, rows)| loader.linear(name, [rows, hidden], bias));
-            let output_bias = bias && config.family != Family::Qwen2;
-            let output = loader.linear("self_attn.o_proj", [hidden, queries], output_bias);
-            (separate.into(), output)
+            let names = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
+            let separate = names.map(|path| loader.linear(path));
+            (separate.into(), loader.linear("self_attn.o_proj"))
         };
-        let norms = (config.family == Family::Qwen3).then(|| [0, 1].map(|_| loader.vector(width)));
+        let norms = ["self_attn.q_norm", "self_attn.k_norm"];
         Self {
             projections,
             output,
-            norms,
+            norms: loader.has(norms[0]).then(|| norms.map(|path| loader.weight(path))),
             rotary: loader.rotary(config),
-            heads: config.num_attention_heads,
-            shared: config.num_key_value_heads,
-            head_dim: width,
+            heads: config.num_attention_heads as u32,
+            shared: config.num_key_value_heads as u32,
+            head_dim: config.head_dim as u32,
         }
     }
 

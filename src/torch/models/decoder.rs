@@ -5,9 +5,9 @@ use super::attention_options::AttentionOptions;
 use super::loader::Loader;
 use super::mask::Shape;
 use super::mlp::Mlp;
+use crate::arch::{Family, ModelConfig};
 use crate::memory::Category;
 use crate::options::Attention;
-use crate::torch::config::{Family, ModelConfig};
 use crate::torch::configuration::{Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
@@ -52,29 +52,29 @@ pub(crate) struct Output<'t> {
 impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
-        let embedding = loader.table(config.vocab_size, config.hidden_size);
+        let embedding = loader.weight("model.embed_tokens");
         let blocks = (0..config.num_hidden_layers).map(|_| Block {
             attention: SelfAttention::load(loader, config),
-            mlp: Mlp::load(loader, config),
-            input_norm: loader.vector(config.hidden_size),
-            post_attention_norm: loader.vector(config.hidden_size),
+            mlp: Mlp::load(loader),
+            input_norm: loader.weight("input_layernorm"),
+            post_attention_norm: loader.weight("post_attention_layernorm"),
         });
         let mut blocks: Vec<_> = blocks.collect();
-        let norm = loader.vector(config.hidden_size);
-        let dims = [config.vocab_size, config.hidden_size];
+        let norm = loader.weight("model.norm");
         let mut head = if config.tie_word_embeddings {
             Linear {
                 path: "lm_head",
                 base: crate::torch::peft::Base::Dense(embedding.clone()),
                 bias: None,
                 adapter: None,
-                dims,
+                dims: loader.matrix("lm_head"),
             }
         } else {
-            loader.head("lm_head", dims, false)
+            loader.head("lm_head")
         };
+        let rotary_dim = config.rotary_dim() as u32;
         let frequencies = [0, 1].map(|_| {
-            let layout = Layout::contiguous(&[config.rotary_dim() / 2]);
+            let layout = Layout::contiguous(&[rotary_dim / 2]);
             tape.empty_as(layout, Dtype::Float32, Category::Parameter)
         });
         for (index, block) in blocks.iter_mut().enumerate() {
@@ -88,11 +88,11 @@ impl<'t> Decoder<'t> {
             blocks,
             norm,
             head,
-            rotary_dim: config.rotary_dim(),
+            rotary_dim,
             _frequencies: frequencies,
             attention,
-            window: config.sliding_window,
-            first_windowed: config.first_windowed_layer as usize,
+            window: config.sliding_window.map(|window| window.tokens as u32),
+            first_windowed: config.sliding_window.map_or(0, |window| window.first_layer),
             both_masks: matches!(config.family, Family::Qwen2 | Family::Qwen3),
         }
     }

@@ -3,9 +3,9 @@
 use super::attention_options::AttentionOptions;
 use super::decoder::Output;
 use super::loader::Loader;
+use crate::arch::{Family, ModelConfig};
 use crate::memory::Category;
 use crate::options::Attention;
-use crate::torch::config::{Family, ModelConfig};
 use crate::torch::configuration::{Configuration, MicroBatchShape, SdpaKernel};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
@@ -19,8 +19,8 @@ use crate::trace::Module;
 struct Norm<'t>([Tensor<'t>; 2]);
 
 impl<'t> Norm<'t> {
-    fn load(loader: &mut Loader<'t, '_>, width: u32) -> Self {
-        Self([0, 1].map(|_| loader.vector(width)))
+    fn load(loader: &mut Loader<'t, '_>, path: &str) -> Self {
+        Self([loader.weight(path), loader.bias(path)])
     }
 
     fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
@@ -57,41 +57,46 @@ pub(crate) struct Encoder<'t> {
 impl<'t> Encoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
-        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let bert = config.family == Family::Bert;
         let name = |bert_name, distilbert| if bert { bert_name } else { distilbert };
-        let words = loader.table(config.vocab_size, hidden);
-        let positions = loader.table(config.max_position_embeddings, hidden);
-        let segments = bert.then(|| loader.table(config.type_vocab_size, hidden));
-        let embedding_norm = Norm::load(loader, hidden);
+        let mut table = |bert_name, distilbert| loader.weight(name(bert_name, distilbert));
+        let words = table(
+            "bert.embeddings.word_embeddings",
+            "distilbert.embeddings.word_embeddings",
+        );
+        let positions = table(
+            "bert.embeddings.position_embeddings",
+            "distilbert.embeddings.position_embeddings",
+        );
+        let segments = bert.then(|| loader.weight("bert.embeddings.token_type_embeddings"));
+        let embedding_norm = Norm::load(
+            loader,
+            name("bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
+        );
         let blocks = (0..config.num_hidden_layers).map(|_| Block {
             projections: [
                 name("attention.self.query", "attention.q_lin"),
                 name("attention.self.key", "attention.k_lin"),
                 name("attention.self.value", "attention.v_lin"),
             ]
-            .map(|name| loader.linear(name, [hidden, hidden], true)),
-            output: loader.linear(
-                name("attention.output.dense", "attention.out_lin"),
-                [hidden, hidden],
-                true,
-            ),
-            attention_norm: Norm::load(loader, hidden),
-            inner: loader.linear(name("intermediate.dense", "ffn.lin1"), [inner, hidden], true),
-            outer: loader.linear(name("output.dense", "ffn.lin2"), [hidden, inner], true),
-            output_norm: Norm::load(loader, hidden),
+            .map(|path| loader.linear(path)),
+            output: loader.linear(name("attention.output.dense", "attention.out_lin")),
+            attention_norm: Norm::load(loader, name("attention.output.LayerNorm", "sa_layer_norm")),
+            inner: loader.linear(name("intermediate.dense", "ffn.lin1")),
+            outer: loader.linear(name("output.dense", "ffn.lin2")),
+            output_norm: Norm::load(loader, name("output.LayerNorm", "output_layer_norm")),
         });
         let mut blocks: Vec<_> = blocks.collect();
         let mut pooler = if bert {
-            loader.linear("bert.pooler.dense", [hidden, hidden], true)
+            loader.linear("bert.pooler.dense")
         } else {
             // PEFT trains a copy, and refuses one whose weight is quantised (as of 0.21: "only Tensors of floating point dtype
             // can require gradients"). So bitsandbytes has to be told to leave it out, by `llm_int8_skip_modules`.
-            loader.head("pre_classifier", [hidden, hidden], true)
+            loader.head("pre_classifier")
         };
-        let mut classifier = loader.head("classifier", [config.num_labels, hidden], true);
+        let mut classifier = loader.head("classifier");
         let buffers = (0..if bert { 2 } else { 1 }).map(|_| {
-            let layout = Layout::contiguous(&[config.max_position_embeddings]);
+            let layout = Layout::contiguous(&[config.max_position_embeddings as u32]);
             tape.empty_as(layout, Dtype::Int64, Category::Parameter)
         });
         let mut buffers: Vec<_> = buffers.collect();
@@ -118,13 +123,13 @@ impl<'t> Encoder<'t> {
             pooler,
             classifier,
             _buffers: buffers,
-            config: *config,
+            config: config.clone(),
             attention,
         }
     }
 
     fn dropout(&self, input: Tensor<'t>) -> Tensor<'t> {
-        if self.config.dropout > 0.0 {
+        if self.config.hidden_dropout > 0.0 {
             input.dropout()
         } else {
             input
@@ -136,7 +141,7 @@ impl<'t> Encoder<'t> {
         let &[batch, length, width] = hidden.dims() else {
             return (hidden.clone(), None);
         };
-        let heads = self.config.num_attention_heads;
+        let heads = self.config.num_attention_heads as u32;
         let [query, key, value] = block.projections.each_ref().map(|linear| {
             let states = linear.forward(hidden);
             states.reshape(&[batch, length, heads, width / heads]).transpose(1, 2)

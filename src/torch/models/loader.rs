@@ -1,11 +1,13 @@
-//! Loading: the weights in the order in which a model names them, quantised where they are to be, then the adapters.
+//! Loading: the weights in the order in which transformers' modules are made, quantised where they are to be, then the
+//! adapters. Names, shapes and biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass;
+//! the modelling code asks for them by name in its own order.
 
+use crate::arch::{ModelConfig, Module};
 use crate::memory::Category;
 use crate::options;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
 use crate::options::Upcast;
-use crate::torch::config::ModelConfig;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
 use crate::torch::layout::{Dims, Layout};
@@ -50,7 +52,34 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
     }
 
-    fn weight(&mut self, dims: &[u32]) -> Tensor<'t> {
+    /// Whether the family has the module.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.configuration.model.family.description().module(path).is_some()
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "modelling code names its families' modules; a test loads every preset"
+    )]
+    fn module(&self, path: &str) -> &'static Module {
+        let family = self.configuration.model.family.description();
+        family.module(path).expect("a module of the family")
+    }
+
+    fn dims(&self, path: &str) -> Vec<u32> {
+        let dims = self.module(path).dims(&self.configuration.model);
+        dims.into_iter().map(|dim| dim as u32).collect()
+    }
+
+    /// Rows and columns of a linear layer's weight.
+    pub(crate) fn matrix(&self, path: &str) -> [u32; 2] {
+        match self.dims(path)[..] {
+            [rows, columns] => [rows, columns],
+            _ => [1, 1],
+        }
+    }
+
+    fn tensor(&mut self, dims: &[u32]) -> Tensor<'t> {
         let configuration = self.configuration;
         let dtype = configuration.unquantised();
         self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
@@ -67,19 +96,21 @@ impl<'t, 'c> Loader<'t, 'c> {
         weight
     }
 
-    /// A norm's weight.
-    pub(crate) fn vector(&mut self, len: u32) -> Tensor<'t> {
-        self.weight(&[len])
+    /// The weight of an embedding or a norm.
+    pub(crate) fn weight(&mut self, path: &str) -> Tensor<'t> {
+        let dims = self.dims(path);
+        self.tensor(&dims)
     }
 
-    /// An embedding table.
-    pub(crate) fn table(&mut self, rows: u32, width: u32) -> Tensor<'t> {
-        self.weight(&[rows, width])
+    /// The bias of a norm or a linear layer.
+    pub(crate) fn bias(&mut self, path: &str) -> Tensor<'t> {
+        let dims = self.dims(path);
+        self.tensor(&dims[..1])
     }
 
     /// A linear layer of the blocks, which may be quantised.
-    pub(crate) fn linear(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
-        let configuration = self.configuration;
+    pub(crate) fn linear(&mut self, path: &'static str) -> Linear<'t> {
+        let (configuration, dims) = (self.configuration, self.matrix(path));
         if matches!(configuration.dtype, options::Dtype::Int4 | options::Dtype::Int8) {
             self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
         }
@@ -92,34 +123,34 @@ impl<'t, 'c> Loader<'t, 'c> {
                 configuration.bitsandbytes,
             )),
             options::Dtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
-            _ => Base::Dense(self.weight(&dims)),
+            _ => Base::Dense(self.tensor(&dims)),
         };
-        Linear {
-            path,
-            base,
-            bias: bias.then(|| self.weight(&dims[..1])),
-            adapter: None,
-            dims,
-        }
+        self.with_bias(path, base)
     }
 
     /// A linear layer outside of the blocks, which is not quantised.
-    pub(crate) fn head(&mut self, path: &'static str, dims: [u32; 2], bias: bool) -> Linear<'t> {
+    pub(crate) fn head(&mut self, path: &'static str) -> Linear<'t> {
+        let base = Base::Dense(self.weight(path));
+        self.with_bias(path, base)
+    }
+
+    fn with_bias(&mut self, path: &'static str, base: Base<'t>) -> Linear<'t> {
+        let has_bias = self.module(path).bias.of(&self.configuration.model);
         Linear {
             path,
-            base: Base::Dense(self.weight(&dims)),
-            bias: bias.then(|| self.weight(&dims[..1])),
+            base,
+            bias: has_bias.then(|| self.bias(path)),
             adapter: None,
-            dims,
+            dims: self.matrix(path),
         }
     }
 
     /// A layer's own embedding of positions, where the release has one in each.
     pub(crate) fn rotary(&mut self, config: &ModelConfig) -> Option<Rotary<'t>> {
         let transformers = self.configuration.transformers;
-        let width = config.rotary_dim();
+        let width = config.rotary_dim() as u32;
         let tables = transformers.keeps_angles.then(|| {
-            let table = Layout::contiguous(&[config.max_position_embeddings, width]);
+            let table = Layout::contiguous(&[config.max_position_embeddings as u32, width]);
             let dtype = self.configuration.unquantised();
             [0, 1].map(|_| self.tape.empty_as(table, dtype, Category::Parameter))
         });

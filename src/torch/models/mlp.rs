@@ -1,6 +1,5 @@
 //! Feed-forward layers.
 
-use crate::torch::config::{Family, ModelConfig};
 use crate::torch::models::loader::Loader;
 use crate::torch::peft::Linear;
 use crate::torch::tape::Tensor;
@@ -13,20 +12,14 @@ pub(crate) struct Mlp<'t> {
 }
 
 impl<'t> Mlp<'t> {
-    pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig) -> Self {
-        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
-        let bias = config.mlp_bias;
-        let names = match config.family {
-            Family::Phi3 => &[("mlp.gate_up_proj", 2)][..],
-            _ => &[("mlp.gate_proj", 1), ("mlp.up_proj", 1)],
+    pub(crate) fn load(loader: &mut Loader<'t, '_>) -> Self {
+        let inner = match loader.has("mlp.gate_up_proj") {
+            true => vec![loader.linear("mlp.gate_up_proj")],
+            false => ["mlp.gate_proj", "mlp.up_proj"].map(|path| loader.linear(path)).into(),
         };
-        let linears = names
-            .iter()
-            .map(|&(name, parts)| loader.linear(name, [parts * inner, hidden], bias));
-        let linears = linears.collect();
         Self {
-            inner: linears,
-            down: loader.linear("mlp.down_proj", [hidden, inner], bias),
+            inner,
+            down: loader.linear("mlp.down_proj"),
         }
     }
 

@@ -1,7 +1,8 @@
 //! LoRA's keys.
 
-use super::super::{Cell, Dtype, ENCODER_MODULES, FUSED_MODULES, MODULES, Stack, TargetModules, Task};
+use super::super::{Cell, Dtype, TargetModules};
 use super::invalid::{Checked, Invalid, at_most, number};
+use crate::arch::check;
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
@@ -40,11 +41,7 @@ impl Cell {
         if names.is_empty() {
             return Err(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
         }
-        let modules: Vec<&str> = match self.task {
-            Task::CausalLm if self.stack == Stack::Torch => MODULES.into_iter().chain(FUSED_MODULES).collect(),
-            Task::CausalLm => MODULES.to_vec(),
-            Task::SequenceClassification => ENCODER_MODULES.to_vec(),
-        };
+        let modules = check::target_modules(self.stack, self.task);
         for (index, name) in names.iter().enumerate() {
             let invalid = |message| Invalid::new(format!("target_modules[{index}]"), message);
             if !modules.contains(&name.as_str()) {

@@ -1,7 +1,8 @@
 //! The model, and the task it is trained for.
 
-use super::super::{Cell, DEFAULT_LABELS, ENCODER_PRESETS, PLANNED_PRESETS, PRESETS, Stack, Task, Weights, presets};
+use super::super::{Cell, DEFAULT_LABELS, Stack, Task, Weights};
 use super::invalid::{Checked, Invalid, at_least, at_most};
+use crate::arch::{Preset, check};
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
@@ -13,24 +14,31 @@ impl Cell {
                 .help("download it and give its directory, such as `./models/name`"));
         }
         let is_path = model.contains(['/', '\\']) || model.starts_with('.');
-        if !self.is_preset() && !is_path {
+        let preset = Preset::named(model);
+        if preset.is_none() && !is_path {
             let message = format!("{} is not a preset", quoted(model));
-            return Err(Invalid::new("model", message).help(match nearest(model, presets()) {
-                Some(near) => did_you_mean(near),
-                None => format!(
-                    "the presets are {}; a directory has a slash: `./{model}`",
-                    presets().collect::<Vec<_>>().join(", ")
-                ),
-            }));
+            return Err(
+                Invalid::new("model", message).help(match nearest(model, Preset::names()) {
+                    Some(near) => did_you_mean(near),
+                    None => format!(
+                        "the presets are {}; a directory has a slash: `./{model}`",
+                        Preset::names().join(", ")
+                    ),
+                }),
+            );
         }
-        if self.stack == Stack::Candle && PLANNED_PRESETS.contains(&model) {
-            let message = format!("`{model}` can be planned, but not trained here");
-            return Err(Invalid::new("model", message).with("stack").help(format!(
-                "use `stack: torch`, or a preset that can: {}",
-                PRESETS.join(", ")
-            )));
+        let unsupported = preset.and_then(|preset| check::check(&preset.config(), self.stack).err());
+        if let Some(unsupported) = unsupported {
+            let other = match self.stack {
+                Stack::Candle => "plan it with `stack: torch`, or ",
+                Stack::Torch => "",
+            };
+            let computed: Vec<_> = check::presets(self.stack).map(|preset| preset.name()).collect();
+            return Err(Invalid::new("model", unsupported.to_string())
+                .with("stack")
+                .help(format!("{other}use one of {}", computed.join(", "))));
         }
-        if self.is_preset() && self.weights == Some(Weights::Pretrained) {
+        if preset.is_some() && self.weights == Some(Weights::Pretrained) {
             return Err(
                 Invalid::new("weights", "a preset has the model's shapes and no pretrained weights")
                     .with("model")
@@ -45,14 +53,16 @@ impl Cell {
     pub(super) fn check_task(&self) -> Checked {
         let (task, model) = (self.task, self.model.as_str());
         let classifies = task == Task::SequenceClassification;
-        if self.is_encoder_preset() && !classifies {
+        let preset = Preset::named(model).map(|preset| preset.config());
+        let is_encoder = preset.as_ref().map(|config| config.family.is_encoder());
+        if is_encoder == Some(true) && !classifies {
             return Err(
                 Invalid::new("task", format!("`{model}` is an encoder and does not predict tokens"))
                     .with("model")
                     .help("write `task: sequence_classification`"),
             );
         }
-        if self.is_preset() && !self.is_encoder_preset() && classifies {
+        if is_encoder == Some(false) && classifies {
             return Err(Invalid::new(
                 "task",
                 format!("`{model}` is a decoder; `{}` is for encoders", task.name()),
@@ -60,7 +70,7 @@ impl Cell {
             .with("model")
             .help(format!(
                 "leave the key out, or use {}",
-                ENCODER_PRESETS.map(|name| format!("`{name}`")).join(" or ")
+                encoders(self.stack).join(" or ")
             )));
         }
         if !classifies && self.num_labels != DEFAULT_LABELS {
@@ -71,4 +81,9 @@ impl Cell {
         at_least("num_labels", self.num_labels, 2)?;
         at_most("num_labels", self.num_labels, 1 << 16)
     }
+}
+
+fn encoders(stack: Stack) -> Vec<String> {
+    let encoders = check::presets(stack).filter(|preset| preset.config().family.is_encoder());
+    encoders.map(|preset| format!("`{}`", preset.name())).collect()
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::super::stacks::SINGLE_STACK;
 use super::super::{Cell, Checkpointing, Dtype, LoraATraining, Optimizer, Stack, Upcast, Weights};
 use super::{Checked, Invalid};
+use crate::arch::Preset;
 use crate::torch::caching_allocator::{Settings, SettingsError};
 use crate::torch::gpu::Gpu;
 use crate::torch::{self, Bitsandbytes, Transformers, VersionError};
@@ -140,8 +141,8 @@ impl Cell {
 
     fn check_versions(&self) -> Checked {
         if let Some(version) = &self.torch.transformers_version {
-            let checked = match torch::ModelConfig::preset(&self.model) {
-                Some(model) => Transformers::of(version, model.family).map(drop),
+            let checked = match Preset::named(&self.model) {
+                Some(preset) => Transformers::of(version, preset.config().family).map(drop),
                 None => Transformers::check(version),
             };
             checked.map_err(|error| invalid_version("torch.transformers_version", error))?;

@@ -2,21 +2,24 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::{Chain, Evaluated, Names};
+use super::Llama;
 use crate::{
     data::MicroBatch,
-    model::Llama,
+    model::chain::{Chain, Evaluated, SegmentNames},
     nn::{
-        Pass, block, embedding,
+        Pass, block,
+        block::Block,
+        embedding,
         loss::{self, Targets},
+        param::Param,
     },
 };
 
 impl Chain for Llama {
     type Saved = block::Saved;
 
-    fn names(&self) -> Names {
-        Names {
+    fn names(&self) -> SegmentNames {
+        SegmentNames {
             embedding: "model.embed_tokens",
             blocks: "model.layers",
             head: "lm_head",
@@ -29,6 +32,15 @@ impl Chain for Llama {
 
     fn blocks(&self) -> usize {
         self.blocks.len()
+    }
+
+    fn trainable(&mut self) -> Vec<&mut Param> {
+        let mut params = Vec::new();
+        params.extend(self.embed_tokens.trainable.then_some(&mut self.embed_tokens));
+        params.extend(self.blocks.iter_mut().flat_map(Block::trainable));
+        params.extend(self.norm.weight.trainable.then_some(&mut self.norm.weight));
+        params.extend(self.lm_head.as_mut().filter(|head| head.trainable));
+        params
     }
 
     fn embed(&self, ids: &Tensor, _: &Pass) -> Result<Tensor> {
@@ -49,11 +61,11 @@ impl Chain for Llama {
         batch: &MicroBatch,
         _: &Pass,
         scale: f64,
-        between: &mut dyn FnMut(),
+        on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let targets = targets(batch);
         let (norm, head) = self.head_mut();
-        loss::forward_backward(x, norm, head, &targets, scale, between)
+        loss::forward_backward(x, norm, head, &targets, scale, on_checkpoint)
     }
 
     fn block_backward(&mut self, index: usize, saved: block::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {

@@ -2,24 +2,24 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::{Chain, Evaluated, Names, input};
+use super::Encoder;
 use crate::{
+    arch::Family,
     data::MicroBatch,
-    model::{Encoder, Family},
-    nn::{Pass, encoder_block},
+    model::chain::{Chain, Evaluated, SegmentNames, input},
+    nn::{Pass, encoder_block, encoder_block::EncoderBlock, param::Param},
 };
 
 impl Chain for Encoder {
     type Saved = encoder_block::Saved;
 
-    fn names(&self) -> Names {
-        let (embedding, blocks) = match self.family {
-            Family::DistilBert => ("distilbert.embeddings", "distilbert.transformer.layer"),
-            Family::Bert => ("bert.embeddings", "bert.encoder.layer"),
-        };
-        Names {
-            embedding,
-            blocks,
+    fn names(&self) -> SegmentNames {
+        SegmentNames {
+            embedding: match self.family {
+                Family::Bert => "bert.embeddings",
+                _ => "distilbert.embeddings",
+            },
+            blocks: self.family.description().blocks,
             head: "classifier",
         }
     }
@@ -30,6 +30,13 @@ impl Chain for Encoder {
 
     fn blocks(&self) -> usize {
         self.blocks.len()
+    }
+
+    fn trainable(&mut self) -> Vec<&mut Param> {
+        let mut params = self.embedding.trainable();
+        params.extend(self.blocks.iter_mut().flat_map(EncoderBlock::trainable));
+        params.extend(self.head.trainable());
+        params
     }
 
     fn embed(&self, ids: &Tensor, pass: &Pass) -> Result<Tensor> {
@@ -50,10 +57,10 @@ impl Chain for Encoder {
         batch: &MicroBatch,
         pass: &Pass,
         scale: f64,
-        between: &mut dyn FnMut(),
+        on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let labels = input("labels", &batch.labels, &self.device)?;
-        self.head.forward_backward(x, &labels, scale, pass, between)
+        self.head.forward_backward(x, &labels, scale, pass, on_checkpoint)
     }
 
     fn block_backward(&mut self, index: usize, saved: encoder_block::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {

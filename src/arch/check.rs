@@ -1,0 +1,136 @@
+//! What each stack can do with a model: checks on top of the model's description.
+
+use super::config::{ModelConfig, RopeScaling};
+use super::error::{ArchError, Unsupported};
+use super::family::{self, Family};
+use super::presets::Preset;
+use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
+
+/// The families that our trainer computes.
+const TRAINED: [Family; 3] = [Family::Llama, Family::DistilBert, Family::Bert];
+
+/// Checks that `stack` computes all features of a model.
+///
+/// # Errors
+/// Names the feature that the stack does not compute.
+pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
+    check_activation(config)?;
+    match stack {
+        Stack::Candle => check_trained(config),
+        Stack::Torch => check_planned(config),
+    }
+}
+
+/// The presets that `stack` computes.
+pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
+    let presets = Preset::ALL.iter().copied();
+    presets.filter(move |preset| check(&preset.config(), stack).is_ok())
+}
+
+/// The linear layers that can have an adapter, in models that `stack` computes for `task`.
+pub fn target_modules(stack: Stack, task: Task) -> Vec<&'static str> {
+    let is_computed = |family: &Family| stack == Stack::Torch || TRAINED.contains(family);
+    let families = Family::ALL.iter().copied().filter(is_computed);
+    family::target_modules(families.filter(|family| family.description().task == task))
+}
+
+fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
+    if !TRAINED.contains(&config.family) {
+        return Err(Unsupported::Family {
+            model: config.family.name(),
+            trained: TRAINED.iter().map(|family| family.name()).collect(),
+        });
+    }
+    if config.is_quantized {
+        return Err(Unsupported::Quantized);
+    }
+    if config.task() == Task::SequenceClassification {
+        return Ok(());
+    }
+    if config.head.is_none() {
+        return Err(Unsupported::Head(config.family.description().class));
+    }
+    for (key, set) in [("attention_bias", config.attention_bias), ("mlp_bias", config.mlp_bias)] {
+        if set {
+            return Err(Unsupported::Biases { key });
+        }
+    }
+    if config.rope.partial_factor != 1.0 {
+        return Err(Unsupported::PartialRotary);
+    }
+    if let Some(RopeScaling::Other(kind)) = &config.rope.scaling {
+        return Err(Unsupported::RopeScaling(kind.clone()));
+    }
+    match config.head_dim.is_multiple_of(2) {
+        true => Ok(()),
+        false => Err(Unsupported::OddHead(config.head_dim)),
+    }
+}
+
+/// A way to scale rotary frequencies changes no size. A checkpoint that is quantised already is planned as one that is
+/// quantised while it is loaded.
+fn check_planned(config: &ModelConfig) -> Result<(), Unsupported> {
+    match config.rope.partial_factor != 1.0 && config.family != Family::Phi3 {
+        true => Err(Unsupported::PartialRotary),
+        false => Ok(()),
+    }
+}
+
+fn check_activation(config: &ModelConfig) -> Result<(), Unsupported> {
+    let known = config.family.description().defaults.activation;
+    if config.activation == known {
+        return Ok(());
+    }
+    let names = config.family.description().key_names.iter();
+    let key = names.copied().find(|(key, _)| *key == "hidden_act");
+    Err(Unsupported::Activation {
+        key: key.map_or("hidden_act", |(_, name)| name),
+        found: config.activation.clone(),
+        known,
+    })
+}
+
+/// Checks that the model of `place` suits `options` and `stack`.
+pub(super) fn check_model(
+    config: &ModelConfig,
+    options: &ModelOptions,
+    stack: Stack,
+    place: &str,
+) -> Result<(), ArchError> {
+    check(config, stack).map_err(|error| ArchError::Unsupported {
+        place: place.into(),
+        error,
+    })?;
+    if config.task() != options.task {
+        return Err(ArchError::Task {
+            asked: options.task,
+            can: config.task(),
+        });
+    }
+    match stack {
+        Stack::Candle => check_options(config, options),
+        Stack::Torch => Ok(()),
+    }
+}
+
+/// Checks what our trainer asks of a checkpoint's head and of the target modules.
+fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    let has_labels = config.head == Some(Task::SequenceClassification) && options.weights == Weights::Pretrained;
+    if has_labels && config.num_labels != options.num_labels {
+        return Err(ArchError::Labels {
+            asked: options.num_labels,
+            has: config.num_labels,
+        });
+    }
+    let Some(TargetModules::Names(names)) = options.lora.as_ref().map(|lora| &lora.target_modules) else {
+        return Ok(());
+    };
+    let known = config.target_modules();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(ArchError::Module {
+            name: name.clone(),
+            known: known.join(", "),
+        }),
+        None => Ok(()),
+    }
+}

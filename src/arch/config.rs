@@ -1,0 +1,120 @@
+//! The shape of a model.
+
+use super::family::Family;
+use crate::options::Task;
+
+/// A model's shape, as its `config.json` gives it; what the file leaves out is as transformers has it for the family.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// The kind of model.
+    pub family: Family,
+    /// Rows of the embedding; every token id is below it.
+    pub vocab_size: usize,
+    /// Width of the hidden states.
+    pub hidden_size: usize,
+    /// Width of the feed-forward layer.
+    pub intermediate_size: usize,
+    /// Number of blocks.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads; each serves `num_attention_heads / num_key_value_heads` query heads.
+    pub num_key_value_heads: usize,
+    /// Width of one head.
+    pub head_dim: usize,
+    /// The most tokens that a sample can have.
+    pub max_position_embeddings: usize,
+    /// Rows of BERT's token-type embedding; 0 in the other families.
+    pub type_vocab_size: usize,
+    /// The feed-forward layer's activation, by transformers' name.
+    pub activation: String,
+    /// Added under the root of RMSNorm (to the mean square) or LayerNorm (to the variance).
+    pub norm_eps: f64,
+    /// The rotary embedding; unused by encoders, which learn their positions.
+    pub rope: Rope,
+    /// Attention to a limited number of tokens, in some of the blocks.
+    pub sliding_window: Option<SlidingWindow>,
+    /// The attention's linear layers have biases, in the families where the file decides it.
+    pub attention_bias: bool,
+    /// The same for the feed-forward layer.
+    pub mlp_bias: bool,
+    /// The head is the embedding's transpose, not a weight of its own.
+    pub tie_word_embeddings: bool,
+    /// Dropout on embeddings and on the outputs of layers.
+    pub hidden_dropout: f64,
+    /// Dropout on the weights of attention.
+    pub attention_dropout: f64,
+    /// Dropout on the classifier's input.
+    pub classifier_dropout: f64,
+    /// The id that fills up a batch's shorter samples; it is never a label.
+    pub pad_token_id: Option<u32>,
+    /// Outputs of an encoder's classifier.
+    pub num_labels: usize,
+    /// The task of the checkpoint's head. An encoder without one gets a new head.
+    pub head: Option<Task>,
+    /// The checkpoint's weights are quantised already.
+    pub is_quantized: bool,
+    /// Standard deviation of random matrices and embeddings.
+    pub initializer_range: f64,
+}
+
+/// The rotary embedding (Su et al. 2021, arXiv:2104.09864).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// How the frequencies are stretched to longer contexts.
+    pub scaling: Option<RopeScaling>,
+    /// Share of a head's width that is rotated.
+    pub partial_factor: f64,
+}
+
+/// A way to stretch the rotary embedding's frequencies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// Llama 3's.
+    Llama3(Llama3Scaling),
+    /// Another, by transformers' `rope_type`.
+    Other(String),
+}
+
+/// Llama 3's scaling of rotary frequencies (transformers' `rope_type: llama3`): wavelengths above
+/// `original_max_position_embeddings / low_freq_factor` are stretched by `factor`, those below
+/// `original_max_position_embeddings / high_freq_factor` are kept, and those between are interpolated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Llama3Scaling {
+    /// How far long wavelengths are stretched.
+    pub factor: f64,
+    /// Bounds the wavelengths that are stretched in full.
+    pub low_freq_factor: f64,
+    /// Bounds the wavelengths that are kept.
+    pub high_freq_factor: f64,
+    /// Positions that the model was trained on before its context was stretched.
+    pub original_max_position_embeddings: usize,
+}
+
+/// Attention to the last tokens alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// Tokens that a token sees, itself included.
+    pub tokens: usize,
+    /// The first block with the window; those before it see all tokens.
+    pub first_layer: usize,
+}
+
+impl ModelConfig {
+    /// The task that models of the family are trained for.
+    pub fn task(&self) -> Task {
+        self.family.description().task
+    }
+
+    /// Labels that samples have; `None` if the next token is predicted.
+    pub fn labels(&self) -> Option<usize> {
+        (self.task() == Task::SequenceClassification).then_some(self.num_labels)
+    }
+
+    /// Width of a head's part that is rotated.
+    pub fn rotary_dim(&self) -> usize {
+        (self.head_dim as f64 * self.rope.partial_factor) as usize
+    }
+}

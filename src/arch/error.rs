@@ -1,0 +1,113 @@
+//! Errors of a model's description.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::family::Family;
+use crate::options::Task;
+
+/// A `config.json` that is not understood.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
+pub enum ConfigError {
+    #[error("not JSON: {0}")]
+    Json(String),
+    #[error("not a JSON object")]
+    NotAnObject,
+    #[error(
+        "neither `model_type` nor `architectures` names the model's family; known are {}",
+        families()
+    )]
+    NoFamily,
+    #[error("unknown model family {name}; known are {}", families())]
+    UnknownFamily { name: String },
+    #[error("`{key}`: expected {expected}, found {found}")]
+    Value {
+        key: String,
+        expected: String,
+        found: String,
+    },
+    #[error("`{key}: {found}` is not supported; {known} is")]
+    Fixed {
+        key: &'static str,
+        found: String,
+        known: &'static str,
+    },
+    #[error("`{multiple_key}` ({multiple}) is not a multiple of `{key}` ({number}){hint}")]
+    NotAMultiple {
+        multiple_key: &'static str,
+        multiple: usize,
+        key: &'static str,
+        number: usize,
+        hint: &'static str,
+    },
+    #[error("`layer_types`: layers with a sliding window before layers without are not supported")]
+    Windows,
+    #[error("rotary scaling llama3 needs {0}")]
+    Scaling(&'static str),
+    #[error("`pad_token_id` is not below `vocab_size`")]
+    Padding,
+}
+
+/// A feature of a model that a stack does not compute.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
+pub enum Unsupported {
+    #[error("`{model}` models are not trained here; {} are", trained.join(", "))]
+    Family {
+        model: &'static str,
+        trained: Vec<&'static str>,
+    },
+    #[error("its architecture is not supported; {0}ForCausalLM is")]
+    Head(&'static str),
+    #[error("`{key}: true` is not supported: linear layers have no biases here")]
+    Biases { key: &'static str },
+    #[error("`{key}: {found}` is not supported; {known} is")]
+    Activation {
+        key: &'static str,
+        found: String,
+        known: &'static str,
+    },
+    #[error("rotary scaling `{0}` is not supported; default and llama3 are")]
+    RopeScaling(String),
+    #[error("`partial_rotary_factor` is not supported for this family: the whole head is rotated")]
+    PartialRotary,
+    #[error("`head_dim` is {0}; the rotary embedding needs an even one")]
+    OddHead(usize),
+    #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
+    Quantized,
+}
+
+/// A model that a cell names and that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
+pub enum ArchError {
+    #[error("unknown model `{name}`: neither a preset nor a directory ({path}){hint}", path = path.display())]
+    Unknown { name: String, path: PathBuf, hint: String },
+    #[error("model `{0}`: models are not downloaded yet; give a preset or a directory in Hugging Face's layout")]
+    Hub(String),
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path}: {error}", path = path.display())]
+    Config { path: PathBuf, error: ConfigError },
+    #[error("{place}: {error}")]
+    Unsupported { place: String, error: Unsupported },
+    #[error(
+        "`task: {asked}`: the model is for {can}; write `task: {can}`",
+        asked = asked.name(),
+        can = can.name()
+    )]
+    Task { asked: Task, can: Task },
+    #[error("`num_labels: {asked}`: the checkpoint's classifier has {has} labels; write `num_labels: {has}`")]
+    Labels { asked: usize, has: usize },
+    #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
+    Module { name: String, known: String },
+}
+
+fn families() -> String {
+    Family::ALL
+        .iter()
+        .map(|family| family.name())
+        .collect::<Vec<_>>()
+        .join(", ")
+}

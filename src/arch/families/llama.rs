@@ -1,0 +1,35 @@
+//! Llama: transformers' `LlamaForCausalLM`.
+
+use crate::arch::description::{DECODER, Description, Fixed};
+use crate::arch::module::Bias::{Attention, Mlp};
+use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
+use crate::arch::module::{embedding, linear, rms_norm, token_head};
+use crate::options::Task;
+
+pub(crate) const FAMILY: Description = Description {
+    model_type: "llama",
+    class: "Llama",
+    task: Task::CausalLm,
+    prefix: "",
+    blocks: "model.layers",
+    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
+    block: &[
+        rms_norm("input_layernorm", &[Hidden]),
+        linear("self_attn.q_proj", &[Queries, Hidden], Attention),
+        linear("self_attn.k_proj", &[Keys, Hidden], Attention),
+        linear("self_attn.v_proj", &[Keys, Hidden], Attention),
+        linear("self_attn.o_proj", &[Hidden, Queries], Attention),
+        rms_norm("post_attention_layernorm", &[Hidden]),
+        linear("mlp.gate_proj", &[Intermediate, Hidden], Mlp),
+        linear("mlp.up_proj", &[Intermediate, Hidden], Mlp),
+        linear("mlp.down_proj", &[Hidden, Intermediate], Mlp),
+    ],
+    head: &[
+        rms_norm("model.norm", &[Hidden]),
+        token_head("lm_head", &[Vocabulary, Hidden]),
+    ],
+    key_names: &[],
+    unread: &[],
+    fixed: &[("attention_dropout", Fixed::Zero)],
+    defaults: DECODER,
+};

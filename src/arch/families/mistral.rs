@@ -1,0 +1,42 @@
+//! Mistral: transformers' `MistralForCausalLM`. Llama without biases, with a sliding window.
+
+use crate::arch::description::{DECODER, Defaults, Description, Fixed, Windows};
+use crate::arch::module::Bias::Never;
+use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
+use crate::arch::module::{embedding, linear, rms_norm, token_head};
+use crate::options::Task;
+
+pub(crate) const FAMILY: Description = Description {
+    model_type: "mistral",
+    class: "Mistral",
+    task: Task::CausalLm,
+    prefix: "",
+    blocks: "model.layers",
+    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
+    block: &[
+        rms_norm("input_layernorm", &[Hidden]),
+        linear("self_attn.q_proj", &[Queries, Hidden], Never),
+        linear("self_attn.k_proj", &[Keys, Hidden], Never),
+        linear("self_attn.v_proj", &[Keys, Hidden], Never),
+        linear("self_attn.o_proj", &[Hidden, Queries], Never),
+        rms_norm("post_attention_layernorm", &[Hidden]),
+        linear("mlp.gate_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.up_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.down_proj", &[Hidden, Intermediate], Never),
+    ],
+    head: &[
+        rms_norm("model.norm", &[Hidden]),
+        token_head("lm_head", &[Vocabulary, Hidden]),
+    ],
+    key_names: &[],
+    unread: &[],
+    fixed: &[("attention_dropout", Fixed::Zero)],
+    defaults: Defaults {
+        intermediate_size: 14_336,
+        num_key_value_heads: Some(8),
+        max_position_embeddings: 131_072,
+        sliding_window: Some(4096),
+        windows: Windows::All,
+        ..DECODER
+    },
+};

@@ -1,0 +1,9 @@
+//! A file a family: its names, modules and defaults, as transformers has them.
+
+pub(super) mod bert;
+pub(super) mod distilbert;
+pub(super) mod llama;
+pub(super) mod mistral;
+pub(super) mod phi3;
+pub(super) mod qwen2;
+pub(super) mod qwen3;

@@ -1,0 +1,42 @@
+//! Qwen 2 and 2.5: transformers' `Qwen2ForCausalLM`. Queries, keys and values have biases.
+
+use crate::arch::description::{DECODER, Defaults, Description, Fixed, Windows};
+use crate::arch::module::Bias::{Always, Never};
+use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
+use crate::arch::module::{embedding, linear, rms_norm, token_head};
+use crate::options::Task;
+
+pub(crate) const FAMILY: Description = Description {
+    model_type: "qwen2",
+    class: "Qwen2",
+    task: Task::CausalLm,
+    prefix: "",
+    blocks: "model.layers",
+    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
+    block: &[
+        rms_norm("input_layernorm", &[Hidden]),
+        linear("self_attn.q_proj", &[Queries, Hidden], Always),
+        linear("self_attn.k_proj", &[Keys, Hidden], Always),
+        linear("self_attn.v_proj", &[Keys, Hidden], Always),
+        linear("self_attn.o_proj", &[Hidden, Queries], Never),
+        rms_norm("post_attention_layernorm", &[Hidden]),
+        linear("mlp.gate_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.up_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.down_proj", &[Hidden, Intermediate], Never),
+    ],
+    head: &[
+        rms_norm("model.norm", &[Hidden]),
+        token_head("lm_head", &[Vocabulary, Hidden]),
+    ],
+    key_names: &[],
+    unread: &[],
+    fixed: &[("attention_dropout", Fixed::Zero)],
+    defaults: Defaults {
+        vocab_size: 151_936,
+        intermediate_size: 22_016,
+        num_key_value_heads: Some(32),
+        max_position_embeddings: 32_768,
+        windows: Windows::Later,
+        ..DECODER
+    },
+};

@@ -1,0 +1,45 @@
+//! Qwen 3: transformers' `Qwen3ForCausalLM`. Each head's queries and keys are normalised.
+
+use crate::arch::description::{DECODER, Defaults, Description, Fixed, Windows};
+use crate::arch::module::Bias::{Attention, Never};
+use crate::arch::module::Size::{Head, Hidden, Intermediate, Keys, Queries, Vocabulary};
+use crate::arch::module::{embedding, linear, rms_norm, token_head};
+use crate::options::Task;
+
+pub(crate) const FAMILY: Description = Description {
+    model_type: "qwen3",
+    class: "Qwen3",
+    task: Task::CausalLm,
+    prefix: "",
+    blocks: "model.layers",
+    embeddings: &[embedding("model.embed_tokens", &[Vocabulary, Hidden])],
+    block: &[
+        rms_norm("input_layernorm", &[Hidden]),
+        linear("self_attn.q_proj", &[Queries, Hidden], Attention),
+        linear("self_attn.k_proj", &[Keys, Hidden], Attention),
+        linear("self_attn.v_proj", &[Keys, Hidden], Attention),
+        rms_norm("self_attn.q_norm", &[Head]),
+        rms_norm("self_attn.k_norm", &[Head]),
+        linear("self_attn.o_proj", &[Hidden, Queries], Attention),
+        rms_norm("post_attention_layernorm", &[Hidden]),
+        linear("mlp.gate_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.up_proj", &[Intermediate, Hidden], Never),
+        linear("mlp.down_proj", &[Hidden, Intermediate], Never),
+    ],
+    head: &[
+        rms_norm("model.norm", &[Hidden]),
+        token_head("lm_head", &[Vocabulary, Hidden]),
+    ],
+    key_names: &[],
+    unread: &[],
+    fixed: &[("attention_dropout", Fixed::Zero)],
+    defaults: Defaults {
+        vocab_size: 151_936,
+        intermediate_size: 22_016,
+        num_key_value_heads: Some(32),
+        head_dim: Some(128),
+        max_position_embeddings: 32_768,
+        windows: Windows::Later,
+        ..DECODER
+    },
+};

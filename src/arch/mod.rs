@@ -1,0 +1,27 @@
+//! Models by description: families, sizes, weights and presets, without a tensor.
+//!
+//! [`ModelConfig`] is a model's shape, read from a `config.json` in Hugging Face's layout; presets are such files.
+//! [`Family`] lists the modules of each family by name and size, from which follow the weights and the linear layers that
+//! can have an adapter. [`check`] says what each stack can do with a model.
+
+pub mod check;
+mod config;
+mod description;
+mod error;
+mod families;
+mod family;
+mod keys;
+mod locate;
+mod module;
+mod presets;
+mod reader;
+mod weights;
+
+pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling, SlidingWindow};
+pub use description::Description;
+pub use error::{ArchError, ConfigError, Unsupported};
+pub use family::{Family, target_modules};
+pub use locate::{Location, locate, open};
+pub use module::{Bias, Kind, Module, Size};
+pub use presets::Preset;
+pub use weights::{Init, WeightSpec};

@@ -1,0 +1,155 @@
+//! Shapes of well-known models: `config.json` files as published, less what decides no shape. Random weights of presets all
+//! have the same spread, so the files leave out `initializer_range`.
+
+use super::config::ModelConfig;
+
+/// A well-known model's shape; its weights are random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preset {
+    name: &'static str,
+    json: &'static str,
+}
+
+macro_rules! presets {
+    ($($name:literal,)+) => {
+        impl Preset {
+            /// Every preset: by family, the smallest first.
+            pub const ALL: &[Self] = &[$(Self {
+                name: $name,
+                json: include_str!(concat!("presets/", $name, ".json")),
+            },)+];
+        }
+    };
+}
+
+presets! {
+    "tiny",
+    "smollm2-135m",
+    "smollm2-360m",
+    "smollm2-1.7b",
+    "tinyllama-1.1b",
+    "llama-3.2-1b",
+    "llama-3.2-3b",
+    "llama-2-7b",
+    "llama-2-13b",
+    "llama-3-8b",
+    "llama-3.1-8b",
+    "mistral-7b",
+    "qwen2.5-0.5b",
+    "qwen2.5-1.5b",
+    "qwen2.5-3b",
+    "qwen2.5-7b",
+    "qwen2.5-14b",
+    "qwen3-0.6b",
+    "qwen3-1.7b",
+    "qwen3-4b",
+    "qwen3-8b",
+    "phi-3-mini",
+    "phi-4-mini",
+    "distilbert-base",
+    "bert-base",
+}
+
+/// Names on the Hugging Face Hub of tuned models that have the shape of another.
+const TUNED: [(&str, &str); 2] = [
+    ("qwen2.5-1.5b-instruct", "qwen2.5-1.5b"),
+    ("tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"),
+];
+
+impl Preset {
+    /// The names of all presets.
+    pub fn names() -> [&'static str; Self::ALL.len()] {
+        std::array::from_fn(|index| Self::ALL[index].name)
+    }
+
+    /// The preset of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|preset| preset.name == name)
+    }
+
+    /// The preset of a model on the Hugging Face Hub, such as `HuggingFaceTB/SmolLM2-135M`.
+    pub fn of_hub_name(name: &str) -> Option<Self> {
+        let (_, name) = name.rsplit_once('/')?;
+        let name = name.to_ascii_lowercase();
+        let tuned = TUNED.iter().find(|(tuned, _)| *tuned == name);
+        Self::named(tuned.map_or(&name, |(_, shape)| shape))
+    }
+
+    /// The name that a spec's `model` gives.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The model's shape.
+    #[expect(
+        clippy::expect_used,
+        reason = "the files are part of the program, and a test reads all of them"
+    )]
+    pub fn config(&self) -> ModelConfig {
+        ModelConfig::from_json(self.json.as_bytes()).expect("a preset is a valid config.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The counts that the models' cards and transformers' `num_parameters()` give; encoders have a head of two labels.
+    #[test]
+    fn presets_have_the_true_parameter_counts() {
+        let counts = [
+            ("tiny", 119_104),
+            ("smollm2-135m", 134_515_008),
+            ("smollm2-360m", 361_821_120),
+            ("smollm2-1.7b", 1_711_376_384),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("llama-3.2-3b", 3_212_749_824),
+            ("llama-2-7b", 6_738_415_616),
+            ("llama-2-13b", 13_015_864_320),
+            ("llama-3-8b", 8_030_261_248),
+            ("llama-3.1-8b", 8_030_261_248),
+            ("mistral-7b", 7_241_732_096),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("qwen2.5-1.5b", 1_543_714_304),
+            ("qwen2.5-3b", 3_085_938_688),
+            ("qwen2.5-7b", 7_615_616_512),
+            ("qwen2.5-14b", 14_770_033_664),
+            ("qwen3-0.6b", 596_049_920),
+            ("qwen3-1.7b", 1_720_574_976),
+            ("qwen3-4b", 4_022_468_096),
+            ("qwen3-8b", 8_190_735_360),
+            ("phi-3-mini", 3_821_079_552),
+            ("phi-4-mini", 3_836_021_760),
+            ("distilbert-base", 66_955_010),
+            ("bert-base", 109_483_778),
+        ];
+        for (preset, (name, count)) in Preset::ALL.iter().zip(counts) {
+            assert_eq!((preset.name(), preset.config().parameter_count()), (name, count));
+        }
+        assert_eq!(Preset::ALL.len(), counts.len());
+    }
+
+    #[test]
+    fn every_preset_names_its_source_and_has_the_default_spread() {
+        for preset in Preset::ALL {
+            let file: Value = serde_json::from_str(preset.json).unwrap();
+            assert!(
+                file["_source"].is_string() && file["architectures"].is_array(),
+                "{preset:?}"
+            );
+            assert_eq!(preset.config().initializer_range, 0.02, "{preset:?}");
+        }
+    }
+
+    #[test]
+    fn models_on_the_hub_are_known_by_name() {
+        let name = |hub| Preset::of_hub_name(hub).map(|preset| preset.name());
+        assert_eq!(name("HuggingFaceTB/SmolLM2-135M"), Some("smollm2-135m"));
+        assert_eq!(name("Qwen/Qwen2.5-1.5B-Instruct"), Some("qwen2.5-1.5b"));
+        assert_eq!(name("smollm2-135m"), None);
+        assert_eq!(name("meta-llama/Llama-4"), None);
+    }
+}

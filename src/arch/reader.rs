@@ -1,0 +1,298 @@
+//! Reads a `config.json` in Hugging Face's layout.
+
+use serde_json::{Map, Value};
+
+use super::config::{Llama3Scaling, ModelConfig, Rope, RopeScaling, SlidingWindow};
+use super::description::Windows;
+use super::error::ConfigError;
+use super::family::Family;
+use super::keys::Keys;
+use crate::options::Task;
+
+/// The standard deviation of random weights that all families have by default.
+const INITIALIZER_RANGE: f64 = 0.02;
+
+/// `num_labels` by default, as in transformers.
+const LABELS: usize = 2;
+
+/// transformers' default of Qwen's `max_window_layers`.
+const MAX_WINDOW_LAYERS: u64 = 28;
+
+impl ModelConfig {
+    /// Reads the text of a `config.json`.
+    ///
+    /// # Errors
+    /// Names the key that is wrong, and what would be right.
+    pub fn from_json(text: &[u8]) -> Result<Self, ConfigError> {
+        let value: Value = serde_json::from_slice(text).map_err(|error| ConfigError::Json(error.to_string()))?;
+        let values = value.as_object().ok_or(ConfigError::NotAnObject)?;
+        let family = family(values)?;
+        let keys = Keys {
+            values,
+            family: family.description(),
+        };
+        keys.check_fixed()?;
+        match keys.family.task {
+            Task::CausalLm => decoder(family, &keys),
+            Task::SequenceClassification => encoder(family, &keys),
+        }
+    }
+}
+
+/// The file's family: by `model_type`, or else by a class among its `architectures`.
+fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
+    let model_type = values.get("model_type").and_then(Value::as_str);
+    let classes = architectures(values);
+    let is_of = |family: &Family, class: &str| {
+        let rest = class.strip_prefix(family.description().class);
+        rest.is_some_and(|rest| rest == "Model" || rest.starts_with("For"))
+    };
+    let by_type = Family::ALL.iter().find(|family| Some(family.name()) == model_type);
+    let found = by_type.or_else(|| {
+        let mut families = Family::ALL.iter();
+        families.find(|family| classes.iter().any(|class| is_of(family, class)))
+    });
+    match (found, model_type) {
+        (Some(family), _) => Ok(*family),
+        (None, Some(name)) => Err(ConfigError::UnknownFamily { name: name.into() }),
+        (None, None) if classes.is_empty() => Err(ConfigError::NoFamily),
+        (None, None) => Err(ConfigError::UnknownFamily {
+            name: classes.join(", "),
+        }),
+    }
+}
+
+fn architectures(values: &Map<String, Value>) -> Vec<&str> {
+    let names = values.get("architectures").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
+    let defaults = &keys.family.defaults;
+    let base = common(family, keys)?;
+    let (hidden, heads) = (base.hidden_size, base.num_attention_heads);
+    let kv_heads = keys.optional_size("num_key_value_heads")?;
+    let kv_heads = kv_heads.or(defaults.num_key_value_heads).unwrap_or(heads);
+    if !heads.is_multiple_of(kv_heads) {
+        return Err(ConfigError::NotAMultiple {
+            multiple_key: "num_attention_heads",
+            multiple: heads,
+            key: "num_key_value_heads",
+            number: kv_heads,
+            hint: "",
+        });
+    }
+    let head_dim = match keys.optional_size("head_dim")?.or(defaults.head_dim) {
+        Some(width) => width,
+        None => head_width(keys, hidden, heads, ", and `head_dim` is not given")?,
+    };
+    let classes = architectures(keys.values);
+    let causal = format!("{}ForCausalLM", keys.family.class);
+    let predicts_tokens = classes.is_empty() || classes.contains(&causal.as_str());
+    Ok(ModelConfig {
+        num_key_value_heads: kv_heads,
+        head_dim,
+        norm_eps: keys.positive("rms_norm_eps", defaults.norm_eps)?,
+        rope: rope(keys)?,
+        sliding_window: sliding_window(keys, base.num_hidden_layers)?,
+        attention_bias: keys.flag("attention_bias")?.unwrap_or(false),
+        mlp_bias: keys.flag("mlp_bias")?.unwrap_or(false),
+        tie_word_embeddings: keys.flag("tie_word_embeddings")?.unwrap_or(false),
+        head: predicts_tokens.then_some(Task::CausalLm),
+        ..base
+    })
+}
+
+fn encoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
+    let defaults = &keys.family.defaults;
+    let base = common(family, keys)?;
+    let (hidden, heads) = (base.hidden_size, base.num_attention_heads);
+    if base.pad_token_id.is_some_and(|id| id as usize >= base.vocab_size) {
+        return Err(ConfigError::Padding);
+    }
+    let dropout = |key, default| Ok(keys.probability(key)?.unwrap_or(default));
+    let hidden_dropout = dropout("hidden_dropout_prob", defaults.hidden_dropout)?;
+    let labels = match keys.get("id2label").and_then(Value::as_object) {
+        Some(names) => names.len(),
+        None => keys.optional_size("num_labels")?.unwrap_or(LABELS),
+    };
+    let mut classes = architectures(keys.values).into_iter();
+    let classifies = classes.any(|class| class.ends_with("ForSequenceClassification"));
+    Ok(ModelConfig {
+        head_dim: head_width(keys, hidden, heads, "")?,
+        type_vocab_size: keys.size("type_vocab_size", defaults.type_vocab_size)?,
+        norm_eps: keys.positive("layer_norm_eps", defaults.norm_eps)?,
+        hidden_dropout,
+        attention_dropout: dropout("attention_probs_dropout_prob", defaults.attention_dropout)?,
+        classifier_dropout: dropout(
+            "classifier_dropout",
+            defaults.classifier_dropout.unwrap_or(hidden_dropout),
+        )?,
+        num_labels: labels,
+        head: classifies.then_some(Task::SequenceClassification),
+        ..base
+    })
+}
+
+/// What decoders and encoders have in common; the rest is empty.
+fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
+    let defaults = &keys.family.defaults;
+    let heads = keys.size("num_attention_heads", defaults.num_attention_heads)?;
+    Ok(ModelConfig {
+        family,
+        vocab_size: keys.size("vocab_size", defaults.vocab_size)?,
+        hidden_size: keys.size("hidden_size", defaults.hidden_size)?,
+        intermediate_size: keys.size("intermediate_size", defaults.intermediate_size)?,
+        num_hidden_layers: keys.size("num_hidden_layers", defaults.num_hidden_layers)?,
+        num_attention_heads: heads,
+        num_key_value_heads: heads,
+        head_dim: 0,
+        max_position_embeddings: keys.size("max_position_embeddings", defaults.max_position_embeddings)?,
+        type_vocab_size: 0,
+        activation: keys.text("hidden_act")?.unwrap_or_else(|| defaults.activation.into()),
+        norm_eps: defaults.norm_eps,
+        rope: Rope {
+            theta: 10_000.0,
+            scaling: None,
+            partial_factor: 1.0,
+        },
+        sliding_window: None,
+        attention_bias: false,
+        mlp_bias: false,
+        tie_word_embeddings: false,
+        hidden_dropout: 0.0,
+        attention_dropout: 0.0,
+        classifier_dropout: 0.0,
+        pad_token_id: pad_token(keys)?,
+        num_labels: LABELS,
+        head: None,
+        is_quantized: keys.get("quantization_config").is_some(),
+        initializer_range: keys.deviation("initializer_range", INITIALIZER_RANGE)?,
+    })
+}
+
+/// An equal share of the hidden size for each head.
+fn head_width(keys: &Keys, hidden: usize, heads: usize, hint: &'static str) -> Result<usize, ConfigError> {
+    if hidden.is_multiple_of(heads) {
+        return Ok(hidden / heads);
+    }
+    Err(ConfigError::NotAMultiple {
+        multiple_key: keys.name("hidden_size"),
+        multiple: hidden,
+        key: keys.name("num_attention_heads"),
+        number: heads,
+        hint,
+    })
+}
+
+/// The padding token; a null or, in old files, -1 means none.
+fn pad_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
+    if !keys.values.contains_key("pad_token_id") {
+        return Ok(keys.family.defaults.pad_token_id);
+    }
+    let Some(value) = keys.get("pad_token_id") else {
+        return Ok(None);
+    };
+    match value.as_i64() {
+        Some(id) => Ok(u32::try_from(id).ok()),
+        None => Err(keys.wrong("pad_token_id", "a token's id", value)),
+    }
+}
+
+/// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
+fn rope(keys: &Keys) -> Result<Rope, ConfigError> {
+    let nested = keys.get("rope_parameters").or(keys.get("rope_scaling"));
+    let nested = match nested {
+        None => None,
+        Some(value) => Some(
+            value
+                .as_object()
+                .ok_or_else(|| keys.wrong("rope_scaling", "an object", value))?,
+        ),
+    };
+    let inner = nested.map(|values| Keys {
+        values,
+        family: keys.family,
+    });
+    let theta = keys.positive("rope_theta", 10_000.0)?;
+    let share = keys.get("partial_rotary_factor");
+    let Some(inner) = inner else {
+        return Ok(Rope {
+            theta,
+            scaling: None,
+            partial_factor: partial_factor(keys, share)?,
+        });
+    };
+    // Old files call `rope_type` `type`; some have both.
+    let kind = inner.text("rope_type")?.or(inner.text("type")?);
+    Ok(Rope {
+        theta: inner.positive("rope_theta", theta)?,
+        partial_factor: partial_factor(keys, share.or(inner.get("partial_rotary_factor")))?,
+        scaling: match kind.as_deref() {
+            None | Some("default") => None,
+            Some("llama3") => Some(RopeScaling::Llama3(llama3(&inner)?)),
+            Some(other) => Some(RopeScaling::Other(other.into())),
+        },
+    })
+}
+
+fn partial_factor(keys: &Keys, value: Option<&Value>) -> Result<f64, ConfigError> {
+    let Some(value) = value else { return Ok(1.0) };
+    let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| keys.wrong("partial_rotary_factor", "a share from 0 to 1", value))
+}
+
+fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
+    let number = |key: &'static str, needed| match keys.get(key) {
+        Some(_) => keys.positive(key, 1.0),
+        None => Err(ConfigError::Scaling(needed)),
+    };
+    let original = keys.optional_size("original_max_position_embeddings")?;
+    let scaling = Llama3Scaling {
+        factor: number("factor", "`factor`, above 0")?,
+        low_freq_factor: number("low_freq_factor", "`low_freq_factor`, above 0")?,
+        high_freq_factor: number("high_freq_factor", "`high_freq_factor`, above 0")?,
+        original_max_position_embeddings: original.ok_or(ConfigError::Scaling("`original_max_position_embeddings`"))?,
+    };
+    if scaling.high_freq_factor <= scaling.low_freq_factor {
+        return Err(ConfigError::Scaling("`high_freq_factor` above `low_freq_factor`"));
+    }
+    Ok(scaling)
+}
+
+/// The window, if any of the `layers` blocks has it.
+fn sliding_window(keys: &Keys, layers: usize) -> Result<Option<SlidingWindow>, ConfigError> {
+    let defaults = &keys.family.defaults;
+    let tokens = match keys.values.contains_key("sliding_window") {
+        true => keys.optional_size("sliding_window")?,
+        false => defaults.sliding_window,
+    };
+    let is_used = keys.flag("use_sliding_window")?;
+    let (is_used, first_layer) = match defaults.windows {
+        Windows::Never => return Ok(None),
+        Windows::All => (is_used.unwrap_or(true), 0),
+        Windows::Later => (is_used.unwrap_or(false), first_windowed_layer(keys)?),
+    };
+    let window = tokens.map(|tokens| SlidingWindow { tokens, first_layer });
+    Ok(window.filter(|window| is_used && window.first_layer < layers))
+}
+
+/// Qwen's `layer_types`, or `max_window_layers`, from which transformers makes them.
+fn first_windowed_layer(keys: &Keys) -> Result<usize, ConfigError> {
+    let Some(types) = keys.get("layer_types").and_then(Value::as_array) else {
+        let Some(value) = keys.get("max_window_layers") else {
+            return Ok(MAX_WINDOW_LAYERS as usize);
+        };
+        let layers = value.as_u64().and_then(|layers| usize::try_from(layers).ok());
+        return layers.ok_or_else(|| keys.wrong("max_window_layers", "a number of layers", value));
+    };
+    let is_full = |layer: &&Value| layer.as_str() == Some("full_attention");
+    let first = types.iter().take_while(is_full).count();
+    match types.iter().filter(is_full).count() == first {
+        true => Ok(first),
+        false => Err(ConfigError::Windows),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! What the reader finds, under which keys, and what it refuses.
+
+use serde_json::{Value, json};
+
+use crate::arch::check::check;
+use crate::arch::config::{ModelConfig, RopeScaling};
+use crate::arch::family::Family;
+use crate::arch::presets::Preset;
+use crate::options::{Stack, Task};
+
+fn read(config: Value) -> Result<ModelConfig, String> {
+    ModelConfig::from_json(config.to_string().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// `base` with `changes`.
+fn merged(mut base: Value, changes: &Value) -> Value {
+    let entries = changes.as_object().unwrap().clone();
+    base.as_object_mut().unwrap().extend(entries);
+    base
+}
+
+/// A small Llama with `changes`.
+fn llama(changes: &Value) -> Result<ModelConfig, String> {
+    let small = json!({
+        "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 160,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+        "tie_word_embeddings": true, "max_position_embeddings": 512
+    });
+    read(merged(small, changes))
+}
+
+/// The message of what our trainer does not compute, or of what is not understood.
+fn refused(config: Result<ModelConfig, String>) -> String {
+    match config {
+        Ok(config) => check(&config, Stack::Candle).unwrap_err().to_string(),
+        Err(message) => message,
+    }
+}
+
+fn preset(name: &str) -> ModelConfig {
+    Preset::named(name).unwrap().config()
+}
+
+#[test]
+fn families_are_known_by_type_or_architecture() {
+    for (architecture, family) in [
+        ("LlamaForCausalLM", Family::Llama),
+        ("MistralForCausalLM", Family::Mistral),
+        ("DistilBertForSequenceClassification", Family::DistilBert),
+        ("DistilBertForMaskedLM", Family::DistilBert),
+        ("DistilBertModel", Family::DistilBert),
+        ("BertForPreTraining", Family::Bert),
+        ("BertModel", Family::Bert),
+    ] {
+        let config = read(json!({"architectures": [architecture]}));
+        assert_eq!(config.map(|config| config.family), Ok(family), "{architecture}");
+    }
+    for family in Family::ALL {
+        let config = read(json!({"model_type": family.name()})).unwrap();
+        assert_eq!(config.family, *family);
+        assert_eq!(check(&config, Stack::Torch), Ok(()));
+    }
+}
+
+#[test]
+fn other_families_are_errors_that_name_those_that_are_known() {
+    for (config, part) in [
+        (
+            json!({"architectures": ["RobertaModel"]}),
+            "unknown model family RobertaModel",
+        ),
+        (
+            json!({"architectures": ["BertGenerationDecoder"]}),
+            "unknown model family",
+        ),
+        (
+            json!({"model_type": "t5"}),
+            "unknown model family t5; known are llama, mistral, ",
+        ),
+        (
+            json!({}),
+            "neither `model_type` nor `architectures` names the model's family; known are llama, mistral",
+        ),
+        (json!([]), "not a JSON object"),
+    ] {
+        let message = read(config).unwrap_err();
+        assert!(message.contains(part), "{message}");
+    }
+    let broken = ModelConfig::from_json(b"{").unwrap_err().to_string();
+    assert!(broken.starts_with("not JSON") && broken.contains("line 1"), "{broken}");
+}
+
+#[test]
+fn families_that_are_not_trained_are_errors_that_name_those_that_are() {
+    let message = refused(read(json!({"architectures": ["MistralForCausalLM"]})));
+    assert!(
+        message.contains("`mistral` models are not trained here") && message.contains("llama, distilbert, bert are"),
+        "{message}"
+    );
+    let headless = refused(llama(&json!({"architectures": ["LlamaForSequenceClassification"]})));
+    assert!(headless.contains("LlamaForCausalLM is"), "{headless}");
+}
+
+#[test]
+fn defaults_are_those_of_transformers() {
+    assert_eq!(llama(&json!({})).unwrap(), preset("tiny"));
+    for name in ["distilbert-base", "bert-base"] {
+        let preset = preset(name);
+        assert_eq!(read(json!({"model_type": preset.family.name()})).unwrap(), preset);
+    }
+    let mistral = read(json!({"model_type": "mistral"})).unwrap();
+    let window = mistral.sliding_window.map(|window| (window.tokens, window.first_layer));
+    assert_eq!(
+        (mistral.num_key_value_heads, mistral.head_dim, window),
+        (8, 128, Some((4096, 0)))
+    );
+    let unwindowed = read(json!({"model_type": "mistral", "sliding_window": null})).unwrap();
+    assert_eq!(unwindowed.sliding_window, None);
+    let llama = read(json!({"model_type": "llama", "num_attention_heads": 16, "hidden_size": 1024})).unwrap();
+    assert_eq!(
+        (llama.num_key_value_heads, llama.head_dim, llama.attention_bias),
+        (16, 64, false)
+    );
+    let qwen2 = read(json!({"model_type": "qwen2", "sliding_window": 4096})).unwrap();
+    let is_bias = |name: &str| name.ends_with("v_proj.bias");
+    assert!(qwen2.weights().iter().any(|weight| is_bias(&weight.name)) && qwen2.sliding_window.is_none());
+    let qwen3 = read(json!({"model_type": "qwen3", "hidden_size": 1024})).unwrap();
+    assert_eq!(qwen3.head_dim, 128);
+    let phi = read(json!({"model_type": "phi3", "rope_scaling": {"partial_rotary_factor": 0.75}})).unwrap();
+    assert_eq!((phi.rope.partial_factor, phi.rotary_dim()), (0.75, 72));
+    let distilbert = read(json!({"model_type": "distilbert", "n_layers": 3, "dim": 384})).unwrap();
+    assert_eq!((distilbert.num_hidden_layers, distilbert.hidden_size), (3, 384));
+}
+
+#[test]
+fn windows_of_later_layers_are_found() {
+    let first = |layers: Value| {
+        let keys = json!({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 64,
+            "num_hidden_layers": 4});
+        let config = read(merged(keys, &layers))?;
+        Ok::<_, String>(config.sliding_window.map(|window| window.first_layer))
+    };
+    let (full, windowed) = ("full_attention", "sliding_attention");
+    assert_eq!(first(json!({"max_window_layers": 1})), Ok(Some(1)));
+    assert_eq!(first(json!({"max_window_layers": 4})), Ok(None));
+    assert_eq!(
+        first(json!({"layer_types": [full, full, windowed, windowed]})),
+        Ok(Some(2))
+    );
+    let mixed = first(json!({"layer_types": [windowed, full]})).unwrap_err();
+    assert!(mixed.starts_with("`layer_types`: "), "{mixed}");
+}
+
+#[test]
+fn theta_and_scaling_are_found_under_old_and_new_keys() {
+    let expected = preset("llama-3.2-1b").rope;
+    assert!(matches!(expected.scaling, Some(RopeScaling::Llama3(_))));
+    let values = json!({"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192});
+    let scaling = |extra: Value| merged(values.clone(), &extra);
+    for change in [
+        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"rope_type": "llama3"}))}),
+        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"type": "llama3"}))}),
+        json!({"rope_parameters": scaling(json!({"rope_type": "llama3", "rope_theta": 500000.0}))}),
+    ] {
+        assert_eq!(llama(&change).unwrap().rope, expected);
+    }
+    assert_eq!(llama(&json!({"rope_scaling": null})).unwrap().rope.scaling, None);
+}
+
+#[test]
+fn dropout_and_labels_are_found_under_each_familys_keys() {
+    let distilbert = read(
+        json!({"dropout": 0.3, "attention_dropout": 0.0, "seq_classif_dropout": 0.5,
+            "architectures": ["DistilBertForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"}}),
+    )
+    .unwrap();
+    let rates = |config: &ModelConfig| {
+        [
+            config.hidden_dropout,
+            config.attention_dropout,
+            config.classifier_dropout,
+        ]
+    };
+    assert_eq!(rates(&distilbert), [0.3, 0.0, 0.5]);
+    assert_eq!(
+        (distilbert.num_labels, distilbert.head),
+        (3, Some(Task::SequenceClassification))
+    );
+    let bert = |extra: Value| {
+        let config = json!({"model_type": "bert", "hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2});
+        read(merged(config, &extra)).unwrap()
+    };
+    assert_eq!(rates(&bert(json!({}))), [0.3, 0.2, 0.3]);
+    assert_eq!(rates(&bert(json!({"classifier_dropout": 0.0}))), [0.3, 0.2, 0.0]);
+    assert_eq!(bert(json!({"architectures": ["BertForMaskedLM"]})).head, None);
+}
+
+#[test]
+fn what_a_decoder_cannot_have_is_an_error() {
+    for (change, part) in [
+        (json!({"attention_bias": true}), "attention_bias"),
+        (json!({"mlp_bias": true}), "mlp_bias"),
+        (
+            json!({"hidden_act": "gelu"}),
+            "`hidden_act: gelu` is not supported; silu is",
+        ),
+        (
+            json!({"attention_dropout": 0.1}),
+            "`attention_dropout: 0.1` is not supported",
+        ),
+        (json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "yarn"),
+        (
+            json!({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}}),
+            "low_freq_factor",
+        ),
+        (
+            json!({"rope_parameters": {"partial_rotary_factor": 0.5}}),
+            "partial_rotary_factor",
+        ),
+        (json!({"quantization_config": {"load_in_4bit": true}}), "quantised"),
+        (
+            json!({"num_attention_heads": 7}),
+            "`num_attention_heads` (7) is not a multiple of `num_key_value_heads` (2)",
+        ),
+        (json!({"num_key_value_heads": 3}), "not a multiple"),
+        (
+            json!({"hidden_size": 65}),
+            "`hidden_size` (65) is not a multiple of `num_attention_heads` (4), and `head_dim` is not given",
+        ),
+        (
+            json!({"vocab_size": 0}),
+            "`vocab_size`: expected a number from 1 to 16777216, found 0",
+        ),
+        (json!({"head_dim": 15}), "even"),
+        (json!({"hidden_size": "64"}), "`hidden_size`: expected a number"),
+        (json!({"hidden_size": null}), "found null"),
+        (
+            json!({"rms_norm_eps": 0.0}),
+            "`rms_norm_eps`: expected a number above 0",
+        ),
+    ] {
+        let message = refused(llama(&change));
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn what_an_encoder_cannot_have_is_an_error() {
+    for (family, change, part) in [
+        ("distilbert", json!({"activation": "relu"}), "`activation: relu`"),
+        (
+            "distilbert",
+            json!({"sinusoidal_pos_embds": true}),
+            "`sinusoidal_pos_embds: true` is not supported; false is",
+        ),
+        (
+            "distilbert",
+            json!({"dim": 7}),
+            "`dim` (7) is not a multiple of `n_heads` (12)",
+        ),
+        (
+            "distilbert",
+            json!({"dropout": 1.0}),
+            "`dropout`: expected a number of at least 0 and less than 1, found 1",
+        ),
+        ("distilbert", json!({"n_layers": 0}), "`n_layers`"),
+        ("bert", json!({"hidden_act": "gelu_new"}), "gelu_new"),
+        ("bert", json!({"is_decoder": true}), "is_decoder"),
+        (
+            "bert",
+            json!({"initializer_range": -0.02}),
+            "`initializer_range`: expected a number between 0 and 1000, found -0.02",
+        ),
+        (
+            "bert",
+            json!({"position_embedding_type": "relative_key"}),
+            "`position_embedding_type: relative_key` is not supported; absolute is",
+        ),
+        ("bert", json!({"problem_type": "regression"}), "regression"),
+        ("bert", json!({"type_vocab_size": 0}), "type_vocab_size"),
+        ("bert", json!({"pad_token_id": 30522}), "pad_token_id"),
+        ("bert", json!({"layer_norm_eps": 0.0}), "layer_norm_eps"),
+        ("bert", json!({"quantization_config": {}}), "quantised"),
+        ("bert", json!({"hidden_size": "64"}), "`hidden_size`: expected a number"),
+    ] {
+        let message = refused(read(merged(json!({"model_type": family}), &change)));
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn minus_one_means_no_padding_token() {
+    assert_eq!(llama(&json!({"pad_token_id": -1})).unwrap().pad_token_id, None);
+    assert_eq!(llama(&json!({"pad_token_id": 2})).unwrap().pad_token_id, Some(2));
+}

@@ -1,0 +1,75 @@
+//! A model as a chain of segments: embedding, blocks, and a head with the loss.
+
+use candle_core::{Device, Result, Tensor};
+
+use crate::data::MicroBatch;
+use crate::memory::{self, Category};
+use crate::nn::Pass;
+use crate::nn::param::Param;
+
+/// The segments of a model. Hidden states are `[tokens, hidden]`, and their gradients float32.
+pub trait Chain {
+    /// All that a block's layers save for its backward pass.
+    type Saved;
+
+    /// The segments' names in a timeline.
+    fn names(&self) -> SegmentNames;
+    /// The device that holds the weights.
+    fn device(&self) -> &Device;
+    /// Number of blocks.
+    fn blocks(&self) -> usize;
+    /// Everything that is trained, in a fixed order, each once.
+    fn trainable(&mut self) -> Vec<&mut Param>;
+    /// The first block's input, from token ids.
+    fn embed(&self, ids: &Tensor, pass: &Pass) -> Result<Tensor>;
+    /// A block's output, and what its backward pass needs.
+    fn block(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)>;
+    /// The tensors that [`Chain::block`] saves, without its output.
+    fn recompute(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<Self::Saved>;
+    /// The loss sum, and the gradient of `scale · loss sum` in `x`; adds the head's gradients. Calls `on_checkpoint` at
+    /// good moments to sample memory.
+    fn head(
+        &mut self,
+        x: &Tensor,
+        batch: &MicroBatch,
+        pass: &Pass,
+        scale: f64,
+        on_checkpoint: &mut dyn FnMut(),
+    ) -> Result<(f64, Tensor)>;
+    /// The gradient of the block's input; adds the block's gradients.
+    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor>;
+    /// Adds the embedding's gradients.
+    fn embed_backward(&mut self, ids: &Tensor, dy: Tensor, pass: &Pass) -> Result<()>;
+    /// The loss of the last block's output, without gradients.
+    fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated>;
+    /// The logits of the last block's output, float32.
+    fn logits(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
+}
+
+/// The segments' names in a timeline: Hugging Face's.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentNames {
+    /// The first segment.
+    pub embedding: &'static str,
+    /// The blocks; a block's index follows.
+    pub blocks: &'static str,
+    /// The last segment, with the loss.
+    pub head: &'static str,
+}
+
+/// The figures of a micro-batch without gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluated {
+    /// Sum over the predicted tokens, or labels.
+    pub loss_sum: f64,
+    /// Samples whose label is the likeliest; `None` without labels.
+    pub correct: Option<usize>,
+}
+
+/// Copies ids or labels to `device`.
+pub fn input(name: &str, values: &[u32], device: &Device) -> Result<Tensor> {
+    let (_scope, _module) = (memory::scope(Category::Input), memory::part(name));
+    let input = Tensor::from_slice(values, values.len(), device)?;
+    memory::describe(&input);
+    Ok(input)
+}

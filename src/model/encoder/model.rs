@@ -1,0 +1,20 @@
+//! The layers of an encoder with a classifier.
+
+use candle_core::{DType, Device};
+
+use crate::arch::Family;
+use crate::nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding};
+
+/// DistilBERT or BERT with everything it was configured to train.
+#[derive(Debug)]
+pub struct Encoder {
+    pub(crate) family: Family,
+    pub(crate) embedding: EncoderEmbedding,
+    pub(crate) blocks: Vec<EncoderBlock>,
+    pub(crate) head: Classifier,
+    /// Whether training drops anything beside the adapters' inputs.
+    pub(crate) has_dropout: bool,
+    /// The format that hidden states are kept in.
+    pub(crate) hidden: DType,
+    pub(crate) device: Device,
+}

@@ -1,0 +1,30 @@
+//! The layers of a Llama model.
+
+use candle_core::{DType, Device};
+
+use crate::nn::{block::Block, norm::RmsNorm, param::Param, rope::Rope};
+
+/// A decoder with everything it was configured to train.
+#[derive(Debug)]
+pub struct Llama {
+    pub(crate) embed_tokens: Param,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) norm: RmsNorm,
+    /// `None` where the head is tied to the embedding.
+    pub(crate) lm_head: Option<Param>,
+    pub(crate) rope: Rope,
+    /// The format that hidden states are kept in.
+    pub(crate) hidden: DType,
+    pub(crate) device: Device,
+}
+
+impl Llama {
+    /// The final norm and the head's weight, which may be the embedding's.
+    pub(crate) fn head_mut(&mut self) -> (&mut RmsNorm, &mut Param) {
+        (&mut self.norm, self.lm_head.as_mut().unwrap_or(&mut self.embed_tokens))
+    }
+
+    pub(crate) fn head(&self) -> (&RmsNorm, &Param) {
+        (&self.norm, self.lm_head.as_ref().unwrap_or(&self.embed_tokens))
+    }
+}

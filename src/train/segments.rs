@@ -1,0 +1,115 @@
+//! One micro-batch through the chain of segments and back. Between segments only the hidden state crosses; a segment
+//! frees what it held as soon as its backward pass is done.
+
+use candle_core::{Result, Tensor};
+
+use crate::{
+    data::MicroBatch,
+    memory::{self, Category, Phase},
+    model::{Chain, Evaluated, Model, SegmentNames, input, with_chain},
+    nn::Pass,
+    options::Checkpointing,
+};
+
+/// The tensors that a block keeps until its backward pass.
+enum Kept<S> {
+    /// All that its layers saved.
+    Saved(Box<S>),
+    /// Its input only; the forward pass runs again (Chen et al. 2016, arXiv:1604.06174).
+    Input(Tensor),
+}
+
+/// Runs a micro-batch forward and backward. Adds the gradients of `scale · loss sum` to the trained parameters and returns
+/// the loss sum. Calls `on_checkpoint` between segments and while logits are held, which are good moments to sample memory.
+pub fn forward_backward(
+    model: &mut Model,
+    batch: &MicroBatch,
+    pass: &Pass,
+    checkpointing: Checkpointing,
+    scale: f64,
+    on_checkpoint: &mut dyn FnMut(),
+) -> Result<f64> {
+    with_chain!(model, chain => chain.forward_backward(batch, pass, checkpointing, scale, on_checkpoint))
+}
+
+/// The loss sum of a micro-batch, without gradients.
+pub fn evaluate(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
+    memory::set_phase(Phase::Forward);
+    with_chain!(model, chain => chain.evaluate(&chain.hidden_states(batch, pass)?, batch, pass))
+}
+
+/// The logits, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder. Training never holds the former
+/// whole; this is for comparing a small model with another program's.
+pub fn logits(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
+    with_chain!(model, chain => chain.logits(&chain.hidden_states(batch, pass)?, pass))
+}
+
+/// The walk through the chain.
+trait Walk: Chain {
+    /// [`forward_backward`] of one family's model.
+    fn forward_backward(
+        &mut self,
+        batch: &MicroBatch,
+        pass: &Pass,
+        checkpointing: Checkpointing,
+        scale: f64,
+        on_checkpoint: &mut dyn FnMut(),
+    ) -> Result<f64> {
+        memory::set_phase(Phase::Forward);
+        let SegmentNames {
+            embedding,
+            blocks,
+            head,
+        } = self.names();
+        let ids = input("input_ids", &batch.ids, self.device())?;
+        let mut x = {
+            let _module = memory::module(embedding);
+            self.embed(&ids, pass)?
+        };
+        let mut kept = Vec::with_capacity(self.blocks());
+        for index in 0..self.blocks() {
+            let _module = memory::module(format_args!("{blocks}.{index}"));
+            let (y, saved) = self.block(index, &x, pass)?;
+            kept.push(if checkpointing.recomputes(index) {
+                Kept::Input(x)
+            } else {
+                Kept::Saved(Box::new(saved))
+            });
+            x = y;
+            on_checkpoint();
+        }
+
+        memory::label(&x, Category::Activation);
+        on_checkpoint();
+        let (loss, mut dx) = {
+            let _module = memory::module(head);
+            self.head(&x, batch, pass, scale, on_checkpoint)?
+        };
+        drop(x);
+        on_checkpoint();
+
+        for (index, kept) in kept.into_iter().enumerate().rev() {
+            let _module = memory::module(format_args!("{blocks}.{index}"));
+            let saved = match kept {
+                Kept::Saved(saved) => *saved,
+                Kept::Input(x) => self.recompute(index, &x, pass)?,
+            };
+            dx = self.block_backward(index, saved, dx, pass)?;
+            on_checkpoint();
+        }
+        let _module = memory::module(embedding);
+        self.embed_backward(&ids, dx, pass)?;
+        Ok(loss)
+    }
+
+    /// The last block's output, `[tokens, hidden]`.
+    fn hidden_states(&self, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
+        let mut x = self.embed(&input("input_ids", &batch.ids, self.device())?, pass)?;
+        for index in 0..self.blocks() {
+            x = self.block(index, &x, pass)?.0;
+        }
+        Ok(x)
+    }
+}
+
+impl<C: Chain> Walk for C {}
