@@ -10,7 +10,8 @@
 //! * [`adapter`]: LoRA's start values, and PEFT's files.
 //! * [`trace`]: the allocations and releases of a plan, and their account.
 //! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
-//! * [`spec`]: YAML to cells. [`results`]: records on disk, and frames.
+//! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and
+//!   frames.
 //! * [`kernels`]: computations on slices. [`quant`]: weights in fewer bits. [`nn`]: layers.
 //! * [`model`], [`data`], [`optim`]: what a training run is made of. [`train`]: the run.
 //! * [`plan`]: predictions. [`report`]: reports of frames. [`export`]: timelines for other tools. [`runner`]: child
