@@ -33,12 +33,12 @@ pub trait Number: Multiply {
         weights::add_products(level, a, b, sums);
     }
 
-    /// From the scores of 32 queries (the rows) with 32 keys to their weights, see [`weights::weigh`].
+    /// From the scores of 32 queries (the rows) with 32 keys to their weights, see `weights::weigh`.
     fn weigh(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [Self; BLOCK]) {
         weights::weigh(level, scores, round, out);
     }
 
-    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see [`weights::differentiate`].
+    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see `weights::differentiate`.
     fn differentiate(
         level: InstructionSet,
         scores: &Block,

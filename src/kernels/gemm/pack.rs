@@ -43,7 +43,7 @@ pub trait Packed: Number {
     /// Writes up to [`EDGE`] places of a left block, from `place` (a multiple of it) on, each stored across the rows.
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], depth: usize);
 
-    /// Writes up to [`COLUMNS`] columns of a right panel, from `column` (a multiple of it) on, each stored along the depth.
+    /// Writes up to `COLUMNS` columns of a right panel, from `column` (a multiple of it) on, each stored along the depth.
     /// What a column has not got stays as it is.
     fn put_right_columns(level: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]);
 

@@ -15,7 +15,8 @@ pub struct Linear {
 }
 
 /// The gradient of the adapters' inner products `scale · dropout(x) · Aᵀ`, side by side: what
-/// [`input_gradient`] has to compute and [`accumulate`] needs too. On other devices each computes it for itself.
+/// [`input_gradient`](super::input_gradient) has to compute and [`accumulate`](super::accumulate) needs too. On other
+/// devices each computes it for itself.
 #[derive(Debug)]
 pub struct RankGradients(pub(super) Option<Tensor>);
 
