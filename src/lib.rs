@@ -7,13 +7,14 @@
 //! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
 //! * [`options`]: the vocabulary of a configuration.
 //! * [`memory`]: the ledger of live bytes under the global allocator, and its timeline.
+//! * [`arch`]: what a model is: its configuration, weights and presets.
 //! * [`adapter`]: LoRA's start values, and PEFT's files.
 //! * [`trace`]: the allocations and releases of a plan, and their account.
 //! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
 //! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and
 //!   frames.
 //! * [`kernels`]: computations on slices. [`quant`]: weights in fewer bits. [`nn`]: layers.
-//! * [`model`], [`data`], [`optim`]: what a training run is made of. [`train`]: the run.
+//! * [`data`], [`model`], [`optim`]: what a training run is made of. [`train`]: the run.
 //! * [`plan`]: predictions. [`report`]: reports of frames. [`export`]: timelines for other tools. [`runner`]: child
 //!   processes and their outcomes.
 //! * [`worker`]: the child's main program. [`cli`]: the commands.

@@ -6,6 +6,7 @@ use candle_core::{DType, Result, Tensor};
 use super::{
     Pass,
     block::within,
+    encoder_names::{ATTENTION, Names},
     feed_forward::{self, FeedForward},
     host::{self, values},
     layer_norm::LayerNorm,
@@ -16,30 +17,6 @@ use crate::{
     kernels::convert,
     memory::{self, Category},
 };
-
-/// What every family calls a block's attention.
-pub const ATTENTION: &str = "attention";
-
-/// A family's names of a block's layers: those of attention within [`ATTENTION`], the others within the block.
-#[derive(Debug)]
-pub struct Names {
-    /// The projection of queries.
-    pub query: &'static str,
-    /// The projection of keys.
-    pub key: &'static str,
-    /// The projection of values.
-    pub value: &'static str,
-    /// The projection of attention's output.
-    pub attention_output: &'static str,
-    /// The norm after attention.
-    pub attention_norm: &'static str,
-    /// The feed-forward layer's first half, before GELU.
-    pub intermediate: &'static str,
-    /// The feed-forward layer's second half, after GELU.
-    pub output: &'static str,
-    /// The norm after the feed-forward layer.
-    pub output_norm: &'static str,
-}
 
 /// An encoder block.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::{
     affine::{self, Affine},
     block::within,
     dropout::Dropout,
-    encoder_block::Names,
+    encoder_names::Names,
     host::{self, for_format, values},
     param::Param,
 };

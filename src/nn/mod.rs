@@ -14,6 +14,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod encoder_block;
 pub mod encoder_embedding;
+pub mod encoder_names;
 pub mod feed_forward;
 pub(crate) mod host;
 pub mod layer_norm;

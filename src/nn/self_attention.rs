@@ -6,7 +6,7 @@ use super::{
     Pass,
     affine::{self, Affine},
     dropout::Dropout,
-    encoder_block::Names,
+    encoder_names::Names,
     feed_forward::add_output,
     param::Param,
     sdpa,

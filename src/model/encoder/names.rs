@@ -1,7 +1,7 @@
 //! The names of an encoder's layers by their part in it, from its family's description.
 
 use crate::arch::{Description, Family};
-use crate::nn::encoder_block::{ATTENTION, Names};
+use crate::nn::encoder_names::{ATTENTION, Names};
 
 /// Hugging Face's names, in full but for a block's layers.
 #[derive(Debug)]
