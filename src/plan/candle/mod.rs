@@ -33,9 +33,11 @@ const EVENTS: usize = 250;
 /// What a cell's training allocates.
 #[derive(Debug)]
 pub struct Planned {
+    /// Loading and the steps.
     pub trace: Trace,
     /// The first step that its figures are of.
     pub measured_from: u32,
+    /// Parameters that are trained.
     pub trainable_count: u64,
 }
 
