@@ -2,9 +2,16 @@
 
 use std::sync::OnceLock;
 
-use crate::options::InstructionSet;
+use crate::options::{InstructionSet, InstructionSetChoice};
 
 static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
+
+impl InstructionSetChoice {
+    /// The level that this choice means on this CPU.
+    pub fn resolve(self) -> InstructionSet {
+        self.level().unwrap_or_else(InstructionSet::best)
+    }
+}
 
 impl InstructionSet {
     /// The best that this CPU, and the system for it, can do.

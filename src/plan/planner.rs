@@ -11,7 +11,7 @@ use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
     memory::{Category, Phase},
-    options::DataOptions,
+    options::{DataOptions, LoraOptions},
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
@@ -38,7 +38,7 @@ pub struct Planner {
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by model, rank and target modules.
-    adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), Option<u64>>>,
+    adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), u64>>,
 }
 
 /// How a spec is planned.
@@ -107,14 +107,18 @@ impl Planner {
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         let config = self.config(cell)?;
         fits_positions(cell, config.max_position_embeddings)?;
-        let options = cell.data_options();
-        let steps = batches::steps(&options, &config, || self.dataset(cell, &options, &config))?;
-        let planned = candle::plan(cell, &config, &steps);
+        let options = cell.train_options();
+        let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
+        let planned = candle::plan(&options, cell.instruction_set.resolve(), &config, &steps);
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let prediction = Prediction {
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
-            adapter_file_bytes: self.adapter_file_bytes(cell, &config),
+            adapter_file_bytes: options
+                .model
+                .lora
+                .as_ref()
+                .map(|lora| self.adapter_file_bytes(cell, lora, &config)),
             process_peak_bytes: Some(candle::process_bytes(account.peak.bytes)),
             ..prediction_from(&account)
         };
@@ -217,10 +221,10 @@ impl Planner {
         counts
     }
 
-    fn adapter_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
-        let key = (model_key(cell), cell.rank, cell.target_modules.clone());
+    fn adapter_file_bytes(&self, cell: &Cell, lora: &LoraOptions, config: &ModelConfig) -> u64 {
+        let key = (model_key(cell), lora.rank, lora.target_modules.clone());
         let Ok(bytes) = cached(&self.adapter_files, key, || {
-            Ok::<_, Infallible>(candle::adapter_file_bytes(cell, config))
+            Ok::<_, Infallible>(candle::adapter_file_bytes(lora, config))
         });
         bytes
     }

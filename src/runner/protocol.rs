@@ -91,7 +91,7 @@ pub(super) fn cores() -> usize {
 
 /// The instruction set of the worker's kernels: the cell's own, or the best of this CPU.
 pub(crate) fn instruction_set(cell: &Cell) -> InstructionSet {
-    cell.instruction_set.level().unwrap_or_else(InstructionSet::best)
+    cell.instruction_set.resolve()
 }
 
 /// The file of the request that exceeded the budget. The worker's allocator writes it before the process ends.

@@ -14,21 +14,25 @@ use crate::{
     kernels::InstructionSet,
     memory::Category,
     model::CHUNK_ELEMENTS,
-    nn, quant,
-    spec::cell::{Cell, Dtype},
+    nn,
+    options::{Dtype, ModelOptions},
+    quant,
 };
 
 pub(super) struct Loader<'m, 'c> {
-    pub cell: &'c Cell,
+    pub(super) options: &'c ModelOptions,
+    /// The instruction set of the trainer's kernels.
+    pub(super) instruction_set: InstructionSet,
     pub memory: &'m Memory,
     /// What rows are read into, in float32, and its elements.
     buffer: RefCell<(u64, Option<Held<'m>>)>,
 }
 
 impl<'m, 'c> Loader<'m, 'c> {
-    pub(super) fn new(cell: &'c Cell, memory: &'m Memory) -> Self {
+    pub(super) fn new(options: &'c ModelOptions, instruction_set: InstructionSet, memory: &'m Memory) -> Self {
         Self {
-            cell,
+            options,
+            instruction_set,
             memory,
             buffer: RefCell::default(),
         }
@@ -54,7 +58,7 @@ impl<'m, 'c> Loader<'m, 'c> {
         let blocks = (0..config.num_hidden_layers).map(block).collect();
         let norm = self.dense(&[hidden]);
         let lm_head = (!config.tie_word_embeddings).then(|| self.dense(&[config.vocab_size, hidden]));
-        let angles = (self.cell.max_seq_length * (config.head_dim / 2)) as u64;
+        let angles = (self.options.max_seq_length * (config.head_dim / 2)) as u64;
         let rope = {
             let _angles = self.memory.tensor(angles, 4);
             [(); 2].map(|()| self.memory.tensor(angles, 4))
@@ -125,14 +129,13 @@ impl<'m, 'c> Loader<'m, 'c> {
     }
 
     fn numbers(&self) -> Numbers {
-        let hidden = dense_bytes(self.cell.dtype);
-        let is_bfloat16 = matches!(self.cell.dtype, Dtype::Bfloat16 | Dtype::Int4 | Dtype::Int8);
-        let level = self.cell.instruction_set.level().unwrap_or_else(InstructionSet::best);
-        let native = is_bfloat16 && level >= InstructionSet::Avx512Bf16;
+        let hidden = dense_bytes(self.options.dtype);
+        let is_bfloat16 = matches!(self.options.dtype, Dtype::Bfloat16 | Dtype::Int4 | Dtype::Int8);
+        let native = is_bfloat16 && self.instruction_set >= InstructionSet::Avx512Bf16;
         Numbers {
             hidden,
             product: if native { 2 } else { 4 },
-            lora_dropout: self.cell.lora_dropout > 0.0,
+            lora_dropout: self.options.lora.as_ref().is_some_and(|lora| lora.dropout > 0.0),
         }
     }
 
@@ -149,7 +152,7 @@ impl<'m, 'c> Loader<'m, 'c> {
     }
 
     fn param(&self, shape: &[usize], trainable: bool) -> Param<'m> {
-        let element = dense_bytes(self.cell.dtype);
+        let element = dense_bytes(self.options.dtype);
         let elements: usize = shape.iter().product();
         let values = self.memory.tensor_of(elements as u64 * element, Category::Parameter);
         let columns = shape[shape.len() - 1] as u64;
@@ -158,7 +161,7 @@ impl<'m, 'c> Loader<'m, 'c> {
     }
 
     fn dense(&self, shape: &[usize]) -> Param<'m> {
-        self.param(shape, self.cell.rank == 0)
+        self.param(shape, self.options.lora.is_none())
     }
 
     fn linear(&self, name: &str, outputs: usize, inputs: usize) -> Linear<'m> {
@@ -166,8 +169,8 @@ impl<'m, 'c> Loader<'m, 'c> {
             None => Weight::Dense(self.dense(&[outputs, inputs])),
             Some(format) => Weight::Quantized(self.quantized(format, outputs, inputs)),
         };
-        let rank = self.cell.rank;
-        let is_target = rank > 0 && self.cell.target_modules.contains(name);
+        let lora = self.options.lora.as_ref();
+        let target = lora.filter(|lora| lora.target_modules.contains(name));
         let factor = |shape: &[usize; 2]| {
             let values = self
                 .memory
@@ -178,9 +181,9 @@ impl<'m, 'c> Loader<'m, 'c> {
             inputs: inputs as u64,
             outputs: outputs as u64,
             weight,
-            adapter: is_target.then(|| Adapter {
-                a: factor(&[rank, inputs]),
-                b: factor(&[outputs, rank]),
+            adapter: target.map(|lora| Adapter {
+                a: factor(&[lora.rank, inputs]),
+                b: factor(&[outputs, lora.rank]),
             }),
             bias: None,
         }
@@ -211,9 +214,9 @@ impl<'m, 'c> Loader<'m, 'c> {
     }
 
     fn format(&self) -> Option<quant::Format> {
-        match self.cell.dtype {
+        match self.options.dtype {
             Dtype::Int4 => Some(quant::Format::Nf4 {
-                double_quant: self.cell.bnb_4bit_use_double_quant,
+                double_quant: self.options.bnb_4bit_use_double_quant,
             }),
             Dtype::Int8 => Some(quant::Format::Int8),
             _ => None,

@@ -20,7 +20,7 @@ use crate::{
     adapter::peft,
     arch::{Kind, ModelConfig},
     memory::Phase,
-    spec::cell::{Cell, Measure},
+    options::{InstructionSet, LoraOptions, Measure, TrainOptions},
 };
 use held::Memory;
 use load::Loader;
@@ -30,7 +30,7 @@ use segments::{Chain, Pass};
 /// Events of a block in a micro-batch, more or less.
 const EVENTS: usize = 250;
 
-/// What a cell's training allocates.
+/// The allocations of a training run.
 #[derive(Debug)]
 pub struct Planned {
     /// Loading and the steps.
@@ -41,49 +41,51 @@ pub struct Planned {
     pub trainable_count: u64,
 }
 
-/// A cell's load and these optimizer steps, each with its micro-batches.
-pub fn plan(cell: &Cell, config: &ModelConfig, steps: &[Vec<Micro>]) -> Planned {
+/// Plans the load and these optimizer steps, each with its micro-batches.
+pub fn plan(
+    options: &TrainOptions,
+    instruction_set: InstructionSet,
+    config: &ModelConfig,
+    steps: &[Vec<Micro>],
+) -> Planned {
     let micro_batches: usize = steps.iter().map(Vec::len).sum();
     let memory = Memory::new(EVENTS * config.num_hidden_layers * (micro_batches + 2));
     memory.phase(Phase::Load);
-    let loader = Loader::new(cell, &memory);
+    let loader = Loader::new(&options.model, instruction_set, &memory);
     let trainable_count = if config.family.is_encoder() {
         let model = loader.encoder(config);
         drop(loader);
-        train(cell, model, &memory, steps)
+        train(options, model, &memory, steps)
     } else {
         let model = loader.decoder(config);
         drop(loader);
-        train(cell, model, &memory, steps)
+        train(options, model, &memory, steps)
     };
     Planned {
         trace: memory.into_trace(),
-        measured_from: if cell.measure == Measure::Profile { 2 } else { 1 },
+        measured_from: if options.measure == Measure::Profile { 2 } else { 1 },
         trainable_count,
     }
 }
 
-/// Bytes of the adapter that the cell's training writes; none with rank 0.
-pub fn adapter_file_bytes(cell: &Cell, config: &ModelConfig) -> Option<u64> {
-    if cell.rank == 0 {
-        return None;
-    }
+/// Bytes of the adapter's file.
+pub fn adapter_file_bytes(lora: &LoraOptions, config: &ModelConfig) -> u64 {
     let files = config.modules().flat_map(|(name, module)| match module.kind {
         Kind::Classifier => vec![
             (format!("{name}.weight"), module.dims(config)),
             (format!("{name}.bias"), module.dims(config)[..1].to_vec()),
         ],
-        Kind::Linear if cell.target_modules.contains(&name) => {
+        Kind::Linear if lora.target_modules.contains(&name) => {
             let dims = module.dims(config);
             vec![
-                (format!("{name}.lora_A.weight"), vec![cell.rank, dims[1]]),
-                (format!("{name}.lora_B.weight"), vec![dims[0], cell.rank]),
+                (format!("{name}.lora_A.weight"), vec![lora.rank, dims[1]]),
+                (format!("{name}.lora_B.weight"), vec![dims[0], lora.rank]),
             ]
         }
         _ => Vec::new(),
     });
     let files = files.map(|(name, shape)| (name, peft::FileDtype::F32, shape));
-    Some(peft::file_bytes(files))
+    peft::file_bytes(files)
 }
 
 /// What the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands
@@ -96,9 +98,9 @@ pub fn process_bytes(allocated: u64) -> u64 {
 }
 
 /// Trains, and counts what is trained.
-fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps: &[Vec<Micro>]) -> u64 {
+fn train<'m, C: Chain<'m>>(options: &TrainOptions, mut model: C, memory: &'m Memory, steps: &[Vec<Micro>]) -> u64 {
     memory.phase(Phase::Idle);
-    let mut optimizer = Optimizer::new(&cell.optimizer_options());
+    let mut optimizer = Optimizer::new(&options.optimizer);
     let forward_backward = |model: &mut C, micro: &[Micro]| {
         for micro in micro {
             let pass = Pass {
@@ -107,7 +109,7 @@ fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps:
                 tokens: (micro.batch * micro.len) as u64,
                 counted: micro.counted as u64,
             };
-            segments::forward_backward(model, &pass, cell.gradient_checkpointing);
+            segments::forward_backward(model, &pass, options.gradient_checkpointing);
         }
     };
     for (index, micro) in steps.iter().enumerate() {
@@ -121,7 +123,7 @@ fn train<'m, C: Chain<'m>>(cell: &Cell, mut model: C, memory: &'m Memory, steps:
         }
     }
     // A profile looks at the passes of the same micro-batches once more, after an optimizer step.
-    if cell.measure == Measure::Profile
+    if options.measure == Measure::Profile
         && let Some(micro) = steps.first()
     {
         memory.step(2);

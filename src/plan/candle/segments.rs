@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     memory::{Category, Phase},
-    spec::cell::Checkpointing,
+    options::Checkpointing,
 };
 
 /// A micro-batch's size.
