@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::language::explain;
+use super::error::explain;
 use crate::text::Mistake;
 
 /// An expression whose names are all known.

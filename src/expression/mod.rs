@@ -3,7 +3,9 @@
 //! `exclude`, the claims of a spec and `compare --fail-if` are written in it. Each has a [`Language`] of its own.
 
 mod compiled;
+mod error;
 mod language;
 
 pub(crate) use compiled::{Expression, condition};
-pub(crate) use language::{Language, mistake, place_of};
+pub(crate) use error::{mistake, place_of};
+pub(crate) use language::Language;

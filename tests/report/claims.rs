@@ -83,7 +83,10 @@ fn what_repeats_disagree_about_is_undecided() {
             let why = format!("it does {held} of 2 repeats alone");
             assert_eq!(code, 0, "{stderr}");
             assert!(markdown.contains("1 claim: 1 undecided.\n"), "{markdown}");
-            assert!(markdown.contains("Undecided: the repeats do not decide it."), "{markdown}");
+            assert!(
+                markdown.contains("Undecided: the repeats do not decide it."),
+                "{markdown}"
+            );
             assert!(markdown.contains(&format!("   * undecided: {why}\n")), "{markdown}");
             assert!(
                 markdown.contains("| speed: 1,690 tokens/s (1,684 to 1,697); cells: 1 |"),
