@@ -121,7 +121,7 @@ impl Frames {
 
 /// The spec's template; a path is relative to the spec.
 pub(super) fn template_of(study: &Study) -> Template {
-    match Template::named(&study.report.template) {
+    match Template::named(study.report.template()) {
         Template::File(path) => Template::File(study.directory.join(path)),
         built_in => built_in,
     }

@@ -17,7 +17,7 @@ use super::print;
 /// Check a spec without running it: every key, every value, every combination, and that its
 /// models and data are there
 ///
-/// Prints the study's name, its cells and its axes. Exit code 2 where something is wrong.
+/// Prints the study's name, its cells and its axes. Exit code 2 if something is wrong.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The spec, a YAML file

@@ -26,7 +26,7 @@ pub enum PlanError {
     NoModule(String),
     /// The release of a library has not been studied.
     #[error("{0}")]
-    Version(#[from] crate::torch::VersionError),
+    Version(#[from] crate::text::Mistake),
     /// The settings of PyTorch's allocator are wrong.
     #[error("{0}")]
     Allocator(Invalid),

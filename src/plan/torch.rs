@@ -3,15 +3,16 @@
 use crate::arch::ModelConfig;
 use crate::options;
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
+use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
-use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Transformers, VersionError};
+use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Transformers};
 
 impl Configuration {
     /// The configuration of `cell`, for a model of this shape.
     ///
     /// # Errors
     /// The release of a library that it names has not been studied with such a model.
-    pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&Gpu>) -> Result<Self, VersionError> {
+    pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&Gpu>) -> Result<Self, Mistake> {
         let compute = floating(cell.bnb_4bit_compute_dtype);
         let mut transformers = match &cell.torch.transformers_version {
             Some(version) => Transformers::of(version, model.family)?,

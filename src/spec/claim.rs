@@ -1,21 +1,16 @@
 //! `claims`: sentences that a study puts to the test.
 
-use std::sync::Arc;
-
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::de;
-use super::error::Diagnostic;
-use super::published::{entries, place};
-use super::selection::{CellSelector, Selection};
-use super::source::{Origin, Sources};
-use super::tree::Node;
-use crate::text::Unit;
-use crate::text::quoted;
+use super::by_key;
+use super::entry::Entry;
+use super::origin::Origin;
+use super::selection::Selection;
+use crate::text::{Mistake, Unit, quoted};
 
-/// A sentence and the expression that must hold if it is true. Like the description it is no part of a cell: a change
+/// A sentence and the expression that must hold if it is true. Like the description it is not part of a cell: a change
 /// takes effect with the next report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -24,12 +19,12 @@ pub struct Claim {
     pub claim: String,
     /// Who says so and where: a text, a URL, or both.
     pub source: String,
-    /// What a reader has to know to judge.
+    /// A remark that readers need to judge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Values by dotted key: the claim is about the cells that have them. Default: about all.
     #[serde(default, skip_serializing_if = "Selection::is_empty")]
-    #[schemars(skip)]
+    #[schemars(schema_with = "by_key::values")]
     pub cells: Selection,
     /// Named values that the report shows; `holds` and later ones can use them.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -51,6 +46,7 @@ pub struct Claim {
 pub struct Measure {
     /// A minijinja expression: bytes for units of memory, a part of one for `%`.
     pub value: String,
+    /// The unit that it is shown in. Default: a plain number.
     #[serde(default = "plain", skip_serializing_if = "is_plain")]
     pub unit: Unit,
     /// How many decimals it is shown with; default: what suits the unit.
@@ -66,12 +62,14 @@ fn is_plain(unit: &Unit) -> bool {
     *unit == Unit::Plain
 }
 
-/// What is expected of a claim.
+/// The verdict that a spec expects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Expected {
     #[default]
+    /// It holds.
     Supported,
+    /// It does not hold here.
     Refuted,
 }
 
@@ -81,66 +79,38 @@ impl Expected {
     }
 }
 
-/// Reads the section; `node` is null where there is none. What an override leaves no cells for is left out, and noted.
-pub(crate) fn read(
-    node: &Node,
-    selector: &CellSelector<'_>,
-    sources: &Arc<Sources>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Claim>, Diagnostic> {
-    let mut claims = Vec::new();
-    for (index, node) in entries(node, "claims")?.iter().enumerate() {
-        let section = format!("claims[{index}]");
-        let mut claim: Claim = from_node(node, &section, sources)?;
-        let name = format!("{section}.cells");
-        let given = node.get(&["cells"]);
-        claim.cells = given.map_or(Ok(Selection::new()), |given| selector.read(given, &name))?;
-        match (
-            selector.some(&claim.cells, &name, place(given, node)),
-            selector.overridden(&claim.cells),
-        ) {
-            (Ok(()), _) => claims.push(claim),
-            (Err(_), Some(origin)) => notes.push(format!("{origin} leaves no cells for {section}")),
-            (Err(error), None) => return Err(error),
-        }
-    }
-    Ok(claims)
-}
+impl Entry for Claim {
+    const SECTION: &'static str = "claims";
+    const PICKED_BY: &'static str = "cells";
+    const NEEDS_ONE: bool = false;
 
-/// Reads what a study's file holds: the values that pick cells have their types there.
-pub(crate) fn read_stored(node: &Node, sources: &Arc<Sources>) -> Result<Vec<Claim>, Diagnostic> {
-    let entries = entries(node, "claims")?.iter().enumerate();
-    entries
-        .map(|(index, node)| from_node(node, &format!("claims[{index}]"), sources))
-        .collect()
-}
+    fn check(&self) -> Vec<(String, Mistake)> {
+        let texts = [("claim", &self.claim), ("source", &self.source), ("holds", &self.holds)];
+        let empty = texts.into_iter().filter(|(_, text)| text.trim().is_empty());
+        let mut found: Vec<(String, Mistake)> = empty
+            .map(|(key, _)| (key.to_owned(), Mistake::new("it is empty")))
+            .collect();
+        for (name, measure) in &self.measured {
+            if !is_name(name) {
+                let mistake = Mistake::new(format!("{} is not a name", quoted(name)))
+                    .help("letters, digits and `_`, and no digit first: expressions use it");
+                found.push(("measured".into(), mistake));
+            }
+            if measure.decimals.is_some_and(|decimals| decimals > 12) {
+                let key = format!("measured.{name}.decimals");
+                found.push((key, Mistake::new("at most 12 are shown")));
+            }
+        }
+        found
+    }
 
-fn from_node(node: &Node, section: &str, sources: &Arc<Sources>) -> Result<Claim, Diagnostic> {
-    let mut claim: Claim = de::read(node).map_err(|error| error.diagnostic(section))?;
-    let wrong = |key: &str, message: &str| {
-        let at = place(node.get(&key.split('.').collect::<Vec<_>>()), node);
-        Err(Diagnostic::new(format!("{section}.{key}: {message}")).at(at))
-    };
-    for (key, text) in [
-        ("claim", &claim.claim),
-        ("source", &claim.source),
-        ("holds", &claim.holds),
-    ] {
-        if text.trim().is_empty() {
-            return wrong(key, "it is empty");
-        }
+    fn selection(&mut self) -> &mut Selection {
+        &mut self.cells
     }
-    for (name, measure) in &claim.measured {
-        if !is_name(name) {
-            let help = "letters, digits and `_`, and no digit first: expressions use it";
-            return wrong("measured", &format!("{} is no name", quoted(name))).map_err(|error| error.help(help));
-        }
-        if measure.decimals.is_some_and(|decimals| decimals > 12) {
-            return wrong(&format!("measured.{name}.decimals"), "at most 12 are shown");
-        }
+
+    fn origin(&mut self) -> &mut Origin {
+        &mut self.origin
     }
-    claim.origin = Origin::of(node, sources);
-    Ok(claim)
 }
 
 fn is_name(text: &str) -> bool {

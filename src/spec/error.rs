@@ -1,95 +1,54 @@
-//! What is wrong with a spec, and where.
+//! The report of the mistakes in a spec.
 
 use std::fmt;
+use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::source::{Place, Sources, floor_boundary};
+use super::diagnostic::{Diagnostic, Label, Mistakes};
+use super::place::{Sources, floor_boundary};
 
-/// A mistake in the user's input. Its `Display` is a full report: what is wrong, file, line and column with the text, and
-/// what would be right.
+/// More reports than this tell the user no more.
+const MOST_SHOWN: usize = 20;
+
+/// The mistakes in the user's input, ordered by place. `Display` is a full report: each mistake with file, line, column,
+/// text and help; and their number, if there are several.
 #[derive(Debug)]
-pub struct SpecError(Box<Report>);
-
-#[derive(Debug)]
-struct Report {
-    diagnostic: Diagnostic,
-    sources: Sources,
-}
-
-/// An error before the texts that it points into are attached.
-#[derive(Debug, Clone)]
-pub(crate) struct Diagnostic {
-    pub message: String,
-    /// The first label is the place of the error, the others explain it.
-    pub labels: Vec<Label>,
-    pub help: Vec<String>,
-}
-
-/// A place and what is to be said about it.
-#[derive(Debug, Clone)]
-pub(crate) struct Label {
-    pub place: Place,
-    pub text: String,
-}
-
-impl Diagnostic {
-    pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            labels: Vec::new(),
-            help: Vec::new(),
-        }
-    }
-
-    /// Points at `place`; the first call names the place of the error.
-    pub fn at(self, place: Place) -> Self {
-        self.label(place, "")
-    }
-
-    pub fn label(mut self, place: Place, text: impl Into<String>) -> Self {
-        self.labels.push(Label {
-            place,
-            text: text.into(),
-        });
-        self
-    }
-
-    pub fn help(mut self, text: impl Into<String>) -> Self {
-        self.help.push(text.into());
-        self
-    }
-
-    pub fn help_if(self, text: Option<impl Into<String>>) -> Self {
-        match text {
-            Some(text) => self.help(text),
-            None => self,
-        }
-    }
+pub struct SpecError {
+    /// At least one.
+    mistakes: Vec<Diagnostic>,
+    sources: Arc<Sources>,
 }
 
 impl SpecError {
-    pub(crate) fn new(diagnostic: Diagnostic, sources: &Sources) -> Self {
-        Self(Box::new(Report {
-            diagnostic,
-            sources: sources.clone(),
-        }))
+    pub(crate) fn new(mistake: Diagnostic, sources: &Arc<Sources>) -> Self {
+        Self {
+            mistakes: vec![mistake],
+            sources: Arc::clone(sources),
+        }
+    }
+
+    /// All `mistakes` together; `None` if there are none.
+    pub(crate) fn all(mistakes: Mistakes, sources: &Arc<Sources>) -> Option<Self> {
+        (!mistakes.is_empty()).then(|| Self {
+            mistakes: mistakes.in_order(),
+            sources: Arc::clone(sources),
+        })
     }
 
     /// An error that has no place in a text, such as a file that cannot be read.
     pub(crate) fn without_place(message: impl Into<String>) -> Self {
-        Self::new(Diagnostic::new(message), &Sources::default())
+        Self::new(Diagnostic::new(message), &Arc::default())
     }
 
-    /// The first line of the report, without place and snippet.
+    /// The message of the first mistake, without place and snippet.
     pub fn message(&self) -> &str {
-        &self.0.diagnostic.message
+        &self.mistakes[0].message
     }
 
-    /// File (or `--set`, or `environment`), line and column of the error, both from 1; none where a text has no part in it.
-    pub fn location(&self) -> Option<(&str, usize, usize)> {
-        let label = self.0.diagnostic.labels.first()?;
-        Some(self.0.sources.locate(label.place))
+    /// How many mistakes there are.
+    pub fn count(&self) -> usize {
+        self.mistakes.len()
     }
 
     /// The report with colours, for a terminal.
@@ -97,15 +56,45 @@ impl SpecError {
         self.render(&Renderer::styled())
     }
 
-    /// Without the word `error`, which whoever prints it puts in front, as for any other error.
+    /// The first report is without the word `error`: the caller prints it, as for any other error.
     fn render(&self, renderer: &Renderer) -> String {
-        let Report { diagnostic, sources } = &*self.0;
-        let mut group = Group::with_title(Level::ERROR.no_name().primary_title(&diagnostic.message));
-        for labels in by_snippet(&diagnostic.labels, sources) {
-            group = group.element(snippet(&labels, diagnostic.labels.first(), sources));
+        let mut reports: Vec<String> = Vec::new();
+        for mistake in self.mistakes.iter().take(MOST_SHOWN) {
+            let level = if reports.is_empty() {
+                Level::ERROR.no_name()
+            } else {
+                Level::ERROR
+            };
+            let mut group = Group::with_title(level.primary_title(&mistake.message));
+            for labels in by_snippet(&mistake.labels, &self.sources) {
+                group = group.element(snippet(&labels, mistake.labels.first(), &self.sources));
+            }
+            group = group.elements(mistake.help.iter().map(|text| Level::HELP.message(text)));
+            reports.push(renderer.render(&[group]));
         }
-        group = group.elements(diagnostic.help.iter().map(|text| Level::HELP.message(text)));
-        renderer.render(&[group])
+        if self.count() > 1 {
+            reports.push(renderer.render(&[Group::with_title(Level::ERROR.primary_title(self.summary()))]));
+        }
+        reports.join("\n\n")
+    }
+
+    /// How many mistakes there are, and in which text.
+    fn summary(&self) -> String {
+        let source = |mistake: &Diagnostic| mistake.place().map_or(0, |place| place.source);
+        let overrides = if self.mistakes.iter().any(|mistake| source(mistake) > 0) {
+            " and its overrides"
+        } else {
+            ""
+        };
+        let more = match self.count().saturating_sub(MOST_SHOWN) {
+            0 => String::new(),
+            more => format!("; {more} more are not shown"),
+        };
+        format!(
+            "{} mistakes in {}{overrides}{more}",
+            self.count(),
+            self.sources.get(0).name
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a sweep to its cells.
+//! From a sweep to its cells: every combination typed by its keys, checked and named.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -8,84 +8,108 @@ use serde_json::{Map, Value as Json};
 
 use super::cell::{Cell, Invalid};
 use super::de;
-use super::error::{Diagnostic, Label};
+use super::diagnostic::{Diagnostic, Label, Mistakes};
 use super::filter::{self, Filter};
+use super::place::Place;
+use super::sample::Sample;
 use super::study::StudyCell;
-use super::sweep::{Assignment, Axis, Sweep, flow};
+use super::sweep::{Assignment, Axis, Sweep};
 use super::tree::Node;
-use crate::text::quoted;
+use super::{aliases, keys};
+use crate::text::{counted, quoted};
 
 /// More combinations than this are a mistake: at a second a cell they take more than a day.
 const MOST_CELLS: u64 = 100_000;
 
-/// What a sweep comes to.
+/// Keys that decide which values the others may have.
+const DECIDING: [&str; 2] = ["stack", "task"];
+
+/// The cells of a sweep.
 pub(crate) struct Expansion {
     pub cells: Vec<StudyCell>,
     /// The keys that vary.
     pub axes: Vec<String>,
-    /// What the user should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
-/// The cells of `sweep` over `defaults`, each with `repeats` seeds. `fixed` says that overrides fix some of the axes.
-pub(crate) fn expand(defaults: &Node, sweep: &Sweep, repeats: usize, fixed: bool) -> Result<Expansion, Diagnostic> {
-    let product = check_count(sweep, repeats)?;
-    check_defaults(defaults, sweep.paths())?;
-    sweep.axes().try_for_each(|axis| check_axis(defaults, axis))?;
+/// The cells of `sweep` over `defaults`, each with `repeats` seeds. `pinned` says that overrides fix some of the axes.
+///
+/// The values of `defaults` and of the axes have their types. `None` if there are too many cells to look at.
+pub(crate) fn expand(
+    defaults: &Node,
+    sweep: &Sweep,
+    repeats: usize,
+    pinned: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Expansion> {
+    let product = mistakes.take(check_count(sweep, repeats))?;
     if repeats > 1 {
-        check_seed_axis(sweep)?;
+        mistakes.take(check_seed_axis(sweep));
     }
     let language = filter::language();
+    let filter = mistakes.take(Filter::compile(&language, &sweep.exclude));
+    if filter.is_none() {
+        // Other conditions may be wrong as well, and any combination may be meant to be excluded.
+        for exclude in &sweep.exclude {
+            mistakes.take(Filter::compile(&language, std::slice::from_ref(exclude)));
+        }
+        sweep.axes().for_each(|axis| mistakes.leave_open(Some(axis.name())));
+    }
     let mut expander = Expander {
         defaults,
         sweep,
         repeats,
-        fixed,
-        filter: Filter::compile(&language, &sweep.exclude)?,
+        pinned,
+        filter,
         axes: axis_names(sweep),
         cells: Vec::new(),
         origins: HashMap::new(),
         merged: 0,
+        invalid: IndexMap::new(),
+        sound: mistakes.is_empty(),
+        mistakes,
     };
-    for index in 0..product {
-        expander.add(Origin::Product(index))?;
-    }
-    if product > 0 && expander.cells.is_empty() && sweep.include.is_empty() {
-        let diagnostic = Diagnostic::new(format!("sweep.exclude: all {product} combinations are excluded"));
-        return Err(sweep
-            .exclude
-            .iter()
-            .fold(diagnostic, |diagnostic, exclude| diagnostic.at(exclude.place)));
-    }
+    let mut notes = expander.add_product(product);
     for index in 0..sweep.include.len() {
-        expander.add(Origin::Include(index))?;
+        if let Some(made) = expander.make(Origin::Include(index)) {
+            expander.add(made);
+        }
     }
-    let mut notes = expander.filter.idle();
+    expander.report_invalid();
+    if let Some(filter) = &expander.filter {
+        notes.splice(0..0, filter.idle());
+    }
     if expander.merged > 0 {
         notes.push(format!(
             "{} cells became equal to others and are left out",
             expander.merged
         ));
     }
-    Ok(Expansion {
+    Some(Expansion {
         cells: expander.cells,
         axes: expander.axes,
         notes,
     })
 }
 
-fn check_count(sweep: &Sweep, repeats: usize) -> Result<usize, Diagnostic> {
+/// The number of combinations. A sample of them may be few, however many there are.
+fn check_count(sweep: &Sweep, repeats: usize) -> Result<u64, Diagnostic> {
     let lengths = sweep.dimensions.iter().map(|dimension| dimension.len() as u64);
     let product = if sweep.product {
         lengths.fold(1, u64::saturating_mul)
     } else {
         0
     };
-    let cells = product
+    let count = sweep.sample.as_ref().map(|(sample, _)| sample.count as u64);
+    let drawn = count
+        .filter(|_| product < u64::MAX)
+        .map_or(product, |count| product.min(count));
+    let cells = drawn
         .saturating_add(sweep.include.len() as u64)
         .saturating_mul(repeats as u64);
     if cells <= MOST_CELLS {
-        return Ok(product as usize);
+        return Ok(product);
     }
     let count = if cells == u64::MAX {
         "more than 2^64".to_owned()
@@ -100,37 +124,76 @@ fn check_count(sweep: &Sweep, repeats: usize) -> Result<usize, Diagnostic> {
     }))
 }
 
-/// Types the defaults alone. What is missing inside a value that one of the `later` keys completes (a path for a column,
-/// say) is no error yet.
+/// The mistakes of the defaults alone, whose values are taken out. A value that one of the `later` keys completes
+/// (a path for a column, say) may lack something yet.
 pub(crate) fn check_defaults<'p>(
-    defaults: &Node,
-    mut later: impl Iterator<Item = &'p [String]>,
-) -> Result<(), Diagnostic> {
-    let Err(error) = de::read::<Cell>(defaults) else {
-        return Ok(());
-    };
-    let around = |path: &[String]| path.len() > error.path.len() && path.starts_with(&error.path);
-    if !error.path.is_empty() && later.any(around) {
-        Ok(())
-    } else {
-        Err(error.diagnostic("defaults"))
+    defaults: &mut Node,
+    later: impl Iterator<Item = &'p [String]>,
+    mistakes: &mut Mistakes,
+) {
+    let later: Vec<&[String]> = later.collect();
+    let (_, errors) = de::read_all::<Cell>(&mut defaults.clone());
+    for error in errors {
+        let completes = |path: &&&[String]| path.len() > error.path.len() && path.starts_with(&error.path);
+        if !error.path.is_empty() && later.iter().any(|path| completes(&path)) {
+            continue;
+        }
+        defaults.take_out(&error.path);
+        leave_open(&error, mistakes);
+        mistakes.add(error.diagnostic("defaults"));
     }
 }
 
-/// Types the values of an axis, each by its key.
-fn check_axis(defaults: &Node, axis: &Axis) -> Result<(), Diagnostic> {
-    for (index, assignment) in axis.values.iter().enumerate() {
-        let mut tree = defaults.clone();
-        tree.set(&assignment.path, assignment.key, assignment.value.clone());
-        let Err(mut error) = de::read::<Cell>(&tree) else {
-            continue;
-        };
-        if error.path.starts_with(&assignment.path) {
-            error.path.drain(..assignment.path.len());
-            return Err(error.diagnostic(&format!("{}.{}[{index}]", axis.section, axis.name())));
+/// Types the values of the axes, each by its key. Steps with mistakes are left out.
+pub(crate) fn check_axes(defaults: &Node, sweep: &mut Sweep, mistakes: &mut Mistakes) {
+    for dimension in &mut sweep.dimensions {
+        let mut sound = vec![true; dimension.len()];
+        for axis in &dimension.axes {
+            for (index, sound) in sound.iter_mut().enumerate() {
+                let found = check_value(defaults, axis, index);
+                *sound &= found.is_empty();
+                found.into_iter().for_each(|found| mistakes.add(found));
+            }
+        }
+        for axis in &mut dimension.axes {
+            let mut sound = sound.iter();
+            if !sound.clone().any(|sound| *sound) {
+                mistakes.leave_open(Some(axis.name()));
+            }
+            axis.values.retain(|_| sound.next().is_some_and(|sound| *sound));
         }
     }
-    Ok(())
+    sweep.dimensions.retain(|dimension| dimension.len() > 0);
+}
+
+fn check_value(defaults: &Node, axis: &Axis, index: usize) -> Vec<Diagnostic> {
+    let assignment = &axis.values[index];
+    let mut tree = defaults.clone();
+    tree.set(&assignment.path, assignment.key, assignment.value.clone());
+    if de::read::<Cell>(&tree).is_ok() {
+        return Vec::new();
+    }
+    let (_, errors) = de::read_all::<Cell>(&mut tree);
+    let within = errors
+        .into_iter()
+        .filter(|error| error.path.starts_with(&assignment.path));
+    within
+        .map(|mut error| {
+            error.path.drain(..assignment.path.len());
+            error.diagnostic(&format!("{}.{}[{index}]", axis.section, axis.name()))
+        })
+        .collect()
+}
+
+/// Notes which key's value an error leaves open.
+fn leave_open(error: &de::Error, mistakes: &mut Mistakes) {
+    let first = error.path.first().map(String::as_str);
+    mistakes.leave_open(match first {
+        Some(word) if error.unknown_key && error.path.len() == 1 => {
+            aliases::near(word, &keys::named().collect::<Vec<_>>())
+        }
+        first => first,
+    });
 }
 
 fn check_seed_axis(sweep: &Sweep) -> Result<(), Diagnostic> {
@@ -157,74 +220,206 @@ fn axis_names(sweep: &Sweep) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// Which part of the sweep a cell comes from.
+/// The part of the sweep that a cell comes from.
 #[derive(Clone, Copy)]
 enum Origin {
-    Product(usize),
+    Product(u64),
     Include(usize),
+}
+
+/// A cell before it is checked.
+struct Made {
+    origin: Origin,
+    tree: Node,
+    cell: Cell,
+    keys: Map<String, Json>,
 }
 
 struct Expander<'s> {
     defaults: &'s Node,
     sweep: &'s Sweep,
     repeats: usize,
-    fixed: bool,
-    filter: Filter<'s>,
+    pinned: bool,
+    /// `None` if there are mistakes in the conditions.
+    filter: Option<Filter<'s>>,
     axes: Vec<String>,
     cells: Vec<StudyCell>,
     origins: HashMap<String, Origin>,
     /// How many cells the overrides made equal to an earlier one.
     merged: usize,
+    /// Values that cells cannot have, with the number of cells, by key and place.
+    invalid: IndexMap<(String, Option<Place>), (Diagnostic, usize)>,
+    /// No mistake so far leaves open which cells there are.
+    sound: bool,
+    mistakes: &'s mut Mistakes,
 }
 
 impl<'s> Expander<'s> {
-    fn add(&mut self, origin: Origin) -> Result<(), Diagnostic> {
+    /// Adds all combinations, or a sample of them. Returns remarks for the user.
+    fn add_product(&mut self, product: u64) -> Vec<String> {
+        if let Some((sample, place)) = &self.sweep.sample {
+            return self.add_sample(sample, *place, product);
+        }
+        let mut left = 0;
+        for index in 0..product {
+            if let Some(made) = self.make(Origin::Product(index)) {
+                left += 1;
+                self.add(made);
+            }
+        }
+        if product > 0 && left == 0 && self.sweep.include.is_empty() && self.sound && self.mistakes.is_empty() {
+            let message = format!("sweep.exclude: all {product} combinations are excluded");
+            let at = |diagnostic: Diagnostic, place| diagnostic.at(place);
+            let places = self.sweep.exclude.iter().map(|exclude| exclude.place);
+            self.mistakes.add(places.fold(Diagnostic::new(message), at));
+        }
+        Vec::new()
+    }
+
+    /// Adds as many combinations as the sample asks for, in the order of the sweep.
+    fn add_sample(&mut self, sample: &Sample, place: Place, product: u64) -> Vec<String> {
+        let mut drawn: Vec<(u64, Made)> = Vec::new();
+        let mut looked_at = 0;
+        for index in sample.draw(product).take(MOST_CELLS as usize) {
+            looked_at += 1;
+            drawn.extend(self.make(Origin::Product(index)).map(|made| (index, made)));
+            if drawn.len() == sample.count {
+                break;
+            }
+        }
+        let left = drawn.len();
+        drawn.sort_by_key(|(index, _)| *index);
+        drawn.into_iter().for_each(|(_, made)| self.add(made));
+        if left == sample.count || !self.sound {
+            return Vec::new();
+        }
+        let there_are = match looked_at == product {
+            true => format!("and there are {left}"),
+            false => format!("and {left} of {looked_at} that were looked at are not excluded"),
+        };
+        let message = format!("{} are asked for, {there_are}", counted(sample.count, "combination"));
+        if self.pinned {
+            return vec![format!("sweep.sample: {message}")];
+        }
+        self.mistakes
+            .add(Diagnostic::new(format!("sweep.sample.count: {message}")).at(place));
+        Vec::new()
+    }
+
+    /// Types a combination. `None` if it is excluded, or cannot be typed.
+    fn make(&mut self, origin: Origin) -> Option<Made> {
         let mut tree = self.defaults.clone();
         for assignment in self.assignments(origin) {
             tree.set(&assignment.path, assignment.key, assignment.value.clone());
         }
-        let mut cell: Cell = de::read(&tree).map_err(|error| self.explain(error.diagnostic(""), origin))?;
-        let mut keys = cell.to_map();
+        let cell = match de::read(&tree) {
+            Ok(cell) => cell,
+            Err(_) => self.take_out_mistakes(&mut tree, origin)?,
+        };
+        let keys = cell.to_map();
         if matches!(origin, Origin::Product(_)) {
-            let excluded = self
-                .filter
-                .excludes(&cell, &keys)
-                .map_err(|error| self.explain(error, origin))?;
-            if excluded {
-                return Ok(());
+            let filter = self.filter.as_mut();
+            match filter.map_or(Ok(false), |filter| filter.excludes(&cell, &keys)) {
+                Ok(false) => {}
+                Ok(true) => return None,
+                Err(mistake) => {
+                    self.mistakes.add(self.explain(mistake, origin));
+                    return None;
+                }
             }
         }
-        cell.validate()
-            .map_err(|invalid| self.invalid(&invalid, &tree, origin))?;
-        let first_seed = cell.seed;
-        for repeat in 0..self.repeats as u64 {
-            cell.seed = first_seed.checked_add(repeat).ok_or_else(|| {
-                let message = "seed: the last repeat's seed is beyond 64 bits";
-                self.explain(Diagnostic::new(message), origin)
-            })?;
-            keys.insert("seed".into(), cell.seed.into());
-            self.plan(cell.clone(), &keys, origin)?;
-        }
-        Ok(())
+        Some(Made {
+            origin,
+            tree,
+            cell,
+            keys,
+        })
     }
 
-    fn plan(&mut self, cell: Cell, keys: &Map<String, Json>, origin: Origin) -> Result<(), Diagnostic> {
+    /// Reports what cannot be typed in a combination, and reads the rest.
+    fn take_out_mistakes(&mut self, tree: &mut Node, origin: Origin) -> Option<Cell> {
+        let (cell, errors) = de::read_all(tree);
+        self.sound = false;
+        for error in errors {
+            leave_open(&error, self.mistakes);
+            self.mistakes.add(self.explain(error.diagnostic(""), origin));
+        }
+        cell
+    }
+
+    /// Checks a cell and adds it, once for each repeat.
+    fn add(&mut self, made: Made) {
+        let Made {
+            origin,
+            tree,
+            mut cell,
+            mut keys,
+        } = made;
+        if let Err(invalid) = cell.validate() {
+            invalid
+                .0
+                .iter()
+                .for_each(|invalid| self.note_invalid(invalid, &tree, origin));
+            return;
+        }
+        let first_seed = cell.seed;
+        for repeat in 0..self.repeats as u64 {
+            let Some(seed) = first_seed.checked_add(repeat) else {
+                let message = "seed: the last repeat's seed is beyond 64 bits";
+                self.mistakes.add(self.explain(Diagnostic::new(message), origin));
+                return;
+            };
+            cell.seed = seed;
+            keys.insert("seed".into(), cell.seed.into());
+            self.add_cell(cell.clone(), &keys, origin);
+        }
+    }
+
+    fn add_cell(&mut self, cell: Cell, keys: &Map<String, Json>, origin: Origin) {
         let id = cell.id_of(keys);
         match self.origins.entry(id.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(origin);
                 let axes = axis_values(&self.axes, keys);
                 self.cells.push(StudyCell { id, cell, axes });
-                Ok(())
             }
-            Slot::Occupied(_) if self.fixed => {
-                self.merged += 1;
-                Ok(())
-            }
+            Slot::Occupied(_) if self.pinned => self.merged += 1,
             Slot::Occupied(slot) => {
                 let first = *slot.get();
-                Err(self.duplicate(first, origin))
+                // One of them shows what is wrong.
+                if std::mem::take(&mut self.sound) {
+                    self.mistakes.add(self.duplicate(first, origin));
+                }
             }
+        }
+    }
+
+    /// Notes an invalid value, unless it follows from another mistake.
+    fn note_invalid(&mut self, invalid: &Invalid, tree: &Node, origin: Origin) {
+        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
+        if self.mistakes.leaves_open(keys.chain(invalid.with.iter().copied())) {
+            return;
+        }
+        let place = nearest_node(tree, &invalid.key).map(|node| node.place);
+        let key = (invalid.key.clone(), place);
+        let is_of_all = self.is_of_all(invalid, origin);
+        match self.invalid.get_mut(&key) {
+            Some(_) if is_of_all => {}
+            Some((_, cells)) => *cells += 1,
+            None => {
+                let diagnostic = self.invalid(invalid, tree, origin);
+                self.invalid.insert(key, (diagnostic, 1));
+            }
+        }
+    }
+
+    /// Adds the invalid values to the mistakes: each once, however many cells have it.
+    fn report_invalid(&mut self) {
+        for (_, (diagnostic, cells)) in std::mem::take(&mut self.invalid) {
+            self.mistakes.add(match cells {
+                1 => diagnostic,
+                cells => diagnostic.help(format!("the same holds for {} more", counted(cells - 1, "cell"))),
+            });
         }
     }
 
@@ -234,8 +429,9 @@ impl<'s> Expander<'s> {
             Origin::Product(mut index) => {
                 let mut assignments = Vec::new();
                 for dimension in self.sweep.dimensions.iter().rev() {
-                    let step = index % dimension.len();
-                    index /= dimension.len();
+                    let length = dimension.len() as u64;
+                    let step = (index % length) as usize;
+                    index /= length;
                     assignments.extend(dimension.axes.iter().rev().map(|axis| &axis.values[step]));
                 }
                 assignments.reverse();
@@ -273,7 +469,7 @@ impl<'s> Expander<'s> {
 
     fn labels(&self, origin: Origin) -> impl Iterator<Item = Label> {
         self.assignments(origin).into_iter().map(|assignment| {
-            let place = if assignment.value.place.start == assignment.value.place.end {
+            let place = if assignment.value.place.is_empty() {
                 assignment.key
             } else {
                 assignment.value.place
@@ -288,32 +484,47 @@ impl<'s> Expander<'s> {
     /// Points at the key at fault, the keys without which it would do, and the values that made the combination.
     fn invalid(&self, invalid: &Invalid, tree: &Node, origin: Origin) -> Diagnostic {
         let assignments = self.assignments(origin);
-        let made_by = if assignments.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", text(&assignments))
-        };
         let assigned = |key: &str| assignments.iter().any(|assignment| key.starts_with(&assignment.name));
+        let made_by = match self.is_of_all(invalid, origin) {
+            true => String::new(),
+            false => format!(" ({})", text(&assignments)),
+        };
         let section = match nearest_node(self.defaults, &invalid.key) {
             Some(_) if !assigned(&invalid.key) => "defaults.",
             _ => "",
         };
-        let message = format!("{section}{}: {}{made_by}", invalid.key, invalid.message);
-        let mut diagnostic = Diagnostic::new(message).help_if(invalid.help.as_ref());
+        let message = format!("{section}{}: {}{made_by}", invalid.key, invalid.mistake.message);
+        let mut diagnostic = Diagnostic::new(message).help_if(invalid.mistake.help.as_ref());
         let keys = std::iter::once(invalid.key.as_str()).chain(invalid.with.iter().copied());
         for key in keys {
-            if let Some(node) = nearest_node(tree, key) {
-                let label = if invalid.with.is_empty() {
-                    String::new()
-                } else {
-                    format!("{key} = {}", flow(node))
-                };
-                let at = invalid.at.as_ref().filter(|_| key == invalid.key);
-                let place = at.and_then(|at| node.place_of(at)).unwrap_or(node.place);
-                diagnostic = diagnostic.label(place, label);
-            }
+            let Some(node) = nearest_node(tree, key) else { continue };
+            let label = if invalid.with.is_empty() {
+                String::new()
+            } else {
+                format!("{key} = {}", node.to_flow_yaml())
+            };
+            let bytes = invalid.mistake.range.as_ref().filter(|_| key == invalid.key);
+            let part = bytes
+                .zip(node.text())
+                .and_then(|(bytes, text)| node.place.part(text, bytes));
+            diagnostic = diagnostic.label(part.unwrap_or(node.place), label);
         }
-        self.explain(diagnostic, origin)
+        match self.is_of_all(invalid, origin) {
+            true => diagnostic,
+            false => self.explain(diagnostic, origin),
+        }
+    }
+
+    /// True if a mistake is in the defaults alone, and so in every combination.
+    fn is_of_all(&self, invalid: &Invalid, origin: Origin) -> bool {
+        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
+        let mut keys = keys.chain(invalid.with.iter().copied());
+        let assignments = self.assignments(origin);
+        keys.all(|key| {
+            !assignments
+                .iter()
+                .any(|assignment| key.starts_with(&assignment.name) || assignment.name.starts_with(key))
+        })
     }
 }
 
@@ -329,7 +540,7 @@ fn nearest_node<'n>(tree: &'n Node, key: &str) -> Option<&'n Node> {
 /// `rank = 4, dtype = int4`.
 fn text(assignments: &[&Assignment]) -> String {
     let one = |assignment: &&Assignment| {
-        let value = flow(&assignment.value);
+        let value = assignment.value.to_flow_yaml();
         format!("{} = {}", assignment.name, quoted(&value).trim_matches('`'))
     };
     if assignments.is_empty() {
@@ -339,7 +550,7 @@ fn text(assignments: &[&Assignment]) -> String {
     }
 }
 
-/// What a cell has for each of `axes`.
+/// The values that a cell has for `axes`.
 pub(crate) fn axis_values(axes: &[String], keys: &Map<String, Json>) -> IndexMap<String, Json> {
     let value = |axis: &String| {
         let mut segments = axis.split('.');

@@ -1,16 +1,14 @@
 //! `exclude`: expressions over a cell's keys.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use minijinja::value::Serde;
 use serde_json::{Map, Value};
 
 use super::cell::Cell;
-use super::error::Diagnostic;
-use super::keys;
-use super::source::Place;
+use super::diagnostic::Diagnostic;
 use super::sweep::Exclude;
+use super::{aliases, keys};
 use crate::expression::{Expression, Language};
 use crate::text::{Mistake, quoted};
 
@@ -39,7 +37,7 @@ pub(crate) fn language() -> Language {
         if let Some(moved) = keys::moved(name) {
             return Err(Mistake::new(format!("the key {} has moved", quoted(name))).help(format!("write `{moved}`")));
         }
-        let help = keys::suggestion(name, &names).unwrap_or_else(|| "a text has quotes: `dtype == 'int4'`".into());
+        let help = aliases::suggestion(name, &names).unwrap_or_else(|| "a text has quotes: `dtype == 'int4'`".into());
         Err(Mistake::new(format!("{} is not a key of a cell", quoted(name))).help(help))
     })
 }
@@ -105,27 +103,10 @@ impl<'e> Filter<'e> {
 }
 
 fn diagnostic(mistake: Mistake, exclude: &Exclude) -> Diagnostic {
+    let part = mistake
+        .range
+        .and_then(|range| exclude.place.part(&exclude.text, &range));
     Diagnostic::new(format!("sweep.exclude: {}", mistake.message))
-        .at(place_in(exclude, mistake.range))
+        .at(part.unwrap_or(exclude.place))
         .help_if(mistake.help)
-}
-
-/// The place of a part of the expression; the whole expression if the YAML does not spell it as it reads.
-fn place_in(exclude: &Exclude, range: Option<Range<usize>>) -> Place {
-    let whole = exclude.place;
-    let written = (whole.end - whole.start) as usize;
-    let quote = match written.checked_sub(exclude.text.len()) {
-        Some(0) => 0,
-        Some(2) => 1,
-        _ => return whole,
-    };
-    let Some(range) = range.filter(|range| range.end <= exclude.text.len()) else {
-        return whole;
-    };
-    let start = whole.start + quote;
-    Place {
-        start: start + range.start as u32,
-        end: start + range.end as u32,
-        ..whole
-    }
 }

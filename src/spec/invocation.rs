@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::layers::Overrides;
+use super::overrides::Overrides;
 
 /// The command line and the part of the environment that a study came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Invocation {
     /// The `key=value` texts of `--set`, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
-    /// The study's folder, where it was named.
+    /// The study's folder, if it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub results: Option<String>,
 }
@@ -33,7 +33,7 @@ impl Invocation {
         }
     }
 
-    /// What was laid over the spec.
+    /// The overrides of the spec.
     pub fn overrides(&self) -> Overrides {
         Overrides::new(self.variables.clone(), self.settings.clone())
     }
@@ -44,7 +44,7 @@ impl Invocation {
         variables.chain(self.settings.iter().cloned()).collect()
     }
 
-    /// The command that makes the study again in the folder where it was made, for a shell; empty where nobody said.
+    /// The command that makes the study again in the folder where it was made, for a shell; empty if it is not known.
     pub fn command(&self) -> String {
         self.command_of("run", &[])
     }
@@ -60,7 +60,7 @@ impl Invocation {
             .map(|(name, value)| format!("{name}={}", quoted(value)));
         let mut words: Vec<String> = variables.collect();
         words.extend(["expctl".into(), command.into()]);
-        // What begins with a dash is no option here.
+        // A path that begins with a dash is not an option.
         let path = |path: &str| match path.starts_with('-') {
             true => quoted(&format!("./{path}")),
             false => quoted(path),

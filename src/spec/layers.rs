@@ -1,72 +1,17 @@
 //! The layers of a spec: built-in defaults, below the file, below `EXPCTL_` variables, below `--set`.
 //!
-//! figment merges. What it merges are numbers of nodes, not values: every leaf still knows its text and its place, and is
-//! typed by its key once the merging is done. A layer that sets a key replaces what the key had, maps included; a dotted
-//! key reaches inside a map.
+//! A layer that sets a key replaces what the key had, maps included; a dotted key reaches inside a map. Nothing is typed
+//! before all layers lie, so that every value knows its text and its place.
 
-use std::collections::HashMap;
-use std::rc::Rc;
-
-use figment::value::{Dict, Num, Tag, Value as Merged};
-use figment::{Figment, Metadata, Profile, Provider};
-
-use super::error::{Diagnostic, SpecError};
+use super::aliases;
+use super::diagnostic::{Diagnostic, Mistakes};
 use super::keys;
-use super::source::{Place, Sources};
-use super::tree::{Entry, Map, Node, Value};
+use super::overrides::{Overrides, PREFIX};
+use super::place::{Place, Sources};
+use super::schema::settable;
+use super::tree::Node;
 use super::yaml::{self, Budget};
-use crate::text::quoted;
-
-/// What is laid over a spec's file.
-#[derive(Debug, Clone, Default)]
-pub struct Overrides {
-    variables: Vec<(String, String)>,
-    settings: Vec<String>,
-}
-
-const PREFIX: &str = "EXPCTL_";
-
-impl Overrides {
-    /// `variables` are names and values of environment variables, of which those that begin with `EXPCTL_` count;
-    /// `settings` are `key=value` texts, later ones above earlier ones.
-    pub fn new(variables: impl IntoIterator<Item = (String, String)>, settings: Vec<String>) -> Self {
-        let mut variables: Vec<_> = variables
-            .into_iter()
-            .filter(|(name, _)| name.starts_with(PREFIX))
-            .collect();
-        variables.sort_unstable();
-        Self { variables, settings }
-    }
-
-    pub(super) fn variables(&self) -> &[(String, String)] {
-        &self.variables
-    }
-
-    pub(super) fn settings(&self) -> &[String] {
-        &self.settings
-    }
-
-    /// The process's environment, and `settings` above it.
-    ///
-    /// # Errors
-    /// An `EXPCTL_` variable that is not UTF-8.
-    pub fn from_environment(settings: Vec<String>) -> Result<Self, SpecError> {
-        let mut variables = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            let (name, value) = match (name.into_string(), value.into_string()) {
-                (Ok(name), Ok(value)) => (name, value),
-                (Ok(name), Err(_)) if name.starts_with(PREFIX) => {
-                    return Err(SpecError::without_place(format!(
-                        "the environment variable {name} is not UTF-8"
-                    )));
-                }
-                _ => continue,
-            };
-            variables.push((name, value));
-        }
-        Ok(Self::new(variables, settings))
-    }
-}
+use crate::text::{did_you_mean, quoted};
 
 /// One override, read.
 pub(crate) struct Layer {
@@ -79,42 +24,42 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// The segments of the cell's key that this sets; none where it sets another key of the spec.
-    pub fn cell_key(&self) -> Option<&[String]> {
+    /// The segments of the cell's key that this sets; `None` if it sets another key of the spec.
+    pub(crate) fn cell_key(&self) -> Option<&[String]> {
         self.path.strip_prefix(&["defaults".to_owned()])
     }
 }
 
-/// Keys that a spec has beside those of a cell and its sweep.
-const SPEC_KEYS: [&str; 12] = [
-    "name",
-    "description",
-    "repeats",
-    "limits",
-    "limits.timeout",
-    "record",
-    "record.timeline",
-    "record.timeline_steps",
-    "report",
-    "report.template",
-    "report.output",
-    "report.baseline",
-];
-
-/// Reads all overrides, lowest first.
-pub(crate) fn read(overrides: &Overrides, sources: &mut Sources) -> Result<Vec<Layer>, Diagnostic> {
-    let mut layers = Vec::new();
-    for (name, value) in &overrides.variables {
-        layers.push(variable(name, value, sources)?);
-    }
-    for setting in &overrides.settings {
-        layers.push(set(setting, sources)?);
-    }
-    Ok(layers)
+/// The override that a cell's key has its value from: the last of those that set it.
+pub(crate) fn highest<'l>(layers: &'l [Layer], key: &[String]) -> Option<&'l Layer> {
+    let sets = |layer: &&Layer| layer.cell_key().is_some_and(|path| key.starts_with(path));
+    layers.iter().rfind(sets)
 }
 
-fn variable(name: &str, value: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
-    let (source, text) = add("environment", format!("{name}={value}"), sources);
+/// Lays the overrides over the tree of a spec.
+pub(crate) fn lay_over(spec: &mut Node, layers: &[Layer]) {
+    for layer in layers {
+        spec.set(&layer.path, layer.key, layer.value.clone());
+    }
+}
+
+/// Reads all overrides, lowest first.
+pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut Mistakes) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    for (name, value) in overrides.variables() {
+        let source = sources.add("environment", format!("{name}={value}"));
+        let layer = variable(name, value, source, mistakes);
+        layers.extend(mistakes.take(layer));
+    }
+    for setting in overrides.settings() {
+        let source = sources.add("--set", setting.as_str());
+        let layer = set(setting, source, mistakes);
+        layers.extend(mistakes.take(layer));
+    }
+    layers
+}
+
+fn variable(name: &str, value: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Diagnostic> {
     let key = Place {
         source,
         start: 0,
@@ -123,14 +68,16 @@ fn variable(name: &str, value: &str, sources: &mut Sources) -> Result<Layer, Dia
     let written: Vec<&str> = name[PREFIX.len()..].split("__").collect();
     let Some(path) = variable_path(&written) else {
         let near = nearest_key(&written.join(".").to_lowercase());
+        mistakes.leave_open(near);
         let help = match near {
-            Some(near) => crate::text::did_you_mean(&format!("{PREFIX}{}", near.replace('.', "__").to_uppercase())),
+            Some(near) => did_you_mean(&format!("{PREFIX}{}", near.replace('.', "__").to_uppercase())),
             None => "a variable that begins with EXPCTL_ must name a key, as EXPCTL_ALLOCATOR__ENV__NAME does".into(),
         };
         let message = format!("the environment variable {} names no key", quoted(name));
         return Err(Diagnostic::new(message).at(key).help(help));
     };
-    let value = yaml::parse(value, source, (text.len() - value.len()) as u32, Budget::SPEC)?;
+    let value = yaml::parse(value, source, name.len() as u32 + 1, Budget::SPEC);
+    let value = value.inspect_err(|_| mistakes.leave_open(Some(&path[0])))?;
     Ok(Layer {
         origin: name.to_owned(),
         path: rooted(path),
@@ -141,7 +88,7 @@ fn variable(name: &str, value: &str, sources: &mut Sources) -> Result<Layer, Dia
 
 /// The key that a variable's segments name: in any case, except for the names in a free map.
 fn variable_path(written: &[&str]) -> Option<Vec<String>> {
-    let patterns = keys::keys().iter().map(|key| key.path.as_str()).chain(SPEC_KEYS);
+    let patterns = keys::keys().iter().map(|key| key.path.as_str()).chain(settable_names());
     patterns
         .map(|pattern| pattern.split('.').collect::<Vec<_>>())
         .find_map(|pattern| {
@@ -154,13 +101,12 @@ fn variable_path(written: &[&str]) -> Option<Vec<String>> {
         })
 }
 
-fn set(setting: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
-    let (source, text) = add("--set", setting.to_owned(), sources);
-    let Some((name, value)) = text.split_once('=') else {
+fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Diagnostic> {
+    let Some((name, value)) = setting.split_once('=') else {
         let place = Place {
             source,
             start: 0,
-            end: text.len() as u32,
+            end: setting.len() as u32,
         };
         return Err(Diagnostic::new("`--set` takes a key and a value: `--set rank=8`").at(place));
     };
@@ -181,17 +127,20 @@ fn set(setting: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
         return Err(Diagnostic::new(message).at(key));
     }
     if let Some(moved) = keys::moved(&path.join(".")) {
+        mistakes.leave_open(Some(moved));
         return Err(Diagnostic::new(format!("the key {} has moved", quoted(name)))
             .at(key)
             .help(format!("write `{moved}`")));
     }
-    if !keys::is_known(&path) && !SPEC_KEYS.contains(&name) {
-        let help = nearest_key(&path.join(".")).map(crate::text::did_you_mean);
+    if !keys::is_known(&path) && !is_settable(name) {
+        let near = nearest_key(&path.join("."));
+        mistakes.leave_open(near);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))
             .at(key)
-            .help_if(help));
+            .help_if(near.map(did_you_mean)));
     }
-    let value = yaml::parse(value, source, (text.len() - value.len()) as u32, Budget::SPEC)?;
+    let value = yaml::parse(value, source, (setting.len() - value.len()) as u32, Budget::SPEC);
+    let value = value.inspect_err(|_| mistakes.leave_open(Some(&path[0])))?;
     Ok(Layer {
         origin: format!("--set {setting}"),
         path: rooted(path),
@@ -200,138 +149,24 @@ fn set(setting: &str, sources: &mut Sources) -> Result<Layer, Diagnostic> {
     })
 }
 
-fn add(name: &str, text: String, sources: &mut Sources) -> (u32, String) {
-    (sources.add(name, text.clone()), text)
+fn settable_names() -> impl Iterator<Item = &'static str> {
+    settable().iter().map(|key| key.path.as_str())
+}
+
+fn is_settable(name: &str) -> bool {
+    settable_names().any(|key| key == name)
 }
 
 fn nearest_key(name: &str) -> Option<&'static str> {
-    let known: Vec<&str> = keys::named().chain(SPEC_KEYS).collect();
-    keys::near(name, &known)
+    let known: Vec<&str> = keys::named().chain(settable_names()).collect();
+    aliases::near(name, &known)
 }
 
 /// A cell's keys are below `defaults`, the others at the root.
 fn rooted(path: Vec<String>) -> Vec<String> {
-    if SPEC_KEYS.contains(&path[0].as_str()) {
+    if is_settable(&path[0]) {
         path
     } else {
         [vec!["defaults".to_owned()], path].concat()
-    }
-}
-
-/// The file with the layers over it.
-pub(crate) fn merge(file: &Node, layers: &[Layer]) -> Result<Node, Diagnostic> {
-    let mut arena = Arena::default();
-    let dict = match arena.value(file, &mut Vec::new()) {
-        Merged::Dict(_, dict) => dict,
-        _ => Dict::new(),
-    };
-    let mut figment = Figment::from(Provided {
-        name: "file".into(),
-        dict,
-    });
-    for layer in layers {
-        // A map in a layer would be merged into the map below it; the placeholder takes its place first.
-        let placeholder = arena.leaf(&layer.value);
-        figment = figment.merge(arena.layer(layer, placeholder));
-        let value = arena.value(&layer.value, &mut layer.path.clone());
-        figment = figment.merge(arena.layer(layer, value));
-    }
-    let merged = figment.data().map_err(|error| Diagnostic::new(error.to_string()))?;
-    let dict = merged
-        .into_iter()
-        .find_map(|(profile, dict)| (profile == Profile::Default).then_some(dict));
-    Ok(arena.node(
-        &Merged::Dict(Tag::Default, dict.unwrap_or_default()),
-        &mut Vec::new(),
-        file.place,
-    ))
-}
-
-/// A layer as figment wants it.
-struct Provided {
-    name: String,
-    dict: Dict,
-}
-
-impl Provider for Provided {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(self.name.clone())
-    }
-
-    fn data(&self) -> Result<figment::value::Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.dict.clone()))
-    }
-}
-
-/// The nodes whose numbers figment merges, and the places of the keys.
-#[derive(Default)]
-struct Arena {
-    nodes: Vec<Node>,
-    keys: HashMap<Vec<String>, Place>,
-}
-
-impl Arena {
-    fn leaf(&mut self, node: &Node) -> Merged {
-        self.nodes.push(node.clone());
-        Merged::Num(Tag::Default, Num::USize(self.nodes.len() - 1))
-    }
-
-    fn value(&mut self, node: &Node, path: &mut Vec<String>) -> Merged {
-        let Value::Map(map) = &node.value else {
-            return self.leaf(node);
-        };
-        let mut dict = Dict::new();
-        for (key, entry) in map.iter() {
-            path.push(key.to_string());
-            self.keys.insert(path.clone(), entry.key);
-            dict.insert(key.to_string(), self.value(&entry.value, path));
-            path.pop();
-        }
-        Merged::Dict(Tag::Default, dict)
-    }
-
-    fn layer(&mut self, layer: &Layer, value: Merged) -> Provided {
-        for depth in 1..=layer.path.len() {
-            let place = self.keys.entry(layer.path[..depth].to_vec()).or_insert(layer.key);
-            if depth == layer.path.len() {
-                *place = layer.key;
-            }
-        }
-        let wrap = |value, key: &String| Merged::Dict(Tag::Default, Dict::from([(key.clone(), value)]));
-        let dict = match layer.path.iter().rev().fold(value, wrap) {
-            Merged::Dict(_, dict) => dict,
-            _ => Dict::new(),
-        };
-        Provided {
-            name: layer.origin.clone(),
-            dict,
-        }
-    }
-
-    /// The merged tree with its nodes back in it, in the order in which they were written.
-    fn node(&self, merged: &Merged, path: &mut Vec<String>, place: Place) -> Node {
-        let dict = match merged {
-            Merged::Dict(_, dict) => dict,
-            Merged::Num(_, Num::USize(number)) => return self.nodes[*number].clone(),
-            _ => return Node::empty_map(place),
-        };
-        let mut map = Map::new();
-        for (key, value) in dict {
-            path.push(key.clone());
-            let place = self.keys.get(path).copied().unwrap_or(place);
-            map.insert(
-                key.as_str().into(),
-                Entry {
-                    key: place,
-                    value: self.node(value, path, place),
-                },
-            );
-            path.pop();
-        }
-        map.sort_by(|_, a, _, b| (a.key.source, a.key.start).cmp(&(b.key.source, b.key.start)));
-        Node {
-            value: Value::Map(Rc::new(map)),
-            place,
-        }
     }
 }

@@ -1,41 +1,32 @@
 //! Overrides of swept keys: an override is above the file, and the sweep is in the file, so it fixes the axis.
 
-use super::error::Diagnostic;
-use super::layers::Layer;
-use super::source::Place;
+use super::diagnostic::{Diagnostic, Mistakes};
+use super::layers::{Layer, highest};
+use super::place::Place;
 use super::sweep::Sweep;
 use crate::text::quoted;
 
-/// Takes the keys that `layers` set out of the sweep, and says which.
-pub(crate) fn pin_axes(sweep: &mut Sweep, layers: &[Layer]) -> Result<Vec<String>, Diagnostic> {
+/// Takes the keys that `layers` set out of the sweep, and notes which.
+pub(crate) fn pin_axes(sweep: &mut Sweep, layers: &[Layer], mistakes: &mut Mistakes) -> Vec<String> {
     let mut notes = Vec::new();
+    let origin = |key: &[String]| highest(layers, key).map_or("", |layer| layer.origin.as_str());
     for layer in layers {
         let Some(path) = layer.cell_key() else { continue };
-        check_inside(sweep, layer, path)?;
+        mistakes.take(check_inside(sweep, layer, path));
         for dimension in &mut sweep.dimensions {
             for axis in dimension.axes.extract_if(.., |axis| axis.path().starts_with(path)) {
-                notes.push(format!(
-                    "{} fixes the axis {}",
-                    highest(layers, axis.path()),
-                    axis.name()
-                ));
+                notes.push(format!("{} fixes the axis {}", origin(axis.path()), axis.name()));
             }
         }
         sweep.dimensions.retain(|dimension| !dimension.axes.is_empty());
         for (index, entry) in sweep.include.iter_mut().enumerate() {
             for assignment in entry.extract_if(.., |assignment| assignment.path.starts_with(path)) {
-                let origin = highest(layers, &assignment.path);
+                let origin = origin(&assignment.path);
                 notes.push(format!("{origin} fixes {} in include[{index}]", assignment.name));
             }
         }
     }
-    Ok(notes)
-}
-
-/// The override that a key has its value from: the last of those that set it.
-fn highest<'a>(layers: &'a [Layer], key: &[String]) -> &'a str {
-    let sets = |layer: &&Layer| layer.cell_key().is_some_and(|path| key.starts_with(path));
-    layers.iter().rfind(sets).map_or("", |layer| layer.origin.as_str())
+    notes
 }
 
 /// A part of a value that is swept as a whole has no meaning of its own.

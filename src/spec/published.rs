@@ -1,66 +1,71 @@
-//! `published`: figures that somebody else published, to be shown beside what is measured.
+//! `published`: figures that somebody else published, to be compared with what is measured.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::de;
-use super::error::Diagnostic;
-use super::selection::{CellSelector, Selection};
-use super::source::{Origin, Place, Sources};
-use super::tree::{Node, Value};
-use crate::text::quoted;
-use crate::text::{Dimension, Unit};
+use super::by_key;
+use super::entry::Entry;
+use super::origin::Origin;
+use super::selection::Selection;
+use crate::text::{Dimension, Mistake, Unit, quoted};
 
-/// A published figure. Like the description it is no part of a cell: a change takes effect with the next report.
+/// A published figure. Like the description it is not part of a cell: a change takes effect with the next report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What its source calls it.
+    /// Its name in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The column of the frame that it is set beside, such as `allocated_peak_bytes`.
+    /// The column of the frame that it is compared with, such as `allocated_peak_bytes`.
     pub column: String,
     /// A column that `column` is divided by, for a figure in `%` or `×`, such as `parameter_count`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// The number, with the digits that were published; thousands may have commas.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("type" = ["string", "number"]))]
     pub value: String,
+    /// A CSV file next to the spec with figures of many cells, instead of `value` and `cell`: its column `cell_id` names the
+    /// cell, that with the figure's own name has the number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<PathBuf>,
+    /// The unit of the number.
     pub unit: Unit,
-    /// Which memory its source measured; `unstated` where the source does not say.
+    /// The memory that its source measured; `unstated` if the source does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// Who published it and where: a text, a URL, or both.
     pub source: String,
-    /// What a reader has to know to compare.
+    /// A remark that readers need to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Values by dotted key that pick the cell it belongs to; they may be left out where the study has one cell.
+    /// Values by dotted key that pick the cell it belongs to; they may be left out if the study has one cell.
     #[serde(default, skip_serializing_if = "Selection::is_empty")]
-    #[schemars(skip)]
+    #[schemars(schema_with = "by_key::values")]
     pub cell: Selection,
     #[serde(skip)]
     #[schemars(skip)]
     pub(crate) origin: Origin,
 }
 
-/// What a figure of memory counts.
+/// The memory that a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
     /// Bytes of live tensors.
     Allocated,
-    /// What the allocator holds.
+    /// Memory that the allocator holds.
     Reserved,
-    /// What the process holds: its resident set, or the figure of `nvidia-smi`.
+    /// Memory that the process holds: its resident set, or the figure of `nvidia-smi`.
     Process,
     /// The source does not say.
     Unstated,
 }
 
 impl Metric {
+    /// The word in specs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Allocated => "allocated",
@@ -83,40 +88,66 @@ impl Published {
         self.value.split_once('.').map_or(0, |(_, decimals)| decimals.len())
     }
 
-    fn check(&self) -> Result<(), (&'static str, String, Option<String>)> {
-        let wrong = |key, message: &str, help: Option<&str>| Err((key, message.to_owned(), help.map(str::to_owned)));
-        if parse(&self.value).is_none() {
+    /// The mistake in its unit together with `metric` and `of`.
+    fn check_unit(&self) -> Option<(&'static str, Mistake)> {
+        let wrong = |key, message: &str, help: &str| Some((key, Mistake::new(message).help(help)));
+        match (self.unit.dimension(), self.metric, &self.of) {
+            (Dimension::Memory, None, _) => wrong(
+                "",
+                "the key `metric` is missing",
+                "`allocated`, `reserved` or `process`; `unstated` if the source does not say",
+            ),
+            (Dimension::Memory, Some(_), None) | (Dimension::Share, None, Some(_)) => None,
+            (_, Some(_), _) => Some(("metric", Mistake::new("only figures of memory have a metric"))),
+            (Dimension::Share, None, None) => wrong(
+                "unit",
+                "a share is one column over another, and `of` names the second",
+                "for example `column: trainable_count, of: parameter_count`",
+            ),
+            (_, _, Some(_)) => wrong("of", "one column over another is a share", "its unit is `%` or `×`"),
+            (_, None, None) => None,
+        }
+    }
+}
+
+impl Entry for Published {
+    const SECTION: &'static str = "published";
+    const PICKED_BY: &'static str = "cell";
+    const NEEDS_ONE: bool = true;
+
+    fn check(&self) -> Vec<(String, Mistake)> {
+        let missing = self.values.is_none() && self.value.is_empty();
+        let missing = missing.then(|| ("", Mistake::new("the key `value` is missing")));
+        let value = (!self.value.is_empty() && parse(&self.value).is_none()).then(|| {
             let message = format!(
                 "expected a number such as 255.41 or 1,916,697,600, got {}",
                 quoted(&self.value)
             );
-            return wrong("value", &message, Some("the unit has a key of its own"));
-        }
-        if self.source.trim().is_empty() {
-            return wrong("source", "a published figure needs its source", None);
-        }
-        let dimension = self.unit.dimension();
-        match (dimension, self.metric, &self.of) {
-            (Dimension::Memory, None, _) => wrong(
-                "",
-                "the key `metric` is missing",
-                Some("`allocated`, `reserved` or `process`; `unstated` where the source does not say"),
-            ),
-            (Dimension::Memory, Some(_), None) => Ok(()),
-            (_, Some(_), _) => wrong("metric", "only figures of memory have a metric", None),
-            (Dimension::Share, None, None) => wrong(
-                "unit",
-                "a share is one column over another, and `of` names the second",
-                Some("for example `column: trainable_count, of: parameter_count`"),
-            ),
-            (Dimension::Share, None, Some(_)) => Ok(()),
-            (_, _, Some(_)) => wrong(
-                "of",
-                "one column over another is a share",
-                Some("its unit is `%` or `×`"),
-            ),
-            _ => Ok(()),
-        }
+            ("value", Mistake::new(message).help("the unit has a key of its own"))
+        });
+        let both = self.values.is_some() && !(self.value.is_empty() && self.cell.is_empty());
+        let both = both.then(|| {
+            (
+                "values",
+                Mistake::new("the file has the values and their cells; leave `value` and `cell` out"),
+            )
+        });
+        let source = self.source.trim().is_empty();
+        let source = source.then(|| ("source", Mistake::new("a published figure needs its source")));
+        let found = [missing, value, both, source, self.check_unit()].into_iter().flatten();
+        found.map(|(key, mistake)| (key.to_owned(), mistake)).collect()
+    }
+
+    fn picks(&self) -> bool {
+        self.values.is_none()
+    }
+
+    fn selection(&mut self) -> &mut Selection {
+        &mut self.cell
+    }
+
+    fn origin(&mut self) -> &mut Origin {
+        &mut self.origin
     }
 }
 
@@ -132,72 +163,6 @@ fn parse(text: &str) -> Option<f64> {
         && thousands.all(|group| group.len() == 3 && digits(group))
         && digits(decimals);
     well_formed.then(|| text.replace(',', "").parse().ok()).flatten()
-}
-
-/// Reads the section; `node` is null where there is none. What an override leaves no cell for is left out, and noted.
-pub(crate) fn read(
-    node: &Node,
-    selector: &CellSelector<'_>,
-    sources: &Arc<Sources>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<Published>, Diagnostic> {
-    let mut figures = Vec::new();
-    for (index, node) in entries(node, "published")?.iter().enumerate() {
-        let section = format!("published[{index}]");
-        let mut figure: Published = from_node(node, &section, sources)?;
-        let name = format!("{section}.cell");
-        let given = node.get(&["cell"]);
-        figure.cell = given.map_or(Ok(Selection::new()), |given| selector.read(given, &name))?;
-        match (
-            selector.one(&figure.cell, &name, place(given, node)),
-            selector.overridden(&figure.cell),
-        ) {
-            (Ok(()), _) => figures.push(figure),
-            (Err(_), Some(origin)) => notes.push(format!("{origin} leaves no cell for {section}")),
-            (Err(error), None) => return Err(error),
-        }
-    }
-    Ok(figures)
-}
-
-/// Reads what a study's file holds: the values that pick cells have their types there.
-pub(crate) fn read_stored(node: &Node, sources: &Arc<Sources>) -> Result<Vec<Published>, Diagnostic> {
-    let entries = entries(node, "published")?.iter().enumerate();
-    entries
-        .map(|(index, node)| from_node(node, &format!("published[{index}]"), sources))
-        .collect()
-}
-
-fn from_node(node: &Node, section: &str, sources: &Arc<Sources>) -> Result<Published, Diagnostic> {
-    let mut figure: Published = de::read(node).map_err(|error| error.diagnostic(section))?;
-    figure.origin = Origin::of(node, sources);
-    figure.check().map_err(|(key, message, help)| {
-        let section = if key.is_empty() {
-            section.to_owned()
-        } else {
-            format!("{section}.{key}")
-        };
-        let place = if key.is_empty() {
-            node.place
-        } else {
-            place(node.get(&[key]), node)
-        };
-        Diagnostic::new(format!("{section}: {message}")).at(place).help_if(help)
-    })?;
-    Ok(figure)
-}
-
-/// The entries of a section that is a list of maps; null is none.
-pub(crate) fn entries<'n>(node: &'n Node, section: &str) -> Result<&'n [Node], Diagnostic> {
-    match &node.value {
-        Value::List(list) => Ok(list),
-        _ if node.is_null() => Ok(&[]),
-        _ => Err(Diagnostic::new(format!("{section}: expected a list of maps, got {}", node.kind())).at(node.place)),
-    }
-}
-
-pub(crate) fn place(node: Option<&Node>, otherwise: &Node) -> Place {
-    node.unwrap_or(otherwise).place
 }
 
 #[cfg(test)]

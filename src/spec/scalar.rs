@@ -1,29 +1,13 @@
-//! What a scalar's text means once the key has said what it must be.
+//! The meaning of a scalar's text, once the key has said what it must be.
 //!
 //! Nothing is guessed: a number's key takes `1e-4` and not `"1e-4"`, a string's key takes `08` as it is written, and `no`
 //! is neither a string nor a truth value, since YAML 1.1 and 1.2 read it differently.
 
 use super::tree::Scalar;
-use crate::text::quoted;
+use crate::text::{Mistake, quoted};
 
-/// Why a scalar is not what its key asks for.
-pub(crate) struct Mismatch {
-    pub message: String,
-    pub help: Option<String>,
-}
-
-impl Mismatch {
-    fn new(expected: &str, scalar: &Scalar) -> Self {
-        Self {
-            message: format!("expected {expected}, got {}", scalar.describe()),
-            help: None,
-        }
-    }
-
-    fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
+fn mismatch(expected: &str, scalar: &Scalar) -> Mistake {
+    Mistake::new(format!("expected {expected}, got {}", scalar.describe()))
 }
 
 /// The numbers, truth values and nulls of YAML 1.2's core schema; everything else is text.
@@ -58,10 +42,10 @@ pub(crate) fn core(scalar: &Scalar) -> Core<'_> {
     number(text).map_or(Core::Text(text), Core::Float)
 }
 
-pub(crate) fn unsigned(scalar: &Scalar) -> Result<u64, Mismatch> {
+pub(crate) fn unsigned(scalar: &Scalar) -> Result<u64, Mistake> {
     const EXPECTED: &str = "a whole number of 0 or more";
     let text = &*scalar.text;
-    let mismatch = Mismatch::new(EXPECTED, scalar);
+    let mismatch = mismatch(EXPECTED, scalar);
     if !scalar.plain {
         return Err(if is_decimal(text) {
             mismatch.help("leave the quotes out")
@@ -85,8 +69,8 @@ pub(crate) fn unsigned(scalar: &Scalar) -> Result<u64, Mismatch> {
     })
 }
 
-pub(crate) fn signed(scalar: &Scalar) -> Result<i64, Mismatch> {
-    let mismatch = || Mismatch::new("a whole number", scalar);
+pub(crate) fn signed(scalar: &Scalar) -> Result<i64, Mistake> {
+    let mismatch = || mismatch("a whole number", scalar);
     if scalar.plain && is_decimal(&scalar.text) {
         scalar.text.parse().map_err(|_| mismatch())
     } else {
@@ -94,8 +78,8 @@ pub(crate) fn signed(scalar: &Scalar) -> Result<i64, Mismatch> {
     }
 }
 
-pub(crate) fn float(scalar: &Scalar) -> Result<f64, Mismatch> {
-    let mismatch = Mismatch::new("a number", scalar);
+pub(crate) fn float(scalar: &Scalar) -> Result<f64, Mistake> {
+    let mismatch = mismatch("a number", scalar);
     match number(&scalar.text) {
         // Minus zero is zero: equal settings must have equal texts.
         Some(value) if scalar.plain => Ok(value + 0.0),
@@ -104,8 +88,8 @@ pub(crate) fn float(scalar: &Scalar) -> Result<f64, Mismatch> {
     }
 }
 
-pub(crate) fn boolean(scalar: &Scalar) -> Result<bool, Mismatch> {
-    let mismatch = Mismatch::new("true or false", scalar);
+pub(crate) fn boolean(scalar: &Scalar) -> Result<bool, Mistake> {
+    let mismatch = mismatch("true or false", scalar);
     match truth(&scalar.text) {
         Some(value) if scalar.plain => Ok(value),
         Some(_) => Err(mismatch.help("leave the quotes out")),
@@ -116,11 +100,11 @@ pub(crate) fn boolean(scalar: &Scalar) -> Result<bool, Mismatch> {
     }
 }
 
-pub(crate) fn string(scalar: &Scalar) -> Result<&str, Mismatch> {
+pub(crate) fn string(scalar: &Scalar) -> Result<&str, Mistake> {
     let text = &*scalar.text;
     let ambiguous = truth(text).or_else(|| old_truth(text)).is_some();
     if scalar.is_null() || scalar.plain && ambiguous {
-        let mismatch = Mismatch::new("a string", scalar);
+        let mismatch = mismatch("a string", scalar);
         return Err(if text.is_empty() {
             mismatch.help("write \"\" for an empty string")
         } else {

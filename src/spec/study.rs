@@ -1,59 +1,103 @@
-//! A study: a spec's cells and all that is not part of a cell.
+//! A study: the sections of a spec, and the cells that they come to.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
 
+use super::by_key::{self, Untyped};
 use super::cell::Cell;
 use super::claim::Claim;
 use super::invocation::Invocation;
 use super::published::Published;
 use super::selection::{self, Selection};
+use super::sweep::SweepSection;
+use crate::text::{Mistake, nearest, quoted};
 
 /// A spec, resolved: the layers merged, the sweep expanded, every cell checked.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Its serde form is the sections of a spec, in a spec's file and in `study.yaml`; so is its schema. What follows from
+/// the sections is skipped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Study {
-    /// Safe as the name of a folder.
+    /// The study's name, and that of its folder under results/.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"), length(max = 100))]
     pub name: String,
+    /// The question that the study answers.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Option<String>")]
     pub description: String,
+    /// Values that all cells share; every key has a default.
+    #[serde(default, skip_serializing)]
+    #[schemars(with = "Option<Cell>")]
+    pub(super) defaults: Untyped,
+    /// Which keys vary.
+    #[serde(default, skip_serializing)]
+    #[schemars(with = "Option<SweepSection>")]
+    pub(super) sweep: Untyped,
+    /// Seeds for each cell: seed, seed + 1 and so on, each a cell of its own. Default: 1.
+    #[serde(default = "one", deserialize_with = "repeats")]
+    #[schemars(with = "Option<usize>", range(min = 1))]
+    pub repeats: usize,
+    /// Limits that end a cell.
+    #[serde(default)]
+    #[schemars(with = "Option<Limits>")]
+    pub limits: Limits,
+    /// Records that are kept of a run in addition to its figures.
+    #[serde(default, skip_serializing_if = "RecordSpec::is_default")]
+    #[schemars(with = "Option<RecordSpec>")]
+    pub record: RecordSpec,
+    /// How the results are shown.
+    #[serde(default)]
+    #[schemars(with = "Option<ReportSpec>")]
+    pub report: ReportSpec,
+    /// Figures of others, compared with what is measured; not part of a cell.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<Published>>")]
+    pub published: Vec<Published>,
+    /// Sentences that the study puts to the test; not part of a cell.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Option<Vec<Claim>>")]
+    pub claims: Vec<Claim>,
+
     /// The folder of the spec, absolute: input paths in the cells are relative to it.
+    #[serde(skip)]
     pub directory: PathBuf,
     /// The spec's file name.
+    #[serde(skip)]
     pub file: String,
     /// In the order of the sweep, its last axis varying fastest, the repeats of a cell next to each other; then the
     /// included ones.
+    #[serde(skip)]
     pub cells: Vec<StudyCell>,
-    /// How many seeds each cell is run with.
-    pub repeats: usize,
-    pub limits: Limits,
-    pub record: RecordSpec,
-    pub report: ReportSpec,
-    /// Figures of others, to be shown beside what is measured.
-    pub published: Vec<Published>,
-    /// Sentences that the study puts to the test.
-    pub claims: Vec<Claim>,
     /// The keys that vary, dotted.
+    #[serde(skip)]
     pub axes: Vec<String>,
-    /// What the user should know: axes that an override has fixed, for example.
+    /// Remarks for the user: axes that an override has fixed, for example.
+    #[serde(skip)]
     pub notes: Vec<String>,
     /// The command that the study came from.
+    #[serde(skip)]
     pub invocation: Invocation,
 }
 
 /// A cell of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StudyCell {
+    /// The cell's name: [`Cell::id`].
     pub id: String,
+    /// The configuration.
     pub cell: Cell,
-    /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null where the cell has none.
+    /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null if the cell has none.
     pub axes: IndexMap<String, Json>,
 }
 
-/// What is not part of a cell and can end it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// Limits that end a cell and are not part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// How long a cell may take, such as 10m or 1h 30m; default: as long as it takes.
@@ -62,14 +106,15 @@ pub struct Limits {
     pub timeout: Option<Duration>,
 }
 
-/// What is kept of a run beside its figures; changes neither them nor what a cell is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+/// Records that are kept of a run in addition to its figures. They change neither the figures nor a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecordSpec {
     /// Every allocation and release of tensor memory, with its time, category, phase and module; for the report's curves,
     /// peaks and tensors, and for `expctl export`. Needs the CPU. Default: false.
     pub timeline: bool,
     /// How many steps the timeline has, from the first; the loading before them is always part of it. Default: 3.
+    #[serde(deserialize_with = "one_or_more")]
     #[schemars(range(min = 1))]
     pub timeline_steps: usize,
 }
@@ -85,53 +130,123 @@ impl Default for RecordSpec {
 }
 
 impl RecordSpec {
-    pub(super) fn is_default(&self) -> bool {
+    fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// How the results are shown.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct ReportSpec {
-    /// A template that comes with expctl, or the path of one, relative to the spec.
-    pub template: String,
+    /// A template that comes with expctl, or the path of one, relative to the spec. Default: comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("anyOf" = [
+        { "enum": TEMPLATES }, { "type": "string", "pattern": r"[/\\.]" }, { "type": "null" }
+    ]))]
+    template: Option<String>,
     /// The Markdown file, relative to the current directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
-    /// Values that name the cell which the others are compared with, by dotted key.
+    /// Values that name the cell which the others are compared with.
+    #[serde(skip_serializing_if = "Selection::is_empty")]
+    #[schemars(schema_with = "by_key::values")]
     pub baseline: Selection,
 }
 
 /// The templates that come with expctl.
 pub const TEMPLATES: [&str; 5] = ["comparison", "method_comparison", "profiler_vs_epoch", "claims", "plan"];
 
-impl Default for ReportSpec {
-    fn default() -> Self {
-        Self {
-            template: TEMPLATES[0].into(),
-            output: None,
-            baseline: Selection::new(),
-        }
+impl ReportSpec {
+    /// The name of a template that comes with expctl, or the path of one, relative to the spec.
+    pub fn template(&self) -> &str {
+        self.template.as_deref().unwrap_or(TEMPLATES[0])
     }
 }
 
 impl Study {
-    /// Whether only their seed tells some cells apart, and it is no axis that is shown anyway.
+    /// True if only their seed tells some cells apart, and it is not an axis that is shown anyway.
     pub fn shows_seeds(&self) -> bool {
         self.repeats > 1 && !self.axes.iter().any(|axis| axis == "seed")
     }
 
     /// The cells that a selection picks, by their `group_id`: each stands for its repeats.
     pub fn groups(&self, selection: &Selection) -> IndexSet<String> {
-        let chosen = self
-            .cells
-            .iter()
-            .filter(|planned| selection::holds(selection, &planned.cell));
-        chosen.map(|planned| planned.cell.group_id()).collect()
+        let chosen = self.cells.iter().filter(|cell| selection::holds(selection, &cell.cell));
+        chosen.map(|cell| cell.cell.group_id()).collect()
     }
 
-    /// Whether the report compares other cells with this one (or with its repeats). Never where the spec names no baseline.
+    /// True if the report compares other cells with this one (or with its repeats).
     pub fn is_baseline(&self, cell: &Cell) -> bool {
         let baseline = &self.report.baseline;
         !baseline.is_empty() && selection::holds(baseline, cell)
+    }
+
+    /// The mistakes in sections, each with its key.
+    pub(super) fn check(&self) -> Vec<(String, Mistake)> {
+        let empty_output = self.report.output.as_ref().filter(|path| path.as_os_str().is_empty());
+        let found = [
+            ("name", check_name(&self.name)),
+            ("report.template", check_template(self.report.template())),
+            ("report.output", empty_output.map(|_| Mistake::new("the path is empty"))),
+        ];
+        let placed = |(key, mistake): (&str, Option<Mistake>)| Some((key.to_owned(), mistake?));
+        found.into_iter().filter_map(placed).collect()
+    }
+}
+
+/// The name becomes a folder, on any system.
+fn check_name(name: &str) -> Option<Mistake> {
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if begins && name.len() <= 100 && name.chars().all(safe) && !name.ends_with('.') {
+        return None;
+    }
+    let slug: String = name.chars().take(100).map(|c| if safe(c) { c } else { '_' }).collect();
+    let mistake = Mistake::new(format!("{} is not safe as the name of a folder", quoted(name)));
+    Some(mistake.help(match slug.trim_matches(['.', '-', '_']) {
+        "" => "use letters, digits, `_`, `-` and `.`".to_owned(),
+        slug => format!("write {}, for example", quoted(slug)),
+    }))
+}
+
+/// A name must be one that we have. Anything with a slash or a dot is a path, which the report reads.
+fn check_template(template: &str) -> Option<Mistake> {
+    if TEMPLATES.contains(&template) || template.contains(['/', '\\', '.']) {
+        return None;
+    }
+    let all = || {
+        format!(
+            "the templates are {}; a path has a slash or a dot",
+            TEMPLATES.join(", ")
+        )
+    };
+    let help = nearest(template, TEMPLATES).map_or_else(all, crate::text::did_you_mean);
+    Some(Mistake::new(format!("there is no template {}", quoted(template))).help(help))
+}
+
+/// Reads null like a key that was left out.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Reads a number of seeds; null is one.
+fn repeats<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    check_count(Option::deserialize(deserializer)?.unwrap_or(1))
+}
+
+/// Reads a count of 1 or more.
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    check_count(usize::deserialize(deserializer)?)
+}
+
+fn check_count<E: de::Error>(count: usize) -> Result<usize, E> {
+    match count {
+        0 => Err(E::custom("must be at least 1, got 0")),
+        count => Ok(count),
     }
 }

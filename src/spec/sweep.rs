@@ -1,9 +1,14 @@
 //! The `sweep` section: which keys vary, and how they are combined.
 
-use super::error::Diagnostic;
-use super::keys;
-use super::source::Place;
-use super::tree::{Map, Node, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::by_key::{self, Untyped};
+use super::diagnostic::{Diagnostic, Mistakes};
+use super::place::Place;
+use super::sample::Sample;
+use super::tree::{Entry, Map, Node, Value};
+use super::{aliases, de, keys};
 use crate::text::quoted;
 
 /// One key and the value that a cell gives it.
@@ -26,11 +31,11 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.values[0].name
     }
 
-    pub fn path(&self) -> &[String] {
+    pub(crate) fn path(&self) -> &[String] {
         &self.values[0].path
     }
 }
@@ -42,7 +47,7 @@ pub(crate) struct Dimension {
 }
 
 impl Dimension {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.axes[0].values.len()
     }
 }
@@ -61,74 +66,99 @@ pub(crate) struct Sweep {
     pub dimensions: Vec<Dimension>,
     pub exclude: Vec<Exclude>,
     pub include: Vec<Vec<Assignment>>,
-    /// Whether the product counts: it does not where there are only included cells.
+    /// False if there are only included cells.
     pub product: bool,
+    /// The sample to draw, and where its count was written.
+    pub sample: Option<(Sample, Place)>,
 }
 
-const SECTIONS: [&str; 4] = ["grid", "zip", "exclude", "include"];
+/// The section as it is declared: its keys and their schema.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SweepSection {
+    /// Every combination of these axes.
+    #[schemars(schema_with = "by_key::axes")]
+    grid: Untyped,
+    /// Axes that step together; all of the same length.
+    #[schemars(schema_with = "by_key::axes")]
+    zip: Untyped,
+    /// Combinations for which this minijinja expression holds (or one of these) are left out.
+    #[schemars(schema_with = "by_key::expressions")]
+    exclude: Untyped,
+    /// So many of the combinations, drawn at random, instead of all.
+    sample: Option<Sample>,
+    /// Further cells: the defaults with these keys, neither excluded, multiplied nor drawn.
+    #[schemars(schema_with = "by_key::lists_of_values")]
+    include: Untyped,
+}
 
 impl Sweep {
     /// Reads the section; without one there is a single cell.
-    pub fn read(section: Option<&Node>) -> Result<Self, Diagnostic> {
-        let Some(section) = section.filter(|node| !node.is_null()) else {
-            return Ok(Self {
-                product: true,
-                ..Self::default()
-            });
-        };
-        let map = expect_map(section, "sweep")?;
-        for (key, entry) in map.iter() {
-            if !SECTIONS.contains(&&**key) {
-                let help =
-                    keys::suggestion(key, &SECTIONS).unwrap_or_else(|| match keys::is_known(&[key.to_string()]) {
-                        true => format!("a key to vary stands in `grid` or `zip`: `sweep: {{grid: {{{key}: [...]}}}}`"),
-                        false => "a sweep has `grid`, `zip`, `exclude` and `include`".into(),
-                    });
-                return Err(Diagnostic::new(format!("sweep.{key}: unknown key"))
-                    .at(entry.key)
-                    .help(help));
-            }
-        }
+    pub(crate) fn read(section: Option<Node>, mistakes: &mut Mistakes) -> Self {
         let mut sweep = Self {
-            product: map.contains_key("grid") || map.contains_key("zip"),
+            product: true,
             ..Self::default()
         };
-        if let Some(entry) = map.get("grid") {
-            let axes = read_axes(&entry.value, "sweep.grid", entry.key)?;
-            sweep
-                .dimensions
-                .extend(axes.into_iter().map(|axis| Dimension { axes: vec![axis] }));
+        let Some(mut section) = section.filter(|node| !node.is_null()) else {
+            return sweep;
+        };
+        let (declared, errors) = de::read_all::<SweepSection>(&mut section);
+        errors.into_iter().for_each(|error| mistakes.add(explain(error)));
+        let Some(map) = section.as_map() else {
+            return sweep;
+        };
+        let written = |key: &str| map.get(key).filter(|entry| !entry.value.is_hole());
+        sweep.product = map.contains_key("grid") || map.contains_key("zip");
+        let count = section.get(&["sample", "count"]).map(|node| node.place);
+        sweep.sample = declared.and_then(|declared| declared.sample).zip(count);
+        if let Some(Entry { key, value }) = written("grid") {
+            let axes = read_axes(value, "sweep.grid", *key, mistakes);
+            let dimensions = axes.into_iter().map(|axis| Dimension { axes: vec![axis] });
+            sweep.dimensions.extend(dimensions);
         }
-        if let Some(entry) = map.get("zip") {
-            let axes = read_axes(&entry.value, "sweep.zip", entry.key)?;
-            check_zip(&axes)?;
-            sweep.dimensions.push(Dimension { axes });
+        if let Some(Entry { key, value }) = written("zip") {
+            let axes = read_axes(value, "sweep.zip", *key, mistakes);
+            match check_zip(&axes) {
+                Ok(()) if axes.is_empty() => {}
+                Ok(()) => sweep.dimensions.push(Dimension { axes }),
+                Err(mistake) => {
+                    mistakes.add(mistake);
+                    axes.iter().for_each(|axis| mistakes.leave_open(Some(axis.name())));
+                }
+            }
         }
-        check_overlap(&sweep)?;
-        if let Some(entry) = map.get("exclude") {
-            sweep.exclude = read_exclude(&entry.value)?;
+        if let Some(Entry { key, value }) = written("exclude") {
+            sweep.exclude = read_exclude(value, mistakes);
             if !sweep.product {
                 let message = "sweep.exclude: there is no `grid` and no `zip` to exclude combinations from";
-                return Err(Diagnostic::new(message).at(entry.key));
+                mistakes.add(Diagnostic::new(message).at(*key));
             }
         }
-        if let Some(entry) = map.get("include") {
-            sweep.include = read_include(&entry.value)?;
+        if let Some(Entry { key, .. }) = written("sample").filter(|_| !sweep.product) {
+            let message = "sweep.sample: there is no `grid` and no `zip` to draw combinations from";
+            mistakes.add(Diagnostic::new(message).at(*key));
         }
+        if let Some(Entry { value, .. }) = written("include") {
+            sweep.include = read_include(value, mistakes);
+        }
+        sweep.drop_overlapping(mistakes);
         match map.get_index(0) {
-            None => Err(Diagnostic::new("sweep: the section is empty")
-                .at(section.place)
-                .help("leave it out for one cell")),
-            Some((_, first)) if !sweep.product && sweep.include.is_empty() => {
+            None => mistakes.add(
+                Diagnostic::new("sweep: the section is empty")
+                    .at(section.place)
+                    .help("leave it out for one cell"),
+            ),
+            Some((_, first)) if !sweep.product && sweep.include.is_empty() && mistakes.is_empty() => {
                 let message = "sweep: there is nothing to sweep: no `grid`, no `zip` and no `include`";
-                Err(Diagnostic::new(message).at(first.key))
+                mistakes.add(Diagnostic::new(message).at(first.key));
             }
-            Some(_) => Ok(sweep),
+            Some(_) => {}
         }
+        sweep
     }
 
     /// The keys that it sets, in the product or in an included cell.
-    pub fn paths(&self) -> impl Iterator<Item = &[String]> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &[String]> {
         let included = self
             .include
             .iter()
@@ -137,39 +167,84 @@ impl Sweep {
         self.axes().map(Axis::path).chain(included)
     }
 
-    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+    pub(crate) fn axes(&self) -> impl Iterator<Item = &Axis> {
         self.dimensions.iter().flat_map(|dimension| &dimension.axes)
+    }
+
+    /// Drops an axis that is named twice, or lies inside another.
+    fn drop_overlapping(&mut self, mistakes: &mut Mistakes) {
+        let mut kept: Vec<Axis> = Vec::new();
+        for dimension in &mut self.dimensions {
+            dimension.axes.retain(|axis| {
+                let clash = kept
+                    .iter()
+                    .find(|other| axis.path().starts_with(other.path()) || other.path().starts_with(axis.path()));
+                let mistake = clash.map(|other| overlap(axis, other));
+                kept.push(axis.clone());
+                mistake.map(|mistake| mistakes.add(mistake)).is_none()
+            });
+        }
+        self.dimensions.retain(|dimension| !dimension.axes.is_empty());
     }
 }
 
+/// Adds what there is to say of a key that the section does not have.
+fn explain(error: de::Error) -> Diagnostic {
+    let key = error
+        .path
+        .first()
+        .filter(|_| error.unknown_key && error.path.len() == 1);
+    let key = key.filter(|key| keys::is_known(&[key.to_string()])).cloned();
+    let mut diagnostic = error.diagnostic("sweep");
+    if let Some(key) = key {
+        let help = format!("a key to vary stands in `grid` or `zip`: `sweep: {{grid: {{{key}: [...]}}}}`");
+        diagnostic.help = vec![help];
+    }
+    diagnostic
+}
+
+/// The entries of a node that must be a map; `path` is its name.
 pub(crate) fn expect_map<'n>(node: &'n Node, path: &str) -> Result<&'n Map, Diagnostic> {
     node.as_map()
         .ok_or_else(|| Diagnostic::new(format!("{path}: expected a map, got {}", node.kind())).at(node.place))
 }
 
-fn read_axes(section: &Node, path: &'static str, key: Place) -> Result<Vec<Axis>, Diagnostic> {
+fn read_axes(section: &Node, path: &'static str, key: Place, mistakes: &mut Mistakes) -> Vec<Axis> {
     let empty = || {
         Diagnostic::new(format!("{path}: the section has no axes"))
             .at(key)
             .help("for example `rank: [4, 8]`")
     };
-    if section.is_null() {
-        return Err(empty());
+    let map = match expect_map(section, path) {
+        Ok(map) if !map.is_empty() => map,
+        Err(mistake) if !section.is_null() => {
+            mistakes.add(mistake);
+            return Vec::new();
+        }
+        _ => {
+            mistakes.add(empty());
+            return Vec::new();
+        }
+    };
+    let mut axes = Vec::new();
+    for (name, entry) in map {
+        match read_axis(name, entry, path) {
+            Ok(axis) => axes.push(axis),
+            Err(mistake) => {
+                leave_open(name, mistakes);
+                mistakes.add(mistake);
+            }
+        }
     }
-    let map = expect_map(section, path)?;
-    if map.is_empty() {
-        return Err(empty());
-    }
-    map.iter()
-        .map(|(name, entry)| read_axis(name, entry.key, &entry.value, path))
-        .collect()
+    axes
 }
 
-fn read_axis(name: &str, key: Place, values: &Node, section: &'static str) -> Result<Axis, Diagnostic> {
-    let path = cell_key(name, section, key)?;
+fn read_axis(name: &str, entry: &Entry, section: &'static str) -> Result<Axis, Diagnostic> {
+    let Entry { key, value: values } = entry;
+    let path = cell_key(name, section, *key)?;
     let Value::List(list) = &values.value else {
         let message = format!("{section}.{name}: an axis is a list of values, got {}", values.kind());
-        let help = matches!(values.value, Value::Scalar(_)).then(|| format!("write `[{}]`", flow(values)));
+        let help = matches!(values.value, Value::Scalar(_)).then(|| format!("write `[{}]`", values.to_flow_yaml()));
         return Err(Diagnostic::new(message).at(values.place).help_if(help));
     };
     if list.is_empty() {
@@ -179,14 +254,23 @@ fn read_axis(name: &str, key: Place, values: &Node, section: &'static str) -> Re
     let assignment = |value: &Node| Assignment {
         name: name.into(),
         path: path.clone(),
-        key,
+        key: *key,
         value: value.clone(),
     };
     Ok(Axis {
         section,
         values: list.iter().map(assignment).collect(),
-        key,
+        key: *key,
     })
+}
+
+/// Notes that the value of the key `name` is open, or that of the key which was most likely meant.
+fn leave_open(name: &str, mistakes: &mut Mistakes) {
+    let known: Vec<&str> = keys::named().collect();
+    mistakes.leave_open(match known.contains(&name) {
+        true => Some(name),
+        false => aliases::near(name, &known),
+    });
 }
 
 /// The segments of the dotted key `name`, which must be a cell's.
@@ -201,7 +285,7 @@ pub(crate) fn cell_key(name: &str, section: &str, place: Place) -> Result<Vec<St
             .help(format!("write `{key}`")));
     }
     let known: Vec<&str> = keys::named().collect();
-    let help = keys::suggestion(name, &known).unwrap_or_else(|| "`expctl schema` lists the keys of a cell".into());
+    let help = aliases::suggestion(name, &known).unwrap_or_else(|| "`expctl schema` lists the keys of a cell".into());
     Err(Diagnostic::new(format!("{section}.{}: unknown key", escape(name)))
         .at(place)
         .help(help))
@@ -227,36 +311,26 @@ fn check_zip(axes: &[Axis]) -> Result<(), Diagnostic> {
     }
 }
 
-/// No axis may be named twice, or lie inside another.
-fn check_overlap(sweep: &Sweep) -> Result<(), Diagnostic> {
-    let axes: Vec<&Axis> = sweep.axes().collect();
-    for (index, axis) in axes.iter().enumerate() {
-        let clash = axes[..index]
-            .iter()
-            .find(|other| axis.path().starts_with(other.path()) || other.path().starts_with(axis.path()));
-        if let Some(other) = clash {
-            let message = match axis.name() == other.name() {
-                true => format!(
-                    "{}.{}: the axis is in {} as well",
-                    axis.section,
-                    axis.name(),
-                    other.section
-                ),
-                false => format!(
-                    "{}.{} and {}.{} set the same key",
-                    axis.section,
-                    axis.name(),
-                    other.section,
-                    other.name()
-                ),
-            };
-            return Err(Diagnostic::new(message).at(axis.key).label(other.key, "the other one"));
-        }
-    }
-    Ok(())
+fn overlap(axis: &Axis, other: &Axis) -> Diagnostic {
+    let message = match axis.name() == other.name() {
+        true => format!(
+            "{}.{}: the axis is in {} as well",
+            axis.section,
+            axis.name(),
+            other.section
+        ),
+        false => format!(
+            "{}.{} and {}.{} set the same key",
+            axis.section,
+            axis.name(),
+            other.section,
+            other.name()
+        ),
+    };
+    Diagnostic::new(message).at(axis.key).label(other.key, "the other one")
 }
 
-fn read_exclude(node: &Node) -> Result<Vec<Exclude>, Diagnostic> {
+fn read_exclude(node: &Node, mistakes: &mut Mistakes) -> Vec<Exclude> {
     let one = |node: &Node, path: &str| match &node.value {
         Value::Scalar(scalar) if !scalar.is_null() && !scalar.text.trim().is_empty() => Ok(Exclude {
             text: scalar.text.to_string(),
@@ -269,49 +343,47 @@ fn read_exclude(node: &Node) -> Result<Vec<Exclude>, Diagnostic> {
                 .help("for example `exclude: \"rank == 64 and dtype == 'bfloat16'\"`"))
         }
     };
-    match &node.value {
+    let read: Vec<_> = match &node.value {
         Value::List(list) => list
             .iter()
             .enumerate()
             .map(|(index, node)| one(node, &format!("sweep.exclude[{index}]")))
             .collect(),
-        _ => Ok(vec![one(node, "sweep.exclude")?]),
-    }
+        _ => vec![one(node, "sweep.exclude")],
+    };
+    read.into_iter().filter_map(|read| mistakes.take(read)).collect()
 }
 
-fn read_include(node: &Node) -> Result<Vec<Vec<Assignment>>, Diagnostic> {
+fn read_include(node: &Node, mistakes: &mut Mistakes) -> Vec<Vec<Assignment>> {
     let Value::List(list) = &node.value else {
         let message = format!("sweep.include: expected a list of maps, got {}", node.kind());
-        return Err(Diagnostic::new(message)
-            .at(node.place)
-            .help("for example `include: [{rank: 0, dtype: float32}]`"));
+        mistakes.add(
+            Diagnostic::new(message)
+                .at(node.place)
+                .help("for example `include: [{rank: 0, dtype: float32}]`"),
+        );
+        return Vec::new();
     };
-    let entry = |(index, node): (usize, &Node)| {
+    let mut included = Vec::new();
+    for (index, node) in list.iter().enumerate() {
         let section = format!("sweep.include[{index}]");
-        let assignment = |(name, entry): (&std::rc::Rc<str>, &super::tree::Entry)| {
-            let path = cell_key(name, &section, entry.key)?;
-            Ok(Assignment {
+        let Some(map) = mistakes.take(expect_map(node, &section)) else {
+            continue;
+        };
+        let mut assignments = Vec::new();
+        for (name, Entry { key, value }) in map {
+            let Some(path) = mistakes.take(cell_key(name, &section, *key)) else {
+                leave_open(name, mistakes);
+                continue;
+            };
+            assignments.push(Assignment {
                 name: name.to_string(),
                 path,
-                key: entry.key,
-                value: entry.value.clone(),
-            })
-        };
-        expect_map(node, &section)?.iter().map(assignment).collect()
-    };
-    list.iter().enumerate().map(entry).collect()
-}
-
-/// A node in one line of YAML, for messages.
-pub(crate) fn flow(node: &Node) -> String {
-    match &node.value {
-        Value::Scalar(scalar) if scalar.plain && scalar.text.is_empty() => "null".into(),
-        Value::Scalar(scalar) if scalar.plain => scalar.text.to_string(),
-        Value::Scalar(scalar) => format!("\"{}\"", scalar.text.escape_default()),
-        Value::List(list) => format!("[{}]", list.iter().map(flow).collect::<Vec<_>>().join(", ")),
-        Value::Map(map) => {
-            let entries = map.iter().map(|(key, entry)| format!("{key}: {}", flow(&entry.value)));
-            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+                key: *key,
+                value: value.clone(),
+            });
         }
+        included.push(assignments);
     }
+    included
 }

@@ -1,11 +1,10 @@
-//! Values as a tree that remembers where everything was written, and that has not guessed any types yet.
+//! A tree of values that remembers where everything was written, and does not guess types.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use indexmap::IndexMap;
 
-use super::source::Place;
+use super::place::Place;
 use crate::text::quoted;
 
 /// A value and where it was written.
@@ -21,6 +20,8 @@ pub(crate) enum Value {
     Scalar(Scalar),
     List(Rc<Vec<Node>>),
     Map(Rc<Map>),
+    /// Nothing: a value that is a mistake was taken out. Typing skips it.
+    Hole,
 }
 
 /// A scalar's text, not interpreted.
@@ -40,63 +41,116 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    pub fn empty_map(place: Place) -> Self {
+    pub(crate) fn empty_map(place: Place) -> Self {
         Self {
             value: Value::Map(Rc::default()),
             place,
         }
     }
 
-    /// The place of some bytes of a scalar's text, where it stands in the source as it is, with or without quotes.
-    pub fn place_of(&self, bytes: &Range<usize>) -> Option<Place> {
-        let Value::Scalar(scalar) = &self.value else {
-            return None;
-        };
-        let written = (self.place.end - self.place.start) as usize;
-        let quote = usize::from(!scalar.plain);
-        let start = self.place.start as usize + quote;
-        (written == scalar.text.len() + 2 * quote).then(|| Place {
-            start: (start + bytes.start) as u32,
-            end: (start + bytes.end) as u32,
-            ..self.place
-        })
-    }
-
-    pub fn as_map(&self) -> Option<&Map> {
+    /// The entries, if it is a map.
+    pub(crate) fn as_map(&self) -> Option<&Map> {
         match &self.value {
             Value::Map(map) => Some(map),
             _ => None,
         }
     }
 
-    pub fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(scalar) if scalar.is_null())
     }
 
-    /// What it is, for messages.
-    pub fn kind(&self) -> String {
+    /// A scalar's text.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
+    }
+
+    /// Its kind, for messages.
+    pub(crate) fn kind(&self) -> String {
         match &self.value {
             Value::Scalar(scalar) => scalar.describe(),
             Value::List(_) => "a list".into(),
             Value::Map(_) => "a map".into(),
+            Value::Hole => "nothing".into(),
+        }
+    }
+
+    pub(crate) fn is_hole(&self) -> bool {
+        matches!(self.value, Value::Hole)
+    }
+
+    /// True if one of the entries or items is a hole.
+    pub(crate) fn has_hole(&self) -> bool {
+        match &self.value {
+            Value::Map(map) => map.values().any(|entry| entry.value.is_hole()),
+            Value::List(list) => list.iter().any(Self::is_hole),
+            Value::Scalar(_) | Value::Hole => false,
+        }
+    }
+
+    /// Puts a hole in the place of the value at `path`; false if there is none.
+    pub(crate) fn take_out(&mut self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else {
+            self.value = Value::Hole;
+            return true;
+        };
+        let below = match &mut self.value {
+            Value::Map(map) => Rc::make_mut(map).get_mut(first.as_str()).map(|entry| &mut entry.value),
+            Value::List(list) => first
+                .parse::<usize>()
+                .ok()
+                .and_then(|index| Rc::make_mut(list).get_mut(index)),
+            Value::Scalar(_) | Value::Hole => None,
+        };
+        below.is_some_and(|below| below.take_out(rest))
+    }
+
+    /// Takes the entry of `key` out of a map.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Node> {
+        match &mut self.value {
+            Value::Map(map) => Rc::make_mut(map).shift_remove(key).map(|entry| entry.value),
+            _ => None,
+        }
+    }
+
+    /// The value in one line of YAML.
+    pub(crate) fn to_flow_yaml(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.plain && scalar.text.is_empty() => "null".into(),
+            Value::Scalar(scalar) if scalar.plain => scalar.text.to_string(),
+            Value::Scalar(scalar) => format!("\"{}\"", scalar.text.escape_default()),
+            Value::List(list) => format!(
+                "[{}]",
+                list.iter().map(Self::to_flow_yaml).collect::<Vec<_>>().join(", ")
+            ),
+            Value::Map(map) => {
+                let entries = map
+                    .iter()
+                    .map(|(key, entry)| format!("{key}: {}", entry.value.to_flow_yaml()));
+                format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+            }
+            Value::Hole => String::new(),
         }
     }
 
     /// The value below, one segment a map key or a list index.
-    pub fn get(&self, path: &[&str]) -> Option<&Node> {
+    pub(crate) fn get(&self, path: &[&str]) -> Option<&Node> {
         let Some((first, rest)) = path.split_first() else {
             return Some(self);
         };
         let next = match &self.value {
             Value::Map(map) => &map.get(*first)?.value,
             Value::List(list) => list.get(first.parse::<usize>().ok()?)?,
-            Value::Scalar(_) => return None,
+            Value::Scalar(_) | Value::Hole => return None,
         };
         next.get(rest)
     }
 
-    /// Sets the value at `path`; whatever is in its way and not a map becomes one.
-    pub fn set(&mut self, path: &[String], key: Place, value: Node) {
+    /// Sets the value at `path`; what is in its way and not a map becomes one.
+    pub(crate) fn set(&mut self, path: &[String], key: Place, value: Node) {
         let Some((first, rest)) = path.split_first() else {
             *self = value;
             return;
@@ -107,6 +161,7 @@ impl Node {
         let Value::Map(map) = &mut self.value else { return };
         let map = Rc::make_mut(map);
         match map.get_mut(first.as_str()) {
+            Some(entry) if rest.is_empty() => *entry = Entry { key, value },
             Some(entry) => entry.value.set(rest, key, value),
             None => {
                 let mut child = Node::empty_map(key);
@@ -118,11 +173,11 @@ impl Node {
 }
 
 impl Scalar {
-    pub fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
 
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         if self.is_null() {
             "null".into()
         } else if self.plain {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span, StructureStyle};
 
-use super::error::Diagnostic;
-use super::source::Place;
+use super::diagnostic::Diagnostic;
+use super::place::Place;
 use super::tree::{Entry, Map, Node, Scalar, Value};
 use crate::text::quoted;
 
-/// What a text may cost.
+/// The most that a text may cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     /// Values, counted after aliases are resolved.
@@ -19,11 +19,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub const SPEC: Budget = Budget {
+    pub(crate) const SPEC: Budget = Budget {
         nodes: 200_000,
         depth: 32,
     };
-    pub const STUDY: Budget = Budget {
+    pub(crate) const STUDY: Budget = Budget {
         nodes: 20_000_000,
         depth: 32,
     };
@@ -354,14 +354,13 @@ fn merge(mut map: Map, merges: Vec<Node>) -> Result<Map, Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::sweep::flow;
 
     fn read(text: &str) -> Result<Node, Diagnostic> {
         parse(text, 0, 0, Budget::SPEC)
     }
 
     fn shown(text: &str) -> String {
-        read(text).map_or_else(|error| error.message, |node| flow(&node))
+        read(text).map_or_else(|error| error.message, |node| node.to_flow_yaml())
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Mistakes in texts that people write.
 
+use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
@@ -37,6 +38,14 @@ impl Mistake {
         self
     }
 
+    /// Adds help, if there is some and the mistake has none yet.
+    pub fn help_if(self, help: Option<impl Into<String>>) -> Self {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
     /// The mistake with a caret under its place in `text`, which came from `source`.
     pub fn shown_in(&self, source: &str, text: &str) -> String {
         let range = self.range.clone().filter(|range| range.end <= text.len());
@@ -50,3 +59,13 @@ impl Mistake {
         Renderer::plain().render(&[group])
     }
 }
+
+/// Message and help in one line.
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.help.iter().try_for_each(|help| write!(f, "; {help}"))
+    }
+}
+
+impl std::error::Error for Mistake {}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::options::ByteSize;
-use crate::text::{quoted, suggestion};
+use crate::text::{Mistake, quoted, suggestion};
 
 /// A GPU.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,16 +102,6 @@ const fn gpu(name: &'static str, architecture: Architecture, total_bytes: u64, c
     }
 }
 
-/// A text that is not a GPU's name, or not a budget.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}{}", help.as_ref().map(|help| format!("; {help}")).unwrap_or_default())]
-pub struct UnknownGpu {
-    /// The mistake.
-    pub message: String,
-    /// The name that was probably meant, or all names.
-    pub help: Option<String>,
-}
-
 impl Gpu {
     /// All known GPUs.
     pub fn all() -> &'static [Self] {
@@ -124,7 +114,7 @@ impl Gpu {
     /// # Errors
     ///
     /// The text is not the name of a known GPU.
-    pub fn named(text: &str) -> Result<&'static Self, UnknownGpu> {
+    pub fn named(text: &str) -> Result<&'static Self, Mistake> {
         let name = plain(text);
         if let Some(gpu) = GPUS.iter().find(|gpu| plain(gpu.name) == name) {
             return Ok(gpu);
@@ -141,12 +131,13 @@ impl Gpu {
                 .unwrap_or_else(|| format!("known GPUs: {}", names.join(", "))),
             sizes => format!("write its size too: `{}`", sizes.join("` or `")),
         };
-        Err(UnknownGpu {
+        Err(Mistake {
             message: match sizes.is_empty() {
                 true => format!("{} is not a known GPU", quoted(text)),
                 false => format!("{} comes with different memories", quoted(text)),
             },
             help: Some(help),
+            range: None,
         })
     }
 }
@@ -196,25 +187,25 @@ impl fmt::Display for Budget {
 }
 
 impl FromStr for Budget {
-    type Err = UnknownGpu;
+    type Err = Mistake;
 
     /// Reads a size such as `6GiB`, or a GPU's name.
     ///
     /// # Errors
     ///
     /// The text is neither, or a small number without a unit.
-    fn from_str(text: &str) -> Result<Self, UnknownGpu> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         const SMALLEST_WITHOUT_UNIT: u64 = 1 << 20;
         let text = text.trim();
         if !text.starts_with(|c: char| c.is_ascii_digit()) {
-            return Gpu::named(text).map(Self::Gpu).map_err(|error| UnknownGpu {
+            return Gpu::named(text).map(Self::Gpu).map_err(|error| Mistake {
                 message: error
                     .message
                     .replace("is not a known GPU", "is neither a size, such as 6GiB, nor a known GPU"),
                 ..error
             });
         }
-        let wrong = |message: String| UnknownGpu { message, help: None };
+        let wrong = |message: String| Mistake::new(message);
         match text.parse() {
             Ok(ByteSize(0)) => Err(wrong("a budget of 0 bytes holds nothing".into())),
             Ok(ByteSize(bytes)) if bytes < SMALLEST_WITHOUT_UNIT && text.ends_with(|c: char| c.is_ascii_digit()) => {
@@ -236,7 +227,7 @@ mod tests {
     fn budget(text: &str) -> Result<u64, String> {
         text.parse()
             .map(Budget::bytes)
-            .map_err(|error: UnknownGpu| error.to_string())
+            .map_err(|error: Mistake| error.to_string())
     }
 
     #[test]

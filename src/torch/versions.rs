@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::arch::Family;
+use crate::text::Mistake;
 use crate::torch::caching_allocator::TieBreak;
 
 /// A release: major, minor and patch.
@@ -20,31 +21,14 @@ impl fmt::Display for Version {
     }
 }
 
-/// A text that is not a version, or a release that has not been studied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}; {help}")]
-pub struct VersionError {
-    /// The mistake.
-    pub message: String,
-    /// A version that would do.
-    pub help: String,
-}
-
-impl VersionError {
-    fn new(message: String, help: impl Into<String>) -> Self {
-        let help = help.into();
-        Self { message, help }
-    }
-}
-
 impl FromStr for Version {
-    type Err = VersionError;
+    type Err = Mistake;
 
     /// `4.38` or `4.38.2`; also `0.41.2.post2` and `2.13.0+cu130`, which are as `0.41.2` and `2.13.0`.
-    fn from_str(text: &str) -> Result<Self, VersionError> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         let malformed = || {
             let message = format!("{text:?} is not a version");
-            VersionError::new(message, "a version is a text such as \"4.38.2\"")
+            Mistake::new(message).help("a version is a text such as \"4.38.2\"")
         };
         let public = text.split_once('+').map_or(text, |(public, _)| public);
         let (numbers, post) = public.split_once(".post").unwrap_or((public, "0"));
@@ -62,11 +46,11 @@ impl FromStr for Version {
 }
 
 /// The version that `text` names, if it is one of `library` that has been studied.
-fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, VersionError> {
+fn studied(library: &str, text: &str, oldest: Version) -> Result<Version, Mistake> {
     let version: Version = text.parse()?;
     if version < oldest {
         let message = format!("{library} {text} is older than any whose memory has been studied");
-        return Err(VersionError::new(message, format!("the oldest is {oldest}")));
+        return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
     }
     Ok(version)
 }
@@ -134,7 +118,7 @@ impl Transformers {
     ///
     /// # Errors
     /// The text is not a version, or one that has not been studied.
-    pub fn check(text: &str) -> Result<(), VersionError> {
+    pub fn check(text: &str) -> Result<(), Mistake> {
         studied("transformers", text, Self::OLDEST).map(drop)
     }
 
@@ -142,14 +126,14 @@ impl Transformers {
     ///
     /// # Errors
     /// The text is not a version, or the two together have not been studied.
-    pub fn of(text: &str, family: Family) -> Result<Self, VersionError> {
+    pub fn of(text: &str, family: Family) -> Result<Self, Mistake> {
         let version = studied("transformers", text, Self::OLDEST)?;
         if version >= Version(5, 0, 0) {
             return Ok(Self::TODAY);
         }
         if family.is_encoder() {
             let message = format!("what transformers {text} does with encoders has not been studied");
-            return Err(VersionError::new(message, "leave the key out for today's"));
+            return Err(Mistake::new(message).help("leave the key out for today's"));
         }
         // The first with the family, of those that were read.
         let oldest = match family {
@@ -159,16 +143,13 @@ impl Transformers {
         };
         if version < oldest {
             let message = format!("transformers {text} is older than any that has been studied with {family:?}");
-            return Err(VersionError::new(message, format!("the oldest is {oldest}")));
+            return Err(Mistake::new(message).help(format!("the oldest is {oldest}")));
         }
         let before = |minor| version < Version(4, minor, 0);
         // A mask of all positions, for every batch, that later releases are without.
         if family == Family::Llama && !before(38) && before(40) {
             let message = format!("the causal mask that transformers {text} makes for Llama has not been studied");
-            return Err(VersionError::new(
-                message,
-                "4.37.2 and 4.40.0 are the nearest that have been",
-            ));
+            return Err(Mistake::new(message).help("4.37.2 and 4.40.0 are the nearest that have been"));
         }
         let shared_from = match family {
             Family::Llama => 43,
@@ -219,7 +200,7 @@ impl Bitsandbytes {
     ///
     /// # Errors
     /// The text is not a version, or one that has not been studied.
-    pub fn of(text: &str) -> Result<Self, VersionError> {
+    pub fn of(text: &str) -> Result<Self, Mistake> {
         let version = studied("bitsandbytes", text, Self::OLDEST)?;
         Ok(Self {
             keeps_inputs: version < Version(0, 43, 2),
@@ -231,7 +212,7 @@ impl Bitsandbytes {
 ///
 /// # Errors
 /// The text is not a version, or one that has not been studied.
-pub fn tie_break(torch: &str) -> Result<TieBreak, VersionError> {
+pub fn tie_break(torch: &str) -> Result<TieBreak, Mistake> {
     let version = studied("torch", torch, Version(2, 0, 0))?;
     Ok(if version < Version(2, 15, 0) {
         TieBreak::Address

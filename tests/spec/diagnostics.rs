@@ -352,3 +352,97 @@ fn texts_that_are_no_specs() {
     shows("alias_bomb", &format!("a0: &a0 x\n{laughs}"), &[]);
     shows("merged_scalar", "name: example\ndefaults: {<<: 4}\n", &[]);
 }
+
+#[test]
+fn all_mistakes_are_shown_at_once() {
+    let text = "
+name: two words
+limit: {timeout: 1h}
+limits: {timeout: 600}
+record: {timeline: maybe, steps: 3}
+report: {template: comparision, baseline: {rnak: 4}}
+repeats: 0
+defaults:
+  model: smolm2-135m
+  rank: '16'
+  lora_dropout: 1.5
+  learning_rte: 1e-4
+  batch_size: 0
+  data: {synthetic: {length: fixed}}
+sweep:
+  grid:
+    dtype: [bfloat16, float16, bf16]
+    rnak: [4, 8]
+    gradient_checkpointing: full
+  zip: {max_seq_length: [16, 32], seed: [1, 2, 3]}
+  exclude: [dtype = 'float16', optm == 'adamw']
+  include: [{seed: x}, 4]
+  samples: 4
+published:
+- {column: a, value: 5 GB, unit: GB, source: '', cell: {rnk: 4}}
+- {column: a, unit: s, source: x}
+claims:
+- {claim: '', source: x, holds: a > b, expect: maybe}
+- {claim: x, source: x, holds: a, measured: {2x: {value: '1'}}}
+";
+    shows(
+        "mistakes_in_every_section",
+        text,
+        &["rnak=4", "batch_size", "limits.timeout=x"],
+    );
+}
+
+#[test]
+fn one_mistake_is_shown_once() {
+    shows(
+        "one_value_of_an_axis_in_many_cells",
+        &sweep("grid:\n  lora_dropout: [0.0, 1.5]\n  seed: [1, 2, 3]\n  batch_size: [1, 2]"),
+        &[],
+    );
+    // Each of these would have more mistakes, if the first was not known.
+    for text in [
+        defaults("stack: troch\n  attn_implementation: eager\n  gpu: t4"),
+        sweep("grid: {rnak: [4, 8]}\ninclude: [{rank: 4}]\nexclude: rank == 4"),
+        sweep("grid: {rank: [4, 8]}\nexclude: rank = 4\ninclude: [{rank: 4}]"),
+        defaults("dtpye: float32\n  rank: 0"),
+        format!(
+            "{}report: {{baseline: {{rank: 4}}}}\n",
+            sweep("grid: {rank: [four, 8]}")
+        ),
+        "nmae: example\n".to_owned(),
+    ] {
+        let error = parse(&text, &[]).unwrap_err();
+        assert_eq!(error.count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn more_than_twenty_mistakes_are_counted() {
+    let keys: String = (0..50).map(|n| format!("  key_{n}: 1\n")).collect();
+    let error = parse(&format!("name: x\ndefaults:\n{keys}"), &[]).unwrap_err();
+    let text = error.to_string();
+    assert_eq!((error.count(), text.matches(": unknown key").count()), (50, 20));
+    assert!(
+        text.ends_with("50 mistakes in experiments/example.yaml; 30 more are not shown"),
+        "{text}"
+    );
+}
+
+#[test]
+fn samples() {
+    shows(
+        "sample_of_more_than_all",
+        &sweep("grid: {rank: [4, 8], seed: [1, 2, 3]}\nexclude: rank == 8 and seed == 1\nsample: {count: 6}"),
+        &[],
+    );
+    shows(
+        "sample_of_nothing",
+        &sweep("sample: {count: 6}\ninclude: [{rank: 4}]"),
+        &[],
+    );
+    shows(
+        "sample_of_none",
+        &sweep("grid: {rank: [4, 8]}\nsample: {count: 0, sed: 1}"),
+        &[],
+    );
+}

@@ -6,6 +6,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod diagnostics;
+mod figures;
 mod mutations;
 mod stacks;
 mod sweeps;

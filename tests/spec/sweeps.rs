@@ -220,3 +220,56 @@ fn an_expression_that_excludes_nothing_is_noted() {
     assert_eq!(study.cells.len(), 1);
     assert_eq!(study.notes, ["`rank > 8 and dtype == 'int4'` excludes nothing"]);
 }
+
+/// 10^8 combinations, of which half are excluded.
+fn millions(sample: &str) -> String {
+    let list = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    sweep(&format!(
+        "grid: {{rank: [{0}], max_seq_length: [{1}], batch_size: [{0}], seed: [{0}]}}\nexclude: rank > 50\n\
+         sample: {sample}\ninclude: [{{rank: 500}}]",
+        list(100),
+        (2..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+    ))
+}
+
+#[test]
+fn a_sample_is_a_function_of_its_seed() {
+    let ids = |sample: &str, settings: &[&str]| -> Vec<String> {
+        let study = parse(&millions(sample), settings).unwrap_or_else(|error| panic!("{error}"));
+        study.cells.into_iter().map(|cell| cell.id).collect()
+    };
+    let drawn = ids("{count: 200, seed: 1}", &[]);
+    assert_eq!(drawn.len(), 201, "the included cell comes on top");
+    assert_eq!(ids("{count: 200, seed: 1}", &[]), drawn);
+    assert_ne!(ids("{count: 200, seed: 2}", &[]), drawn);
+    assert_eq!(ids("{count: 200}", &[]), ids("{count: 200, seed: 0}", &[]));
+    let fewer = ids("{count: 50, seed: 1}", &[]);
+    assert!(fewer.iter().all(|id| drawn.contains(id)), "a larger sample only adds");
+}
+
+#[test]
+fn a_sample_is_in_the_order_of_the_sweep_and_spread_over_it() {
+    let study = study(&millions("{count: 200, seed: 1}"));
+    let ranks: Vec<usize> = study.cells[..200].iter().map(|cell| cell.cell.rank).collect();
+    assert!(
+        ranks.is_sorted() && ranks[0] < 5 && ranks[199] > 45 && ranks[199] <= 50,
+        "{ranks:?}"
+    );
+}
+
+#[test]
+fn an_override_fixes_an_axis_of_a_sample() {
+    let text = sweep("grid: {rank: [4, 8], dtype: [bfloat16, int4], seed: [1, 2, 3]}\nsample: {count: 6, seed: 1}");
+    assert_eq!(study(&text).cells.len(), 6);
+    let fixed = parse(&text, &["rank=2"]).unwrap();
+    assert_eq!(fixed.cells.len(), 6, "there are 6 without the axis");
+    assert!(fixed.cells.iter().all(|cell| cell.cell.rank == 2));
+    let fewer = parse(&text, &["rank=2", "dtype=int4"]).unwrap();
+    assert_eq!(fewer.cells.len(), 3);
+    assert!(
+        fewer
+            .notes
+            .iter()
+            .any(|note| note.contains("6 combinations are asked for, and there are 3"))
+    );
+}

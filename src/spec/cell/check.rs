@@ -1,7 +1,8 @@
-//! Which configurations make sense, and which of them this version can train.
+//! The configurations that make sense, and those of them that this version can train.
 
 mod adapter;
 mod data;
+mod found;
 mod invalid;
 mod model;
 mod process;
@@ -10,26 +11,29 @@ mod stack;
 mod tests;
 mod training;
 
-pub use invalid::Invalid;
+pub use invalid::{Invalid, InvalidCell};
 
 use super::Cell;
-use invalid::Checked;
+use found::Found;
 
 impl Cell {
     /// Checks every value, alone and together with the others.
     ///
     /// # Errors
-    /// The first value that is out of its range, contradicts another, or that this version's trainer cannot do.
-    pub fn validate(&self) -> Checked {
-        self.check_model()?;
-        self.check_task()?;
-        self.check_stack()?;
-        self.check_adapter()?;
-        self.check_sizes()?;
-        self.check_schedule()?;
-        self.check_optimizer()?;
-        self.check_measure()?;
-        self.check_data()?;
-        self.check_process()
+    /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What follows
+    /// from another is left out.
+    pub fn validate(&self) -> Result<(), InvalidCell> {
+        let mut found = Found::default();
+        self.check_model(&mut found);
+        self.check_task(&mut found);
+        self.check_stack(&mut found);
+        self.check_adapter(&mut found);
+        self.check_sizes(&mut found);
+        self.check_schedule(&mut found);
+        self.check_optimizer(&mut found);
+        self.check_measure(&mut found);
+        self.check_data(&mut found);
+        self.check_process(&mut found);
+        found.result()
     }
 }

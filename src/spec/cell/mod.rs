@@ -21,7 +21,7 @@ pub use crate::options::{
     Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
-pub use check::Invalid;
+pub use check::{Invalid, InvalidCell};
 pub use stacks::stacks;
 pub use torch::Torch;
 

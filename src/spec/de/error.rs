@@ -1,32 +1,40 @@
-//! What is wrong with a value, before the place of its text is shown.
+//! A mistake that typing finds, with its key and its place.
 
 use std::fmt;
 
 use serde::de;
 
-use crate::spec::error::Diagnostic;
+use crate::spec::aliases;
+use crate::spec::diagnostic::Diagnostic;
 use crate::spec::keys;
-use crate::spec::source::Place;
-use crate::text::{either, quoted};
+use crate::spec::place::Place;
+use crate::text::{Mistake, either, quoted};
 
-/// What was wrong, and under which key.
+/// A mistake, and the key that it is in.
 #[derive(Debug, Clone)]
 pub(crate) struct Error {
-    pub message: String,
-    pub help: Option<String>,
+    pub mistake: Mistake,
     pub place: Option<Place>,
     /// From the outermost key to the innermost.
     pub path: Vec<String>,
+    /// The last key of the path is one that there is not.
+    pub unknown_key: bool,
+}
+
+impl From<Mistake> for Error {
+    fn from(mistake: Mistake) -> Self {
+        Self {
+            mistake,
+            place: None,
+            path: Vec::new(),
+            unknown_key: false,
+        }
+    }
 }
 
 impl Error {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            help: None,
-            place: None,
-            path: Vec::new(),
-        }
+        Mistake::new(message).into()
     }
 
     /// Fills in what the inner error could not know.
@@ -37,7 +45,7 @@ impl Error {
     }
 
     /// The key's path below `prefix`, such as `defaults.target_modules[2]`.
-    pub fn dotted(&self, prefix: &str) -> String {
+    pub(crate) fn dotted(&self, prefix: &str) -> String {
         self.path
             .iter()
             .fold(prefix.to_owned(), |path, segment| match segment.parse::<usize>() {
@@ -47,15 +55,9 @@ impl Error {
             })
     }
 
-    /// As an error that points at its place; `prefix` is the path of the node that was read.
-    pub fn diagnostic(self, prefix: &str) -> Diagnostic {
-        let path = self.dotted(prefix);
-        let message = if path.is_empty() {
-            self.message
-        } else {
-            format!("{path}: {}", self.message)
-        };
-        let diagnostic = Diagnostic::new(message).help_if(self.help);
+    /// The mistake with its place; `prefix` is the path of the node that was read.
+    pub(crate) fn diagnostic(self, prefix: &str) -> Diagnostic {
+        let diagnostic = Diagnostic::of(&self.dotted(prefix), &self.mistake);
         match self.place {
             Some(place) => diagnostic.at(place),
             None => diagnostic,
@@ -65,7 +67,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.mistake.message)
     }
 }
 
@@ -97,20 +99,21 @@ impl de::Error for Error {
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         // The cell's own keys; those of a map within it have not moved.
-        if expected.contains(&"torch") && keys::moved(field).is_some() {
-            let mut error = Self::new("the key has moved");
-            error.help = Some(format!("write `torch: {{{field}: ...}}`"));
-            return error;
+        let moved = expected.contains(&"torch") && keys::moved(field).is_some();
+        let mistake = match moved {
+            true => Mistake::new("the key has moved").help(format!("write `torch: {{{field}: ...}}`")),
+            false => Mistake::new("unknown key").help(known(field, expected)),
+        };
+        Self {
+            unknown_key: true,
+            ..mistake.into()
         }
-        let mut error = Self::new("unknown key");
-        error.help = Some(known(field, expected, "keys"));
-        error
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let mut error = Self::new(format!("expected {}, got {}", either(expected), quoted(variant)));
-        error.help = keys::suggestion(variant, expected);
-        error
+        Mistake::new(format!("expected {}, got {}", either(expected), quoted(variant)))
+            .help_if(aliases::suggestion(variant, expected))
+            .into()
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -118,13 +121,13 @@ impl de::Error for Error {
     }
 }
 
-fn known(word: &str, expected: &[&str], what: &str) -> String {
-    if let Some(near) = keys::suggestion(word, expected) {
+fn known(word: &str, expected: &[&str]) -> String {
+    if let Some(near) = aliases::suggestion(word, expected) {
         return near;
     }
     match expected.len() {
-        0 => format!("there are no {what} here"),
-        1..=12 => format!("the {what} here are {}", either(expected).replace(" or ", " and ")),
+        0 => "there are no keys here".into(),
+        1..=12 => format!("the keys here are {}", either(expected).replace(" or ", " and ")),
         _ => "`expctl schema` lists the keys".into(),
     }
 }

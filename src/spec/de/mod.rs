@@ -15,9 +15,9 @@ mod error;
 
 pub(crate) use error::Error;
 
-use super::scalar::{self, Core, Mismatch};
+use super::scalar::{self, Core};
 use super::tree::{Entry, Node, Scalar, Value};
-use crate::text::either;
+use crate::text::{Mistake, either};
 
 /// Reads a `T` from `node`.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
@@ -27,6 +27,31 @@ pub(crate) fn read<T: DeserializeOwned>(node: &Node) -> Result<T, Error> {
     })
 }
 
+/// Mistakes beyond this number in one section are not looked for.
+const MOST: usize = 200;
+
+/// Reads a `T` from `node` and finds all mistakes in it: each is noted and its value taken out of `node`, until the rest
+/// can be read. `None` if too little is left for a `T`.
+pub(crate) fn read_all<T: DeserializeOwned>(node: &mut Node) -> (Option<T>, Vec<Error>) {
+    let mut errors: Vec<Error> = Vec::new();
+    loop {
+        let error = match read(node) {
+            Ok(value) => return (Some(value), errors),
+            Err(error) => error,
+        };
+        let path: Vec<&str> = error.path.iter().map(String::as_str).collect();
+        // A value that lacks what was just taken out of it is not a mistake of its own.
+        let follows = node.get(&path).is_some_and(Node::has_hole);
+        let path = error.path.clone();
+        if !follows {
+            errors.push(error);
+        }
+        if path.is_empty() || errors.len() >= MOST || !node.take_out(&path) {
+            return (None, errors);
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Reader<'n> {
     node: &'n Node,
@@ -34,15 +59,11 @@ struct Reader<'n> {
 
 impl<'n> Reader<'n> {
     /// The scalar as `parse` understands it, or what `parse` asks for.
-    fn scalar<T>(self, expected: &str, parse: impl FnOnce(&'n Scalar) -> Result<T, Mismatch>) -> Result<T, Error> {
+    fn scalar<T>(self, expected: &str, parse: impl FnOnce(&'n Scalar) -> Result<T, Mistake>) -> Result<T, Error> {
         let Value::Scalar(scalar) = &self.node.value else {
             return Err(self.unexpected(&expected));
         };
-        parse(scalar).map_err(|mismatch| {
-            let mut error = Error::new(mismatch.message);
-            error.help = mismatch.help;
-            error
-        })
+        parse(scalar).map_err(Error::from)
     }
 
     fn unexpected(self, expected: &dyn fmt::Display) -> Error {
@@ -110,6 +131,7 @@ impl<'n> Deserializer<'n> for Reader<'n> {
                 Core::Float(value) => visitor.visit_f64(value),
                 Core::Text(text) => visitor.visit_borrowed_str(text),
             },
+            Value::Hole => visitor.visit_unit(),
         }
     }
 
@@ -182,7 +204,9 @@ impl<'n> MapAccess<'n> for Entries<'n> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'n>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let Some((key, entry)) = self.entries.as_mut().and_then(Iterator::next) else {
+        let entries = self.entries.as_mut();
+        let next = entries.and_then(|entries| entries.find(|(_, entry)| !entry.value.is_hole()));
+        let Some((key, entry)) = next else {
             return Ok(None);
         };
         self.current = Some((key, entry));
@@ -198,11 +222,7 @@ impl<'n> MapAccess<'n> for Entries<'n> {
         };
         let node = &entry.value;
         // An empty value has no characters to point at; its key has.
-        let place = if node.place.start == node.place.end {
-            entry.key
-        } else {
-            node.place
-        };
+        let place = if node.place.is_empty() { entry.key } else { node.place };
         seed.deserialize(Reader { node })
             .map_err(|error| error.within(key, place))
     }
@@ -216,7 +236,7 @@ impl<'n> SeqAccess<'n> for Items<'n> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'n>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let Some((index, node)) = self.items.next() else {
+        let Some((index, node)) = self.items.find(|(_, node)| !node.is_hole()) else {
             return Ok(None);
         };
         let within = |error: Error| error.within(&index.to_string(), node.place);

@@ -27,5 +27,5 @@ mod tests;
 pub use allocator::{Allocation, CachingAllocator, OutOfMemory};
 pub use device::DeviceMemory;
 pub use replay::{AllocationFailed, Moment, Reserved, ReservedPeak, replay};
-pub use settings::{Settings, SettingsError, TieBreak};
+pub use settings::{Settings, TieBreak};
 pub use stats::{Amount, PoolStats, Stats};

@@ -1,45 +1,48 @@
 //! LoRA's keys.
 
 use super::super::{Cell, Dtype, TargetModules};
-use super::invalid::{Checked, Invalid, at_most, number};
+use super::found::Found;
+use super::invalid::{Invalid, at_most, number};
 use crate::arch::check;
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
 impl Cell {
-    pub(super) fn check_adapter(&self) -> Checked {
+    pub(super) fn check_adapter(&self, found: &mut Found) {
         if self.rank == 0 && matches!(self.dtype, Dtype::Int4 | Dtype::Int8) {
-            return Err(Invalid::new(
-                "rank",
-                "rank 0 trains every weight, and quantised weights cannot be trained",
-            )
-            .with("dtype")
-            .help("use `rank: 1` or more, or a `dtype` of float32, float16 or bfloat16"));
+            found.add(
+                Invalid::new(
+                    "rank",
+                    "rank 0 trains every weight, and quantised weights cannot be trained",
+                )
+                .with("dtype")
+                .help("use `rank: 1` or more, or a `dtype` of float32, float16 or bfloat16"),
+            );
         }
-        at_most("rank", self.rank, 1 << 16)?;
+        found.check(at_most("rank", self.rank, 1 << 16));
         if let Some(alpha) = self.lora_alpha {
-            number(
+            found.check(number(
                 "lora_alpha",
                 alpha,
                 alpha > 0.0 && alpha <= 1e6,
                 "more than 0 and at most 1e6",
-            )?;
+            ));
         }
         let dropout = self.lora_dropout;
-        number(
+        found.check(number(
             "lora_dropout",
             dropout,
             (0.0..1.0).contains(&dropout),
             "at least 0 and less than 1",
-        )?;
+        ));
         if self.rank == 0 {
-            self.check_no_adapter()?;
+            self.check_no_adapter(found);
         }
         let TargetModules::Names(names) = &self.target_modules else {
-            return Ok(());
+            return;
         };
         if names.is_empty() {
-            return Err(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
+            found.add(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
         }
         let modules = check::target_modules(self.stack, self.task);
         for (index, name) in names.iter().enumerate() {
@@ -47,27 +50,27 @@ impl Cell {
             if !modules.contains(&name.as_str()) {
                 let near = nearest(name, modules.iter().copied()).map(did_you_mean);
                 let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
-                return Err(invalid(format!("{} is no linear layer of a block", quoted(name))).help(help));
+                found.add(invalid(format!("{} is not a linear layer of this model", quoted(name))).help(help));
             }
             if names[..index].contains(name) {
-                return Err(invalid(format!("`{name}` is here twice")));
+                found.add(invalid(format!("`{name}` is here twice")));
             }
         }
-        Ok(())
     }
 
     /// Without adapters their keys would do nothing.
-    fn check_no_adapter(&self) -> Checked {
+    fn check_no_adapter(&self, found: &mut Found) {
         let given = [
             ("lora_alpha", self.lora_alpha.is_some()),
             ("lora_dropout", self.lora_dropout != 0.0),
             ("target_modules", self.target_modules != TargetModules::AllLinear),
         ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((key, _)) => Err(Invalid::new(*key, "rank 0 trains every weight and has no adapter")
-                .with("rank")
-                .help("leave the key out, or use `rank: 1` or more")),
-            None => Ok(()),
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+            found.add(
+                Invalid::new(key, "rank 0 trains every weight and has no adapter")
+                    .with("rank")
+                    .help("leave the key out, or use `rank: 1` or more"),
+            );
         }
     }
 }

@@ -1,33 +1,34 @@
 //! The data, for the task and for a step.
 
 use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Synthetic, Task};
+use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::text::quoted;
 
 impl Cell {
-    pub(super) fn check_data(&self) -> Checked {
+    pub(super) fn check_data(&self, found: &mut Found) {
         let held_out = self.eval_fraction;
-        number(
+        found.check(number(
             "eval_fraction",
             held_out,
             (0.0..1.0).contains(&held_out),
             "at least 0 and less than 1",
-        )?;
+        ));
         match &self.data {
             Data::Synthetic(synthetic) => {
-                check_synthetic(synthetic)?;
-                self.check_samples(synthetic.samples)
+                found.check(check_synthetic(synthetic));
+                found.check(self.check_samples(synthetic.samples));
             }
             Data::File(file) => {
-                check_file(file)?;
-                self.check_labels(file)
+                found.check(check_file(file));
+                found.check(self.check_labels(file));
             }
-            Data::Sample if self.task == Task::SequenceClassification => {
-                Err(Invalid::new("data", "the sample text has no labels")
+            Data::Sample if self.task == Task::SequenceClassification => found.add(
+                Invalid::new("data", "the sample text has no labels")
                     .with("task")
-                    .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"))
-            }
-            Data::Sample => Ok(()),
+                    .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"),
+            ),
+            Data::Sample => {}
         }
     }
 

@@ -1,6 +1,8 @@
 //! Mistakes of a cell, and the checks of a single number.
 
-use std::{fmt, ops::Range};
+use std::fmt;
+
+use crate::text::Mistake;
 
 /// A value that a cell cannot have, alone or together with another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,22 +11,20 @@ pub struct Invalid {
     pub key: String,
     /// Other keys that the value contradicts.
     pub with: Vec<&'static str>,
-    /// The mistake.
-    pub message: String,
-    /// A value that would do.
-    pub help: Option<String>,
-    /// The bytes of the value's text that are at fault; `None` means all of it.
-    pub at: Option<Range<usize>>,
+    /// The reason, and what would be right. Its range is a part of the value's text.
+    pub mistake: Mistake,
 }
 
 impl Invalid {
     pub(super) fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(key, Mistake::new(message))
+    }
+
+    pub(super) fn of(key: impl Into<String>, mistake: Mistake) -> Self {
         Self {
             key: key.into(),
             with: Vec::new(),
-            message: message.into(),
-            help: None,
-            at: None,
+            mistake,
         }
     }
 
@@ -34,19 +34,31 @@ impl Invalid {
     }
 
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.mistake = self.mistake.help(help);
         self
     }
 }
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)?;
-        self.help.iter().try_for_each(|help| write!(f, "; {help}"))
+        write!(f, "{}: {}", self.key, self.mistake)
     }
 }
 
 impl std::error::Error for Invalid {}
+
+/// All values that a cell cannot have: at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidCell(pub Vec<Invalid>);
+
+impl fmt::Display for InvalidCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join("; "))
+    }
+}
+
+impl std::error::Error for InvalidCell {}
 
 pub(super) type Checked = Result<(), Invalid>;
 

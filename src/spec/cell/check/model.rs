@@ -1,23 +1,26 @@
 //! The model, and the task it is trained for.
 
 use super::super::{Cell, DEFAULT_LABELS, Stack, Task, Weights};
-use super::invalid::{Checked, Invalid, at_least, at_most};
+use super::found::Found;
+use super::invalid::{Invalid, at_least, at_most};
 use crate::arch::{Preset, check};
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
 impl Cell {
-    pub(super) fn check_model(&self) -> Checked {
+    pub(super) fn check_model(&self, found: &mut Found) {
         let model = self.model.as_str();
         if model.starts_with("hf://") {
-            return Err(Invalid::new("model", "this version does not read models from the hub")
-                .help("download it and give its directory, such as `./models/name`"));
+            found.add(
+                Invalid::new("model", "this version does not read models from the hub")
+                    .help("download it and give its directory, such as `./models/name`"),
+            );
         }
         let is_path = model.contains(['/', '\\']) || model.starts_with('.');
         let preset = Preset::named(model);
         if preset.is_none() && !is_path {
             let message = format!("{} is not a preset", quoted(model));
-            return Err(
+            found.add(
                 Invalid::new("model", message).help(match nearest(model, Preset::names()) {
                     Some(near) => did_you_mean(near),
                     None => format!(
@@ -34,52 +37,56 @@ impl Cell {
                 Stack::Torch => "",
             };
             let computed: Vec<_> = check::presets(self.stack).map(|preset| preset.name()).collect();
-            return Err(Invalid::new("model", unsupported.to_string())
-                .with("stack")
-                .help(format!("{other}use one of {}", computed.join(", "))));
+            found.add(
+                Invalid::new("model", unsupported.to_string())
+                    .with("stack")
+                    .help(format!("{other}use one of {}", computed.join(", "))),
+            );
         }
         if preset.is_some() && self.weights == Some(Weights::Pretrained) {
-            return Err(
+            found.add(
                 Invalid::new("weights", "a preset has the model's shapes and no pretrained weights")
                     .with("model")
                     .help("give the directory of a checkpoint as the model, or use `weights: random`"),
             );
         }
-        Ok(())
     }
 
-    /// That the model, where it is a preset, and the data are for the task. What a directory's model is for is seen when it
-    /// is opened.
-    pub(super) fn check_task(&self) -> Checked {
+    /// Checks that a preset is for the task. What a directory's model is for shows when it is opened.
+    pub(super) fn check_task(&self, found: &mut Found) {
         let (task, model) = (self.task, self.model.as_str());
         let classifies = task == Task::SequenceClassification;
         let preset = Preset::named(model).map(|preset| preset.config());
         let is_encoder = preset.as_ref().map(|config| config.family.is_encoder());
         if is_encoder == Some(true) && !classifies {
-            return Err(
+            found.add(
                 Invalid::new("task", format!("`{model}` is an encoder and does not predict tokens"))
                     .with("model")
                     .help("write `task: sequence_classification`"),
             );
         }
         if is_encoder == Some(false) && classifies {
-            return Err(Invalid::new(
-                "task",
-                format!("`{model}` is a decoder; `{}` is for encoders", task.name()),
-            )
-            .with("model")
-            .help(format!(
-                "leave the key out, or use {}",
-                encoders(self.stack).join(" or ")
-            )));
+            found.add(
+                Invalid::new(
+                    "task",
+                    format!("`{model}` is a decoder; `{}` is for encoders", task.name()),
+                )
+                .with("model")
+                .help(format!(
+                    "leave the key out, or use {}",
+                    encoders(self.stack).join(" or ")
+                )),
+            );
         }
         if !classifies && self.num_labels != DEFAULT_LABELS {
-            return Err(Invalid::new("num_labels", "a causal language model has no labels")
-                .with("task")
-                .help("leave the key out, or write `task: sequence_classification`"));
+            found.add(
+                Invalid::new("num_labels", "a causal language model has no labels")
+                    .with("task")
+                    .help("leave the key out, or write `task: sequence_classification`"),
+            );
         }
-        at_least("num_labels", self.num_labels, 2)?;
-        at_most("num_labels", self.num_labels, 1 << 16)
+        found.check(at_least("num_labels", self.num_labels, 2));
+        found.check(at_most("num_labels", self.num_labels, 1 << 16));
     }
 }
 

@@ -1,9 +1,9 @@
 //! The process: device, threads, allocator and environment.
 
 use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Stack};
+use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most};
-use crate::text::did_you_mean;
-use crate::text::quoted;
+use crate::text::{Mistake, did_you_mean, quoted};
 
 /// More threads than machines have cores; far more hang.
 const MOST_THREADS: usize = 512;
@@ -23,29 +23,28 @@ const BACKEND_VARIABLES: [(&str, AllocatorBackend); 3] = [
 ];
 
 impl Cell {
-    pub(super) fn check_process(&self) -> Checked {
+    pub(super) fn check_process(&self, found: &mut Found) {
         if self.device().is_none() {
             let message = format!(
                 "{} is not a device; a device is `cpu` or `cuda:N`",
                 quoted(&self.device)
             );
             let help = matches!(self.device.as_str(), "cuda" | "gpu").then(|| did_you_mean("cuda:0"));
-            return Err(Invalid {
-                help,
-                ..Invalid::new("device", message)
-            });
+            found.add(Invalid::of("device", Mistake::new(message).help_if(help)));
         }
         if self.device_memory.is_some() && self.device() != Some(Device::Cpu) {
-            return Err(Invalid::new("device_memory", "a budget is kept on the cpu only so far")
-                .with("device")
-                .help("leave the key out for no budget"));
+            found.add(
+                Invalid::new("device_memory", "a budget is kept on the cpu only so far")
+                    .with("device")
+                    .help("leave the key out for no budget"),
+            );
         }
         if let Some(threads) = self.threads {
-            at_least("threads", threads, 1)?;
-            at_most("threads", threads, MOST_THREADS)?;
+            found.check(at_least("threads", threads, 1));
+            found.check(at_most("threads", threads, MOST_THREADS));
         }
         if self.instruction_set != InstructionSetChoice::Auto && self.device() != Some(Device::Cpu) {
-            return Err(
+            found.add(
                 Invalid::new("instruction_set", "the kernels that have one are for the cpu")
                     .with("device")
                     .help("leave the key out"),
@@ -53,19 +52,15 @@ impl Cell {
         }
         for (map, env) in [("env", &self.env), ("allocator.env", &self.allocator.env)] {
             for (name, value) in env {
-                check_variable(map, name, value.as_deref())?;
+                found.check(check_variable(map, name, value.as_deref()));
                 if value.is_some() {
-                    self.check_reader(map, name)?;
+                    found.check(self.check_reader(map, name));
                 }
             }
         }
-        match self.env.keys().find(|name| self.allocator.env.contains_key(*name)) {
-            Some(name) => Err(Invalid::new(
-                format!("env.{name}"),
-                format!("{} is in allocator.env as well", quoted(name)),
-            )
-            .with("allocator")),
-            None => Ok(()),
+        for name in self.env.keys().filter(|name| self.allocator.env.contains_key(*name)) {
+            let message = format!("{} is in allocator.env as well", quoted(name));
+            found.add(Invalid::new(format!("env.{name}"), message).with("allocator"));
         }
     }
 
@@ -76,15 +71,11 @@ impl Cell {
             Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
                 let (backend, reader) = (self.backend().name(), reader.name());
                 let message = format!("the allocator `{backend}` does not heed this variable");
-                Err(Invalid {
-                    with: self
-                        .allocator
-                        .backend
-                        .map(|_| "allocator.backend")
-                        .into_iter()
-                        .collect(),
-                    help: Some(format!("set `allocator.backend: {reader}`")),
-                    ..Invalid::new(format!("{map}.{name}"), message)
+                let invalid = Invalid::new(format!("{map}.{name}"), message);
+                let invalid = invalid.help(format!("set `allocator.backend: {reader}`"));
+                Err(match self.allocator.backend {
+                    Some(_) => invalid.with("allocator.backend"),
+                    None => invalid,
                 })
             }
             _ => Ok(()),

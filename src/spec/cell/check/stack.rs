@@ -6,147 +6,158 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{Cell, Checkpointing, Dtype, LoraATraining, Optimizer, Stack, Upcast, Weights};
-use super::{Checked, Invalid};
+use super::found::Found;
+use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
-use crate::torch::caching_allocator::{Settings, SettingsError};
+use crate::text::Mistake;
+use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
-use crate::torch::{self, Bitsandbytes, Transformers, VersionError};
+use crate::torch::{self, Bitsandbytes, Transformers};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 impl Cell {
-    pub(super) fn check_stack(&self) -> Checked {
+    pub(super) fn check_stack(&self, found: &mut Found) {
         if !self.bnb_4bit_use_double_quant && self.dtype != Dtype::Int4 {
-            return Err(
+            found.add(
                 Invalid::new("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice")
                     .with("dtype")
                     .help("leave the key out, or use `dtype: int4`"),
             );
         }
-        self.check_single_stack()?;
+        self.check_single_stack(found);
         match self.stack {
-            Stack::Candle => self.check_candle(),
-            Stack::Torch => self.check_torch(),
+            Stack::Candle => self.check_candle(found),
+            Stack::Torch => self.check_torch(found),
         }
     }
 
     /// The keys that only the other stack heeds must have their defaults.
-    fn check_single_stack(&self) -> Checked {
+    fn check_single_stack(&self, found: &mut Found) {
         static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
         let keys = self.to_map();
         for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
-            let (value, default) = (find(&keys, key), find(&DEFAULTS, key));
-            if value != default {
-                return Err(self.only_in_other_stack(key, value, default));
+            match (find(&keys, key), find(&DEFAULTS, key)) {
+                (value, default) if value == default => {}
+                (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
+                    let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
+                    for (name, _) in differing {
+                        let message = "describes PyTorch's stack, and this cell's is candle";
+                        found.add(
+                            Invalid::new(format!("{key}.{name}"), message)
+                                .with("stack")
+                                .help("leave the key out, or use `stack: torch`"),
+                        );
+                    }
+                }
+                (_, default) => found.add(self.only_in_other_stack(key, default)),
             }
         }
-        Ok(())
     }
 
     /// The error for the key `key`, which this cell's stack does not heed.
-    fn only_in_other_stack(&self, key: &str, value: &Value, default: &Value) -> Invalid {
+    fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
             return Invalid::new(key, "the torch stack cannot be planned with this yet")
                 .with("stack")
                 .help("leave the key out");
         }
-        match (key, value, default) {
-            ("gpu", ..) => Invalid::new(key, "names the GPU that `stack: torch` is planned for")
+        if key == "gpu" {
+            return Invalid::new(key, "names the GPU that `stack: torch` is planned for")
                 .with("stack")
-                .help("leave the key out; the device that is trained on is `device`"),
-            // A map: the key within it.
-            (_, Value::Object(map), Value::Object(defaults)) => {
-                let differs = map.iter().find(|(name, value)| defaults.get(*name) != Some(*value));
-                let name = differs.map_or(String::new(), |(name, _)| format!(".{name}"));
-                Invalid::new(
-                    format!("{key}{name}"),
-                    "describes PyTorch's stack, and this cell's is candle",
-                )
-                .with("stack")
-                .help("leave the key out, or use `stack: torch`")
-            }
-            _ => {
-                let only = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-                Invalid::new(key, format!("the candle stack cannot do this yet; supported: `{only}`"))
-                    .help("`stack: torch` can be planned with it")
-            }
+                .help("leave the key out; the device that is trained on is `device`");
         }
+        let only = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        Invalid::new(key, format!("the candle stack cannot do this yet; supported: `{only}`"))
+            .help("`stack: torch` can be planned with it")
     }
 
-    fn check_candle(&self) -> Checked {
+    fn check_candle(&self, found: &mut Found) {
         if self.optim != Optimizer::Adamw && !self.optim.is_low_rank() {
             let message = "the candle stack cannot do this yet; supported: `adamw`, `galore` or `rsvd`";
-            return Err(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
+            found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
         for (name, value) in &self.allocator.env {
             if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
-                return Err(Invalid::new(
-                    format!("allocator.env.{name}"),
-                    "the candle stack has no such allocator",
-                )
-                .with("stack")
-                .help("leave it out, or use `stack: torch`"));
+                found.add(
+                    Invalid::new(
+                        format!("allocator.env.{name}"),
+                        "the candle stack has no such allocator",
+                    )
+                    .with("stack")
+                    .help("leave it out, or use `stack: torch`"),
+                );
             }
         }
-        Ok(())
     }
 
-    fn check_torch(&self) -> Checked {
+    fn check_torch(&self, found: &mut Found) {
         for (key, is_ours) in [
             ("optim", self.optim.is_low_rank()),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ] {
             if is_ours {
-                return Err(self.only_in_other_stack(key, &Value::Null, &Value::Null));
+                found.add(self.only_in_other_stack(key, &Value::Null));
             }
         }
         if let Some(name) = &self.gpu {
-            Gpu::named(name).map_err(|error| Invalid {
-                help: error.help,
-                ..Invalid::new("gpu", error.message)
-            })?;
+            found.check(
+                Gpu::named(name)
+                    .map(drop)
+                    .map_err(|mistake| Invalid::of("gpu", mistake)),
+            );
         }
-        self.pytorch_allocator().map(drop)?;
+        found.check(self.pytorch_allocator().map(drop));
         for (key, dtype) in [
             ("adapter_dtype", self.adapter_dtype),
             ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
         ] {
             if matches!(dtype, Dtype::Int8 | Dtype::Int4) {
-                return Err(Invalid::new(key, "must be a format of floating-point numbers")
-                    .help("such as `float32` or `bfloat16`"));
+                found.add(
+                    Invalid::new(key, "must be a format of floating-point numbers")
+                        .help("such as `float32` or `bfloat16`"),
+                );
             }
         }
-        self.check_versions()?;
+        found.check(self.check_transformers());
+        found.check(self.check_bitsandbytes());
         let is_quantised = matches!(self.dtype, Dtype::Int4 | Dtype::Int8);
         if self.upcast == Upcast::Peft && !is_quantised {
-            return Err(
+            found.add(
                 Invalid::new("upcast", "PEFT's k-bit preparation is for quantised weights")
                     .with("dtype")
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
         }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
-            return Err(Invalid::new("torch.use_reentrant", "no block is checkpointed")
-                .with("gradient_checkpointing")
-                .help("leave the key out, or use `gradient_checkpointing: full`"));
+            found.add(
+                Invalid::new("torch.use_reentrant", "no block is checkpointed")
+                    .with("gradient_checkpointing")
+                    .help("leave the key out, or use `gradient_checkpointing: full`"),
+            );
         }
         if self.lora_fa != LoraATraining::Trained && self.rank == 0 {
-            return Err(Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
-                .with("rank")
-                .help("leave the key out, or use `rank: 1` or more"));
+            found.add(
+                Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
+                    .with("rank")
+                    .help("leave the key out, or use `rank: 1` or more"),
+            );
         }
-        Ok(())
     }
 
-    fn check_versions(&self) -> Checked {
-        if let Some(version) = &self.torch.transformers_version {
-            let checked = match Preset::named(&self.model) {
-                Some(preset) => Transformers::of(version, preset.config().family).map(drop),
-                None => Transformers::check(version),
-            };
-            checked.map_err(|error| invalid_version("torch.transformers_version", error))?;
-        }
+    fn check_transformers(&self) -> Checked {
+        let Some(version) = &self.torch.transformers_version else {
+            return Ok(());
+        };
+        let checked = match Preset::named(&self.model) {
+            Some(preset) => Transformers::of(version, preset.config().family).map(drop),
+            None => Transformers::check(version),
+        };
+        checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
+    }
+
+    fn check_bitsandbytes(&self) -> Checked {
         let Some(version) = &self.torch.bitsandbytes_version else {
             return Ok(());
         };
@@ -159,7 +170,7 @@ impl Cell {
         let release = Bitsandbytes::of(version);
         match self.dtype {
             Dtype::Int8 if release == Ok(Bitsandbytes::TODAY) => Ok(()),
-            Dtype::Int4 => release.map(drop).map_err(|error| invalid_version(key, error)),
+            Dtype::Int4 => release.map(drop).map_err(|mistake| Invalid::of(key, mistake)),
             Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
             _ => for_int4("these weights are not quantised by bitsandbytes"),
         }
@@ -185,7 +196,7 @@ impl Cell {
         }
         let tie_break = match &self.torch.torch_version {
             Some(version) => {
-                torch::tie_break(version).map_err(|error| invalid_version("torch.torch_version", error))?
+                torch::tie_break(version).map_err(|mistake| Invalid::of("torch.torch_version", mistake))?
             }
             None => Settings::default().tie_break,
         };
@@ -198,11 +209,7 @@ impl Cell {
         let text = self.allocator.env[name].as_deref().unwrap_or_default();
         text.parse()
             .map(|settings| Settings { tie_break, ..settings })
-            .map_err(|error: SettingsError| Invalid {
-                help: error.help,
-                at: Some(error.at),
-                ..Invalid::new(key(name), error.message)
-            })
+            .map_err(|mistake: Mistake| Invalid::of(key(name), mistake))
     }
 }
 
@@ -214,8 +221,4 @@ fn find<'m>(keys: &'m Map<String, Value>, path: &str) -> &'m Value {
         "" => value,
         _ => rest.split('.').fold(value, |value, name| &value[name]),
     }
-}
-
-fn invalid_version(key: &str, error: VersionError) -> Invalid {
-    Invalid::new(key, error.message).help(error.help)
 }

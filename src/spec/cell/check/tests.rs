@@ -8,7 +8,7 @@ use crate::spec::cell::{
 fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {
     let mut cell = Cell::default();
     change(&mut cell);
-    cell.validate().err().map(|invalid| invalid.key)
+    cell.validate().err().map(|invalid| invalid.0[0].key.clone())
 }
 
 #[test]
@@ -177,19 +177,19 @@ fn model_task_and_data_belong_together() {
     assert!(told(|cell| cell.data = Data::Sample).starts_with("data: the sample text has no labels; use `synthetic`"));
     assert_eq!(
         told(|cell| cell.target_modules = TargetModules::Names(vec!["q_proj".into()])),
-        "target_modules[0]: `q_proj` is no linear layer of a block; the modules are q_lin, k_lin, v_lin, out_lin, lin1, lin2, \
+        "target_modules[0]: `q_proj` is not a linear layer of this model; the modules are q_lin, k_lin, v_lin, out_lin, lin1, lin2, \
          query, key, value, dense"
     );
     let text = Cell {
         data: file("a.txt", None),
         ..labelled.clone()
     };
-    assert_eq!(text.validate().unwrap_err().key, "data.path");
+    assert_eq!(text.validate().unwrap_err().0[0].key, "data.path");
     let decoder = Cell {
         data: file("a.jsonl", Some("mood")),
         ..Cell::default()
     };
-    assert_eq!(decoder.validate().unwrap_err().key, "data.label_column");
+    assert_eq!(decoder.validate().unwrap_err().0[0].key, "data.label_column");
 }
 
 #[test]

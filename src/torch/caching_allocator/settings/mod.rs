@@ -1,11 +1,9 @@
 //! The settings in `PYTORCH_ALLOC_CONF` (before: `PYTORCH_CUDA_ALLOC_CONF`).
 
-mod error;
 mod options;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod values;
 
-pub use error::SettingsError;
 pub use values::{Reserve, Settings, TieBreak};

@@ -3,9 +3,8 @@
 use super::tokens::{Tokens, Word};
 use std::str::FromStr;
 
-use super::error::SettingsError;
 use super::values::{MIB, Reserve, Settings};
-use crate::text::{quoted, suggestion};
+use crate::text::{Mistake, quoted, suggestion};
 use crate::torch::caching_allocator::rounding::{Divisions, SMALLEST_OWN_SEGMENT};
 
 /// Every option of PyTorch 2.15 with the CUDA backend.
@@ -35,7 +34,7 @@ const NAMES: [&str; 22] = [
 ];
 
 impl FromStr for Settings {
-    type Err = SettingsError;
+    type Err = Mistake;
 
     /// Reads `option:value,option:[key:value,…]` as PyTorch does, spaces ignored, the last of equal options kept; stricter
     /// where PyTorch accepts what is not a number or a separator. Options that have no effect on the device's memory are checked
@@ -44,12 +43,12 @@ impl FromStr for Settings {
     /// # Errors
     ///
     /// Where PyTorch refuses the text, and for `backend:cudaMallocAsync`, which is another allocator.
-    fn from_str(text: &str) -> Result<Self, SettingsError> {
+    fn from_str(text: &str) -> Result<Self, Mistake> {
         read(text)
     }
 }
 
-fn read(text: &str) -> Result<Settings, SettingsError> {
+fn read(text: &str) -> Result<Settings, Mistake> {
     let mut settings = Settings::default();
     let mut tokens = Tokens::of(text);
     let mut at_least_a_segment = Vec::new();
@@ -83,7 +82,7 @@ fn at_least(mib: u64) -> String {
 }
 
 /// Reads the option's value. It is returned where it may not be below `large_segment_size_mb`, which may follow.
-fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) -> Result<Option<Word>, SettingsError> {
+fn read_option(option: &Word, tokens: &mut Tokens<'_>, settings: &mut Settings) -> Result<Option<Word>, Mistake> {
     let name = option.text.as_str();
     if !NAMES.contains(&name) {
         let mut error = tokens.error(
@@ -137,12 +136,12 @@ struct Value<'a, 'text> {
 }
 
 impl Value<'_, '_> {
-    fn word(&mut self) -> Result<Word, SettingsError> {
+    fn word(&mut self) -> Result<Word, Mistake> {
         self.tokens.value(self.name)
     }
 
     /// The error that `word` is not what the option `is`.
-    fn wrong(&self, word: Word, is: &str) -> SettingsError {
+    fn wrong(&self, word: Word, is: &str) -> Mistake {
         let message = format!(
             "the allocator option `{}` is {is}, not {}",
             self.name,
@@ -152,14 +151,14 @@ impl Value<'_, '_> {
     }
 
     /// The error of [`Value::wrong`], for one of a few words.
-    fn none_of(&self, word: Word, words: &[&str]) -> SettingsError {
+    fn none_of(&self, word: Word, words: &[&str]) -> Mistake {
         let help = suggestion(&word.text, words.iter().copied());
         let mut error = self.wrong(word, &format!("`{}`", words.join("` or `")));
         error.help = help;
         error
     }
 
-    fn flag(&mut self) -> Result<bool, SettingsError> {
+    fn flag(&mut self) -> Result<bool, Mistake> {
         let word = self.word()?;
         match word.text.as_str() {
             "True" => Ok(true),
@@ -168,7 +167,7 @@ impl Value<'_, '_> {
         }
     }
 
-    fn backend(&mut self) -> Result<(), SettingsError> {
+    fn backend(&mut self) -> Result<(), Mistake> {
         let word = self.word()?;
         match word.text.as_str() {
             "native" => Ok(()),
@@ -180,7 +179,7 @@ impl Value<'_, '_> {
         }
     }
 
-    fn integer(&mut self, is: &str) -> Result<(u64, Word), SettingsError> {
+    fn integer(&mut self, is: &str) -> Result<(u64, Word), Mistake> {
         let word = self.word()?;
         match word.text.parse() {
             Ok(number) => Ok((number, word)),
@@ -189,7 +188,7 @@ impl Value<'_, '_> {
     }
 
     /// Whole MiB from `least` on, in bytes and as written; what is beyond 64 bits is cut.
-    fn mebibytes(&mut self, least: u64) -> Result<(u64, Word), SettingsError> {
+    fn mebibytes(&mut self, least: u64) -> Result<(u64, Word), Mistake> {
         let (mib, word) = self.integer(&at_least(least))?;
         if mib < least {
             return Err(self.wrong(word, &at_least(least)));
@@ -197,7 +196,7 @@ impl Value<'_, '_> {
         Ok((mib.min(u64::MAX / MIB) * MIB, word))
     }
 
-    fn number(&mut self, inside: impl Fn(f64) -> bool, is: &str) -> Result<f64, SettingsError> {
+    fn number(&mut self, inside: impl Fn(f64) -> bool, is: &str) -> Result<f64, Mistake> {
         let word = self.word()?;
         match word.text.parse() {
             Ok(number) if inside(number) => Ok(number),
@@ -205,7 +204,7 @@ impl Value<'_, '_> {
         }
     }
 
-    fn threads(&mut self) -> Result<(), SettingsError> {
+    fn threads(&mut self) -> Result<(), Mistake> {
         const IS: &str = "a power of two up to 128";
         match self.integer(IS)? {
             (threads, _) if threads.is_power_of_two() && threads <= 128 => Ok(()),
@@ -213,7 +212,7 @@ impl Value<'_, '_> {
         }
     }
 
-    fn reserve(&mut self) -> Result<Reserve, SettingsError> {
+    fn reserve(&mut self) -> Result<Reserve, Mistake> {
         let word = self.word()?;
         let number = word.text.strip_suffix(['G', 'g']);
         match number.unwrap_or(&word.text).parse::<f64>() {
@@ -225,7 +224,7 @@ impl Value<'_, '_> {
         }
     }
 
-    fn reserves_by_class(&mut self) -> Result<(), SettingsError> {
+    fn reserves_by_class(&mut self) -> Result<(), Mistake> {
         self.tokens.expect("[", self.name)?;
         while !self.tokens.skip("]") {
             self.word()?;
@@ -240,7 +239,7 @@ impl Value<'_, '_> {
 
     /// One number for all sizes, or `[MiB:number,…,>:number]`: the first also stands for all smaller sizes, `>` for all
     /// sizes above the one before it.
-    fn divisions(&mut self) -> Result<Divisions, SettingsError> {
+    fn divisions(&mut self) -> Result<Divisions, Mistake> {
         if !self.tokens.skip("[") {
             let (all, word) = self.integer("a power of two")?;
             return match all.is_power_of_two() {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::SettingsError;
+use crate::text::Mistake;
 
 /// Reads one word after the other.
 pub(super) struct Tokens<'a> {
@@ -56,7 +56,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Passes over `separator`, which has to follow.
-    pub(crate) fn expect(&mut self, separator: &str, option: &str) -> Result<(), SettingsError> {
+    pub(crate) fn expect(&mut self, separator: &str, option: &str) -> Result<(), Mistake> {
         match self.words.next() {
             Some(word) if word.text == separator => Ok(()),
             word => Err(self.error(
@@ -67,7 +67,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// The value that has to follow; not a separator.
-    pub(crate) fn value(&mut self, option: &str) -> Result<Word, SettingsError> {
+    pub(crate) fn value(&mut self, option: &str) -> Result<Word, Mistake> {
         match self.words.next() {
             Some(word) if !matches!(word.text.as_str(), "," | ":" | "[" | "]") => Ok(word),
             word => Err(self.error(word, format!("the allocator option `{option}` has no value"))),
@@ -75,12 +75,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// An error at `word`, or at the end of the text.
-    pub(crate) fn error(&self, word: Option<Word>, message: String) -> SettingsError {
-        SettingsError {
-            text: self.text.to_owned(),
-            at: word.map_or(self.text.len()..self.text.len(), |word| word.at),
-            message,
-            help: None,
-        }
+    pub(crate) fn error(&self, word: Option<Word>, message: String) -> Mistake {
+        Mistake::new(message).at(Some(word.map_or(self.text.len()..self.text.len(), |word| word.at)))
     }
 }

@@ -1,4 +1,4 @@
-//! `study.yaml` and `cell.yaml`: what a resolved spec leaves on disk.
+//! `study.yaml` and `cell.yaml`: a study and a cell on disk.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -9,18 +9,18 @@ use serde_json::{Map, Value as Json};
 use serde_saphyr::FlowMap;
 
 use super::cell::Cell;
-use super::claim::{self, Claim};
-use super::error::{Diagnostic, SpecError};
+use super::de;
+use super::diagnostic::{Diagnostic, Mistakes};
+use super::entries;
+use super::error::SpecError;
 use super::expand::axis_values;
 use super::invocation::Invocation;
-use super::published::{self, Published};
-use super::read_text;
-use super::selection::Selection;
-use super::source::Sources;
-use super::study::{Limits, RecordSpec, ReportSpec, Study, StudyCell};
+use super::place::Sources;
+use super::read::read_text;
+use super::study::{Study, StudyCell};
+use super::sweep;
 use super::tree::{Node, Value};
 use super::yaml::{self, Budget};
-use super::{de, sweep};
 
 /// The file's name in a study's folder.
 pub const STUDY_FILE: &str = "study.yaml";
@@ -36,39 +36,18 @@ const LARGEST: u64 = 1 << 30;
 /// All of the file but the cells.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct Header<S> {
     format: u32,
-    name: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    description: String,
+    /// The sections of the spec.
+    spec: S,
     /// The spec's folder, relative to the study's.
     directory: PathBuf,
     file: String,
-    repeats: usize,
-    #[serde(default)]
-    limits: Limits,
-    #[serde(default, skip_serializing_if = "RecordSpec::is_default")]
-    record: RecordSpec,
-    report: ReportFile,
     axes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     #[serde(default)]
     invocation: Invocation,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    published: Vec<Published>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    claims: Vec<Claim>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReportFile {
-    template: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    output: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Selection::is_empty")]
-    baseline: Selection,
 }
 
 /// The cells: the keys that all of them share, and for each those that it does not share.
@@ -92,23 +71,12 @@ impl Study {
     pub fn to_yaml(&self, folder: &Path) -> io::Result<String> {
         let header = Header {
             format: FORMAT,
-            name: self.name.clone(),
-            description: self.description.clone(),
+            spec: self,
             directory: relative(&std::path::absolute(folder)?, &self.directory),
             file: self.file.clone(),
-            repeats: self.repeats,
-            limits: self.limits.clone(),
-            record: self.record.clone(),
-            report: ReportFile {
-                template: self.report.template.clone(),
-                output: self.report.output.clone(),
-                baseline: self.report.baseline.clone(),
-            },
             axes: self.axes.clone(),
             notes: self.notes.clone(),
             invocation: self.invocation.clone(),
-            published: self.published.clone(),
-            claims: self.claims.clone(),
         };
         let text = |error: serde_saphyr::ser::Error| io::Error::other(error.to_string());
         let header = serde_saphyr::to_string(&header).map_err(text)?;
@@ -178,7 +146,7 @@ impl Cell {
                 .map_err(|invalid| Diagnostic::new(invalid.to_string()).at(node.place))?;
             Ok(cell)
         });
-        cell.map_err(|error| SpecError::new(error, &sources))
+        cell.map_err(|error| SpecError::new(error, &Arc::new(sources)))
     }
 }
 
@@ -213,9 +181,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
     let map = std::rc::Rc::make_mut(map);
     let common = map.shift_remove("common").ok_or_else(|| missing("common"))?.value;
     let cells = map.shift_remove("cells").ok_or_else(|| missing("cells"))?.value;
-    let published = map.shift_remove("published").map(|entry| entry.value);
-    let claims = map.shift_remove("claims").map(|entry| entry.value);
-    let header: Header = de::read(&node).map_err(|error| error.diagnostic(""))?;
+    let header: Header<Study> = de::read(&node).map_err(|error| error.diagnostic(""))?;
     let Value::List(cells) = &cells.value else {
         return Err(Diagnostic::new(format!("cells: expected a list, got {}", cells.kind())).at(cells.place));
     };
@@ -223,28 +189,27 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
         .iter()
         .map(|cell| read_cell(cell, &common, &header.axes))
         .collect::<Result<_, _>>()?;
-    let published = published.map_or(Ok(Vec::new()), |node| published::read_stored(&node, sources))?;
-    let claims = claims.map_or(Ok(Vec::new()), |node| claim::read_stored(&node, sources))?;
+    let mut study = header.spec;
+    let mut mistakes = Mistakes::default();
+    entries::check(
+        &mut study.published,
+        node.get(&["spec", "published"]),
+        sources,
+        &mut mistakes,
+    );
+    entries::check(&mut study.claims, node.get(&["spec", "claims"]), sources, &mut mistakes);
+    if let Some(mistake) = mistakes.in_order().into_iter().next() {
+        return Err(mistake);
+    }
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     Ok(Study {
-        name: header.name,
-        description: header.description,
         directory: normal(&folder.join(header.directory)),
         file: header.file,
         cells,
-        repeats: header.repeats,
-        limits: header.limits,
-        record: header.record,
-        report: ReportSpec {
-            template: header.report.template,
-            output: header.report.output,
-            baseline: header.report.baseline,
-        },
-        published,
-        claims,
         axes: header.axes,
         notes: header.notes,
         invocation: header.invocation,
+        ..study
     })
 }
 
@@ -329,7 +294,8 @@ fn normal(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Overrides, parse};
+    use crate::spec::load::parse;
+    use crate::spec::overrides::Overrides;
 
     const SPEC: &str = "
 name: round_trip

@@ -1,0 +1,68 @@
+//! The key or word that a user most likely meant, by its name in other programs or by its spelling.
+
+use super::keys::moved;
+use crate::text::{did_you_mean, nearest};
+
+/// Names that other programs have for our keys and words.
+const ALIASES: [(&str, &str); 45] = [
+    ("lr", "learning_rate"),
+    ("r", "rank"),
+    ("lora_r", "rank"),
+    ("lora_rank", "rank"),
+    ("alpha", "lora_alpha"),
+    ("dropout", "lora_dropout"),
+    ("epochs", "num_train_epochs"),
+    ("num_epochs", "num_train_epochs"),
+    ("steps", "max_steps"),
+    ("per_device_train_batch_size", "batch_size"),
+    ("micro_batch_size", "batch_size"),
+    ("max_length", "max_seq_length"),
+    ("seq_length", "max_seq_length"),
+    ("seq_len", "max_seq_length"),
+    ("model_name_or_path", "model"),
+    ("optimizer", "optim"),
+    ("precision", "dtype"),
+    ("torch_dtype", "dtype"),
+    ("scheduler", "lr_scheduler_type"),
+    ("memory", "device_memory"),
+    ("dataset", "data"),
+    ("lengths", "synthetic"),
+    ("samples", "synthetic"),
+    ("bf16", "bfloat16"),
+    ("fp16", "float16"),
+    ("bf16", "autocast"),
+    ("fp16", "autocast"),
+    ("true", "bfloat16"),
+    ("false", "none"),
+    ("half", "float16"),
+    ("fp32", "float32"),
+    ("nf4", "int4"),
+    ("4bit", "int4"),
+    ("8bit", "int8"),
+    ("adamw_torch", "adamw"),
+    ("adamw_hf", "adamw"),
+    ("galore_adamw", "galore"),
+    ("proj_interval", "update_proj_gap"),
+    ("galore_rank", "optim_rank"),
+    ("flash", "flash_attention_2"),
+    ("torch_sdpa", "sdpa"),
+    ("native", "auto"),
+    ("sse2", "portable"),
+    ("glibc", "system"),
+    ("malloc", "system"),
+];
+
+/// The one of `expected` that the user most likely meant by `word`.
+pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
+    let find = |key: &str| expected.iter().copied().find(|word| *word == key);
+    let mut aliases = ALIASES.iter().filter(|(alias, _)| *alias == word);
+    moved(word)
+        .and_then(find)
+        .or_else(|| aliases.find_map(|(_, key)| find(key)))
+        .or_else(|| nearest(word, expected.iter().copied()))
+}
+
+/// Asks whether that one was meant.
+pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
+    near(word, expected).map(did_you_mean)
+}

@@ -1,0 +1,55 @@
+//! The values that the command line and the environment lay over a spec.
+
+use super::error::SpecError;
+
+/// Values that are laid over those of a spec's file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    variables: Vec<(String, String)>,
+    settings: Vec<String>,
+}
+
+/// The beginning of every variable that names a key.
+pub(super) const PREFIX: &str = "EXPCTL_";
+
+impl Overrides {
+    /// `variables` are names and values of environment variables, of which those that begin with `EXPCTL_` count;
+    /// `settings` are `key=value` texts, later ones above earlier ones.
+    pub fn new(variables: impl IntoIterator<Item = (String, String)>, settings: Vec<String>) -> Self {
+        let mut variables: Vec<_> = variables
+            .into_iter()
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .collect();
+        variables.sort_unstable();
+        Self { variables, settings }
+    }
+
+    pub(super) fn variables(&self) -> &[(String, String)] {
+        &self.variables
+    }
+
+    pub(super) fn settings(&self) -> &[String] {
+        &self.settings
+    }
+
+    /// The process's environment, and `settings` above it.
+    ///
+    /// # Errors
+    /// An `EXPCTL_` variable that is not UTF-8.
+    pub fn from_environment(settings: Vec<String>) -> Result<Self, SpecError> {
+        let mut variables = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            let (name, value) = match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => (name, value),
+                (Ok(name), Err(_)) if name.starts_with(PREFIX) => {
+                    return Err(SpecError::without_place(format!(
+                        "the environment variable {name} is not UTF-8"
+                    )));
+                }
+                _ => continue,
+            };
+            variables.push((name, value));
+        }
+        Ok(Self::new(variables, settings))
+    }
+}

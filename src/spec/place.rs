@@ -1,0 +1,78 @@
+//! Where a value was written: the texts that values come from, and places in them.
+
+use std::ops::Range;
+
+/// A stretch of bytes in one of the [`Sources`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// The source's number.
+    pub source: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Place {
+    pub(crate) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// The place of some bytes of `text`, a scalar that was written here. `None` if the scalar does not stand here as it
+    /// reads, with or without quotes.
+    pub(crate) fn part(self, text: &str, bytes: &Range<usize>) -> Option<Self> {
+        if bytes.end > text.len() {
+            return None;
+        }
+        let quotes = ((self.end - self.start) as usize).checked_sub(text.len())?;
+        let start = self.start + u32::from(quotes == 2);
+        (quotes == 0 || quotes == 2).then(|| Self {
+            start: start + bytes.start as u32,
+            end: start + bytes.end as u32,
+            ..self
+        })
+    }
+}
+
+/// A text that values come from: the spec's file, an environment variable or a `--set`.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    /// The file's path as it was given, `environment` or `--set`.
+    pub name: String,
+    pub text: String,
+}
+
+/// All texts that one load reads.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sources(Vec<Source>);
+
+impl Sources {
+    /// Adds a text and returns its number.
+    pub(crate) fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> u32 {
+        self.0.push(Source {
+            name: name.into(),
+            text: text.into(),
+        });
+        (self.0.len() - 1) as u32
+    }
+
+    pub(crate) fn get(&self, source: u32) -> &Source {
+        &self.0[source as usize]
+    }
+
+    /// The name, line and column (both from 1) of a place.
+    pub(crate) fn locate(&self, place: Place) -> (&str, usize, usize) {
+        let source = self.get(place.source);
+        let before = &source.text[..floor_boundary(&source.text, place.start as usize)];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+        (&source.name, line, before[line_start..].chars().count() + 1)
+    }
+}
+
+/// The last char boundary of `text` at or before `index`.
+pub(crate) fn floor_boundary(text: &str, index: usize) -> usize {
+    let mut index = index.min(text.len());
+    while !text.is_char_boundary(index) {
+        index -= 1;
+    }
+    index
+}
