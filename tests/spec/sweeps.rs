@@ -273,3 +273,36 @@ fn an_override_fixes_an_axis_of_a_sample() {
             .any(|note| note.contains("6 combinations are asked for, and there are 3"))
     );
 }
+
+#[test]
+fn the_samples_of_our_trainer_range_over_all_axes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/published");
+    let mut cells = Vec::new();
+    for part in ["tiny", "medium", "large", "full"] {
+        let path = folder.join(format!("our_trainer_{part}.yaml"));
+        let study = spec::load(&path, &Overrides::default()).unwrap_or_else(|error| panic!("{error}"));
+        cells.extend(study.cells.into_iter().map(|cell| cell.cell));
+    }
+    assert_eq!(cells.len(), 200);
+    for (key, least) in [
+        ("model", 7),
+        ("dtype", 5),
+        ("rank", 6),
+        ("target_modules", 10),
+        ("lora_dropout", 2),
+        ("bnb_4bit_use_double_quant", 2),
+        ("batch_size", 5),
+        ("gradient_accumulation_steps", 3),
+        ("gradient_checkpointing", 3),
+        ("max_seq_length", 8),
+        ("padding", 2),
+        ("data", 3),
+        ("optim", 3),
+        ("optim_rank", 3),
+        ("measure", 2),
+    ] {
+        let values: std::collections::BTreeSet<String> =
+            cells.iter().map(|cell| to_flow_yaml(&cell.value(key))).collect();
+        assert!(values.len() >= least, "{key}: {values:?}");
+    }
+}
