@@ -1,4 +1,4 @@
-//! What each stack can do with a model: checks on top of the model's description.
+//! The features that each stack computes: checks on top of a model's description.
 
 use super::config::{ModelConfig, RopeScaling};
 use super::error::{ArchError, Unsupported};

@@ -36,7 +36,7 @@ pub struct ModelConfig {
     pub sliding_window: Option<SlidingWindow>,
     /// The attention's linear layers have biases, in the families where the file decides it.
     pub attention_bias: bool,
-    /// The same for the feed-forward layer.
+    /// The feed-forward layer's linear layers have biases, in the families where the file decides it.
     pub mlp_bias: bool,
     /// The head is the embedding's transpose, not a weight of its own.
     pub tie_word_embeddings: bool,

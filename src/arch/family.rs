@@ -50,7 +50,7 @@ impl Family {
         self.description().model_type
     }
 
-    /// Whether it is an encoder with a classifier; the others are decoders.
+    /// True for an encoder with a classifier; the others are decoders.
     pub fn is_encoder(self) -> bool {
         self.description().task == Task::SequenceClassification
     }

@@ -134,7 +134,7 @@ fn encoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     })
 }
 
-/// What decoders and encoders have in common; the rest is empty.
+/// The keys that decoders and encoders share; the other fields are empty.
 fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let defaults = &keys.family.defaults;
     let heads = keys.size("num_attention_heads", defaults.num_attention_heads)?;

@@ -118,7 +118,7 @@ impl Size {
 }
 
 impl Bias {
-    /// Whether the module has a bias.
+    /// True if the module has a bias.
     pub fn of(self, config: &ModelConfig) -> bool {
         match self {
             Self::Always => true,

@@ -19,7 +19,7 @@ const INDEX: &str = "model.safetensors.index.json";
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     files: Vec<SafetensorsFile>,
-    /// Of each of the model's tensors that is there: index into `files`, and its name in that file.
+    /// The model's tensors that are there: index into `files`, and the name in that file.
     places: HashMap<String, (usize, String)>,
 }
 
@@ -69,7 +69,7 @@ impl Checkpoint {
         }
     }
 
-    /// Whether a tensor of the model is there.
+    /// True if a tensor of the model is there.
     pub(super) fn has(&self, name: &str) -> bool {
         self.places.contains_key(name)
     }
@@ -100,13 +100,13 @@ fn stored_names(config: &ModelConfig, name: &str) -> Vec<String> {
     names
 }
 
-/// Whether a tensor may be missing: a new head is random.
+/// True if a tensor may be missing: a new head is random.
 fn may_be_new(config: &ModelConfig, name: &str) -> bool {
     let mut head = config.family.description().head.iter();
     config.head.is_none() && head.any(|module| name.starts_with(module.path))
 }
 
-/// Whether a tensor belongs to a layer, by its name.
+/// True if a tensor belongs to a layer, by its name.
 fn is_of_a_layer(config: &ModelConfig, name: &str) -> bool {
     let family = config.family.description();
     let bare = |name| str::strip_prefix(name, family.prefix).unwrap_or(name);

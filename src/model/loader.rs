@@ -1,5 +1,5 @@
 //! Builds a model's layers from its source, tensor by tensor: rows are read into one buffer, and stored in their format
-//! before the next ones are read, so that loading holds one chunk in float32 beside what stays.
+//! before the next ones are read. So loading holds one chunk in float32 and the finished weights.
 //!
 //! Scopes of the ledger hold the values alone: what a tensor keeps beside them, and what threads pass each other while
 //! they are made, is neither parameter nor adapter.
@@ -102,7 +102,7 @@ impl<'a> Loader<'a> {
         }))
     }
 
-    /// A dense tensor, which is trained where there are no adapters.
+    /// A dense tensor, which is trained if there are no adapters.
     pub(super) fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
         self.param(name, self.options.lora.is_none())
     }

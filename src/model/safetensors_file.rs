@@ -115,7 +115,7 @@ impl SafetensorsFile {
     }
 }
 
-/// Whether [`SafetensorsFile::read`] can convert a stored format.
+/// True if [`SafetensorsFile::read`] can convert a stored format.
 pub(super) fn readable(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }

@@ -28,7 +28,7 @@ impl Source {
     /// checkpoint's files is found here, before anything is loaded.
     ///
     /// A checkpoint may hold more than the model needs (rotary buffers, the copy of a tied head, heads for other tasks),
-    /// which is left alone; a tensor that belongs to a layer and is no weight of this model is an error.
+    /// which is left alone. A tensor that belongs to a layer and is not a weight of this model is an error.
     ///
     /// # Errors
     /// If the model is unknown, is not computed here, or its files are missing, damaged or of another shape.

@@ -1,4 +1,4 @@
-//! What the reader finds, under which keys, and what it refuses.
+//! The reader against configurations of transformers: keys that it finds, and values that it refuses.
 
 use serde_json::{Value, json};
 

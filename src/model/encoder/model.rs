@@ -12,7 +12,7 @@ pub struct Encoder {
     pub(crate) embedding: EncoderEmbedding,
     pub(crate) blocks: Vec<EncoderBlock>,
     pub(crate) head: Classifier,
-    /// Whether training drops anything beside the adapters' inputs.
+    /// True if training drops more than the adapters' inputs.
     pub(crate) has_dropout: bool,
     /// The format that hidden states are kept in.
     pub(crate) hidden: DType,
