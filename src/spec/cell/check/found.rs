@@ -8,7 +8,7 @@ pub(super) struct Found(Vec<Invalid>);
 
 impl Found {
     /// Adds a value that is invalid, unless it follows from one that was found before.
-    pub fn add(&mut self, invalid: Invalid) {
+    pub(super) fn add(&mut self, invalid: Invalid) {
         let follows = |known: &Invalid| known.key == invalid.key || invalid.with.contains(&known.key.as_str());
         if !self.0.iter().any(follows) {
             self.0.push(invalid);
@@ -16,11 +16,11 @@ impl Found {
     }
 
     /// Adds what a check has found.
-    pub fn check(&mut self, checked: Result<(), Invalid>) {
+    pub(super) fn check(&mut self, checked: Result<(), Invalid>) {
         checked.unwrap_or_else(|invalid| self.add(invalid));
     }
 
-    pub fn result(self) -> Result<(), InvalidCell> {
+    pub(super) fn result(self) -> Result<(), InvalidCell> {
         match self.0.is_empty() {
             true => Ok(()),
             false => Err(InvalidCell(self.0)),
