@@ -10,9 +10,24 @@ use crate::spec;
 /// For example: `expctl schema > expctl.schema.json`, and as a spec's first line
 /// `# yaml-language-server: $schema=expctl.schema.json`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// `markdown` is the reference page docs/spec.md
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
 
-pub(super) fn run(_: Args) -> anyhow::Result<ExitCode> {
-    print(&format!("{:#}\n", spec::schema()))?;
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Json,
+    Markdown,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let text = match args.format {
+        Format::Json => format!("{:#}\n", spec::schema()),
+        Format::Markdown => spec::reference(),
+    };
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -123,6 +123,7 @@ impl JsonSchema for ByteSize {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
+            "title": "a size such as `2GiB`, `1.5GB` or 4194304",
             "anyOf": [
                 { "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)? ?([KMGT]iB|[kKMGT]B|B)?$" },
                 { "type": "integer", "minimum": MEBIBYTE }

@@ -26,9 +26,10 @@ pub enum Data {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
-    /// Tokens a sample: fixed (max_seq_length), uniform (from 2 to max_seq_length), or a list taken in turn.
+    /// Tokens a sample: `fixed` (max_seq_length), `uniform` (from 2 to max_seq_length), or a list that is taken in
+    /// turn.
     pub lengths: Lengths,
-    /// How many samples there are.
+    /// Number of samples.
     #[schemars(range(min = 1))]
     pub samples: usize,
 }
@@ -60,15 +61,15 @@ pub const DEFAULT_LABEL_COLUMN: &str = "label";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataFile {
-    /// The file; relative to the spec.
+    /// Path of the file, relative to the spec.
     pub path: String,
-    /// JSONL's field or Parquet's column that holds the text; default: text.
+    /// Field of JSONL or column of Parquet that holds the text. Default: `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
-    /// The field or column that holds the label, an integer from 0 or a text; default, where labels are needed: label.
+    /// Field or column that holds the label, an integer from 0 or a text. Default, if labels are needed: `label`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_column: Option<String>,
-    /// text (one sample a paragraph), jsonl or parquet; default: by the file's extension.
+    /// File format: `text` (one sample a paragraph), `jsonl` or `parquet`. Default: by the file's extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<DataFormat>,
 }

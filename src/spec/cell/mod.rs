@@ -128,10 +128,10 @@ pub struct Cell {
     pub max_steps: Option<usize>,
     /// Passes over the training data; excludes max_steps.
     pub num_train_epochs: Option<f64>,
-    /// The optimizer. Both stacks have adamw. Our trainer also has galore (Adam in a basis of the gradient's leading singular
-    /// vectors, on a matrix's shorter side) and rsvd (the same on its rows, found by randomised SVD); both are adamw
-    /// but for matrices with more rows and columns than optim_rank. PyTorch's stack also has adamw_torch_fused, sgd (without momentum), and
-    /// bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
+    /// The optimizer. Both stacks have adamw. Our trainer also has galore (Adam in a basis of the gradient's leading
+    /// singular vectors, on a matrix's shorter side) and rsvd (the same on its rows, found by randomised SVD). Both are
+    /// adamw but for matrices with more rows and columns than optim_rank. PyTorch's stack also has adamw_torch_fused, sgd
+    /// (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
     pub optim: Optimizer,
     /// Rank of galore's and rsvd's optimizer state. Default: 4.
     #[schemars(range(min = 1))]
@@ -174,8 +174,8 @@ pub struct Cell {
     /// component, after one optimizer step that made the optimizer's state.
     pub measure: Measure,
 
-    /// cpu or cuda:N.
-    #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$"))]
+    /// The device that the trainer computes on.
+    #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
     pub device: String,
     /// Threads of the trainer. Default: one for each available core.
     #[schemars(range(min = 1, max = 512))]
@@ -185,7 +185,7 @@ pub struct Cell {
     pub instruction_set: InstructionSetChoice,
     /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
     pub device_memory: Option<ByteSize>,
-    /// Environment variables of the cell's process; null leaves one unset.
+    /// Environment variables of the cell's process; null unsets one.
     #[schemars(with = "BTreeMap<String, Variable>")]
     pub env: BTreeMap<String, Option<String>>,
     /// The allocator of the cell's process.

@@ -10,23 +10,24 @@ use super::{OutputLifetime, ZeroGrad, stacks};
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "torch."))]
 pub struct Torch {
-    /// Keep the key-value cache while training.
+    /// Key-value cache while training.
     pub use_cache: bool,
-    /// How long a micro-batch's outputs (logits and cache) live, and their graph with them: none (nothing but a number
-    /// outlives the backward pass, as in transformers' Trainer), step (to its end, or to the next micro-batch's forward
-    /// pass), or next_forward (until the next forward pass has replaced them, also across steps, as in a script's loop).
+    /// Lifetime of a micro-batch's outputs (logits and cache) and of their graph. With `none`, nothing but a number
+    /// outlives the backward pass, as in transformers' Trainer. `step` keeps them to its end, or to the next
+    /// micro-batch's forward pass. `next_forward` keeps them until the next forward pass has replaced them, also across
+    /// steps, as in a script's loop.
     pub keep_outputs: OutputLifetime,
-    /// When gradients are released: before_forward (of the next step) or after_step. An emptied cache lies in between, so it
-    /// matters with empty_cache_steps.
+    /// Release of the gradients: `before_forward` (of the next step) or `after_step`. An emptied cache lies in between,
+    /// so it matters with empty_cache_steps.
     pub zero_grad: ZeroGrad,
-    /// Checkpoint reentrantly. Default: as in transformers_version; today's does not.
+    /// Reentrant checkpointing. Default: as in transformers_version; today's is not.
     pub use_reentrant: Option<bool>,
-    /// The release of transformers that is planned, such as "4.37.2". Older ones hold more in some places, and checkpoint
-    /// reentrantly before 5.0.0. Default: today's, as is every newer one.
+    /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
+    /// before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
-    /// The release of bitsandbytes, such as "0.41.1"; for weights in int4. Default: today's.
+    /// Release of bitsandbytes, such as "0.41.1", for weights in int4. Default: today's.
     pub bitsandbytes_version: Option<String>,
-    /// The release of PyTorch, such as "2.14.0", whose allocator is replayed. Default: today's.
+    /// Release of PyTorch, such as "2.14.0", whose allocator is replayed. Default: today's.
     pub torch_version: Option<String>,
 }
 
