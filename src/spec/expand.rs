@@ -15,7 +15,7 @@ use super::sample::Sample;
 use super::study::StudyCell;
 use super::sweep::{Assignment, Axis, Sweep};
 use super::tree::Node;
-use super::{aliases, keys};
+use super::type_values::leave_open;
 use crate::text::{counted, quoted};
 
 /// More combinations than this are a mistake: at a second a cell they take more than a day.
@@ -122,78 +122,6 @@ fn check_count(sweep: &Sweep, repeats: usize) -> Result<u64, Diagnostic> {
     Err(sweep.axes().take(8).fold(diagnostic, |diagnostic, axis| {
         diagnostic.label(axis.key, format!("{} values", axis.values.len()))
     }))
-}
-
-/// The mistakes of the defaults alone, whose values are taken out. A value that one of the `later` keys completes
-/// (a path for a column, say) may lack something yet.
-pub(crate) fn check_defaults<'p>(
-    defaults: &mut Node,
-    later: impl Iterator<Item = &'p [String]>,
-    mistakes: &mut Mistakes,
-) {
-    let later: Vec<&[String]> = later.collect();
-    let (_, errors) = de::read_all::<Cell>(&mut defaults.clone());
-    for error in errors {
-        let completes = |path: &&&[String]| path.len() > error.path.len() && path.starts_with(&error.path);
-        if !error.path.is_empty() && later.iter().any(|path| completes(&path)) {
-            continue;
-        }
-        defaults.take_out(&error.path);
-        leave_open(&error, mistakes);
-        mistakes.add(error.diagnostic("defaults"));
-    }
-}
-
-/// Types the values of the axes, each by its key. Steps with mistakes are left out.
-pub(crate) fn check_axes(defaults: &Node, sweep: &mut Sweep, mistakes: &mut Mistakes) {
-    for dimension in &mut sweep.dimensions {
-        let mut sound = vec![true; dimension.len()];
-        for axis in &dimension.axes {
-            for (index, sound) in sound.iter_mut().enumerate() {
-                let found = check_value(defaults, axis, index);
-                *sound &= found.is_empty();
-                found.into_iter().for_each(|found| mistakes.add(found));
-            }
-        }
-        for axis in &mut dimension.axes {
-            let mut sound = sound.iter();
-            if !sound.clone().any(|sound| *sound) {
-                mistakes.leave_open(Some(axis.name()));
-            }
-            axis.values.retain(|_| sound.next().is_some_and(|sound| *sound));
-        }
-    }
-    sweep.dimensions.retain(|dimension| dimension.len() > 0);
-}
-
-fn check_value(defaults: &Node, axis: &Axis, index: usize) -> Vec<Diagnostic> {
-    let assignment = &axis.values[index];
-    let mut tree = defaults.clone();
-    tree.set(&assignment.path, assignment.key, assignment.value.clone());
-    if de::read::<Cell>(&tree).is_ok() {
-        return Vec::new();
-    }
-    let (_, errors) = de::read_all::<Cell>(&mut tree);
-    let within = errors
-        .into_iter()
-        .filter(|error| error.path.starts_with(&assignment.path));
-    within
-        .map(|mut error| {
-            error.path.drain(..assignment.path.len());
-            error.diagnostic(&format!("{}.{}[{index}]", axis.section, axis.name()))
-        })
-        .collect()
-}
-
-/// Notes which key's value an error leaves open.
-fn leave_open(error: &de::Error, mistakes: &mut Mistakes) {
-    let first = error.path.first().map(String::as_str);
-    mistakes.leave_open(match first {
-        Some(word) if error.unknown_key && error.path.len() == 1 => {
-            aliases::near(word, &keys::named().collect::<Vec<_>>())
-        }
-        first => first,
-    });
 }
 
 fn check_seed_axis(sweep: &Sweep) -> Result<(), Diagnostic> {

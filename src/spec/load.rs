@@ -8,7 +8,7 @@ use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
 use super::entries;
 use super::error::SpecError;
-use super::expand::{Expansion, check_axes, check_defaults, expand};
+use super::expand::{Expansion, expand};
 use super::figures;
 use super::invocation::Invocation;
 use super::keys;
@@ -21,6 +21,7 @@ use super::selection::Selection;
 use super::study::Study;
 use super::sweep::{self, Sweep};
 use super::tree::Node;
+use super::type_values::{check_axes, check_defaults};
 use super::yaml::{self, Budget};
 
 /// The largest file that is read as a spec, in bytes.

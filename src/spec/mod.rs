@@ -5,7 +5,7 @@
 //! 1. `read`, `yaml`: the file becomes a tree that remembers where everything stands, and does not guess types.
 //! 2. `overrides`, `layers`: variables of the environment and `--set` are laid over the tree.
 //! 3. `sweep`, `pin_axes`: the keys that vary, without those that an override fixes.
-//! 4. `de`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in [`cell`].
+//! 4. `type_values`, `de`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in [`cell`].
 //! 5. `expand`: the axes are combined (`sample` draws some), `filter` leaves combinations out, and every cell is checked.
 //! 6. `entries`: baseline, published figures and claims pick cells.
 //!
@@ -46,6 +46,7 @@ mod study;
 mod study_file;
 mod sweep;
 mod tree;
+mod type_values;
 mod yaml;
 
 pub(crate) use aliases::suggestion;
