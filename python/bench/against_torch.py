@@ -1,4 +1,4 @@
-"""Training steps of expctl beside those of PyTorch + transformers + PEFT + bitsandbytes, on the CPU, in one run.
+"""Training steps of expctl compared with those of PyTorch + transformers + PEFT + bitsandbytes, on the CPU, in one run.
 
     pip install torch transformers peft bitsandbytes accelerate psutil
     cargo build --release

@@ -1,4 +1,4 @@
-"""Matrix products of expctl beside torch's (oneDNN in bfloat16, MKL in float32), on two threads, in turn, in one run.
+"""Matrix products of expctl compared with torch's (oneDNN in bfloat16, MKL in float32), on two threads, in turn, in one run.
 
     pip install torch
     python python/bench/gemm_against_torch.py [--rounds 5] [2048x576x3072 ...]

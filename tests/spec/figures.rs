@@ -1,4 +1,4 @@
-//! Published figures that stand in a file beside the spec.
+//! Published figures that stand in a file next to the spec.
 
 use expctl::spec::{self, Overrides, Study};
 
