@@ -94,7 +94,12 @@ fn hash(keys: &Map<String, Value>) -> String {
     static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
     let mut different = difference(keys, &DEFAULTS);
     different.insert("id_version".into(), ID_VERSION.into());
-    let digest = Sha256::digest(canonical(&Value::Object(different)).as_bytes());
+    digest(&Value::Object(different))
+}
+
+/// The first 12 hex digits of the SHA-256 of a value's canonical JSON.
+fn digest(value: &Value) -> String {
+    let digest = Sha256::digest(canonical(value).as_bytes());
     digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -157,6 +162,31 @@ mod tests {
         ] {
             assert_eq!(cell.id(), id, "{cell:?}");
         }
+    }
+
+    /// The hash of every default, with this [`ID_VERSION`].
+    const DEFAULTS_HASH: &str = "e3def79b1b8f";
+
+    /// Ids leave defaults out, so results of other settings would be reused after a default changed.
+    #[test]
+    fn a_changed_default_raises_the_version() {
+        let defaults = Cell::default();
+        let every = serde_json::json!({
+            "keys": defaults.to_map(),
+            "synthetic": Synthetic::default(),
+            "label_column": DEFAULT_LABEL_COLUMN,
+            "lora_alpha": defaults.lora_alpha(),
+            "max_steps": defaults.max_steps(),
+            "optim_rank": defaults.optim_rank(),
+            "update_proj_gap": defaults.update_proj_gap(),
+            "galore_scale": defaults.galore_scale(),
+            "id_version": ID_VERSION,
+        });
+        assert_eq!(
+            digest(&every),
+            DEFAULTS_HASH,
+            "a default changed: raise ID_VERSION, then write this hash (a new key needs the hash alone)"
+        );
     }
 
     #[test]
