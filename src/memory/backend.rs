@@ -22,12 +22,9 @@ impl AllocatorBackend {
     /// The backend of this process. The first call chooses it. It allocates nothing, so an allocator can make it.
     #[inline]
     pub fn current() -> Self {
-        match CHOSEN.load(Ordering::Relaxed) {
-            chosen if chosen == Self::System.code() => Self::System,
-            chosen if chosen == Self::Retain.code() => Self::Retain,
-            chosen if chosen == Self::Mimalloc.code() => Self::Mimalloc,
-            _ => Self::choose(),
-        }
+        let chosen = CHOSEN.load(Ordering::Relaxed);
+        let backend = Self::ALL.into_iter().find(|backend| backend.code() == chosen);
+        backend.unwrap_or_else(Self::choose)
     }
 
     /// The backend's number in [`CHOSEN`].

@@ -22,6 +22,12 @@ pub fn new(options: &OptimizerOptions) -> Result<Box<dyn Optimizer>> {
             Box::new(LowRank::new(Galore { scale }, adamw, low_rank))
         }
         Name::Rsvd => Box::new(LowRank::new(Rsvd, adamw, low_rank)),
-        planned => candle_core::bail!("{planned:?} is planned, not trained with"),
+        planned @ (Name::AdamwTorchFused
+        | Name::Sgd
+        | Name::Adamw8bit
+        | Name::PagedAdamw32bit
+        | Name::PagedAdamw8bit) => {
+            candle_core::bail!("{planned:?} is planned, not trained with")
+        }
     })
 }

@@ -131,15 +131,18 @@ impl Transformers {
         if version >= Version(5, 0, 0) {
             return Ok(Self::TODAY);
         }
-        if family.is_encoder() {
-            let message = format!("what transformers {text} does with encoders has not been studied");
-            return Err(Mistake::new(message).help("leave the key out for today's"));
-        }
-        // The first with the family, of those that were read.
-        let oldest = match family {
-            Family::Phi3 => Version(4, 48, 0),
-            Family::Qwen3 => Version(4, 51, 0),
-            _ => Self::OLDEST,
+        // The first of the studied releases that has the family, then the minor releases from which layers share their
+        // tables and until which they keep them.
+        let (oldest, shared_from, tables_until) = match family {
+            Family::Llama => (Self::OLDEST, 43, 41),
+            Family::Mistral => (Self::OLDEST, 48, 42),
+            Family::Qwen2 => (Self::OLDEST, 45, 45),
+            Family::Qwen3 => (Version(4, 51, 0), 48, 0),
+            Family::Phi3 => (Version(4, 48, 0), 48, 0),
+            Family::DistilBert | Family::Bert => {
+                let message = format!("what transformers {text} does with encoders has not been studied");
+                return Err(Mistake::new(message).help("leave the key out for today's"));
+            }
         };
         if version < oldest {
             let message = format!("transformers {text} is older than any that has been studied with {family:?}");
@@ -151,17 +154,6 @@ impl Transformers {
             let message = format!("the causal mask that transformers {text} makes for Llama has not been studied");
             return Err(Mistake::new(message).help("4.37.2 and 4.40.0 are the nearest that have been"));
         }
-        let shared_from = match family {
-            Family::Llama => 43,
-            Family::Qwen2 => 45,
-            _ => 48,
-        };
-        let tables_until = match family {
-            Family::Llama => 41,
-            Family::Mistral => 42,
-            Family::Qwen2 => 45,
-            _ => 0,
-        };
         let taken_out = before(if family == Family::Llama { 38 } else { tables_until });
         Ok(Self {
             shifts_logits: before(49),

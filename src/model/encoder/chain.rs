@@ -2,9 +2,8 @@
 
 use candle_core::{Device, Result, Tensor};
 
-use super::Encoder;
+use super::{Encoder, variant::Variant};
 use crate::{
-    arch::Family,
     data::MicroBatch,
     model::chain::{Chain, Evaluated, SegmentNames, input},
     nn::{Pass, encoder_block, encoder_block::EncoderBlock, param::Param},
@@ -15,11 +14,11 @@ impl Chain for Encoder {
 
     fn names(&self) -> SegmentNames {
         SegmentNames {
-            embedding: match self.family {
-                Family::Bert => "bert.embeddings",
-                _ => "distilbert.embeddings",
+            embedding: match self.variant {
+                Variant::Bert => "bert.embeddings",
+                Variant::DistilBert => "distilbert.embeddings",
             },
-            blocks: self.family.description().blocks,
+            blocks: self.variant.family().description().blocks,
             head: "classifier",
         }
     }

@@ -1,8 +1,8 @@
 //! Builds an encoder, layer by layer.
 
-use super::{Encoder, names::EncoderNames};
+use super::{Encoder, names::EncoderNames, variant::Variant};
 use crate::{
-    arch::{Family, ModelConfig},
+    arch::ModelConfig,
     memory,
     model::{error::LoadError, loader::Loader},
     nn::{
@@ -20,14 +20,15 @@ use crate::{
 
 impl Loader<'_> {
     pub(crate) fn encoder(&mut self, config: &ModelConfig) -> Result<Encoder, LoadError> {
-        let names = EncoderNames::get(config.family);
+        let variant = Variant::new(config.family).ok_or(LoadError::Family(config.family.name()))?;
+        let names = EncoderNames::get(variant);
         Ok(Encoder {
-            family: config.family,
+            variant,
             embedding: self.encoder_embedding(config, names)?,
             blocks: (0..config.num_hidden_layers)
-                .map(|index| self.encoder_block(config, names, index))
+                .map(|index| self.encoder_block(config, variant, index))
                 .collect::<Result<Vec<_>, _>>()?,
-            head: self.classifier(config, names)?,
+            head: self.classifier(config, variant)?,
             has_dropout: [
                 config.hidden_dropout,
                 config.attention_dropout,
@@ -55,18 +56,18 @@ impl Loader<'_> {
     fn encoder_block(
         &mut self,
         config: &ModelConfig,
-        names: &'static EncoderNames,
+        variant: Variant,
         index: usize,
     ) -> Result<EncoderBlock, LoadError> {
         memory::timeline::write_out();
-        let names = &names.block;
+        let names = &EncoderNames::get(variant).block;
         let block = format!("{}.{index}", config.family.description().blocks);
         let of_block = |name: &str| format!("{block}.{name}");
         let of_attention = |name: &str| format!("{block}.{ATTENTION}.{name}");
         // DistilBERT's attention has no dropout on its output.
-        let output_dropout = match config.family {
-            Family::Bert => config.hidden_dropout,
-            _ => 0.0,
+        let output_dropout = match variant {
+            Variant::Bert => config.hidden_dropout,
+            Variant::DistilBert => 0.0,
         };
         let (query, attention_output) = (of_attention(names.query), of_attention(names.attention_output));
         let output = of_block(names.output);
@@ -95,10 +96,11 @@ impl Loader<'_> {
 
     /// Beside adapters the head is trained whole, as PEFT does it (`modules_to_save`): all that is called `…classifier`,
     /// so DistilBERT's dense layer too. BERT's is a layer like those of the blocks.
-    fn classifier(&mut self, config: &ModelConfig, names: &EncoderNames) -> Result<Classifier, LoadError> {
-        let (dense, activation) = match config.family {
-            Family::Bert => (self.affine(names.dense)?, Activation::Tanh),
-            _ => (self.trained_affine(names.dense)?, Activation::Relu),
+    fn classifier(&mut self, config: &ModelConfig, variant: Variant) -> Result<Classifier, LoadError> {
+        let names = EncoderNames::get(variant);
+        let (dense, activation) = match variant {
+            Variant::Bert => (self.affine(names.dense)?, Activation::Tanh),
+            Variant::DistilBert => (self.trained_affine(names.dense)?, Activation::Relu),
         };
         let classifier = names.classifier;
         Ok(Classifier {

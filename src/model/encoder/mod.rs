@@ -4,5 +4,6 @@ mod chain;
 mod load;
 mod model;
 mod names;
+mod variant;
 
 pub use model::Encoder;

@@ -2,13 +2,13 @@
 
 use candle_core::{DType, Device};
 
-use crate::arch::Family;
+use super::variant::Variant;
 use crate::nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding};
 
 /// DistilBERT or BERT with everything it was configured to train.
 #[derive(Debug)]
 pub struct Encoder {
-    pub(crate) family: Family,
+    pub(super) variant: Variant,
     pub(crate) embedding: EncoderEmbedding,
     pub(crate) blocks: Vec<EncoderBlock>,
     pub(crate) head: Classifier,

@@ -1,5 +1,6 @@
 //! The names of an encoder's layers by their part in it, from its family's description.
 
+use super::variant::Variant;
 use crate::arch::{Description, Family};
 use crate::nn::encoder_names::{ATTENTION, Names};
 
@@ -21,11 +22,11 @@ static DISTILBERT: EncoderNames = EncoderNames::of(Family::DistilBert.descriptio
 static BERT: EncoderNames = EncoderNames::of(Family::Bert.description());
 
 impl EncoderNames {
-    /// The names in an encoder of `family`.
-    pub(super) fn get(family: Family) -> &'static Self {
-        match family {
-            Family::Bert => &BERT,
-            _ => &DISTILBERT,
+    /// The names in an encoder of this variant.
+    pub(super) fn get(variant: Variant) -> &'static Self {
+        match variant {
+            Variant::Bert => &BERT,
+            Variant::DistilBert => &DISTILBERT,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Optimizer state and what a step takes beside it, as `optim`.
+//! The optimizer's state and the temporary memory of a step, as in `optim`.
 
 use super::{
     held::{Held, Memory},
@@ -11,9 +11,29 @@ use crate::{
     options::{Optimizer as Name, OptimizerOptions},
 };
 
+/// The methods that project a gradient onto a basis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Projection {
+    Galore,
+    Rsvd,
+}
+
+impl Projection {
+    fn new(optimizer: Name) -> Option<Self> {
+        match optimizer {
+            Name::Galore => Some(Self::Galore),
+            Name::Rsvd => Some(Self::Rsvd),
+            Name::Adamw => None,
+            // Specs refuse these on our own stack.
+            Name::AdamwTorchFused | Name::Sgd | Name::Adamw8bit | Name::PagedAdamw32bit | Name::PagedAdamw8bit => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Optimizer<'m> {
-    name: Name,
+    /// `None` for AdamW.
+    projection: Option<Projection>,
     rank: u64,
     gap: usize,
     steps: usize,
@@ -24,7 +44,7 @@ pub(super) struct Optimizer<'m> {
 impl<'m> Optimizer<'m> {
     pub(super) fn new(options: &OptimizerOptions) -> Self {
         Self {
-            name: options.optimizer,
+            projection: Projection::new(options.optimizer),
             rank: options.low_rank.rank as u64,
             gap: options.low_rank.update_proj_gap,
             steps: 0,
@@ -58,12 +78,12 @@ impl<'m> Optimizer<'m> {
     }
 
     fn is_projected(&self, param: &Param) -> bool {
-        self.name != Name::Adamw && param.is_matrix && param.rows.min(param.columns) > self.rank
+        self.projection.is_some() && param.is_matrix && param.rows.min(param.columns) > self.rank
     }
 
     /// Whether the basis is on the rows' side.
     fn is_on_rows(&self, param: &Param) -> bool {
-        self.name == Name::Rsvd || param.rows < param.columns
+        self.projection == Some(Projection::Rsvd) || param.rows < param.columns
     }
 
     /// Elements of the basis and of the two moments.
@@ -92,7 +112,7 @@ impl<'m> Optimizer<'m> {
         } else {
             param.columns
         };
-        if self.name == Name::Galore {
+        if self.projection == Some(Projection::Galore) {
             let _gram = memory.temporary(side * side * 8);
             let vectors = eigen::starts(side as usize, self.rank as usize) as u64 * side * 8;
             // What an iteration holds at once: vectors, their images and both turned.
