@@ -6,8 +6,8 @@ use super::family::{self, Family};
 use super::presets::Preset;
 use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
 
-/// The families that our trainer computes.
-const TRAINED: [Family; 3] = [Family::Llama, Family::DistilBert, Family::Bert];
+/// The families that our trainer computes, in the order of their lines in `model::families`.
+pub(crate) const TRAINED: [Family; 3] = [Family::Llama, Family::DistilBert, Family::Bert];
 
 /// Checks that `stack` computes all features of a model.
 ///

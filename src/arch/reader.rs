@@ -7,13 +7,10 @@ use super::description::Windows;
 use super::error::ConfigError;
 use super::family::Family;
 use super::keys::Keys;
-use crate::options::Task;
+use crate::options::{DEFAULT_LABELS, Task};
 
 /// The standard deviation of random weights that all families have by default.
 const INITIALIZER_RANGE: f64 = 0.02;
-
-/// `num_labels` by default, as in transformers.
-const LABELS: usize = 2;
 
 /// transformers' default of Qwen's `max_window_layers`.
 const MAX_WINDOW_LAYERS: u64 = 28;
@@ -114,7 +111,7 @@ fn encoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let hidden_dropout = dropout("hidden_dropout_prob", defaults.hidden_dropout)?;
     let labels = match keys.get("id2label").and_then(Value::as_object) {
         Some(names) => names.len(),
-        None => keys.optional_size("num_labels")?.unwrap_or(LABELS),
+        None => keys.optional_size("num_labels")?.unwrap_or(DEFAULT_LABELS),
     };
     let mut classes = architectures(keys.values).into_iter();
     let classifies = classes.any(|class| class.ends_with("ForSequenceClassification"));
@@ -164,7 +161,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         attention_dropout: 0.0,
         classifier_dropout: 0.0,
         pad_token_id: pad_token(keys)?,
-        num_labels: LABELS,
+        num_labels: DEFAULT_LABELS,
         head: None,
         is_quantized: keys.get("quantization_config").is_some(),
         initializer_range: keys.deviation("initializer_range", INITIALIZER_RANGE)?,

@@ -31,6 +31,10 @@ macro_rules! families {
             }
         }
 
+        /// Every family with a line above.
+        #[cfg(test)]
+        const BUILT: &[Family] = &[$(Family::$first, $(Family::$other,)*)+];
+
         /// Evaluates `$body` with the model's chain of segments, whichever it is, as `$chain`.
         macro_rules! with_chain {
             ($d model:expr, $d chain:ident => $d body:expr) => {
@@ -58,5 +62,16 @@ impl Model {
     /// The device that holds the weights.
     pub fn device(&self) -> &Device {
         with_chain!(self, chain => chain.device())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::check::TRAINED;
+
+    #[test]
+    fn the_families_that_are_built_are_those_that_pass_the_checks() {
+        assert_eq!(BUILT, TRAINED);
     }
 }

@@ -1,4 +1,4 @@
-//! What a cell trains on.
+//! The training data of a cell.
 
 use std::borrow::Cow;
 use std::fmt;

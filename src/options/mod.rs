@@ -24,7 +24,7 @@ pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthe
 pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
-pub use model::{LoraOptions, ModelOptions};
+pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;

@@ -2,14 +2,17 @@
 
 use super::{Dtype, TargetModules, Task, Weights};
 
+/// The number of labels by default, as in transformers.
+pub const DEFAULT_LABELS: usize = 2;
+
 /// A model as one cell asks for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelOptions {
     /// A preset, or a directory in Hugging Face's layout.
     pub name: String,
-    /// Where the weights come from.
+    /// The origin of the weights.
     pub weights: Weights,
-    /// What the model is trained for.
+    /// The objective.
     pub task: Task,
     /// Labels of a sequence classifier.
     pub num_labels: usize,

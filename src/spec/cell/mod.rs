@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arch::{Family, Preset, target_modules};
-use crate::options::ByteSize;
+use crate::options::{ByteSize, DEFAULT_LABELS};
 
 mod allocator;
 mod check;
@@ -26,9 +26,6 @@ pub use stacks::stacks;
 pub use torch::Torch;
 
 use allocator::Variable;
-
-/// Default of `num_labels`, as in transformers.
-const DEFAULT_LABELS: usize = 2;
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
 const DEFAULT_STEPS: usize = 10;

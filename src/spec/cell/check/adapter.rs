@@ -60,10 +60,11 @@ impl Cell {
 
     /// Without adapters their keys would do nothing.
     fn check_no_adapter(&self, found: &mut Found) {
+        let defaults = Cell::default();
         let given = [
             ("lora_alpha", self.lora_alpha.is_some()),
-            ("lora_dropout", self.lora_dropout != 0.0),
-            ("target_modules", self.target_modules != TargetModules::AllLinear),
+            ("lora_dropout", self.lora_dropout != defaults.lora_dropout),
+            ("target_modules", self.target_modules != defaults.target_modules),
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given) {
             found.add(

@@ -2,7 +2,7 @@
 
 use super::invalid::{Invalid, InvalidCell};
 
-/// What the checks of a cell have found.
+/// The mistakes that the checks of a cell found.
 #[derive(Debug, Default)]
 pub(super) struct Found(Vec<Invalid>);
 
@@ -15,7 +15,7 @@ impl Found {
         }
     }
 
-    /// Adds what a check has found.
+    /// Adds the mistake of a check, if it failed.
     pub(super) fn check(&mut self, checked: Result<(), Invalid>) {
         checked.unwrap_or_else(|invalid| self.add(invalid));
     }

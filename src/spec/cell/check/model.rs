@@ -1,6 +1,6 @@
 //! The model, and the task it is trained for.
 
-use super::super::{Cell, DEFAULT_LABELS, Stack, Task, Weights};
+use super::super::{Cell, Stack, Task, Weights};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most};
 use crate::arch::{Preset, check};
@@ -78,7 +78,7 @@ impl Cell {
                 )),
             );
         }
-        if !classifies && self.num_labels != DEFAULT_LABELS {
+        if !classifies && self.num_labels != Cell::default().num_labels {
             found.add(
                 Invalid::new("num_labels", "a causal language model has no labels")
                     .with("task")

@@ -19,7 +19,8 @@ const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_
 
 impl Cell {
     pub(super) fn check_stack(&self, found: &mut Found) {
-        if !self.bnb_4bit_use_double_quant && self.dtype != Dtype::Int4 {
+        let default = Cell::default().bnb_4bit_use_double_quant;
+        if self.bnb_4bit_use_double_quant != default && self.dtype != Dtype::Int4 {
             found.add(
                 Invalid::new("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice")
                     .with("dtype")

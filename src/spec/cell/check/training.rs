@@ -1,6 +1,6 @@
 //! Sizes of batches, schedule, optimizer, and what is measured.
 
-use super::super::{Cell, Checkpointing, Device, LrScheduler, Measure, Optimizer};
+use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 
@@ -156,13 +156,20 @@ impl Cell {
         if self.measure == Measure::Epoch {
             return;
         }
+        let defaults = Cell::default();
         let given = [
-            ("gradient_accumulation_steps", self.gradient_accumulation_steps != 1),
+            (
+                "gradient_accumulation_steps",
+                self.gradient_accumulation_steps != defaults.gradient_accumulation_steps,
+            ),
             ("max_steps", self.max_steps.is_some()),
             ("num_train_epochs", self.num_train_epochs.is_some()),
-            ("lr_scheduler_type", self.lr_scheduler_type != LrScheduler::Linear),
-            ("warmup_ratio", self.warmup_ratio != 0.0),
-            ("eval_fraction", self.eval_fraction != 0.0),
+            (
+                "lr_scheduler_type",
+                self.lr_scheduler_type != defaults.lr_scheduler_type,
+            ),
+            ("warmup_ratio", self.warmup_ratio != defaults.warmup_ratio),
+            ("eval_fraction", self.eval_fraction != defaults.eval_fraction),
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given) {
             found.add(
