@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn each_change_that_is_enough_is_reported_the_cheapest_first() {
         let peak = peak(&cell());
-        let told = advise(&planner(peak - 1), &cell()).unwrap();
-        let first: Vec<&str> = told.iter().map(|advice| advice.changes[0].as_str()).collect();
+        let found = advise(&planner(peak - 1), &cell()).unwrap();
+        let first: Vec<&str> = found.iter().map(|advice| advice.changes[0].as_str()).collect();
         let expected = [
             "batch_size: 8",
             "gradient_checkpointing: full",
@@ -208,8 +208,8 @@ mod tests {
             "max_seq_length: 64",
         ];
         assert_eq!(first, expected);
-        assert_eq!(told[0].changes[1], "gradient_accumulation_steps: 2");
-        for advice in &told {
+        assert_eq!(found[0].changes[1], "gradient_accumulation_steps: 2");
+        for advice in &found {
             assert_eq!(advice.prediction.verdict, Some(Verdict::Fits));
             assert!(advice.prediction.allocated_peak_bytes < peak);
         }
@@ -219,8 +219,8 @@ mod tests {
     fn the_smallest_step_of_a_remedy_is_reported() {
         let mut smaller = cell();
         (smaller.batch_size, smaller.gradient_accumulation_steps) = (4, 4);
-        let told = advise(&planner(peak(&smaller)), &cell()).unwrap();
-        assert_eq!(told[0].changes, ["batch_size: 4", "gradient_accumulation_steps: 4"]);
+        let found = advise(&planner(peak(&smaller)), &cell()).unwrap();
+        assert_eq!(found[0].changes, ["batch_size: 4", "gradient_accumulation_steps: 4"]);
     }
 
     #[test]
@@ -239,8 +239,8 @@ mod tests {
             alone(|cell| cell.max_seq_length = 32),
         ];
         let budget = least.into_iter().min().unwrap() - 1;
-        let told = advise(&planner(budget), &cell()).unwrap();
-        let [advice] = &told[..] else { panic!("{told:?}") };
+        let found = advise(&planner(budget), &cell()).unwrap();
+        let [advice] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             advice.changes[..2],
             ["batch_size: 1", "gradient_accumulation_steps: 16"]
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_nothing_is_enough() {
+    fn advice_is_empty_if_no_change_is_enough() {
         assert_eq!(advise(&planner(1000), &cell()).unwrap(), []);
     }
 

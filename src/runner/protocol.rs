@@ -13,7 +13,7 @@ use crate::spec::cell::Cell;
 /// The hidden command of a worker.
 pub(crate) const COMMAND: &str = "cell";
 
-/// Train the cell of a folder's cell.yaml; steps.jsonl and record.json are written beside it
+/// Train the cell of a folder's cell.yaml; steps.jsonl and record.json are written next to it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     pub(crate) dir: PathBuf,

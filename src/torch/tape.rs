@@ -176,7 +176,7 @@ impl Tape {
         Self {
             memory: RefCell::new(Memory {
                 // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan only
-                // once it saw a piece as large as this freed, and a plan whose pages fault anew takes half as long again.
+                // once it saw a piece as large as this freed, and a plan whose pages fault again takes half as long again.
                 trace: Trace::with_capacity(1 << 17),
                 storages: Vec::with_capacity(1 << 14),
             }),

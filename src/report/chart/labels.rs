@@ -1,4 +1,4 @@
-//! Places for the labels of points: beside their point, and clear of other points, labels and leaders.
+//! Places for the labels of points: next to their point, and clear of other points, labels and leaders.
 
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ const DIRECTIONS: [(i32, i32); 16] = [
     (-38, 92),
 ];
 
-/// Places a label of each size beside its point, within `bounds` and clear of `lines`; `None` if there is no room.
+/// Places a label of each size next to its point, within `bounds` and clear of `lines`; `None` if there is no room.
 pub(super) fn place(
     points: &[(i32, i32)],
     radius: i32,

@@ -42,7 +42,7 @@ pub(crate) struct Decoder<'t> {
     both_masks: bool,
 }
 
-/// What a forward pass gives: transformers' `CausalLMOutputWithPast`.
+/// The outputs of a forward pass: transformers' `CausalLMOutputWithPast`.
 pub(crate) struct Output<'t> {
     pub(crate) loss: Tensor<'t>,
     pub(crate) logits: Tensor<'t>,

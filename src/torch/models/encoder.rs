@@ -48,7 +48,7 @@ pub(crate) struct Encoder<'t> {
     /// BERT's pooler, DistilBERT's pre-classifier.
     pooler: Linear<'t>,
     classifier: Linear<'t>,
-    /// Of position and segment ids, and the classifier's frozen copy where adapters are trained.
+    /// The buffers of position and segment ids, and the frozen copy of the classifier if adapters are trained.
     _buffers: Vec<Tensor<'t>>,
     config: ModelConfig,
     attention: AttentionOptions,

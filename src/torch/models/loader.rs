@@ -21,13 +21,13 @@ use crate::torch::versions::RotaryTables;
 pub(crate) struct Loader<'t, 'c> {
     pub(crate) tape: &'t Tape,
     pub(crate) configuration: &'c Configuration,
-    /// What the optimizer is given, in order.
+    /// The tensors that the optimizer updates, in its order.
     pub(crate) trainable: Vec<Tensor<'t>>,
-    /// What wants gradients that the optimizer is not given.
+    /// The tensors with gradients that the optimizer does not update.
     pub(crate) unstepped: Vec<Tensor<'t>>,
     /// Weights of the base model so far.
     pub(crate) parameters: u64,
-    /// What PEFT would save.
+    /// The tensors that PEFT saves.
     pub(crate) saved: Vec<SavedTensor>,
 }
 
@@ -52,7 +52,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
     }
 
-    /// Whether the family has the module.
+    /// True if the family has the module.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.configuration.model.family.description().module(path).is_some()
     }

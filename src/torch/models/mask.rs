@@ -5,7 +5,7 @@ use crate::torch::dtype::Dtype;
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 
-/// What a batch's mask depends on.
+/// The facts of a batch that its mask depends on.
 pub(crate) struct Shape {
     pub(crate) batch: u32,
     pub(crate) len: u32,
