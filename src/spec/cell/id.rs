@@ -6,10 +6,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::{
-    AllocatorBackend, Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, Data,
-    TargetModules,
-};
+use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
+use super::{AllocatorBackend, Data, TargetModules};
 use crate::options::DEFAULT_LABEL_COLUMN;
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.

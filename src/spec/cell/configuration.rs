@@ -1,0 +1,310 @@
+//! The keys of a cell, with their defaults.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::allocator::{Allocator, Variable};
+use super::stacks;
+use super::torch::Torch;
+use crate::arch::{Family, Preset, target_modules};
+use crate::options::{
+    AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
+    InstructionSetChoice, LoraATraining, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
+    TargetModules, Task, Upcast, Weights,
+};
+
+/// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
+pub(super) const DEFAULT_STEPS: usize = 10;
+
+/// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
+pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
+/// The two as in transformers' `galore_adamw`.
+pub(super) const DEFAULT_PROJ_GAP: usize = 200;
+pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
+
+/// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
+/// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(transform = stacks::mark)]
+pub struct Cell {
+    /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout. Our trainer trains Llama,
+    /// DistilBERT and BERT.
+    #[schemars(extend("anyOf" = [{ "enum": Preset::names() }, { "type": "string" }]))]
+    pub model: String,
+    /// The origin of the weights. Default: random for a preset, pretrained for a directory.
+    pub weights: Option<Weights>,
+    /// The objective: causal_lm (a decoder predicts each token from those before it) or sequence_classification (an
+    /// encoder, DistilBERT or BERT, predicts a sample's label).
+    pub task: Task,
+    /// The number of labels of sequence_classification.
+    #[schemars(range(min = 2))]
+    pub num_labels: usize,
+    /// Number format of the base weights. int4 is NF4, int8 is row-wise absmax; hidden states are then bfloat16.
+    pub dtype: Dtype,
+    /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
+    /// planned and not run).
+    pub stack: Stack,
+    /// The GPU of the plan, such as t4 or rtx-3090. It decides the memory, the size of the CUDA context, and the kernels.
+    /// Default: unlimited memory, and the kernels of an A100.
+    pub gpu: Option<String>,
+    /// PyTorch's training loop, and the releases of its libraries.
+    pub torch: Torch,
+
+    /// Rank of the LoRA adapters; 0 trains every weight.
+    pub rank: usize,
+    /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
+    pub lora_alpha: Option<f64>,
+    /// Dropout on the adapter's input.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub lora_dropout: f64,
+    /// The linear layers that get an adapter: all-linear (all but the head) or a list such as [q_proj, v_proj]. Names of
+    /// DistilBERT are such as q_lin, of BERT such as query; the new head of an encoder is always trained.
+    #[schemars(extend("oneOf" = [
+        { "const": "all-linear" },
+        {
+            "type": "array",
+            "items": { "enum": target_modules(Family::ALL.iter().copied()) },
+            "minItems": 1,
+            "uniqueItems": true
+        }
+    ]))]
+    pub target_modules: TargetModules,
+    /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
+    /// optimizer leaves it out, as happens once PEFT's disable_adapter was used.
+    pub lora_fa: LoraATraining,
+    /// Number format of the adapters.
+    pub adapter_dtype: Dtype,
+
+    /// 4-bit data type of int4.
+    pub bnb_4bit_quant_type: QuantType,
+    /// Quantise int4's scales a second time.
+    pub bnb_4bit_use_double_quant: bool,
+    /// Number format of int4's products, and of the weights that int4 and int8 leave unquantised.
+    pub bnb_4bit_compute_dtype: Dtype,
+    /// How attention is computed; sdpa never holds the score matrix.
+    pub attn_implementation: Attention,
+    /// The weights that are cast to float32 before training: none, or peft (all that are not quantised, as in PEFT's
+    /// prepare_model_for_kbit_training).
+    pub upcast: Upcast,
+    /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
+    pub autocast: Autocast,
+    /// Return the allocator's cache to the device every n steps; 0 never does.
+    pub empty_cache_steps: usize,
+
+    /// Samples in a micro-batch.
+    #[schemars(range(min = 1))]
+    pub batch_size: usize,
+    /// Micro-batches whose gradients are summed before an optimizer step.
+    #[schemars(range(min = 1))]
+    pub gradient_accumulation_steps: usize,
+    /// The blocks that recompute their forward pass in the backward pass: none, full, or {every: n}.
+    pub gradient_checkpointing: Checkpointing,
+    /// Samples are cut to this many tokens.
+    #[schemars(range(min = 2))]
+    pub max_seq_length: usize,
+    /// Pad each micro-batch to max_seq_length, or to its longest sample.
+    pub padding: Padding,
+
+    /// Optimizer steps. Default: 10, unless num_train_epochs is given.
+    #[schemars(range(min = 1))]
+    pub max_steps: Option<usize>,
+    /// Passes over the training data; excludes max_steps.
+    pub num_train_epochs: Option<f64>,
+    /// The optimizer. Both stacks have adamw. Our trainer also has galore (Adam in a basis of the gradient's leading
+    /// singular vectors, on a matrix's shorter side) and rsvd (the same on its rows, found by randomised SVD). Both are
+    /// adamw but for matrices with more rows and columns than optim_rank. PyTorch's stack also has adamw_torch_fused, sgd
+    /// (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
+    pub optim: Optimizer,
+    /// Rank of galore's and rsvd's optimizer state. Default: 4.
+    #[schemars(range(min = 1))]
+    pub optim_rank: Option<usize>,
+    /// Steps after which galore and rsvd refresh their basis. Default: 200.
+    #[schemars(range(min = 1))]
+    pub update_proj_gap: Option<usize>,
+    /// Scale of galore's step when it leaves the basis. Default: 0.25.
+    pub galore_scale: Option<f64>,
+    /// Peak learning rate.
+    #[schemars(range(min = 0.0))]
+    pub learning_rate: f64,
+    /// The learning rate after the warm-up: linear, cosine or constant.
+    pub lr_scheduler_type: LrScheduler,
+    /// Share of the steps over which the learning rate rises linearly from 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub warmup_ratio: f64,
+    /// Decoupled weight decay.
+    #[schemars(range(min = 0.0))]
+    pub weight_decay: f64,
+    /// AdamW's decay of the first moment.
+    pub adam_beta1: f64,
+    /// AdamW's decay of the second moment.
+    pub adam_beta2: f64,
+    /// AdamW's denominator floor.
+    pub adam_epsilon: f64,
+    /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
+    #[schemars(range(min = 0.0))]
+    pub max_grad_norm: f64,
+    /// Seed of everything random: weights, adapter, order of the data, dropout.
+    pub seed: u64,
+
+    /// The training data: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, label_column, format}.
+    pub data: Data,
+    /// Share of the data that is held out; its loss after training is loss_eval.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub eval_fraction: f64,
+
+    /// The part of training that the memory figures describe. epoch: the whole training. profile: one micro-batch by
+    /// component, after one optimizer step that made the optimizer's state.
+    pub measure: Measure,
+
+    /// The device that the trainer computes on.
+    #[schemars(extend("pattern" = "^(cpu|cuda:(0|[1-9][0-9]*))$", "title" = "`cpu` or `cuda:N`"))]
+    pub device: String,
+    /// Threads of the trainer. Default: one for each available core.
+    #[schemars(range(min = 1, max = 512))]
+    pub threads: Option<usize>,
+    /// The instructions of the trainer's kernels: auto (the best of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
+    /// each includes those before it. candle's own operations always use the best of the CPU.
+    pub instruction_set: InstructionSetChoice,
+    /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
+    pub device_memory: Option<ByteSize>,
+    /// Environment variables of the cell's process; null unsets one.
+    #[schemars(with = "BTreeMap<String, Variable>")]
+    pub env: BTreeMap<String, Option<String>>,
+    /// The allocator of the cell's process.
+    pub allocator: Allocator,
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self {
+            model: "smollm2-135m".into(),
+            weights: None,
+            task: Task::CausalLm,
+            num_labels: DEFAULT_LABELS,
+            dtype: Dtype::Int4,
+            stack: Stack::Candle,
+            gpu: None,
+            torch: Torch::default(),
+            rank: 16,
+            lora_alpha: None,
+            lora_dropout: 0.0,
+            target_modules: TargetModules::AllLinear,
+            lora_fa: LoraATraining::Trained,
+            adapter_dtype: Dtype::Float32,
+            bnb_4bit_quant_type: QuantType::Nf4,
+            bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            attn_implementation: Attention::Sdpa,
+            upcast: Upcast::None,
+            autocast: Autocast::None,
+            empty_cache_steps: 0,
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            gradient_checkpointing: Checkpointing::None,
+            max_seq_length: 128,
+            padding: Padding::MaxLength,
+            max_steps: None,
+            num_train_epochs: None,
+            optim: Optimizer::Adamw,
+            optim_rank: None,
+            update_proj_gap: None,
+            galore_scale: None,
+            learning_rate: 1e-4,
+            lr_scheduler_type: LrScheduler::Linear,
+            warmup_ratio: 0.0,
+            weight_decay: 0.0,
+            adam_beta1: 0.9,
+            adam_beta2: 0.999,
+            adam_epsilon: 1e-8,
+            max_grad_norm: 1.0,
+            seed: 0,
+            data: Data::Synthetic(Synthetic::default()),
+            eval_fraction: 0.0,
+            measure: Measure::Epoch,
+            device: "cpu".into(),
+            threads: None,
+            instruction_set: InstructionSetChoice::Auto,
+            device_memory: None,
+            env: BTreeMap::new(),
+            allocator: Allocator::default(),
+        }
+    }
+}
+
+/// The values of keys that may be left out.
+impl Cell {
+    /// True if the model is a preset.
+    pub fn is_preset(&self) -> bool {
+        Preset::named(&self.model).is_some()
+    }
+
+    /// The origin of the weights.
+    pub fn weights(&self) -> Weights {
+        self.weights.unwrap_or(self.default_weights())
+    }
+
+    pub(super) fn default_weights(&self) -> Weights {
+        if self.is_preset() {
+            Weights::Random
+        } else {
+            Weights::Pretrained
+        }
+    }
+
+    /// LoRA's alpha.
+    pub fn lora_alpha(&self) -> f64 {
+        self.lora_alpha.unwrap_or(self.default_alpha())
+    }
+
+    pub(super) fn default_alpha(&self) -> f64 {
+        2.0 * self.rank as f64
+    }
+
+    /// Rank of a low-rank optimizer's state.
+    pub fn optim_rank(&self) -> usize {
+        self.optim_rank.unwrap_or(DEFAULT_OPTIM_RANK)
+    }
+
+    /// Steps after which a low-rank optimizer refreshes its basis.
+    pub fn update_proj_gap(&self) -> usize {
+        self.update_proj_gap.unwrap_or(DEFAULT_PROJ_GAP)
+    }
+
+    /// Scale of galore's step when it leaves the basis.
+    pub fn galore_scale(&self) -> f64 {
+        self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
+    }
+
+    /// Optimizer steps; `None` if `num_train_epochs` decides. A profile has one.
+    pub fn max_steps(&self) -> Option<usize> {
+        if self.measure == Measure::Profile {
+            return Some(1);
+        }
+        match (self.max_steps, self.num_train_epochs) {
+            (Some(steps), _) => Some(steps),
+            (None, None) => Some(DEFAULT_STEPS),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// The device; `None` if its text does not name one (see [`Cell::validate`]).
+    pub fn device(&self) -> Option<Device> {
+        Device::named(&self.device)
+    }
+
+    /// The allocator of the cell's process.
+    pub fn backend(&self) -> AllocatorBackend {
+        self.allocator.backend.unwrap_or(AllocatorBackend::DEFAULT)
+    }
+
+    /// Changes to the parent's environment for the cell's process: `env` and `allocator.env`; `None` unsets a variable.
+    pub fn environment(&self) -> BTreeMap<&str, Option<&str>> {
+        let variables = self.env.iter().chain(&self.allocator.env);
+        variables
+            .map(|(name, value)| (name.as_str(), value.as_deref()))
+            .collect()
+    }
+}
