@@ -110,12 +110,12 @@ fn oversize(task: &Task, cell: &Cell) -> Option<String> {
     })
 }
 
-/// Refuses a folder of another study, whose `study.yaml` would be lost. An unreadable one is lost already.
+/// Refuses a folder of another study, whose `study.yaml` would be lost, also one that another version wrote.
 fn refuse_another(study: &Study, dir: &StudyDir) -> Result<(), RunError> {
-    match Study::read(dir.path()) {
-        Ok(there) if there.name != study.name => Err(RunError::OtherStudy {
+    match Study::name_in(dir.path()) {
+        Some(found) if found != study.name => Err(RunError::OtherStudy {
             path: dir.path().to_path_buf(),
-            found: there.name,
+            found,
             name: study.name.clone(),
         }),
         _ => Ok(()),

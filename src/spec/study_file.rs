@@ -106,6 +106,16 @@ impl Study {
         Self::from_yaml(&path.display().to_string(), &text, folder)
     }
 
+    /// The name of the study in `folder`, read from a `study.yaml` of any version. `None` if there is no such file, or it
+    /// has no name that can be read.
+    pub fn name_in(folder: &Path) -> Option<String> {
+        let text = read_text(&folder.join(STUDY_FILE), LARGEST).ok()?;
+        let source = Sources::default().add(STUDY_FILE, &text);
+        let node = yaml::parse(&text, source, 0, Budget::STUDY).ok()?;
+        // Format 1 had the sections of the spec at the top.
+        de::read(node.get(&["spec", "name"]).or_else(|| node.get(&["name"]))?).ok()
+    }
+
     fn from_yaml(name: &str, text: &str, folder: &Path) -> Result<Self, SpecError> {
         let mut sources = Sources::default();
         let source = sources.add(name, text);
@@ -376,6 +386,23 @@ claims:
         let edited = text.replace("rank: 4", "rank: 5");
         let error = Study::from_yaml("study.yaml", &edited, Path::new("/a/results")).unwrap_err();
         assert!(error.message().contains("by its keys"), "{error}");
+    }
+
+    #[test]
+    fn the_name_is_read_from_every_format() {
+        let name_of = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(STUDY_FILE), text).unwrap();
+            Study::name_in(folder.path())
+        };
+        let study = parse(Path::new("x.yaml"), SPEC, &Overrides::default()).unwrap();
+        let ours = study.to_yaml(Path::new("/a")).unwrap();
+        assert_eq!(name_of(&ours).as_deref(), Some("round_trip"));
+        let newer = ours.replace("format: 2", "format: 3\nother: [1]");
+        assert_eq!(name_of(&newer).as_deref(), Some("round_trip"));
+        assert_eq!(name_of("format: 1\nname: old\nlimits: {}\n").as_deref(), Some("old"));
+        assert_eq!(name_of("name: [a\n"), None);
+        assert_eq!(Study::name_in(Path::new("/nowhere")), None);
     }
 
     #[test]

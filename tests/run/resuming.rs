@@ -141,6 +141,16 @@ sweep: { grid: { rank: [4] } }
         output.stderr_has("keeps the records of its cells");
     }
 
+    project.write("other.yaml", QUICK);
+    project
+        .expctl(&["run", "other.yaml", "--results", "out"])
+        .exits(2)
+        .stderr_has("holds the study `old`");
+    assert_eq!(
+        project.read("out/study.yaml"),
+        include_str!("../fixtures/format_1/study.yaml")
+    );
+
     assert_eq!(project.plan(), ["keep (ok)"]);
     project.run(&[]).exits(0);
     assert_eq!(project.read(format!("{cell}/record.json")), record);
