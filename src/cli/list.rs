@@ -59,7 +59,8 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The cells of several studies, with one column for all axes, because each study has its own.
+/// The cells of several studies, with one column for all axes, because each study has its own. Warns on stderr about a
+/// study that cannot be read, such as one of another version, and lists the others.
 fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
     let mut table = Table::new(
         ["study", "cell_id", "status", "axes", "seed"]
@@ -67,7 +68,13 @@ fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
             .chain(headings(format)),
     );
     for dir in dirs {
-        let (cells, axes) = read(dir)?;
+        let (cells, axes) = match read(dir) {
+            Ok(read) => read,
+            Err(error) => {
+                eprintln!("warning: {error:#}\n`{}` is left out", dir.path().display());
+                continue;
+            }
+        };
         let study = dir.path().file_name().unwrap_or_default().to_string_lossy();
         for cell in &cells {
             let values = axes

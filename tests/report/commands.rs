@@ -23,6 +23,11 @@ fn list_shows_cells() {
     let both = text(&["list"]);
     assert!(both.lines().nth(1).unwrap().starts_with("copy        "), "{both}");
     assert!(both.contains("dtype=int4 rank=64"), "{both}");
+    recorded.write("results/old/study.yaml", "format: 1\nname: old\n");
+    let others = recorded.expctl(&["list"]).exits(0);
+    others.stderr_has("format 1 was written by another version");
+    others.stderr_has("`results/old` is left out");
+    assert_eq!(others.stdout, both);
     recorded
         .expctl(&["list", "experiments"])
         .exits(2)
