@@ -13,6 +13,7 @@ use polars_io::{SerReader, SerWriter};
 
 use super::column::column;
 use super::error::FrameError;
+use super::older;
 use crate::results::columns::{IDENTITY, Kind, key_kinds, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::store::{StudyDir, write_if_changed};
@@ -49,7 +50,7 @@ pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
     let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let frame = match path.extension() {
         Some(extension) if extension == "csv" => from_csv(file),
-        _ => ParquetReader::new(file).finish(),
+        _ => ParquetReader::new(file).finish().and_then(older::translate),
     };
     let frame = frame.map_err(|error| wrong(error.to_string()))?;
     if frame.column("cell_id").is_err() {
@@ -64,7 +65,7 @@ fn from_csv(file: File) -> PolarsResult<DataFrame> {
         infer_schema_length: Some(0),
         ..CsvReadOptions::default()
     };
-    let texts = CsvReader::new(file).with_options(options).finish()?;
+    let texts = older::translate(CsvReader::new(file).with_options(options).finish()?)?;
     let outcomes = outcomes().into_iter().map(|outcome| (outcome.name, outcome.kind));
     let predictions = predictions().into_iter().map(|column| (column.name, column.kind));
     let keys = key_kinds().into_iter().filter_map(|(name, kind)| Some((name, kind?)));

@@ -4,6 +4,7 @@ mod build;
 mod column;
 mod error;
 mod files;
+mod older;
 
 pub use build::{Row, build, of_plan};
 pub(crate) use column::column;
