@@ -82,7 +82,10 @@ pub enum DataError {
     },
     #[error("`max_seq_length` is {0}; a sample needs two tokens, since each token is predicted from those before it")]
     MaxSeqLength(usize),
-    #[error("{origin}: nothing to train on: no sample has two tokens or more ({skipped} shorter ones were left out)")]
+    #[error(
+        "{origin}: nothing to train on: no sample has two tokens or more{left_out}",
+        left_out = left_out(*skipped)
+    )]
     Empty { origin: String, skipped: usize },
     #[error(
         "{origin}: a step of `batch_size` × `gradient_accumulation_steps` = {batch_size} × {accumulation} needs {needed} \
@@ -107,4 +110,11 @@ pub enum DataError {
         samples: usize,
         held_out: usize,
     },
+}
+
+fn left_out(skipped: usize) -> String {
+    match skipped {
+        0 => String::new(),
+        skipped => format!(" ({skipped} shorter ones were left out)"),
+    }
 }

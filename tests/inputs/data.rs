@@ -125,7 +125,10 @@ fn files_that_cannot_be_used_say_why() {
             "cannot read nowhere.txt: No such file or directory (os error 2)",
         ),
         ("empty.txt", "empty.txt: the file is empty"),
-        ("empty.jsonl", "empty.jsonl: nothing to train on"),
+        (
+            "empty.jsonl",
+            "empty.jsonl: nothing to train on: no sample has two tokens or more",
+        ),
         (
             "image.txt",
             "image.txt: not text: invalid UTF-8 at byte 0; text is UTF-8 without NUL",
