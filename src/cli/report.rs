@@ -8,7 +8,7 @@ use super::study_report::{Frames, StudyReport};
 use super::{FAILED, claims, print, studies};
 use crate::report::{Rendered, check_study, stale_files};
 use crate::results::store::StudyDir;
-use crate::spec::{self, Study};
+use crate::spec::{self, Study, TEMPLATES};
 use crate::text::counted;
 
 /// Make a study's frame and report from its records
@@ -24,8 +24,12 @@ pub(super) struct Args {
     /// The study's folder [default: results/NAME]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
-    /// comparison, method_comparison, profiler_vs_epoch, claims, plan, or a file of your own [default: the spec's]
-    #[arg(long, value_name = "NAME|FILE")]
+    // The help is in an attribute: it has the names from the one list.
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        help = format!("{}, or a file of your own [default: the spec's]", TEMPLATES.join(", "))
+    )]
     template: Option<String>,
     /// The Markdown file [default: the spec's, else report.md in the study's folder]
     #[arg(long, value_name = "FILE")]
