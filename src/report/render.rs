@@ -13,7 +13,7 @@ use super::context::{Context, memory_unit};
 use super::entry::entries;
 use super::error::ReportError;
 use super::template::Template;
-use super::{figures, filters, markdown};
+use super::{charts, filters, markdown};
 
 /// The frames of a report.
 #[derive(Debug, Clone, Copy)]
@@ -88,10 +88,10 @@ pub fn render<'a>(
 /// All charts by their name in templates; `None` if there is nothing to draw.
 fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, ChartError> {
     let unit = memory_unit(&context.groups);
-    let memory_speed = figures::memory_speed(&context.groups, &context.axes, unit);
-    let memory_loss = figures::memory_loss(&context.groups, &context.axes, unit, context.loss);
-    let growth = figures::growth(&context.groups, &context.axes, unit);
-    let categories = figures::categories(&context.groups, &context.axes, unit);
+    let memory_speed = charts::memory_speed(&context.groups, &context.axes, unit);
+    let memory_loss = charts::memory_loss(&context.groups, &context.axes, unit, context.loss);
+    let growth = charts::growth(&context.groups, &context.axes, unit);
+    let categories = charts::categories(&context.groups, &context.axes, unit);
     let mut charts = BTreeMap::from([
         (
             "memory_speed".into(),
