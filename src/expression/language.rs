@@ -36,12 +36,15 @@ impl Language {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// Wrong syntax, or an unknown name.
+    /// Wrong syntax, or an unknown name: the first in the text.
     pub fn compile(&self, text: &str) -> Result<Expression<'_>, Mistake> {
         let compiled = self.environment.compile_expression_owned(text.to_owned());
         let expression = Expression::new(compiled.map_err(|error| explain(&error))?);
-        for name in expression.names() {
-            (self.check_name)(name).map_err(|mistake| mistake.at(place_of(name, text)))?;
+        let names = expression.names().iter();
+        let mut placed: Vec<_> = names.map(|name| (place_of(name, text), name)).collect();
+        placed.sort_by_key(|(place, _)| place.as_ref().map_or(usize::MAX, |place| place.start));
+        for (place, name) in placed {
+            (self.check_name)(name).map_err(|mistake| mistake.at(place))?;
         }
         Ok(expression)
     }
