@@ -191,6 +191,12 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
     let map = std::rc::Rc::make_mut(map);
     let common = map.shift_remove("common").ok_or_else(|| missing("common"))?.value;
     let cells = map.shift_remove("cells").ok_or_else(|| missing("cells"))?.value;
+    for key in ["defaults", "sweep"] {
+        if let Some(section) = node.get(&["spec", key]) {
+            let message = format!("spec.{key}: the study's cells stand under `cells`");
+            return Err(Diagnostic::new(message).at(section.place));
+        }
+    }
     let header: Header<Study> = de::read(&node).map_err(|error| error.diagnostic(""))?;
     let Value::List(cells) = &cells.value else {
         return Err(Diagnostic::new(format!("cells: expected a list, got {}", cells.kind())).at(cells.place));
@@ -383,9 +389,15 @@ claims:
         .unwrap();
         let text = study.to_yaml(Path::new("/a/results")).unwrap();
         assert!(text.contains("directory: \"..\""), "{text}");
-        let edited = text.replace("rank: 4", "rank: 5");
-        let error = Study::from_yaml("study.yaml", &edited, Path::new("/a/results")).unwrap_err();
-        assert!(error.message().contains("by its keys"), "{error}");
+        for (old, new, message) in [
+            ("rank: 4", "rank: 5", "by its keys"),
+            ("  name: x", "  name: x\n  defaults: {rank: 8}", "spec.defaults: "),
+            ("  name: x", "  name: x\n  sweep:", "spec.sweep: "),
+        ] {
+            let edited = text.replace(old, new);
+            let error = Study::from_yaml("study.yaml", &edited, Path::new("/a/results")).unwrap_err();
+            assert!(error.message().contains(message), "{error}");
+        }
     }
 
     #[test]
