@@ -17,8 +17,8 @@ pub(crate) fn check<E: Entry>(
     mistakes: &mut Mistakes,
 ) {
     for (entry, (index, node)) in entries.iter_mut().zip(nodes(section)) {
-        *entry.origin() = Origin::of(node, sources);
         let name = format!("{}[{index}]", E::SECTION);
+        *entry.origin() = Origin::of(&name, node, sources);
         for (key, mistake) in entry.check() {
             // What is missing may be what was taken out.
             if key.is_empty() && node.has_hole() {

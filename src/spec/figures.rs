@@ -1,80 +1,104 @@
 //! Published figures of many cells, which stand in a CSV file next to the spec.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use super::diagnostic::Diagnostic;
-use super::expand::Expansion;
-use super::published::Published;
+use super::cell_selector::CellSelector;
+use super::diagnostic::Mistakes;
+use super::published::{Published, check_number};
 use super::read::read_text;
-use crate::text::quoted;
+use crate::text::{Mistake, quoted};
 
 /// The largest file of figures, in bytes.
 const LARGEST: u64 = 4 << 20;
+
+/// A line of a file of figures.
+struct Row {
+    /// From 1, the header included.
+    line: usize,
+    cell_id: String,
+    value: String,
+}
 
 /// The figures of the spec: an entry with `values` becomes one for each row of its file. `folder` is the spec's.
 pub(crate) fn read_values(
     published: Vec<Published>,
     folder: &Path,
-    expansion: Option<&Expansion>,
-) -> (Vec<Published>, Vec<Diagnostic>) {
+    selector: &CellSelector<'_>,
+    mistakes: &mut Mistakes,
+) -> Vec<Published> {
     let mut figures = Vec::new();
-    let mut mistakes = Vec::new();
     for entry in published {
         let Some(file) = &entry.values else {
             figures.push(entry);
             continue;
         };
-        match rows(&folder.join(file), &entry.column) {
-            Ok(rows) => figures.extend(bind(&entry, rows, expansion)),
-            Err(message) => {
-                let mistake = Diagnostic::new(format!("published: {message}"));
-                mistakes.push(match entry.origin.place("values") {
-                    Some(place) => mistake.at(place),
-                    None => mistake,
-                });
-            }
+        let path = folder.join(file);
+        match rows(&path, &entry.column).and_then(|rows| bind(&entry, &path, rows, selector)) {
+            Ok(bound) => figures.extend(bound),
+            Err(mistake) => mistakes.add(entry.origin.diagnostic("values", &mistake)),
         }
     }
-    (figures, mistakes)
+    figures
 }
 
-/// A figure for each row whose cell is in the study. Rows of other cells are left out: an override makes other cells.
-fn bind(entry: &Published, rows: Vec<(String, String)>, expansion: Option<&Expansion>) -> Vec<Published> {
-    let cells = expansion
-        .map(|expansion| expansion.cells.as_slice())
-        .unwrap_or_default();
-    let figure = |(id, value): (String, String)| {
-        let cell = cells.iter().find(|cell| cell.id == id)?;
-        Some(Published {
-            value,
-            values: None,
-            cell: cell.axes.clone(),
-            ..entry.clone()
-        })
-    };
-    rows.into_iter().filter_map(figure).collect()
+/// A figure for each row. After an override the cells may be others, and rows without a cell are left out.
+fn bind(
+    entry: &Published,
+    path: &Path,
+    rows: Vec<Row>,
+    selector: &CellSelector<'_>,
+) -> Result<Vec<Published>, Mistake> {
+    let mut figures = Vec::new();
+    let mut ids = HashSet::new();
+    for Row { line, cell_id, value } in rows {
+        let wrong = |message: &str| Mistake::new(format!("line {line} of {}: {message}", path.display()));
+        if let Some(mistake) = check_number(&value) {
+            return Err(wrong(&mistake.message));
+        }
+        if !ids.insert(cell_id.clone()) {
+            return Err(wrong(&format!("the cell {} has a figure already", quoted(&cell_id))));
+        }
+        let Some(expansion) = selector.expansion else { continue };
+        match expansion.cells.iter().find(|cell| cell.id == cell_id) {
+            Some(cell) => figures.push(Published {
+                value,
+                values: None,
+                cell: cell.axes.clone(),
+                ..entry.clone()
+            }),
+            None if selector.layers.is_empty() => {
+                return Err(wrong(&format!("the study has no cell {}", quoted(&cell_id))));
+            }
+            None => {}
+        }
+    }
+    Ok(figures)
 }
 
 /// The ids of cells and their values of `column`.
-fn rows(path: &Path, column: &str) -> Result<Vec<(String, String)>, String> {
-    let text = read_text(path, LARGEST).map_err(|error| error.message().to_owned())?;
-    let mut lines = text.lines().filter(|line| !line.is_empty());
-    let header: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+fn rows(path: &Path, column: &str) -> Result<Vec<Row>, Mistake> {
+    let text = read_text(path, LARGEST).map_err(|error| Mistake::new(error.message()))?;
+    let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.is_empty());
+    let header: Vec<&str> = lines.next().map_or("", |(line, _)| line).split(',').collect();
     let find = |name: &str| {
-        let missing = || format!("{} has no column {}", path.display(), quoted(name));
+        let missing = || Mistake::new(format!("{} has no column {}", path.display(), quoted(name)));
         header.iter().position(|there| *there == name).ok_or_else(missing)
     };
     let (id, value) = (find("cell_id")?, find(column)?);
-    let row = |(index, line): (usize, &str)| {
-        let fields: Vec<&str> = line.split(',').collect();
-        match fields.len() == header.len() && !line.contains('"') {
-            true => Ok((fields[id].to_owned(), fields[value].to_owned())),
-            false => Err(format!(
-                "row {} of {} is not one of plain fields",
-                index + 1,
+    let row = |(text, line): (&str, usize)| {
+        let fields: Vec<&str> = text.split(',').collect();
+        match fields.len() == header.len() && !text.contains('"') {
+            true => Ok(Row {
+                line,
+                cell_id: fields[id].to_owned(),
+                value: fields[value].to_owned(),
+            }),
+            false => Err(Mistake::new(format!(
+                "line {line} of {} is not one of plain fields",
                 path.display()
-            )),
+            ))),
         }
     };
-    lines.enumerate().map(row).collect()
+    lines.map(row).collect()
 }

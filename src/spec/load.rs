@@ -20,7 +20,7 @@ use super::read::{cannot_read, read_text};
 use super::selection::Selection;
 use super::study::Study;
 use super::sweep::{self, Sweep};
-use super::tree::Node;
+use super::tree::{Node, Scalar, Value};
 use super::type_values::{check_axes, check_defaults};
 use super::yaml::{self, Budget};
 
@@ -121,9 +121,7 @@ fn resolve(
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);
     study.published = entries::pick(study.published, published, &selector, mistakes, &mut notes);
-    let (figures, found) = figures::read_values(study.published, folder, selector.expansion);
-    found.into_iter().for_each(|found| mistakes.add(found));
-    study.published = figures;
+    study.published = figures::read_values(study.published, folder, &selector, mistakes);
     study.claims = entries::pick(study.claims, claims, &selector, mistakes, &mut notes);
     let Expansion { cells, axes, .. } = expansion?;
     if study.record.timeline && cells.iter().any(|cell| cell.cell.device != "cpu") {
@@ -157,7 +155,19 @@ fn take_defaults(tree: &mut Node, mistakes: &mut Mistakes) -> Node {
 /// Reads all sections but the defaults and the sweep, and the mistakes in them.
 fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
     let mut mistakes = Mistakes::default();
-    let (study, errors) = de::read_all::<Study>(tree);
+    let (mut study, errors) = de::read_all::<Study>(tree);
+    if study.is_none() && tree.get(&["name"]).is_none_or(Node::is_hole) {
+        // The name is missing. A placeholder lets the other sections be checked.
+        let name = Node {
+            value: Value::Scalar(Scalar {
+                text: "unnamed".into(),
+                plain: true,
+            }),
+            place: tree.place,
+        };
+        tree.set(&["name".to_owned()], tree.place, name);
+        study = de::read(tree).ok();
+    }
     for error in errors {
         let key = error
             .path

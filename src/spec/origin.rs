@@ -8,29 +8,37 @@ use super::diagnostic::Diagnostic;
 use super::error::SpecError;
 use super::place::{Place, Sources};
 use super::tree::{Node, Value};
+use crate::text::Mistake;
 
 /// The places of an entry and of its keys. They say nothing of what the entry means: any two origins are equal.
 #[derive(Clone, Default)]
 pub struct Origin {
+    /// The entry's name in messages, such as `published[0]`.
+    name: String,
     sources: Arc<Sources>,
     /// The places by dotted key; the key of the entry itself is empty.
     places: BTreeMap<String, Place>,
 }
 
 impl Origin {
-    /// The origin of `node` and all that is in it.
-    pub(crate) fn of(node: &Node, sources: &Arc<Sources>) -> Self {
+    /// The origin of `node`, which is called `name`, and all that is in it.
+    pub(crate) fn of(name: &str, node: &Node, sources: &Arc<Sources>) -> Self {
         let mut places = BTreeMap::new();
         collect(node, String::new(), &mut places);
         Self {
+            name: name.to_owned(),
             sources: Arc::clone(sources),
             places,
         }
     }
 
-    /// The place of a key's value.
-    pub(crate) fn place(&self, key: &str) -> Option<Place> {
-        self.places.get(key).copied()
+    /// The report of a mistake in the value of a key.
+    pub(super) fn diagnostic(&self, key: &str, mistake: &Mistake) -> Diagnostic {
+        let diagnostic = Diagnostic::of(&format!("{}.{key}", self.name), mistake);
+        match self.places.get(key) {
+            Some(place) => diagnostic.at(*place),
+            None => diagnostic,
+        }
     }
 
     /// An error that points at a key of the entry, or at the entry if it has no such key.

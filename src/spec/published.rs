@@ -118,13 +118,8 @@ impl Entry for Published {
     fn check(&self) -> Vec<(String, Mistake)> {
         let missing = self.values.is_none() && self.value.is_empty();
         let missing = missing.then(|| ("", Mistake::new("the key `value` is missing")));
-        let value = (!self.value.is_empty() && parse(&self.value).is_none()).then(|| {
-            let message = format!(
-                "expected a number such as 255.41 or 1,916,697,600, got {}",
-                quoted(&self.value)
-            );
-            ("value", Mistake::new(message).help("the unit has a key of its own"))
-        });
+        let value = check_number(&self.value).filter(|_| !self.value.is_empty());
+        let value = value.map(|mistake| ("value", mistake));
         let both = self.values.is_some() && !(self.value.is_empty() && self.cell.is_empty());
         let both = both.then(|| {
             (
@@ -149,6 +144,18 @@ impl Entry for Published {
     fn origin(&mut self) -> &mut Origin {
         &mut self.origin
     }
+}
+
+/// The mistake in the text of a figure's number.
+pub(super) fn check_number(text: &str) -> Option<Mistake> {
+    let mistake = || {
+        let message = format!(
+            "expected a number such as 255.41 or 1,916,697,600, got {}",
+            quoted(text)
+        );
+        Mistake::new(message).help("the unit has a key of its own")
+    };
+    parse(text).is_none().then(mistake)
 }
 
 /// Digits, with commas between thousands if at all, and a point.

@@ -29,10 +29,7 @@ fn each_row_is_a_figure_of_its_cell() {
         .into_iter()
         .map(|cell| cell.id)
         .collect();
-    let csv = format!(
-        "allocated_peak_bytes,cell_id\n1000,{}\n2000,{}\n3000,0123456789ab\n",
-        ids[2], ids[0]
-    );
+    let csv = format!("allocated_peak_bytes,cell_id\n1000,{}\n2000,{}\n", ids[2], ids[0]);
     let study = load(Some(&csv), &[]).unwrap();
     let figures: Vec<(String, String)> = study
         .published
@@ -46,6 +43,29 @@ fn each_row_is_a_figure_of_its_cell() {
         1,
         "an override makes other cells"
     );
+}
+
+#[test]
+fn each_row_is_checked() {
+    let ids: Vec<String> = load(Some("cell_id,allocated_peak_bytes\n"), &[])
+        .unwrap()
+        .cells
+        .into_iter()
+        .map(|cell| cell.id)
+        .collect();
+    let first = &ids[0];
+    for (row, message) in [
+        (format!("{},x", ids[1]), "expected a number such as"),
+        (format!("{},", ids[1]), "expected a number such as"),
+        (format!("{first},2"), "has a figure already"),
+        ("0123456789ab,2".to_owned(), "the study has no cell `0123456789ab`"),
+        (format!("{},2,3", ids[1]), "is not one of plain fields"),
+    ] {
+        let csv = format!("cell_id,allocated_peak_bytes\n\n{first},1\n{row}\n");
+        let error = load(Some(&csv), &[]).unwrap_err();
+        let place = error.starts_with("published[0].values: line 4 of ") && error.contains("x.yaml:5:42");
+        assert!(place && error.contains(message), "{error}");
+    }
 }
 
 #[test]
