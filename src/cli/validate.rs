@@ -10,7 +10,7 @@ use indexmap::{IndexMap, IndexSet};
 use crate::report;
 use crate::runner::preflight;
 use crate::spec::{self, Overrides, Study};
-use crate::text::to_flow_yaml;
+use crate::text::{counted, to_flow_yaml};
 
 use super::print;
 
@@ -37,11 +37,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn summary(study: &Study) -> String {
     const MOST_VALUES: usize = 12;
-    let cells = study.cells.len();
-    let mut out = format!("{}: {cells} cell{}", study.name, if cells == 1 { "" } else { "s" });
+    let mut out = format!("{}: {}", study.name, counted(study.cells.len(), "cell"));
     if study.repeats > 1 {
         let settings: HashSet<String> = study.cells.iter().map(|planned| planned.cell.group_id()).collect();
-        let _ = write!(out, " ({} settings with {} seeds each)", settings.len(), study.repeats);
+        let settings = counted(settings.len(), "setting");
+        let _ = write!(out, " ({settings} with {} seeds each)", study.repeats);
     }
     out.push('\n');
     let width = study.axes.iter().map(String::len).max().unwrap_or(0);

@@ -55,7 +55,9 @@ const ALIASES: [(&str, &str); 45] = [
 /// The one of `expected` that the user most likely meant by `word`.
 pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
     let find = |key: &str| expected.iter().copied().find(|word| *word == key);
-    let mut aliases = ALIASES.iter().filter(|(alias, _)| *alias == word);
+    // `true` is a format only for a key that can be off: `autocast`, not `dtype`.
+    let has_alias = word != "true" || expected.contains(&"none");
+    let mut aliases = ALIASES.iter().filter(|(alias, _)| has_alias && *alias == word);
     moved(word)
         .and_then(find)
         .or_else(|| aliases.find_map(|(_, key)| find(key)))
@@ -64,5 +66,9 @@ pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
 
 /// Asks whether that one was meant.
 pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
-    near(word, expected).map(did_you_mean)
+    Some(match (word, near(word, expected)?) {
+        ("bf16", "autocast") => "write `autocast: bfloat16`".into(),
+        ("fp16", "autocast") => "write `autocast: float16`".into(),
+        (_, near) => did_you_mean(near),
+    })
 }

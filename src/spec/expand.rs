@@ -10,6 +10,7 @@ use super::cell::{Cell, Invalid};
 use super::de;
 use super::diagnostic::{Diagnostic, Label, Mistakes};
 use super::filter::{self, Filter};
+use super::key_path::{lies_in, nearest_node};
 use super::place::Place;
 use super::sample::Sample;
 use super::study::StudyCell;
@@ -81,10 +82,8 @@ pub(crate) fn expand(
         notes.splice(0..0, filter.idle());
     }
     if expander.merged > 0 {
-        notes.push(format!(
-            "{} cells became equal to others and are left out",
-            expander.merged
-        ));
+        let merged = counted(expander.merged, "cell");
+        notes.push(format!("{merged} merged with an equal one"));
     }
     Some(Expansion {
         cells: expander.cells,
@@ -120,7 +119,7 @@ fn check_count(sweep: &Sweep, repeats: usize) -> Result<u64, Diagnostic> {
         "the sweep has {count} cells; at most {MOST_CELLS} are possible"
     ));
     Err(sweep.axes().take(8).fold(diagnostic, |diagnostic, axis| {
-        diagnostic.label(axis.key, format!("{} values", axis.values.len()))
+        diagnostic.label(axis.key, counted(axis.values.len(), "value"))
     }))
 }
 
@@ -196,12 +195,18 @@ impl<'s> Expander<'s> {
             }
         }
         if product > 0 && left == 0 && self.sweep.include.is_empty() && self.sound && self.mistakes.is_empty() {
-            let message = format!("sweep.exclude: all {product} combinations are excluded");
-            let at = |diagnostic: Diagnostic, place| diagnostic.at(place);
-            let places = self.sweep.exclude.iter().map(|exclude| exclude.place);
-            self.mistakes.add(places.fold(Diagnostic::new(message), at));
+            self.mistakes.add(self.all_excluded(product));
         }
         Vec::new()
+    }
+
+    fn all_excluded(&self, product: u64) -> Diagnostic {
+        let message = match product {
+            1 => "sweep.exclude: the only combination is excluded".to_owned(),
+            _ => format!("sweep.exclude: all {product} combinations are excluded"),
+        };
+        let places = self.sweep.exclude.iter().map(|exclude| exclude.place);
+        places.fold(Diagnostic::new(message), Diagnostic::at)
     }
 
     /// Adds as many combinations as the sample asks for, in the order of the sweep.
@@ -219,6 +224,10 @@ impl<'s> Expander<'s> {
         drawn.sort_by_key(|(index, _)| *index);
         drawn.into_iter().for_each(|(_, made)| self.add(made));
         if left == sample.count || !self.sound {
+            return Vec::new();
+        }
+        if left == 0 && looked_at == product && !self.sweep.exclude.is_empty() && !self.pinned {
+            self.mistakes.add(self.all_excluded(product));
             return Vec::new();
         }
         let there_are = match looked_at == product {
@@ -346,7 +355,7 @@ impl<'s> Expander<'s> {
         for (_, (diagnostic, cells)) in std::mem::take(&mut self.invalid) {
             self.mistakes.add(match cells {
                 1 => diagnostic,
-                cells => diagnostic.help(format!("the same holds for {} more", counted(cells - 1, "cell"))),
+                cells => diagnostic.help(format!("the same holds for {}", counted(cells - 1, "more cell"))),
             });
         }
     }
@@ -412,7 +421,7 @@ impl<'s> Expander<'s> {
     /// Points at the key at fault, the keys without which it would do, and the values that made the combination.
     fn invalid(&self, invalid: &Invalid, tree: &Node, origin: Origin) -> Diagnostic {
         let assignments = self.assignments(origin);
-        let assigned = |key: &str| assignments.iter().any(|assignment| key.starts_with(&assignment.name));
+        let assigned = |key: &str| assignments.iter().any(|assignment| lies_in(key, &assignment.name));
         let made_by = match self.is_of_all(invalid, origin) {
             true => String::new(),
             false => format!(" ({})", text(&assignments)),
@@ -451,18 +460,9 @@ impl<'s> Expander<'s> {
         keys.all(|key| {
             !assignments
                 .iter()
-                .any(|assignment| key.starts_with(&assignment.name) || assignment.name.starts_with(key))
+                .any(|assignment| lies_in(key, &assignment.name) || lies_in(&assignment.name, key))
         })
     }
-}
-
-/// The node of a key such as `target_modules[1]`, or else of the innermost key around it that the tree has.
-fn nearest_node<'n>(tree: &'n Node, key: &str) -> Option<&'n Node> {
-    let path: Vec<&str> = key
-        .split(['.', '['])
-        .map(|segment| segment.trim_end_matches(']'))
-        .collect();
-    (1..=path.len()).rev().find_map(|depth| tree.get(&path[..depth]))
 }
 
 /// `rank = 4, dtype = int4`.

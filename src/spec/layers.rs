@@ -67,10 +67,18 @@ fn variable(name: &str, value: &str, source: u32, mistakes: &mut Mistakes) -> Re
     };
     let written: Vec<&str> = name[PREFIX.len()..].split("__").collect();
     let Some(path) = variable_path(&written) else {
-        let near = nearest_key(&written.join(".").to_lowercase());
+        let word = written.join(".").to_lowercase();
+        let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").to_uppercase());
+        if let Some(moved) = keys::moved(&word) {
+            mistakes.leave_open(Some(moved));
+            return Err(Diagnostic::new(format!("the key {} has moved", quoted(&word)))
+                .at(key)
+                .help(format!("write `{}`", variable(moved))));
+        }
+        let near = nearest_key(&word);
         mistakes.leave_open(near);
         let help = match near {
-            Some(near) => did_you_mean(&format!("{PREFIX}{}", near.replace('.', "__").to_uppercase())),
+            Some(near) => did_you_mean(&variable(near)),
             None => "a variable that begins with EXPCTL_ must name a key, as EXPCTL_ALLOCATOR__ENV__NAME does".into(),
         };
         let message = format!("the environment variable {} names no key", quoted(name));

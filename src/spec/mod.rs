@@ -28,6 +28,7 @@ mod expand;
 mod figures;
 mod filter;
 mod invocation;
+mod key_path;
 mod keys;
 mod layers;
 mod load;

@@ -9,7 +9,7 @@ use super::place::Place;
 use super::sample::Sample;
 use super::tree::{Entry, Map, Node, Value};
 use super::{aliases, de, keys};
-use crate::text::quoted;
+use crate::text::{counted, quoted};
 
 /// One key and the value that a cell gives it.
 #[derive(Debug, Clone)]
@@ -296,13 +296,7 @@ fn escape(name: &str) -> String {
 }
 
 fn check_zip(axes: &[Axis]) -> Result<(), Diagnostic> {
-    let count = |axis: &Axis| {
-        format!(
-            "{} value{}",
-            axis.values.len(),
-            if axis.values.len() == 1 { "" } else { "s" }
-        )
-    };
+    let count = |axis: &Axis| counted(axis.values.len(), "value");
     match axes.iter().find(|axis| axis.values.len() != axes[0].values.len()) {
         None => Ok(()),
         Some(other) => Err(Diagnostic::new("sweep.zip: paired axes need equally many values")

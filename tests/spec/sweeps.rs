@@ -150,7 +150,7 @@ fn an_override_of_a_swept_key_fixes_its_axis_and_says_so() {
     assert_eq!(study.cells.len(), 3);
     assert!(study.cells.iter().all(|planned| planned.cell.rank == 2));
     let notes = "--set rank=2 fixes the axis rank; --set rank=2 fixes rank in include[0]; \
-        --set rank=2 fixes rank in include[1]; 1 cells became equal to others and are left out";
+        --set rank=2 fixes rank in include[1]; 1 cell merged with an equal one";
     assert_eq!(study.notes.join("; "), notes);
     assert_eq!(
         parse(&text, &["rank=3", "rank=2"]).unwrap().notes,

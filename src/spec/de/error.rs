@@ -98,11 +98,15 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let segments: Vec<String> = field.split('.').map(str::to_owned).collect();
         // The cell's own keys; those of a map within it have not moved.
-        let moved = expected.contains(&"torch") && keys::moved(field).is_some();
-        let mistake = match moved {
-            true => Mistake::new("the key has moved").help(format!("write `torch: {{{field}: ...}}`")),
-            false => Mistake::new("unknown key").help(known(field, expected)),
+        let is_cell = expected.contains(&"torch");
+        let mistake = match keys::moved(field).filter(|_| is_cell) {
+            Some(moved) => Mistake::new("the key has moved").help(format!("write `{}`", nested(moved))),
+            None if is_cell && keys::is_known(&segments) => {
+                Mistake::new("the key of an inner map has no dot").help(format!("write `{}`", nested(field)))
+            }
+            None => Mistake::new("unknown key").help(known(field, expected)),
         };
         Self {
             unknown_key: true,
@@ -118,6 +122,14 @@ impl de::Error for Error {
 
     fn missing_field(field: &'static str) -> Self {
         Self::new(format!("the key `{field}` is missing"))
+    }
+}
+
+/// `torch: {use_cache: ...}` for `torch.use_cache`.
+fn nested(key: &str) -> String {
+    match key.split_once('.') {
+        Some((first, rest)) => format!("{first}: {{{}}}", nested(rest)),
+        None => format!("{key}: ..."),
     }
 }
 
