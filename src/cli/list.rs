@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::report::{Entry, axes, entries};
@@ -61,12 +62,16 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
 
 /// The cells of several studies, with one column for all axes, because each study has its own. Warns on stderr about a
 /// study that cannot be read, such as one of another version, and lists the others.
+///
+/// # Errors
+/// None of the studies can be read.
 fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
     let mut table = Table::new(
         ["study", "cell_id", "status", "axes", "seed"]
             .into_iter()
             .chain(headings(format)),
     );
+    let mut readable = 0;
     for dir in dirs {
         let (cells, axes) = match read(dir) {
             Ok(read) => read,
@@ -75,6 +80,7 @@ fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
                 continue;
             }
         };
+        readable += 1;
         let study = dir.path().file_name().unwrap_or_default().to_string_lossy();
         for cell in &cells {
             let values = axes
@@ -91,6 +97,7 @@ fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
             table.rows.push(row);
         }
     }
+    ensure!(readable > 0 || dirs.is_empty(), "none of these studies can be read");
     Ok(table)
 }
 

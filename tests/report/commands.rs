@@ -28,6 +28,12 @@ fn list_shows_cells() {
     others.stderr_has("format 1 was written by another version");
     others.stderr_has("`results/old` is left out");
     assert_eq!(others.stdout, both);
+    recorded.write("older/a/study.yaml", "format: 1\nname: a\n");
+    recorded.write("older/b/study.yaml", "format: 1\nname: b\n");
+    recorded
+        .expctl(&["list", "older"])
+        .exits(2)
+        .stderr_has("none of these studies can be read");
     recorded
         .expctl(&["list", "experiments"])
         .exits(2)
