@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::about::About;
+use super::answer::{Answers, Evidence};
 use super::axes::{self, Setting};
 use super::claims::{self, ClaimResult};
 use super::entry::Entry;
@@ -24,6 +25,8 @@ use crate::text::format::ByteUnit;
 pub(crate) struct Context<'a> {
     /// The study's own words.
     pub study: &'a About,
+    /// The sentences that a report begins with, by kind of report.
+    pub answers: Answers,
     /// Every row of the frame.
     pub cells: &'a [Entry],
     /// The rows in the order of the study, with repeats in one group.
@@ -88,8 +91,17 @@ impl<'a> Context<'a> {
             let column = category_column(category.name());
             category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
         };
+        let published = published::compare(&study.published, &groups);
+        let claims = claims::judge(&study.claims, &groups)?;
+        let profiles = pairs::profiles(&groups);
+        let answers = Answers::new(&Evidence {
+            groups: &groups,
+            claims: &claims,
+            profiles: &profiles,
+        });
         Ok(Self {
             study,
+            answers,
             cells,
             baseline: groups.iter().find(|group| group.baseline).cloned(),
             fixed: axes::fixed(cells, &axes),
@@ -97,10 +109,10 @@ impl<'a> Context<'a> {
             categories: Category::ALL.into_iter().filter(held).map(Category::name).collect(),
             phases: Phase::ALL.map(Phase::name),
             loss,
-            published: published::compare(&study.published, &groups),
-            claims: claims::judge(&study.claims, &groups)?,
+            published,
+            claims,
             by_memory: by_memory(&groups),
-            profiles: pairs::profiles(&groups),
+            profiles,
             accumulations: pairs::accumulations(&groups),
             machines: machines(cells),
             seeds: seeds(cells),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::entry::Entry;
 use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
 use crate::results::setting;
+use crate::text::format::Quantity;
 
 /// The statistic of a measured column over the repeats that ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -40,6 +41,15 @@ impl Stat {
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             n,
         })
+    }
+}
+
+impl From<Stat> for Quantity {
+    fn from(stat: Stat) -> Self {
+        Self {
+            mean: stat.mean,
+            deviation: stat.deviation,
+        }
     }
 }
 

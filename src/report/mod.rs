@@ -4,6 +4,7 @@
 
 mod about;
 pub mod accuracy;
+mod answer;
 mod axes;
 pub mod chart;
 mod charts;

@@ -17,13 +17,14 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by their names here.
-const BUILT_IN: [(&str, &str); 14] = built_in![
+const BUILT_IN: [(&str, &str); 15] = built_in![
     "claims.md.j2",
     "comparison.md.j2",
     "method_comparison.md.j2",
     "profiler_vs_epoch.md.j2",
     "plan.md.j2",
     "accuracy.md.j2",
+    "parts/answer.md.j2",
     "parts/cells.md.j2",
     "parts/claims.md.j2",
     "parts/published.md.j2",

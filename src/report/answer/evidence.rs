@@ -1,0 +1,16 @@
+//! Everything that answers are computed from.
+
+use crate::report::claims::ClaimResult;
+use crate::report::group::Group;
+use crate::report::pairs::CellPair;
+
+/// The parts of a report's context that answers read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Evidence<'a> {
+    /// The rows in the order of the study, with repeats in one group.
+    pub groups: &'a [Group],
+    /// The spec's claims with their verdicts.
+    pub claims: &'a [ClaimResult],
+    /// Profiles compared with trainings.
+    pub profiles: &'a [CellPair],
+}

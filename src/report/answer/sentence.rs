@@ -1,0 +1,42 @@
+//! A sentence of an answer.
+
+use serde::Serialize;
+
+use crate::report::entry::Entry;
+use crate::report::group::Group;
+
+/// A sentence and the cells that it rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Sentence {
+    /// Markdown.
+    pub text: String,
+    /// Ids of cells, in full and each once.
+    pub cells: Vec<String>,
+}
+
+impl Sentence {
+    /// A sentence about these groups.
+    pub(super) fn about<'g>(text: impl Into<String>, groups: impl IntoIterator<Item = &'g Group>) -> Self {
+        Self::of_cells(text, groups.into_iter().flat_map(|group| &group.cells))
+    }
+
+    /// A sentence about these cells.
+    pub(super) fn of_cells<'c>(text: impl Into<String>, cells: impl IntoIterator<Item = &'c Entry>) -> Self {
+        let ids = cells.into_iter().filter_map(|cell| cell.text("cell_id"));
+        Self::with_ids(text, ids)
+    }
+
+    /// A sentence about the cells of these ids.
+    pub(super) fn with_ids<'i>(text: impl Into<String>, ids: impl IntoIterator<Item = &'i str>) -> Self {
+        let mut cells: Vec<String> = Vec::new();
+        for id in ids {
+            if cells.iter().all(|known| known != id) {
+                cells.push(id.to_owned());
+            }
+        }
+        Self {
+            text: text.into(),
+            cells,
+        }
+    }
+}
