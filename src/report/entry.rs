@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::results::datum::Datum;
 
 /// One row: a value for each column of the frame, in its order.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Entry(IndexMap<String, Datum>);
 

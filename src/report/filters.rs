@@ -6,6 +6,7 @@ use std::sync::Arc;
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
+use super::charts::Drawing;
 use super::markdown;
 use crate::text::Unit;
 use crate::text::format::{self, ABSENT, ByteUnit, Quantity};
@@ -90,8 +91,9 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
     Ok(escape(&value.to_string()))
 }
 
-/// Adds the filters, and `chart(name)`: the file name of a chart, or none if there is nothing to draw.
-pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Option<String>>>) {
+/// Adds the filters, `chart(name)`, which is the file name of a chart, and `has_chart(name)`, which is false if there is
+/// nothing to draw. Each chart is its file name or the reason.
+pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Drawing>>) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
     env.add_filter("seconds", |value: &Value| written(value, format::seconds));
     env.add_filter("number", |value: &Value, options: Kwargs| number(value, options));
@@ -107,13 +109,21 @@ pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTree
     env.add_filter("md", |value: &Value| text(value, markdown::escape));
     env.add_filter("code", |value: &Value| text(value, markdown::code));
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
+    let known = Arc::clone(&charts);
+    env.add_function("has_chart", move |name: &str| find(&known, name).map(Result::is_ok));
     env.add_function("chart", move |name: &str| {
-        charts.get(name).cloned().map(Value::from).ok_or_else(|| {
-            let known: Vec<&str> = charts.keys().map(String::as_str).collect();
-            Error::new(
-                ErrorKind::InvalidOperation,
-                format!("unknown chart `{name}`; the charts are {}", known.join(", ")),
-            )
+        find(&charts, name)?.clone().map_err(|reason| {
+            let message = format!("nothing to draw in the chart `{name}`: {reason}; ask `has_chart(\"{name}\")` first");
+            Error::new(ErrorKind::InvalidOperation, message)
         })
     });
+}
+
+/// A chart by its name.
+fn find<'c>(charts: &'c BTreeMap<String, Drawing>, name: &str) -> Result<&'c Drawing, Error> {
+    charts.get(name).ok_or_else(|| {
+        let known: Vec<&str> = charts.keys().map(String::as_str).collect();
+        let message = format!("unknown chart `{name}`; the charts are {}", known.join(", "));
+        Error::new(ErrorKind::InvalidOperation, message)
+    })
 }

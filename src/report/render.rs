@@ -7,9 +7,9 @@ use minijinja::value::Serde;
 use polars_core::prelude::DataFrame;
 
 use super::about::About;
-use super::chart::ChartError;
+use super::charts::Drawing;
 use super::claims::ClaimResult;
-use super::context::{Context, memory_unit};
+use super::context::Context;
 use super::entry::entries;
 use super::error::ReportError;
 use super::template::Template;
@@ -55,11 +55,11 @@ pub fn render<'a>(
     let cells = entries(frames.cells)?;
     let timeline = frames.timeline.map(entries).transpose()?.unwrap_or_default();
     let context = Context::new(about, &cells, &timeline)?;
-    let charts = draw(&context)?;
+    let charts = charts::draw(&context)?;
     let file = |name: &str| format!("{stem}-{}.svg", name.replace(['_', ' '], "-"));
-    let names: BTreeMap<String, Option<String>> = charts
+    let names: BTreeMap<String, Drawing> = charts
         .iter()
-        .map(|(name, svg)| (name.clone(), svg.as_ref().map(|_| file(name))))
+        .map(|(name, svg)| (name.clone(), svg.as_ref().map(|_| file(name)).map_err(String::clone)))
         .collect();
     let names = Arc::new(names);
 
@@ -72,9 +72,9 @@ pub fn render<'a>(
         .map_err(|error| ReportError::Template(template.explain(&error)))?;
     let markdown = markdown::tidy(&markdown);
 
-    let linked = |(name, svg): (String, Option<String>)| {
-        let file = names.get(&name).cloned().flatten()?;
-        markdown.contains(&file).then_some((file, svg?))
+    let linked = |(name, svg): (String, Drawing)| {
+        let file = file(&name);
+        markdown.contains(&file).then_some((file, svg.ok()?))
     };
     let files = charts.into_iter().filter_map(linked).collect();
     let claims = context.claims;
@@ -83,28 +83,6 @@ pub fn render<'a>(
         files,
         claims,
     })
-}
-
-/// All charts by their name in templates; `None` if there is nothing to draw.
-fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Option<String>>, ChartError> {
-    let unit = memory_unit(&context.groups);
-    let memory_speed = charts::memory_speed(&context.groups, &context.axes, unit);
-    let memory_loss = charts::memory_loss(&context.groups, &context.axes, unit, context.loss);
-    let growth = charts::growth(&context.groups, &context.axes, unit);
-    let categories = charts::categories(&context.groups, &context.axes, unit);
-    let mut charts = BTreeMap::from([
-        (
-            "memory_speed".into(),
-            memory_speed.map(|chart| chart.draw()).transpose()?,
-        ),
-        ("memory_loss".into(), memory_loss.map(|chart| chart.draw()).transpose()?),
-        ("growth".into(), growth.map(|chart| chart.draw()).transpose()?),
-        ("categories".into(), categories.map(|chart| chart.draw()).transpose()?),
-    ]);
-    for timeline in &context.timelines {
-        charts.insert(timeline.chart.clone(), Some(timeline.area(unit).draw()?));
-    }
-    Ok(charts)
 }
 
 /// The length that distinguishes all ids: at least six digits.

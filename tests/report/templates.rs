@@ -42,7 +42,7 @@ fn an_error_in_a_template_shows_its_line() {
       |                                    ^^^^^^^^^^^
     "#);
     insta::assert_snapshot!(recorded.error("{{ chart('speed') }}"), @r#"
-    invalid operation: unknown chart `speed`; the charts are categories, growth, memory_loss, memory_speed
+    invalid operation: unknown chart `speed`; the charts are allocator, categories, growth, memory_loss, memory_speed, waterfall
      --> ROOT/mine/own.md.j2:1:4
       |
     1 | {{ chart('speed') }}
@@ -117,4 +117,30 @@ fn a_template_of_ones_own_can_use_the_parts() {
         markdown.contains("**Machine:**") && markdown.contains("| bfloat16 · 4   |"),
         "{markdown}"
     );
+}
+
+#[test]
+fn a_chart_of_nothing_is_an_error_with_its_reason() {
+    let recorded = Recorded::new("name: none\ndefaults: { dtype: int4, rank: 64, seed: 1 }\n");
+    insta::assert_snapshot!(recorded.error("{{ has_chart('growth') }}\n{{ chart('memory_loss') }}"), @r#"
+    invalid operation: nothing to draw in the chart `memory_loss`: no cell was measured; ask `has_chart("memory_loss")` first
+     --> ROOT/mine/own.md.j2:2:4
+      |
+    2 | {{ chart('memory_loss') }}
+      |    ^^^^^^^^^^^^^^^^^^^^
+    "#);
+    insta::assert_snapshot!(Recorded::new(SPEC).error("{{ chart('waterfall') }}"), @r#"
+    invalid operation: nothing to draw in the chart `waterfall`: the study does not change one key at a time; ask `has_chart("waterfall")` first
+     --> ROOT/mine/own.md.j2:1:4
+      |
+    1 | {{ chart('waterfall') }}
+      |    ^^^^^^^^^^^^^^^^^^
+    "#);
+    insta::assert_snapshot!(recorded.error("{{ has_chart('speed') }}"), @r#"
+    invalid operation: unknown chart `speed`; the charts are allocator, categories, growth, memory_loss, memory_speed, waterfall
+     --> ROOT/mine/own.md.j2:1:4
+      |
+    1 | {{ has_chart('speed') }}
+      |    ^^^^^^^^^^^^^^^^^^
+    "#);
 }

@@ -1,12 +1,18 @@
 //! Stacked areas over time: the live bytes by category.
 
+use std::ops::Range;
+
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::canvas::{self, Area, LEGEND_ROW, Legend, Mark, themed, tick_decimals, write};
+use super::canvas::{self, Area, Canvas, Head, themed, tick_decimals, write};
+use super::colour::{MUTED, TEXT, category_colour};
 use super::error::ChartError;
-use super::theme::{LETTERS, MUTED, TEXT, category_color, text_width};
+use super::hit::Hit;
+use super::legend::{Legend, Mark};
+use super::text::text_width;
+use super::theme::LETTERS;
 use crate::memory::Category;
 use crate::text::format;
 
@@ -31,9 +37,14 @@ pub struct StackedArea {
     pub budget: Option<(f64, String)>,
     /// Points of the curve with a text above each.
     pub marks: Vec<(f64, f64, String)>,
+    /// The unit of all parts.
+    pub unit: &'static str,
 }
 
-const HEIGHT: i32 = 460;
+/// Height of the plot with its axes and the strip.
+const PLOT: i32 = 368;
+/// The width of a place that says its values: the number of places is a compromise with the size of the file.
+const COLUMN: i32 = 8;
 /// Height of the strip that names the phases.
 const STRIP: i32 = 20;
 /// The highest budget that is drawn, in heights of the curve. A higher one would flatten the curve.
@@ -45,7 +56,7 @@ impl StackedArea {
     /// # Errors
     /// plotters cannot draw it.
     pub fn draw(&self) -> Result<String, ChartError> {
-        let colored = |(name, category): &(String, Category)| (name.clone(), category_color(*category));
+        let colored = |(name, category): &(String, Category)| (name.clone(), category_colour(*category));
         let legend = Legend::new(self.legend.iter().map(colored).collect(), Mark::Square, 20);
         let highest = self
             .moments
@@ -61,11 +72,10 @@ impl StackedArea {
         let top = budget.map_or(highest, |(budget, _)| highest.max(*budget)).max(1e-9) * 1.2;
         let (x_decimals, y_decimals) = (tick_decimals(end), tick_decimals(top));
         let y_width = text_width(&format::number(top.into(), y_decimals), LETTERS) + 44;
-        canvas::draw(&self.title, HEIGHT, |canvas| {
-            canvas.subtitle(&subtitle)?;
-            canvas.legend(&legend)?;
+        let head = Head::new(&self.title, &subtitle, legend);
+        canvas::draw(&head, PLOT, |canvas| {
             let mut chart = ChartBuilder::on(&canvas.area)
-                .margin_top(70 + legend.rows().max(1) * LEGEND_ROW + STRIP)
+                .margin_top(head.height() + 8 + STRIP)
                 .margin_right(24)
                 .margin_bottom(14)
                 .margin_left(12)
@@ -87,11 +97,12 @@ impl StackedArea {
             for (at, (_, category)) in self.legend.iter().enumerate().rev() {
                 let height = |parts: &[f64]| parts[..=at].iter().sum::<f64>();
                 let points = self.outline(end, |time, parts| pixel(time, height(parts)), pixel(0.0, 0.0).1);
-                let color = category_color(*category).filled();
+                let color = category_colour(*category).filled();
                 canvas.area.draw(&Polygon::new(points, color))?;
             }
             let (_, y) = area.get_pixel_range();
-            self.phases(&canvas.area, end, |time| pixel(time, 0.0).0, y.start)?;
+            let y_start = y.start;
+            self.phases(&canvas.area, end, |time| pixel(time, 0.0).0, y_start)?;
             if let Some((budget, name)) = budget {
                 let (left, right) = (pixel(0.0, *budget), pixel(end, *budget));
                 canvas
@@ -99,7 +110,8 @@ impl StackedArea {
                     .draw(&DashedPathElement::new(vec![left, right], 6, 4, TEXT))?;
                 write(&canvas.area, name, (right.0 - 4, right.1 - 10), &TEXT, HPos::Right)?;
             }
-            self.marks(&canvas.area, y.start, pixel)
+            self.values(canvas, y, |time| pixel(time, 0.0).0);
+            self.marks(&canvas.area, y_start, pixel)
         })
     }
 
@@ -145,6 +157,40 @@ impl StackedArea {
             }
         }
         Ok(())
+    }
+
+    /// Adds places that say the highest moment of some columns of pixels.
+    fn values(&self, canvas: &Canvas<'_>, y: Range<i32>, pixel: impl Fn(f64) -> i32) {
+        let mut rest = self.moments.as_slice();
+        while let Some((first, _)) = rest.first() {
+            let left = pixel(*first);
+            let near = |(time, _): &&(f64, Vec<f64>)| pixel(*time) < left + COLUMN;
+            let (column, after) = rest.split_at(rest.iter().take_while(near).count().max(1));
+            let right = after.first().map_or(left + COLUMN, |(next, _)| pixel(*next));
+            rest = after;
+            let sum = |parts: &[f64]| parts.iter().sum::<f64>();
+            let highest = column.iter().max_by(|(_, a), (_, b)| sum(a).total_cmp(&sum(b)));
+            if let Some((time, parts)) = highest {
+                canvas.hit(Hit::between((left, y.start), (right, y.end), &self.said(*time, parts)));
+            }
+        }
+    }
+
+    /// The values of a moment in words.
+    fn said(&self, time: f64, parts: &[f64]) -> String {
+        let shown = |value: f64| format!("{} {}", format::number(value.into(), 1), self.unit);
+        let phase = self.phases.iter().rev().find(|(start, _)| *start <= time);
+        let phase = phase.map_or(String::new(), |(_, name)| format!(", {name}"));
+        let held = self.legend.iter().zip(parts).filter(|(_, part)| **part > 0.0);
+        let held: Vec<String> = held
+            .map(|((name, _), part)| format!("{name} {}", shown(*part)))
+            .collect();
+        let time = format::number(time.into(), 1);
+        format!(
+            "{time} ms{phase}: {} allocated; {}",
+            shown(parts.iter().sum()),
+            held.join(", ")
+        )
     }
 
     /// Draws the marks, each with its text above.
@@ -194,6 +240,7 @@ mod tests {
             phases: vec![(0.0, "forward".into()), (1.0, "backward".into())],
             budget: Some((budget, "budget 120 B".into())),
             marks: vec![(1.0, 100.0, "1".into()), (1.001, 100.0, "2".into())],
+            unit: "MiB",
         }
     }
 
@@ -209,7 +256,7 @@ mod tests {
         for svg in [&near, &far] {
             assert_eq!(svg.matches("<polygon").count(), 4, "two areas and two marks: {svg}");
             assert!(svg.contains("\nforward\n") && svg.contains("\nbackward\n"), "{svg}");
-            assert!(svg.contains("fill=\"#006400\"] { fill: #2E8B57"), "{svg}");
+            assert!(svg.contains("fill=\"#478163\"] { fill: #3AAC75"), "{svg}");
         }
     }
 

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-use super::canvas::{self, Area, LEGEND_ROW, Legend, Mark, themed, tick_decimals, write};
+use super::canvas::{self, Area, Canvas, Head, themed, tick_decimals, write_lines};
+use super::colour::{MUTED, TEXT, series_colour};
 use super::error::ChartError;
+use super::hit::Hit;
 use super::labels::{self, Rect};
-use super::theme::{LETTERS, MUTED, SERIES, TEXT, WIDTH, shortened, text_width};
+use super::legend::{Legend, Mark};
+use super::text::{text_width, wrapped};
+use super::theme::LETTERS;
 use crate::text::format;
 
 /// The values at one point of the quantity.
@@ -17,6 +21,8 @@ pub struct Sample {
     pub x: f64,
     /// A value for each panel.
     pub y: Vec<f64>,
+    /// The text that the point says when it is pointed at.
+    pub says: String,
     /// A text at the point, for a quantity that is not its own name.
     pub label: Option<String>,
 }
@@ -50,6 +56,8 @@ const RADIUS: i32 = 4;
 const PANEL: i32 = 250;
 /// Height of the quantity's labels and title below the last panel.
 const FOOT: i32 = 44;
+/// The widest label of a point, in pixels. Longer ones have several lines.
+const WIDEST: i32 = 160;
 
 impl Growth {
     /// The chart as SVG.
@@ -57,17 +65,14 @@ impl Growth {
     /// # Errors
     /// plotters cannot draw it.
     pub fn draw(&self) -> Result<String, ChartError> {
-        let legend = self.legend();
-        let head = 62 + legend.rows() * LEGEND_ROW;
-        let height = head + self.panels.len() as i32 * PANEL + FOOT;
-        canvas::draw(&self.title, height, |canvas| {
-            canvas.subtitle(&self.subtitle)?;
-            canvas.legend(&legend)?;
-            let (_, mut rest) = canvas.area.split_vertically(head);
+        let head = Head::new(&self.title, &self.subtitle, self.legend());
+        let height = self.panels.len() as i32 * PANEL + FOOT;
+        canvas::draw(&head, height, |canvas| {
+            let (_, mut rest) = canvas.area.split_vertically(head.height());
             for panel in 0..self.panels.len() {
                 let is_last = panel + 1 == self.panels.len();
                 let (area, below) = rest.split_vertically(PANEL + if is_last { FOOT } else { 0 });
-                self.panel(&area, panel, is_last)?;
+                self.panel(canvas, &area, panel, is_last)?;
                 rest = below;
             }
             Ok(())
@@ -76,7 +81,7 @@ impl Growth {
 
     /// The series' names; empty for a single series.
     fn legend(&self) -> Legend {
-        let entry = |(at, series): (usize, &Series)| (shortened(&series.name, LETTERS, WIDTH / 2), color(at));
+        let entry = |(at, series): (usize, &Series)| (series.name.clone(), series_colour(at));
         let entries = match self.series.len() {
             0 | 1 => Vec::new(),
             _ => self.series.iter().enumerate().map(entry).collect(),
@@ -84,7 +89,7 @@ impl Growth {
         Legend::new(entries, Mark::Dot { radius: RADIUS }, 22)
     }
 
-    fn panel(&self, root: &Area<'_>, panel: usize, is_last: bool) -> Result<(), ChartError> {
+    fn panel(&self, canvas: &Canvas<'_>, root: &Area<'_>, panel: usize, is_last: bool) -> Result<(), ChartError> {
         let samples = || self.series.iter().flat_map(|series| &series.samples);
         let (x_end, x_decimals) = scale(samples().map(|sample| sample.x));
         let (y_end, y_decimals) = scale(samples().map(|sample| sample.y[panel]));
@@ -116,9 +121,10 @@ impl Growth {
         for (at, series) in self.series.iter().enumerate() {
             let spot = |sample: &Sample| area.map_coordinate(&(sample.x, sample.y[panel]));
             let spots: Vec<(i32, i32)> = series.samples.iter().map(spot).collect();
-            screen.draw(&PathElement::new(spots.clone(), color(at).stroke_width(2)))?;
-            for &spot in &spots {
-                screen.draw(&Circle::new(spot, RADIUS, color(at).filled()))?;
+            screen.draw(&PathElement::new(spots.clone(), series_colour(at).stroke_width(2)))?;
+            for (&spot, sample) in spots.iter().zip(&series.samples) {
+                screen.draw(&Circle::new(spot, RADIUS, series_colour(at).filled()))?;
+                canvas.hit(Hit::around(spot, 2 * RADIUS, &sample.says));
             }
             // Once is enough: the points of other series and panels stand above and below.
             if panel == 0 && at == 0 {
@@ -144,22 +150,19 @@ fn label(
             .filter_map(|(sample, &spot)| Some((sample.label.as_ref()?, spot)))
     };
     let points: Vec<(i32, i32)> = labelled().map(|(_, spot)| spot).collect();
-    let sizes: Vec<(i32, i32)> = labelled().map(|(text, _)| labels::size(text, LETTERS)).collect();
+    let texts: Vec<Vec<String>> = labelled().map(|(text, _)| wrapped(text, LETTERS, WIDEST)).collect();
+    let sizes: Vec<(i32, i32)> = texts.iter().map(|lines| labels::size(lines, LETTERS)).collect();
     let lines: Vec<labels::Line> = spots.windows(2).map(|ends| (ends[0], ends[1])).collect();
     let placed = labels::place(&points, RADIUS, &sizes, Rect::inside(area), &lines);
-    for ((text, _), placed) in labelled().zip(placed) {
+    for (lines, placed) in texts.iter().zip(placed) {
         let Some(placed) = placed else { continue };
         if let Some((from, to)) = placed.leader {
             screen.draw(&PathElement::new(vec![from, to], MUTED))?;
         }
         let (at, horizontal) = placed.text();
-        write(screen, text, at, &TEXT, horizontal)?;
+        write_lines(screen, lines, at, &TEXT, horizontal)?;
     }
     Ok(())
-}
-
-fn color(series: usize) -> RGBColor {
-    SERIES[series % SERIES.len()]
 }
 
 /// The end of a scale from zero, with room above the values, and the decimals of its ticks.

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use plotters::style::text_anchor::HPos;
 
-use super::theme::text_width;
+use super::canvas::LINE;
+use super::text::text_width;
 
 /// A box in pixels, y down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +79,10 @@ impl Placed {
     }
 }
 
-/// Width and height of a label in letters of that height.
-pub(super) fn size(text: &str, letters: f64) -> (i32, i32) {
-    (text_width(text, letters), letters as i32 + 3)
+/// Width and height of a label's lines in letters of that height.
+pub(super) fn size(lines: &[String], letters: f64) -> (i32, i32) {
+    let widest = lines.iter().map(|line| text_width(line, letters)).max();
+    (widest.unwrap_or(0), lines.len() as i32 * LINE)
 }
 
 /// The part of the text at the point's side of the box, so that the gap is exact although widths are estimates.

@@ -3,15 +3,21 @@
 mod area;
 mod bars;
 mod canvas;
+mod colour;
 mod error;
 mod growth;
+mod hit;
 mod labels;
+mod legend;
 mod scatter;
+#[cfg(test)]
+mod tests;
+mod text;
 mod theme;
 
 pub use area::StackedArea;
-pub use bars::{Bar, StackedBars};
+pub use bars::{Bar, Bars, Part, Row};
+pub use colour::{Colour, SERIES_COLOURS};
 pub use error::ChartError;
 pub use growth::{Growth, Sample, Series};
 pub use scatter::{Point, Scatter};
-pub use theme::{SERIES_COLOURS, bar_color};

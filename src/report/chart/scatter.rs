@@ -4,10 +4,14 @@ use indexmap::IndexSet;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
-use super::canvas::{self, LEGEND_ROW, Legend, Mark, themed, tick_decimals, write};
+use super::canvas::{self, Head, LEGEND_ROW, themed, tick_decimals, write_lines};
+use super::colour::{MUTED, TEXT, series_colour};
 use super::error::ChartError;
+use super::hit::Hit;
 use super::labels::{self, Placed, Rect};
-use super::theme::{LETTERS, MUTED, SERIES, TEXT, shortened, text_width};
+use super::legend::{Legend, Mark};
+use super::text::{text_width, wrapped};
+use super::theme::LETTERS;
 use crate::text::format;
 
 /// One cell or group of repeats.
@@ -19,6 +23,8 @@ pub struct Point {
     pub y: f64,
     /// The text at the point.
     pub label: String,
+    /// The text that the point says when it is pointed at.
+    pub says: String,
     /// Points of equal series share a colour and a line in the legend.
     pub series: Option<String>,
 }
@@ -40,36 +46,50 @@ pub struct Scatter {
     pub line: Vec<(f64, f64)>,
 }
 
-const HEIGHT: i32 = 500;
+/// Height of the plot with its axes.
+const PLOT: i32 = 436;
 const RADIUS: i32 = 5;
-/// The widest label and the widest name of a series, in pixels.
+/// The widest label, in pixels. Longer ones have several lines.
 const WIDEST: i32 = 220;
-const WIDEST_SERIES: i32 = 200;
-/// A chart with more points is a cloud without labels.
-const MAX_LABELS: usize = 200;
 
 impl Scatter {
-    /// The chart as SVG.
+    /// The chart as SVG. If a label has no room, all points have numbers instead, with their labels below the plot.
     ///
     /// # Errors
     /// plotters cannot draw it.
     pub fn draw(&self) -> Result<String, ChartError> {
+        let labels: Vec<String> = self.points.iter().map(|point| point.label.clone()).collect();
+        let (svg, left_out) = self.draw_labelled(&labels, &Legend::empty())?;
+        if left_out == 0 {
+            return Ok(svg);
+        }
+        let numbers: Vec<String> = (1..=labels.len()).map(|number| number.to_string()).collect();
+        let entry = |(number, label): (&String, &String)| (format!("{number}: {label}"), TEXT);
+        let entries = numbers.iter().zip(&labels).map(entry).collect();
+        let (svg, _) = self.draw_labelled(&numbers, &Legend::new(entries, Mark::None, 24))?;
+        Ok(svg)
+    }
+
+    /// The chart with these texts at its points and this key below, and the number of texts that have no room.
+    fn draw_labelled(&self, texts: &[String], key: &Legend) -> Result<(String, usize), ChartError> {
         let series = self.series();
-        let entry = |(i, name): (usize, &String)| (shortened(name, LETTERS, WIDEST_SERIES), color(i));
+        let entry = |(i, name): (usize, &String)| (name.clone(), series_colour(i));
         let entries = series.iter().enumerate().map(entry).collect();
         let legend = Legend::new(entries, Mark::Dot { radius: RADIUS }, 16);
+        let head = Head::new(&self.title, &self.subtitle, legend);
         let (x_range, x_decimals) = axis(self.points.iter().map(|p| p.x));
         let (y_range, y_decimals) = axis(self.points.iter().map(|p| p.y));
         let y_width = text_width(&format::number(y_range.end.into(), y_decimals), LETTERS) + 44;
-        canvas::draw(&self.title, HEIGHT, |canvas| {
-            canvas.legend(&legend)?;
+        let key_height = match key.rows() {
+            0 => 0,
+            rows => rows * LEGEND_ROW + 10,
+        };
+        let mut left_out = 0;
+        let svg = canvas::draw(&head, PLOT + key_height, |canvas| {
             let mut chart = ChartBuilder::on(&canvas.area)
-                .margin_top(match legend.rows() {
-                    0 => 64,
-                    rows => 66 + rows * LEGEND_ROW,
-                })
+                .margin_top(head.height() + 4)
                 .margin_right(24)
-                .margin_bottom(14)
+                .margin_bottom(14 + key_height)
                 .margin_left(12)
                 .x_label_area_size(48)
                 .y_label_area_size(y_width)
@@ -90,42 +110,26 @@ impl Scatter {
             if !lines.is_empty() {
                 canvas.area.draw(&DashedPathElement::new(line, 4, 4, MUTED))?;
             }
-            let placed = self.place_labels(&spots, &lines, Rect::inside(area.get_pixel_range()));
+            let placed = place_labels(texts, &spots, &lines, Rect::inside(area.get_pixel_range()));
             for (from, to) in placed.iter().flatten().filter_map(|(_, label)| label.leader) {
                 canvas.area.draw(&PathElement::new(vec![from, to], MUTED))?;
             }
             for (point, &spot) in self.points.iter().zip(&spots) {
                 let of_series = |name: &String| series.iter().position(|s| s == name);
                 let number = point.series.as_ref().and_then(of_series).unwrap_or(0);
-                canvas.area.draw(&Circle::new(spot, RADIUS, color(number).filled()))?;
+                canvas
+                    .area
+                    .draw(&Circle::new(spot, RADIUS, series_colour(number).filled()))?;
+                canvas.hit(Hit::around(spot, 2 * RADIUS, &point.says));
             }
             for (text, label) in placed.iter().flatten() {
                 let (at, horizontal) = label.text();
-                write(&canvas.area, text, at, &TEXT, horizontal)?;
+                write_lines(&canvas.area, text, at, &TEXT, horizontal)?;
             }
-            match placed.iter().filter(|label| label.is_none()).count() {
-                0 => canvas.subtitle(&self.subtitle),
-                n => canvas.subtitle(&format!("{} {n} labels have no room.", self.subtitle)),
-            }
-        })
-    }
-
-    /// The labels that have room, each with its text, in the order of the points.
-    fn place_labels(
-        &self,
-        spots: &[(i32, i32)],
-        lines: &[labels::Line],
-        bounds: Rect,
-    ) -> Vec<Option<(String, Placed)>> {
-        if spots.len() > MAX_LABELS {
-            return vec![None; spots.len()];
-        }
-        let texts = self.points.iter().map(|p| shortened(&p.label, LETTERS, WIDEST));
-        let texts: Vec<String> = texts.collect();
-        let sizes: Vec<(i32, i32)> = texts.iter().map(|text| labels::size(text, LETTERS)).collect();
-        let placed = labels::place(spots, RADIUS, &sizes, bounds, lines);
-        let with_text = |(text, label): (String, Option<Placed>)| label.map(|label| (text, label));
-        texts.into_iter().zip(placed).map(with_text).collect()
+            left_out = placed.iter().filter(|label| label.is_none()).count();
+            canvas.legend(key, head.height() + PLOT + 6)
+        })?;
+        Ok((svg, left_out))
     }
 
     /// The names of the series in the order of their first point.
@@ -135,8 +139,18 @@ impl Scatter {
     }
 }
 
-fn color(series: usize) -> RGBColor {
-    SERIES[series % SERIES.len()]
+/// The labels that have room, each with its lines, in the order of the points.
+fn place_labels(
+    texts: &[String],
+    spots: &[(i32, i32)],
+    lines: &[labels::Line],
+    bounds: Rect,
+) -> Vec<Option<(Vec<String>, Placed)>> {
+    let texts: Vec<Vec<String>> = texts.iter().map(|text| wrapped(text, LETTERS, WIDEST)).collect();
+    let sizes: Vec<(i32, i32)> = texts.iter().map(|lines| labels::size(lines, LETTERS)).collect();
+    let placed = labels::place(spots, RADIUS, &sizes, bounds, lines);
+    let with_text = |(text, label): (Vec<String>, Option<Placed>)| label.map(|label| (text, label));
+    texts.into_iter().zip(placed).map(with_text).collect()
 }
 
 /// A range with room around the values, and the decimals of its ticks. It begins at zero if that costs little.

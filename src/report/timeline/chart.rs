@@ -55,6 +55,7 @@ impl Timeline {
                     format!("budget {}", format::bytes(budget.into())),
                 )
             }),
+            unit: unit.name(),
             marks: self
                 .peaks
                 .iter()

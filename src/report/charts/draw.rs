@@ -1,0 +1,41 @@
+//! All charts of a report, by the names that templates use.
+
+use std::collections::BTreeMap;
+
+use super::view::View;
+use super::{allocator, categories, growth, scatter, waterfall};
+use crate::report::chart::ChartError;
+use crate::report::context::{Context, memory_unit};
+
+/// The SVG of a chart, or the reason why there is nothing to draw.
+pub(crate) type Drawing = Result<String, String>;
+
+/// Draws all charts.
+///
+/// # Errors
+/// plotters cannot draw one of them.
+pub(crate) fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Drawing>, ChartError> {
+    let unit = memory_unit(&context.groups);
+    let view = View::new(&context.groups, &context.axes, unit);
+    let mut charts = BTreeMap::new();
+    macro_rules! add {
+        ($($name:literal: $chart:expr),* $(,)?) => {
+            $(charts.insert($name.to_owned(), match $chart {
+                Ok(chart) => Ok(chart.draw()?),
+                Err(reason) => Err(reason),
+            });)*
+        };
+    }
+    add! {
+        "allocator": allocator::allocator(&view),
+        "categories": categories::categories(&view),
+        "growth": growth::growth(&view),
+        "memory_loss": scatter::memory_loss(&view, context.loss),
+        "memory_speed": scatter::memory_speed(&view),
+        "waterfall": waterfall::waterfall(&view),
+    }
+    for timeline in &context.timelines {
+        charts.insert(timeline.chart.clone(), Ok(timeline.area(unit).draw()?));
+    }
+    Ok(charts)
+}

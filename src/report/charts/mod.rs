@@ -1,0 +1,17 @@
+//! The charts of a report, made from its groups. Each shows what varies in the study, or says why it shows nothing.
+
+mod allocator;
+mod categories;
+mod change;
+mod draw;
+mod growth;
+mod labels;
+mod scatter;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod view;
+mod waterfall;
+
+pub(crate) use draw::{Drawing, draw};

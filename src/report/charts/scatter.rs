@@ -1,0 +1,127 @@
+//! Memory against speed, and against loss.
+
+use super::labels::{Labels, is_optional};
+use super::view::{Memory, View, distinct, last_part, said, varying};
+use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
+use crate::report::group::Group;
+use crate::text::format;
+
+/// Memory against speed.
+pub(super) fn memory_speed(view: &View<'_>) -> Result<Scatter, String> {
+    let memory = view.memory()?;
+    let axis = Axis {
+        column: "tokens_per_second",
+        name: "speed",
+        said: |value| format!("{} tokens/s", format::rate(value.into())),
+    };
+    let (points, labelled) = points(view, memory, &axis)?;
+    Ok(Scatter {
+        title: view.title(&format!("{} memory against speed", memory.name)),
+        subtitle: view.subtitle(&format!("Lower and further right is better.{labelled}")),
+        x_title: "Speed (tokens/s)".into(),
+        y_title: view.scale(memory.name),
+        points,
+        line: Vec::new(),
+    })
+}
+
+/// Memory against the loss that methods are compared by.
+pub(super) fn memory_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter, String> {
+    let memory = view.memory()?;
+    let axis = Axis {
+        column: loss,
+        name: "loss",
+        said: |value| format!("loss {}", format::number(value.into(), 4)),
+    };
+    let (points, labelled) = points(view, memory, &axis)?;
+    let at = |group: &Group| {
+        Some((
+            view.value(group, loss)?,
+            view.in_unit(view.value(group, memory.column)?),
+        ))
+    };
+    let mut front: Vec<(f64, f64)> = view.groups.iter().filter(|group| group.pareto).filter_map(at).collect();
+    front.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let dashed = match front[..] {
+        [] => "",
+        _ => "; the dashed line is the Pareto front",
+    };
+    Ok(Scatter {
+        title: view.title(&format!("{} memory against loss", memory.name)),
+        subtitle: view.subtitle(&format!("Lower and further left is better{dashed}.{labelled}")),
+        x_title: if loss == "loss_eval" { "Eval loss" } else { "Train loss" }.into(),
+        y_title: view.scale(memory.name),
+        points,
+        line: staircase(&front),
+    })
+}
+
+/// The front as a staircase: up to the next point's loss, no method needs less memory than this point.
+fn staircase(front: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut line = Vec::new();
+    for (i, &(x, y)) in front.iter().enumerate() {
+        line.push((x, y));
+        if let Some(&(next, _)) = front.get(i + 1) {
+            line.push((next, y));
+        }
+    }
+    line
+}
+
+/// The column of a horizontal axis, and its value in words.
+struct Axis {
+    column: &'static str,
+    name: &'static str,
+    said: fn(f64) -> String,
+}
+
+/// A point for each group, and the explanation of the labels.
+fn points(view: &View<'_>, memory: Memory, x: &Axis) -> Result<(Vec<Point>, String), String> {
+    let shown = view.having(&[memory.column, x.column]);
+    let value = |group: &Group| view.value(group, x.column);
+    match shown[..] {
+        [] => return Err(format!("no {} was measured", x.name)),
+        [_] => return Err(format!("the {} of only one cell was measured", x.name)),
+        [first, ..] if shown.iter().all(|group| value(group) == value(first)) => {
+            return Err(format!("the {} is the same in all cells", x.name));
+        }
+        _ => {}
+    }
+    let axes = varying(&shown, view.axes);
+    let series_axis = series_axis(&shown, &axes);
+    let all = Labels::new(&shown, view.axes);
+    let labels = Labels::new(&shown, axes.iter().copied().filter(|axis| Some(*axis) != series_axis));
+    let point = |group: &&Group| {
+        let (x_value, bytes) = (value(group)?, view.value(group, memory.column)?);
+        Some(Point {
+            x: x_value,
+            y: view.in_unit(bytes),
+            label: Some(labels.of(group))
+                .filter(|label| !label.is_empty())
+                .unwrap_or_else(|| all.of(group)),
+            says: format!(
+                "{}: {} {}, {}",
+                all.of(group),
+                memory.name.to_lowercase(),
+                said(bytes),
+                (x.said)(x_value)
+            ),
+            series: series_axis.map(|axis| format!("{} {}", last_part(axis), group.axes[axis])),
+        })
+    };
+    Ok((shown.iter().filter_map(point).collect(), labels.explained()))
+}
+
+/// The axis that colours stand for: of several axes the one with the fewest values, because colours are harder to tell
+/// apart than letters.
+fn series_axis<'a>(shown: &[&Group], axes: &[&'a String]) -> Option<&'a String> {
+    if axes.len() < 2 {
+        return None;
+    }
+    let counted = axes.iter().map(|axis| (distinct(shown, axis), *axis));
+    // The last of equals: the axis that the spec names first stays in the labels.
+    let few = counted
+        .filter(|(n, axis)| *n <= SERIES_COLOURS && !is_optional(shown, axis))
+        .rev();
+    few.min_by_key(|(n, _)| *n).map(|(_, axis)| axis)
+}
