@@ -1,9 +1,11 @@
 //! A report on disk.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::ReportError;
+use super::html;
 use super::render::Rendered;
 use crate::results::store::{StoreError, write_if_changed};
 
@@ -50,10 +52,10 @@ pub fn prepare_output(output: &Path) -> Result<(), ReportError> {
     })
 }
 
-/// Writes the report and its charts. A file that would not change is left alone. Returns the files that changed.
+/// Writes the report: Markdown and its charts or, if `output` ends in `.html`, one page with the charts inside. A file that would not change is left alone. Returns the files that changed.
 ///
 /// # Errors
-/// A file cannot be written.
+/// A file cannot be written, or the page cannot be made.
 pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportError> {
     if let Some(folder) = output.parent() {
         fs::create_dir_all(folder).map_err(|source| StoreError::Io {
@@ -63,7 +65,7 @@ pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportE
         })?;
     }
     let mut written = Vec::new();
-    for (path, text) in files(rendered, output) {
+    for (path, text) in files(rendered, output)? {
         if write_if_changed(&path, text.as_bytes())? {
             written.push(path);
         }
@@ -71,27 +73,41 @@ pub fn write(rendered: &Rendered, output: &Path) -> Result<Vec<PathBuf>, ReportE
     Ok(written)
 }
 
-/// The files on disk that differ from the report.
-pub fn stale_files(rendered: &Rendered, output: &Path) -> Vec<Stale> {
-    let stale = |(path, text): (PathBuf, &str)| {
+/// The files on disk that differ from those that [`write`] would leave.
+///
+/// # Errors
+/// The page cannot be made.
+pub fn stale_files(rendered: &Rendered, output: &Path) -> Result<Vec<Stale>, ReportError> {
+    let stale = |(path, text): (PathBuf, Cow<'_, str>)| {
         let Ok(bytes) = fs::read(&path) else {
             return Some(Stale { path, line: None });
         };
         let is = String::from_utf8_lossy(&bytes);
         (is != text).then(|| Stale {
-            line: Some(first_difference(&is, text)),
+            line: Some(first_difference(&is, &text)),
             path,
         })
     };
-    files(rendered, output).filter_map(stale).collect()
+    Ok(files(rendered, output)?.into_iter().filter_map(stale).collect())
 }
 
-fn files<'a>(rendered: &'a Rendered, output: &'a Path) -> impl Iterator<Item = (PathBuf, &'a str)> {
-    let charts = rendered
-        .files
+/// Each file with its text.
+fn files<'a>(rendered: &'a Rendered, output: &Path) -> Result<Vec<(PathBuf, Cow<'a, str>)>, ReportError> {
+    let Rendered { markdown, files, .. } = rendered;
+    if is_html(output) {
+        let page = html::page(markdown, files)?;
+        return Ok(vec![(output.to_path_buf(), page.into())]);
+    }
+    let charts = files
         .iter()
-        .map(|(name, svg)| (output.with_file_name(name), svg.as_str()));
-    charts.chain([(output.to_path_buf(), rendered.markdown.as_str())])
+        .map(|(name, svg)| (output.with_file_name(name), svg.into()));
+    Ok(charts.chain([(output.to_path_buf(), markdown.into())]).collect())
+}
+
+fn is_html(output: &Path) -> bool {
+    output
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
 }
 
 fn first_difference(is: &str, would_be: &str) -> (usize, String, String) {

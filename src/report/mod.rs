@@ -17,6 +17,7 @@ mod error;
 mod files;
 mod filters;
 mod group;
+mod html;
 pub mod markdown;
 mod measured;
 mod pairs;

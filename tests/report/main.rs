@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod documents;
 mod files;
+mod html;
 mod published;
 mod records;
 mod templates;
