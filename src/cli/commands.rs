@@ -41,9 +41,9 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Run(args) => run::run(args),
-            Command::Plan(args) => plan::run(args),
+            Command::Plan(args) => plan::run(&args),
             Command::Accuracy(args) => accuracy::run(args),
-            Command::Report(args) => report::run(args),
+            Command::Report(args) => report::run(&args),
             Command::Validate(args) => validate::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),

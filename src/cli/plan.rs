@@ -1,7 +1,7 @@
-//! `expctl plan SPEC`.
+//! `expctl plan SPEC...`.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -9,13 +9,12 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::cells::{cell_row, cell_table};
-use super::study_report::{stem, template_of};
+use super::plan_report::PlanReport;
+use super::study_report::template_of;
 use super::{FAILED, Format, print};
 use crate::plan::advice::{Advice, advise};
 use crate::plan::{Options, PlanError, Planner};
-use crate::report::{self, About};
 use crate::results::columns::predictions;
-use crate::results::frame;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
@@ -30,8 +29,9 @@ use crate::torch::gpu::Budget;
 /// lists the cheapest changes that make it fit, each with its own prediction. Exit code 1 if a cell is oversize.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The spec, a YAML file
-    spec: PathBuf,
+    /// The spec, a YAML file; several with --report
+    #[arg(value_name = "SPEC", required = true)]
+    specs: Vec<PathBuf>,
     /// Set a key for all cells, over the spec and the environment; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// Write the spec's report from the predictions alone, to this file or to the one that the spec names
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     report: Option<Option<PathBuf>>,
+    /// Write no report; exit code 1 if it is stale
+    #[arg(long, requires = "report")]
+    check: bool,
     /// How the plan is printed; json and csv have every predicted_ column, json the advice too
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -55,8 +58,55 @@ struct CellPlan {
     advice: Vec<Advice>,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match (&args.report, args.specs.as_slice()) {
+        (None, [spec]) => print_plan(spec, args),
+        (None, _) => bail!("several specs are planned only with --report, each into its own report"),
+        (Some(Some(_)), [_, _, ..]) => bail!("--report=FILE is for one spec, and several are given"),
+        (Some(output), specs) => {
+            let mut all_fresh = true;
+            for spec in specs {
+                all_fresh &= report_plan(spec, args, output.as_deref())?;
+            }
+            Ok(exit_code(all_fresh))
+        }
+    }
+}
+
+fn exit_code(holds: bool) -> ExitCode {
+    if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED)
+    }
+}
+
+/// Prints the plan; exit code 1 if a cell is oversize.
+fn print_plan(spec: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+    let (study, plans) = plan(spec, args)?;
+    print(&match args.format {
+        Format::Table => for_people(&study, &plans),
+        format => for_programs(&study, &plans, format),
+    })?;
+    let is_oversize = |planned: &CellPlan| planned.prediction.verdict == Some(Verdict::Oversize);
+    Ok(exit_code(!plans.iter().any(is_oversize)))
+}
+
+/// Writes or checks the report of a plan. Returns false if a check fails.
+fn report_plan(spec: &Path, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
+    let (study, plans) = plan(spec, args)?;
+    let report = PlanReport {
+        template: template_of(&study),
+        output,
+        check: args.check,
+    };
+    let predictions: Vec<&Prediction> = plans.iter().map(|planned| &planned.prediction).collect();
+    report.write_or_check(&study, &predictions, spec)
+}
+
+/// Loads a spec and predicts its cells.
+fn plan(spec: &Path, args: &Args) -> anyhow::Result<(Study, Vec<CellPlan>)> {
+    let mut study = spec::load(spec, &Overrides::from_environment(args.set.clone())?)?;
     if let Some(Budget::Gpu(gpu)) = args.budget {
         // The plan is for this GPU, and the rows name it.
         let torch = study
@@ -84,40 +134,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(CellPlan { prediction, advice })
     };
     let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-    if let Some(output) = args.report {
-        let written = write_report(&study, &plans, output)?;
-        for path in written {
-            print(&format!("wrote {}\n", path.display()))?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&match args.format {
-        Format::Table => for_people(&study, &plans),
-        format => for_programs(&study, &plans, format),
-    })?;
-    let fits = plans
-        .iter()
-        .all(|planned| planned.prediction.verdict != Some(Verdict::Oversize));
-    Ok(if fits {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    })
-}
-
-/// Writes the spec's report from a frame with predictions and without records. Returns the files that changed.
-fn write_report(study: &Study, plans: &[CellPlan], output: Option<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
-    report::check_study(study)?;
-    let Some(output) = output.or_else(|| study.report.output.clone()) else {
-        bail!("the spec's `report` names no `output`; give a file: --report=FILE")
-    };
-    let frame = frame::of_plan(study, plans.iter().map(|plan| Some(&plan.prediction)))?;
-    let about = About {
-        command: study.invocation.command_of("plan", &["--report"]),
-        ..About::new(study)
-    };
-    let rendered = report::render(&about, &frame, &template_of(study), &stem(&output))?;
-    Ok(report::write(&rendered, &output)?)
+    Ok((study, plans))
 }
 
 fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {

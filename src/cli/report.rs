@@ -1,26 +1,32 @@
-//! `expctl report SPEC|RESULTS`.
+//! `expctl report SPEC|RESULTS...`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::study_report::{Frames, StudyReport};
-use super::{FAILED, claims, print, studies};
-use crate::report::{Rendered, check_study, stale_files};
+use anyhow::ensure;
+
+use super::plan_report::{PlanReport, predict};
+use super::report_frames::{Frames, FramesBeside};
+use super::study_report::{StudyReport, check, template_of, up_to_date};
+use super::{FAILED, print, studies};
+use crate::report::{Template, check_study};
 use crate::results::store::StudyDir;
-use crate::spec::{self, Study, TEMPLATES};
+use crate::spec::cell::Stack;
+use crate::spec::{self, Overrides, Study, TEMPLATES};
 use crate::text::counted;
 
-/// Make a study's frame and report from its records
+/// Make the frames and reports of studies from their records
 ///
-/// Writes `cells.parquet` and `cells.csv` into the study's folder, and the report with its charts. Files that would not
-/// change are left alone. The cells are those of the last `expctl run`. With a spec, its present description, report,
-/// published figures and claims are used.
+/// Writes `cells.parquet` and `cells.csv` into the study's folder, and the report with its charts and a copy of the frame,
+/// `NAME.parquet`. Files that would not change are left alone. The cells are those of the last `expctl run`. With a spec,
+/// its present description, report, published figures and claims are used. A spec without a study's folder is reported
+/// from the frame beside its report, and one whose cells are all of PyTorch's stack is planned again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The spec, or the study's folder
-    #[arg(value_name = "SPEC|RESULTS")]
-    study: PathBuf,
+    /// The specs, or the studies' folders
+    #[arg(value_name = "SPEC|RESULTS", required = true)]
+    studies: Vec<PathBuf>,
     /// The study's folder [default: results/NAME]
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -43,64 +49,171 @@ pub(super) struct Args {
     all: bool,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (dir, mut study) = studies::open(&args.study, args.results.as_deref())?;
-    let is_current = !studies::is_spec(&args.study) || update_from_spec(&args.study, &mut study, &dir)?;
-    let report = StudyReport::new(&study, &dir, args.template.as_deref(), args.output)?;
-    check_study(&study)?;
-    let frames = Frames::read(&dir, &study, args.all)?;
-    if args.check {
-        return check(&report.render(&frames)?, &report.output, is_current);
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.studies.len() > 1 {
+        for (option, given) in [("--results", &args.results), ("--output", &args.output)] {
+            ensure!(given.is_none(), "{option} is for one study, and several are given");
+        }
     }
-    let (_, written) = report.write(&frames)?;
-    if written.is_empty() {
-        print(&format!("{} is up to date\n", report.output.display()))?;
+    let mut all_hold = true;
+    for path in &args.studies {
+        all_hold &= match planned_study(path, args)? {
+            Some(study) => report_plan(&study, path, args)?,
+            None => Reported::open(path, args)?.run(args)?,
+        };
     }
-    for path in written {
-        print(&format!("wrote {}\n", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Takes from the present spec everything that does not change the cells. Returns true if its cells are still the
-/// study's, and warns if not.
-fn update_from_spec(spec: &Path, study: &mut Study, dir: &StudyDir) -> anyhow::Result<bool> {
-    let now = spec::load(spec, &study.invocation.overrides())?;
-    let ids = |study: &Study| study.cells.iter().map(|cell| cell.id.clone()).collect::<BTreeSet<_>>();
-    let (before, after) = (ids(study), ids(&now));
-    if before != after {
-        eprintln!(
-            "warning: `{}` was changed after the last run into `{}`: {} new, {} gone; the report has the cells of that \
-             run, and `expctl run` trains the new ones",
-            spec.display(),
-            dir.path().display(),
-            counted(after.difference(&before).count(), "cell"),
-            counted(before.difference(&after).count(), "cell"),
-        );
-    }
-    (study.description, study.report) = (now.description, now.report);
-    (study.directory, study.file) = (now.directory, now.file);
-    (study.published, study.claims) = (now.published, now.claims);
-    Ok(before == after)
-}
-
-/// Checks that the files are up to date, and that the verdicts on the claims are the expected ones.
-fn check(rendered: &Rendered, output: &Path, is_current: bool) -> anyhow::Result<ExitCode> {
-    let stale = stale_files(rendered, output)?;
-    for file in &stale {
-        eprintln!("{file}");
-    }
-    let is_fresh = stale.is_empty() && is_current;
-    if is_fresh {
-        print(&format!("{} is up to date\n", output.display()))?;
-    }
-    if let Some(summary) = claims::summary(&rendered.claims) {
-        print(&format!("{summary}\n"))?;
-    }
-    let expected = claims::are_as_expected(&rendered.claims);
-    Ok(if is_fresh && expected {
+    Ok(if all_hold {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(FAILED)
     })
+}
+
+/// The study of a spec without cells for our trainer: it has no records and is planned again.
+fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
+    if args.results.is_some() || !studies::is_spec(path) {
+        return Ok(None);
+    }
+    let study = spec::load(path, &Overrides::from_environment(Vec::new())?)?;
+    let is_planned = study.cells.iter().all(|planned| planned.cell.stack == Stack::Torch);
+    Ok(is_planned.then_some(study))
+}
+
+fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> {
+    let report = PlanReport {
+        template: args
+            .template
+            .as_deref()
+            .map_or_else(|| template_of(study), Template::named),
+        output: args.output.as_deref(),
+        check: args.check,
+    };
+    report.write_or_check(study, &predict(study)?, spec)
+}
+
+/// A study with the frames that its report is made from.
+struct Reported {
+    study: Study,
+    dir: StudyDir,
+    /// The frames beside the report, if there is no folder with the study's records.
+    kept: Option<(PathBuf, Frames)>,
+    /// False if the spec's cells have changed since.
+    is_current: bool,
+}
+
+impl Reported {
+    fn open(path: &Path, args: &Args) -> anyhow::Result<Self> {
+        if let Some(reported) = Self::from_kept(path, args)? {
+            return Ok(reported);
+        }
+        let (dir, mut study) = studies::open(path, args.results.as_deref())?;
+        let mut is_current = true;
+        if studies::is_spec(path) {
+            let now = spec::load(path, &study.invocation.overrides())?;
+            let after = format!("the last run into `{}`", dir.path().display());
+            is_current = is_same(path, &after, &ids(&study), &ids(&now));
+            // Everything that does not change the cells.
+            (study.description, study.report) = (now.description, now.report);
+            (study.directory, study.file) = (now.directory, now.file);
+            (study.published, study.claims) = (now.published, now.claims);
+        }
+        Ok(Self {
+            study,
+            dir,
+            kept: None,
+            is_current,
+        })
+    }
+
+    /// The frames beside the report, for a spec without a study's folder.
+    fn from_kept(path: &Path, args: &Args) -> anyhow::Result<Option<Self>> {
+        if args.results.is_some() || !studies::is_spec(path) {
+            return Ok(None);
+        }
+        let study = spec::load(path, &Overrides::from_environment(Vec::new())?)?;
+        let dir = StudyDir::new(Path::new("results").join(&study.name));
+        let beside = study.report.output.as_deref().map(FramesBeside::of);
+        let Some(beside) = beside.filter(|beside| beside.cells.exists() && !dir.study_yaml().exists()) else {
+            return Ok(None);
+        };
+        ensure!(
+            !args.all,
+            "--all reads records, and there are none: `{}` holds no study",
+            dir.path().display()
+        );
+        let (frames, invocation) = beside.read()?;
+        let mut study = spec::load(path, &invocation.overrides())?;
+        study.invocation = invocation;
+        let rows = frames.cells.column("cell_id")?.str()?.iter().flatten();
+        let after = format!("the frame `{}` was written", beside.cells.display());
+        let is_current = is_same(path, &after, &rows.map(str::to_owned).collect(), &ids(&study));
+        Ok(Some(Self {
+            study,
+            dir,
+            kept: Some((beside.cells, frames)),
+            is_current,
+        }))
+    }
+
+    /// Writes or checks the report. Returns false if a check fails.
+    fn run(self, args: &Args) -> anyhow::Result<bool> {
+        let Self { study, dir, kept, .. } = &self;
+        let report = StudyReport::new(study, dir, args.template.as_deref(), args.output.clone())?;
+        check_study(study)?;
+        let from_records;
+        let (frames, source) = match kept {
+            Some((path, frames)) => (frames, path.as_path()),
+            None => {
+                from_records = Frames::read(dir, study, args.all)?;
+                (&from_records, dir.path())
+            }
+        };
+        if args.check {
+            let mut is_current = self.is_current;
+            for path in kept
+                .is_none()
+                .then(|| report.stale_frames(frames))
+                .into_iter()
+                .flatten()
+            {
+                eprintln!(
+                    "`{}` does not hold the records of `{}`",
+                    path.display(),
+                    source.display()
+                );
+                is_current = false;
+            }
+            return check(&report.render(frames)?, &report.output, source, is_current);
+        }
+        let mut written = match kept {
+            Some(_) => Vec::new(),
+            None => report.write_frames(frames)?,
+        };
+        written.extend(report.write(frames)?.1);
+        if written.is_empty() {
+            print(&up_to_date(&report.output, source))?;
+        }
+        for path in written {
+            print(&format!("wrote {}\n", path.display()))?;
+        }
+        Ok(true)
+    }
+}
+
+fn ids(study: &Study) -> BTreeSet<String> {
+    study.cells.iter().map(|cell| cell.id.clone()).collect()
+}
+
+/// True if the spec's cells are those that are reported; warns if not.
+fn is_same(spec: &Path, after: &str, reported: &BTreeSet<String>, now: &BTreeSet<String>) -> bool {
+    if reported != now {
+        eprintln!(
+            "warning: `{}` was changed after {after}: {} new, {} gone; the report has the cells of that run, and `expctl \
+             run` trains the new ones",
+            spec.display(),
+            counted(now.difference(reported).count(), "cell"),
+            counted(reported.difference(now).count(), "cell"),
+        );
+    }
+    reported == now
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::study_report::{Frames, StudyReport};
+use super::report_frames::Frames;
+use super::study_report::StudyReport;
 use super::{FAILED, Format, claims, print, run_output};
 use crate::report::check_study;
 use crate::results::store::StudyDir;
@@ -107,7 +108,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let summary = runner::run(&study, &options, progress.as_mut())?;
 
     // Write the report before anything is printed, because printing may fail, too.
-    let reported = Frames::read(&dir, &study, false).and_then(|frames| report.write(&frames));
+    let reported = Frames::read(&dir, &study, false).and_then(|frames| {
+        report.write_frames(&frames)?;
+        report.write(&frames)
+    });
     let for_people = args.progress != ProgressKind::Json;
     if for_people {
         print(&run_output::summary(&study, &summary, &dir))?;

@@ -1,14 +1,12 @@
-//! The report that a study's spec asks for: its template, its place, its frames.
+//! The report that a study's spec asks for: its template and its place.
 
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::ensure;
-use polars_core::prelude::DataFrame;
 
-use super::studies;
+use super::report_frames::{Frames, FramesBeside};
+use super::{claims, print};
 use crate::report::{self, About, Rendered, Template};
-use crate::results::collect::Collected;
-use crate::results::record::Status;
 use crate::results::store::StudyDir;
 use crate::results::{frame, timeline};
 use crate::spec::Study;
@@ -20,6 +18,8 @@ pub(super) struct StudyReport<'s> {
     template: Template,
     /// The Markdown file.
     pub(super) output: PathBuf,
+    /// The frames beside the spec's own report; `None` if they are in its folder anyway.
+    beside: Option<FramesBeside>,
 }
 
 impl<'s> StudyReport<'s> {
@@ -33,12 +33,16 @@ impl<'s> StudyReport<'s> {
         template: Option<&str>,
         output: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
+        let specs_own = study.report.output.as_deref().filter(|_| output.is_none());
+        let in_folder = |output: &Path| resolved(output).parent() == Some(&resolved(dir.path()));
+        let beside = specs_own.filter(|output| !in_folder(output)).map(FramesBeside::of);
         let output = output.or_else(|| study.report.output.clone());
         let report = Self {
             study,
             dir,
             template: template.map_or_else(|| template_of(study), Template::named),
             output: output.unwrap_or_else(|| dir.path().join("report.md")),
+            beside,
         };
         report.refuse_overwriting()?;
         Ok(report)
@@ -51,25 +55,36 @@ impl<'s> StudyReport<'s> {
         if self.study.report.output.is_some() {
             report::prepare_output(&self.output)?;
         }
-        Ok(())
+        self.beside.as_ref().map_or(Ok(()), FramesBeside::check_replaceable)
     }
 
     /// Renders the report of the records and the timelines.
     pub(super) fn render(&self, frames: &Frames) -> anyhow::Result<Rendered> {
-        let frames = report::Frames {
-            cells: &frames.cells,
-            timeline: Some(&frames.timeline),
-        };
         let about = About::new(self.study);
-        Ok(report::render(&about, frames, &self.template, &stem(&self.output))?)
+        let stem = stem(&self.output);
+        Ok(report::render(&about, frames.of_report(), &self.template, &stem)?)
     }
 
-    /// Writes the frames and the report. Returns the report and the files that changed.
-    pub(super) fn write(&self, frames: &Frames) -> anyhow::Result<(Rendered, Vec<PathBuf>)> {
+    /// Writes the frames of a study's records into its folder and beside the report. Returns the files that changed.
+    pub(super) fn write_frames(&self, frames: &Frames) -> anyhow::Result<Vec<PathBuf>> {
         let mut written = frame::write(&frames.cells, self.dir)?;
         written.extend(timeline::write(&frames.timeline, self.dir)?);
+        if let Some(beside) = &self.beside {
+            written.extend(beside.write(frames, &self.study.invocation)?);
+        }
+        Ok(written)
+    }
+
+    /// The files beside the report that do not hold these frames.
+    pub(super) fn stale_frames(&self, frames: &Frames) -> Vec<&Path> {
+        let beside = self.beside.as_ref();
+        beside.map_or_else(Vec::new, |beside| beside.stale(frames, &self.study.invocation))
+    }
+
+    /// Writes the report. Returns it and the files that changed.
+    pub(super) fn write(&self, frames: &Frames) -> anyhow::Result<(Rendered, Vec<PathBuf>)> {
         let rendered = self.render(frames)?;
-        written.extend(report::write(&rendered, &self.output)?);
+        let written = report::write(&rendered, &self.output)?;
         Ok((rendered, written))
     }
 
@@ -88,6 +103,9 @@ impl<'s> StudyReport<'s> {
         if let Template::File(path) = &self.template {
             others.push(path.clone());
         }
+        if let Some(beside) = &self.beside {
+            others.extend(beside.paths().map(Path::to_path_buf));
+        }
         let shown = self.output.display();
         let place = resolved(&self.output);
         let in_cells = place.starts_with(resolved(&dir.path().join("cells")));
@@ -100,23 +118,26 @@ impl<'s> StudyReport<'s> {
     }
 }
 
-/// The frames of a study's results.
-pub(super) struct Frames {
-    cells: DataFrame,
-    timeline: DataFrame,
+/// Checks that a report's files are what `source` makes, and that the verdicts on its claims are the expected ones.
+/// `is_current` is false if something else was found to be stale.
+pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_current: bool) -> anyhow::Result<bool> {
+    let stale = report::stale_files(rendered, output)?;
+    for file in &stale {
+        eprintln!("{file}");
+    }
+    let is_fresh = stale.is_empty() && is_current;
+    if is_fresh {
+        print(&up_to_date(output, source))?;
+    }
+    if let Some(summary) = claims::summary(&rendered.claims) {
+        print(&format!("{summary}\n"))?;
+    }
+    Ok(is_fresh && claims::are_as_expected(&rendered.claims))
 }
 
-impl Frames {
-    /// Reads the records, and the timelines of the cells that ended well. `all` adds cells that the spec no longer has.
-    pub(super) fn read(dir: &StudyDir, study: &Study, all: bool) -> anyhow::Result<Self> {
-        let collection = studies::read(dir, study, all)?;
-        let ok = |cell: &&Collected| cell.record.as_ref().is_some_and(|record| record.status == Status::Ok);
-        let ids = collection.cells.iter().filter(ok).map(|cell| cell.cell_id.as_str());
-        Ok(Self {
-            timeline: timeline::build(dir, ids)?,
-            cells: collection.frame()?,
-        })
-    }
+/// The line about a report that would not change.
+pub(super) fn up_to_date(output: &Path, source: &Path) -> String {
+    format!("{} is up to date with {}\n", output.display(), source.display())
 }
 
 /// The spec's template; a path is relative to the spec.

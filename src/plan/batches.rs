@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::PlanError;
 use crate::{
     arch::ModelConfig,
-    data::{DataError, Dataset, EffectiveBatch},
+    data::{DataError, Dataset, EffectiveBatch, MicroBatch},
     options::{Data, DataOptions, Lengths, Padding, Task},
     torch,
 };
@@ -90,18 +90,27 @@ const MOST_STEPS: usize = 2;
 /// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
 const MOST_REPLAYED_STEPS: usize = 3;
 
-/// The same for the torch stack, which takes the samples of synthetic data in turn.
+/// The same for the torch stack, which takes lengths of a list in turn and random ones in our trainer's order. All steps
+/// of uneven data are planned, up to one pass over it. Calls `dataset` only for random lengths.
 ///
 /// # Errors
-/// If the options do not give the lengths.
-pub fn torch_steps(options: &DataOptions, is_replayed: bool) -> Result<Vec<Vec<torch::MicroBatchShape>>, PlanError> {
+/// If the data is not synthetic or does not fill a step.
+pub fn torch_steps(
+    options: &DataOptions,
+    config: &ModelConfig,
+    is_replayed: bool,
+    dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
+) -> Result<Vec<Vec<torch::MicroBatchShape>>, PlanError> {
     let Data::Synthetic(data) = &options.data else {
         return Err(PlanError::UnknownLengths);
     };
     let list = match &data.lengths {
         Lengths::Fixed => &[options.max_seq_length][..],
         Lengths::List(list) => list,
-        Lengths::Uniform => return Err(PlanError::UnknownLengths),
+        Lengths::Uniform => {
+            let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
+            return Ok(torch_steps_of(&*dataset()?, pass, options, config));
+        }
     };
     let mut lengths = list.iter().cycle().map(|&length| length.min(options.max_seq_length));
     let mut micro = || {
@@ -129,6 +138,22 @@ pub fn torch_steps(options: &DataOptions, is_replayed: bool) -> Result<Vec<Vec<t
     let micro_batches = options.gradient_accumulation_steps.min(micro_batches);
     let step = |_| (0..micro_batches).map(|_| micro()).collect();
     Ok((0..steps).map(step).collect())
+}
+
+/// The first `most` steps of a dataset.
+fn torch_steps_of(
+    dataset: &Dataset,
+    most: usize,
+    options: &DataOptions,
+    config: &ModelConfig,
+) -> Vec<Vec<torch::MicroBatchShape>> {
+    let steps = dataset.batches(options, config).take(most);
+    let shape = |micro: &MicroBatch| torch::MicroBatchShape {
+        batch: micro.batch as u32,
+        len: micro.len as u32,
+        padded: micro.lengths.iter().any(|&length| (length as usize) < micro.len),
+    };
+    steps.map(|step| step.micro.iter().map(shape).collect()).collect()
 }
 
 #[cfg(test)]
@@ -161,8 +186,14 @@ mod tests {
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn torch(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
-        let steps = torch_steps(options, true).unwrap();
+        let config = config();
+        let steps = torch_steps(options, &config, true, || load(options, &config)).unwrap();
         steps.iter().map(|step| step.iter().map(shape).collect()).collect()
+    }
+
+    fn without_replay(options: &DataOptions) -> Vec<Vec<torch::MicroBatchShape>> {
+        let config = config();
+        torch_steps(options, &config, false, || load(options, &config)).unwrap()
     }
 
     fn load(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
@@ -179,7 +210,7 @@ mod tests {
         };
         assert_eq!(torch(&even(1, 1)), [[(2, 64, false)]]);
         assert_eq!(torch(&even(100, 1)), [[(2, 64, false)]; 3]);
-        assert_eq!(torch_steps(&even(100, 1), false).unwrap().len(), MOST_STEPS);
+        assert_eq!(without_replay(&even(100, 1)).len(), MOST_STEPS);
         assert_eq!(torch(&even(1, 2)), [[(2, 64, false); 2]]);
         assert_eq!(
             torch(&even(1, 100)),
@@ -199,7 +230,7 @@ mod tests {
         let longest = [[(2, 20, true)], [(2, 64, true)], [(2, 64, true)]];
         assert_eq!(torch(&listed(Padding::Longest)), longest);
         assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
-        let uneven = torch_steps(&listed(Padding::Longest), false).unwrap();
+        let uneven = without_replay(&listed(Padding::Longest));
         assert_eq!(uneven.len(), 3, "as with replay");
         let mut single = listed(Padding::Longest);
         (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
@@ -221,15 +252,28 @@ mod tests {
     }
 
     #[test]
-    fn unknown_lengths_are_refused() {
-        assert!(matches!(
-            torch_steps(&options(Lengths::Uniform, |_| ()), true),
-            Err(PlanError::UnknownLengths)
-        ));
-        assert!(matches!(
-            torch_steps(&options(Lengths::Fixed, |options| options.data = Data::Sample), true),
-            Err(PlanError::UnknownLengths)
-        ));
+    fn random_lengths_are_planned_in_our_trainers_order() {
+        let options = options(Lengths::Uniform, |options| {
+            (options.batch_size, options.gradient_accumulation_steps) = (4, 2);
+            (options.length, options.padding) = (TrainingLength::Steps(100), Padding::Longest);
+        });
+        let config = config();
+        let steps = torch(&options);
+        assert_eq!(steps.len(), 64 / 8, "one pass over the data");
+        let dataset = load(&options, &config).unwrap();
+        let ours = dataset.batches(&options, &config).take(8);
+        let ours = ours
+            .flat_map(|step| step.micro)
+            .map(|micro| (4, micro.len as u32, true));
+        assert_eq!(steps.concat(), ours.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lengths_that_depend_on_a_tokenizer_are_refused() {
+        let options = options(Lengths::Fixed, |options| options.data = Data::Sample);
+        let config = config();
+        let steps = torch_steps(&options, &config, true, || load(&options, &config));
+        assert!(matches!(steps, Err(PlanError::UnknownLengths)));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub enum PlanError {
     /// The settings of PyTorch's allocator are wrong.
     #[error("{0}")]
     Allocator(Invalid),
-    /// The lengths of the samples are not known before training.
-    #[error("the torch stack is planned with synthetic data of known lengths (fixed, or a list)")]
+    /// The lengths of the samples depend on a tokenizer.
+    #[error("the torch stack is planned with synthetic data, whose lengths are known")]
     UnknownLengths,
 }

@@ -1,6 +1,6 @@
 //! Turns a memory trace into a prediction.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 use std::convert::Infallible;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::{PlanError, batches, candle};
 use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
-    memory::{Category, Phase},
+    memory::{ByCategory, Phase},
     options::{DataOptions, LoraOptions},
-    results::prediction::{Prediction, Verdict},
+    results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
         self,
@@ -141,7 +141,10 @@ impl Planner {
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
-        let steps = batches::torch_steps(&cell.data_options(), self.options.replay)?;
+        let options = cell.data_options();
+        let steps = batches::torch_steps(&options, &model, self.options.replay, || {
+            self.dataset(cell, &options, &model)
+        })?;
         if configuration.empty_cache_steps > 0 {
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
@@ -153,18 +156,26 @@ impl Planner {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
             adapter_file_bytes: counts.adapter_file_bytes,
+            allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
+            planned_steps: Some(steps.len() as u64),
             ..prediction_from(&account)
         };
         if self.options.replay {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
             let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
             let context = gpu.and_then(|gpu| gpu.context_bytes);
+            let peak = &reserved.allocated_peak;
             prediction = Prediction {
-                allocated_peak_bytes: reserved.stats.all.allocated.peak,
+                binding_phase: peak.moment.phase.unwrap_or(Phase::Idle).name().to_owned(),
+                binding_module: peak.moment.module.map(|module| module.to_string()),
+                allocated_peak_bytes: peak.bytes,
+                allocated_peak_by_category: with_rounding(&peak.by_category, peak.bytes),
                 allocated_peak_in_phase: reserved.allocated_in_phase.named(),
                 allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
-                fragmentation_bytes: Some(reserved.peak.bytes - reserved.stats.all.allocated.peak),
+                reserved_after_first_step_bytes: reserved.after_steps.first().copied(),
+                reserved_after_last_step_bytes: reserved.after_steps.last().copied(),
+                fragmentation_bytes: Some(reserved.peak.bytes - peak.bytes),
                 segments: Some(reserved.stats.all.segments.peak),
                 process_peak_bytes: context.map(|context| reserved.peak.bytes + context),
                 ..prediction
@@ -283,18 +294,31 @@ fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) 
 /// A prediction with the figures of an account.
 fn prediction_from(account: &Account) -> Prediction {
     let peak = &account.peak;
-    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
     Prediction {
         binding_phase: peak.phase.unwrap_or(Phase::Idle).name().to_owned(),
         binding_module: peak.module.map(|module| module.to_string()),
         allocated_peak_bytes: peak.bytes,
-        allocated_peak_by_category: tensors
-            .map(|category| (category.name().to_owned(), peak.by_category[category]))
-            .collect(),
+        allocated_peak_by_category: named(&peak.by_category),
         allocated_peak_in_phase: account.in_phase.named(),
         allocated_mean_bytes: account.after_steps.bytes(),
         ..Prediction::default()
     }
+}
+
+/// The bytes of tensors by the names of their categories.
+fn named(by_category: &ByCategory) -> BTreeMap<String, u64> {
+    let tensors = by_category.iter().filter(|(category, _)| category.is_tensor());
+    tensors
+        .map(|(category, bytes)| (category.name().to_owned(), bytes))
+        .collect()
+}
+
+/// The same with the difference to `allocated`: blocks of PyTorch's allocator are larger than the requests.
+fn with_rounding(by_category: &ByCategory, allocated: u64) -> BTreeMap<String, u64> {
+    let mut named = named(by_category);
+    let requested: u64 = named.values().sum();
+    named.insert(ROUNDING.to_owned(), allocated - requested);
+    named
 }
 
 #[cfg(test)]

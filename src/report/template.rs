@@ -17,7 +17,7 @@ macro_rules! built_in {
 }
 
 /// The templates in the binary. A user's own template can include the parts by their names here.
-const BUILT_IN: [(&str, &str); 16] = built_in![
+const BUILT_IN: &[(&str, &str)] = &built_in![
     "claims.md.j2",
     "comparison.md.j2",
     "method_comparison.md.j2",
@@ -29,6 +29,7 @@ const BUILT_IN: [(&str, &str); 16] = built_in![
     "parts/charts.md.j2",
     "parts/claims.md.j2",
     "parts/published.md.j2",
+    "parts/reserved_growth.md.j2",
     "parts/setup.md.j2",
     "parts/unfinished.md.j2",
     "parts/provenance.md.j2",

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The excess of PyTorch's blocks over the requested bytes. It stands among the categories, so that they add up to the peak.
+pub const ROUNDING: &str = "rounding";
+
 /// A cell's predicted figures, under the names of the measured ones. A figure that cannot be predicted is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +30,15 @@ pub struct Prediction {
     /// The most memory that the allocator holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
+    /// Bytes that the allocator holds after the first planned step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_after_first_step_bytes: Option<u64>,
+    /// The same after the last planned step. More than after the first is growth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_after_last_step_bytes: Option<u64>,
+    /// Optimizer steps of the plan: those that decide the peaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_steps: Option<u64>,
     /// The peak of reserved memory, less that of allocated memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmentation_bytes: Option<u64>,
@@ -36,7 +48,8 @@ pub struct Prediction {
     /// The process on its device: reserved memory and the CUDA context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_peak_bytes: Option<u64>,
-    /// Live bytes by category at the instant of the peak; host memory is not predicted.
+    /// Live bytes by category at the instant of the peak; host memory is not predicted. With [`ROUNDING`], if there is any, they
+    /// add up to the peak.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
     /// Highest live bytes within each phase.
     pub allocated_peak_in_phase: BTreeMap<String, u64>,

@@ -14,7 +14,7 @@ use super::optimizer::OptimizerState;
 use super::tape::{Mode, Tape, Tensor};
 use crate::memory::{Category, Phase};
 use crate::options::{OutputLifetime, ZeroGrad};
-use crate::trace::Trace;
+use crate::trace::{Module, Trace};
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
@@ -81,6 +81,10 @@ impl Training<'_, '_> {
         }
         let tape = self.tape;
         tape.phase(Phase::Optimizer);
+        tape.enter(Module {
+            name: "optimizer",
+            layer: None,
+        });
         if self.configuration.max_grad_norm > 0.0 {
             tape.clip_grad_norm(self.leaves());
         }

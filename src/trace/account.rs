@@ -1,7 +1,7 @@
 //! Live bytes over a trace: the peaks, their instants and their purposes.
 
-use super::{Event, Module, Trace};
-use crate::memory::{ByCategory, ByPhase, Category, Phase};
+use super::{Event, LiveTensors, Module, Trace};
+use crate::memory::{ByCategory, ByPhase, Phase};
 
 /// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Mean {
 pub struct Peak {
     /// Live bytes.
     pub bytes: u64,
-    /// The same by category.
+    /// Requested bytes by category; what rounding adds is in none.
     pub by_category: ByCategory,
     /// The phase; `None` before the first one.
     pub phase: Option<Phase>,
@@ -73,9 +73,8 @@ struct Replay {
     granularity: u64,
     from_step: u32,
     is_measured: bool,
-    /// Bytes and category of each block.
-    blocks: Vec<(u64, Category)>,
-    live: ByCategory,
+    live: LiveTensors,
+    /// Live bytes with rounding.
     total: u64,
     phase: Phase,
     module: Option<Module>,
@@ -89,8 +88,7 @@ impl Replay {
             granularity,
             from_step,
             is_measured: from_step <= 1,
-            blocks: vec![(0, Category::Host); blocks],
-            live: ByCategory::default(),
+            live: LiveTensors::new(blocks),
             total: 0,
             phase: Phase::Idle,
             module: None,
@@ -99,33 +97,19 @@ impl Replay {
     }
 
     pub(crate) fn apply(&mut self, event: &Event) {
+        self.live.apply(event);
         match *event {
-            Event::Alloc { block, bytes, category } => {
-                // As `next_multiple_of`, which divides.
-                let bytes = (bytes + self.granularity - 1) & !(self.granularity - 1);
-                self.blocks[block.index()] = (bytes, category);
-                if category.is_tensor() {
-                    self.live[category] += bytes;
+            Event::Alloc { block, .. } => {
+                let bytes = self.rounded(self.live.tensor_bytes(block));
+                if bytes > 0 {
                     self.total += bytes;
                     self.update_peak();
                 }
             }
-            Event::Free { block } => {
-                let (bytes, category) = self.blocks[block.index()];
-                if category.is_tensor() {
-                    self.live[category] -= bytes;
-                    self.total -= bytes;
-                }
-            }
-            Event::Label { block, category } => {
-                let (bytes, label) = &mut self.blocks[block.index()];
-                self.live[*label] -= *bytes;
-                self.live[category] += *bytes;
-                *label = category;
-                // The block that made the peak gets its label right after.
-                if self.total == self.account.peak.bytes && self.is_measured {
-                    self.account.peak.by_category = self.live;
-                }
+            Event::Free { block } => self.total -= self.rounded(self.live.tensor_bytes(block)),
+            // The block that made the peak gets its label right after.
+            Event::Label { .. } if self.total == self.account.peak.bytes && self.is_measured => {
+                self.account.peak.by_category = self.live.by_category();
             }
             Event::Phase(phase) => {
                 self.phase = phase;
@@ -140,8 +124,13 @@ impl Replay {
                 self.is_measured = step >= self.from_step;
             }
             Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
-            Event::StepEnd | Event::EmptyCache => {}
+            Event::Label { .. } | Event::StepEnd | Event::EmptyCache => {}
         }
+    }
+
+    /// As `next_multiple_of`, which divides.
+    fn rounded(&self, bytes: u64) -> u64 {
+        (bytes + self.granularity - 1) & !(self.granularity - 1)
     }
 
     /// Records the live bytes if they are more than before.
@@ -155,7 +144,7 @@ impl Replay {
         if self.is_measured && !is_load && self.total > self.account.peak.bytes {
             self.account.peak = Peak {
                 bytes: self.total,
-                by_category: self.live,
+                by_category: self.live.by_category(),
                 phase: Some(self.phase),
                 module: self.module,
                 step: self.step,
@@ -167,7 +156,7 @@ impl Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Category::{Activation, Gradient, Host, Parameter, Temporary};
+    use crate::memory::Category::{Activation, Gradient, Host, Parameter, Temporary};
 
     /// A load of 100 bytes and a peak of 300 on the way, then two steps: 100 + 50 live, then 100 + 40.
     fn trace() -> Trace {
@@ -233,6 +222,12 @@ mod tests {
     fn sizes_are_rounded_up_to_the_granularity() {
         let account = Account::of(&trace(), 512, 1);
         assert_eq!((account.peak.bytes, account.after_steps.bytes()), (1024, 1024));
+        let by_category = account.peak.by_category;
+        assert_eq!(
+            (by_category[Parameter], by_category[Activation]),
+            (100, 50),
+            "as requested"
+        );
         assert_eq!(account.in_phase[Phase::Load], 1024);
     }
 

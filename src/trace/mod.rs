@@ -2,6 +2,8 @@
 
 mod account;
 mod events;
+mod live;
 
 pub use account::{Account, Mean};
 pub use events::{Block, Event, Module, Trace};
+pub(crate) use live::LiveTensors;

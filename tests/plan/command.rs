@@ -283,7 +283,6 @@ fn what_cannot_be_planned_is_an_error() {
         "stack: torch, model: phi-3-mini, target_modules: [q_proj]",
         "model: bert-base, task: sequence_classification, target_modules: [q_lin]",
         "stack: torch, model: llama-2-7b, data: sample",
-        "stack: torch, model: llama-2-7b, data: { synthetic: { lengths: uniform } }",
     ]
     .map(wrong);
     insta::assert_snapshot!("errors", errors.join("\n"));

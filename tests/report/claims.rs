@@ -129,7 +129,7 @@ fn a_check_asks_for_fresh_files_and_for_claims_that_hold() {
     report();
     insta::assert_snapshot!("check_of_what_is_expected", check());
     recorded.write(spec, format!("{SPEC}{}", kept.replace("  expect: refuted\n", "")));
-    assert!(check().contains("exit code 1\nresults/rank_sweep.md is up to date\n2 claims"));
+    assert!(check().contains("exit code 1\nresults/rank_sweep.md is up to date with results/rank_sweep\n2 claims"));
 }
 
 #[test]

@@ -36,8 +36,8 @@ fn equal_records_give_equal_bytes() {
     let (one, other) = (files(&Recorded::new(SPEC)), files(&Recorded::new(SPEC)));
     assert_eq!(
         one.len(),
-        6,
-        "study.yaml, two frames, one report and two charts: {:?}",
+        7,
+        "study.yaml, two frames, one report with its frame and two charts: {:?}",
         one.keys()
     );
     assert!(one == other);
@@ -54,7 +54,7 @@ fn only_what_changed_is_written() {
     recorded
         .expctl(&report)
         .exits(0)
-        .stdout_is("results/rank_sweep.md is up to date\n");
+        .stdout_is("results/rank_sweep.md is up to date with results/rank_sweep\n");
     recorded.write("results/rank_sweep.md", "something else");
     recorded
         .expctl(&report)
@@ -169,4 +169,142 @@ fn a_record_cut_short_is_a_warning_and_a_cell_that_did_not_run() {
         .stderr_has("is cut short; `expctl run` makes it again");
     let markdown = recorded.read("results/rank_sweep.md");
     assert!(markdown.contains("1 not run, 1 ok"), "{markdown}");
+}
+
+/// Removes the study's folder, as in a fresh clone.
+fn without_folder(recorded: &Recorded) {
+    fs::remove_dir_all(recorded.dir.path()).unwrap();
+}
+
+#[test]
+fn a_report_is_made_and_checked_from_the_frame_beside_it() {
+    let recorded = Recorded::new(SPEC);
+    let spec = "experiments/rank_sweep.yaml";
+    recorded
+        .expctl(&["report", spec])
+        .exits(0)
+        .stdout_has("wrote results/rank_sweep.parquet\n");
+    let entries = fs::read_dir(recorded.path("results")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_text = |name: &String| name.ends_with(".md") || name.ends_with(".svg");
+    let names: Vec<String> = names.filter(is_text).collect();
+    assert!(names.len() > 1, "a report and its charts: {names:?}");
+    let read = || -> Vec<String> {
+        let texts = names.iter().map(|name| recorded.read(format!("results/{name}")));
+        texts.collect()
+    };
+    let before = read();
+
+    without_folder(&recorded);
+    recorded
+        .expctl(&["report", spec, "--check"])
+        .exits(0)
+        .stdout_is("results/rank_sweep.md is up to date with results/rank_sweep.parquet\n");
+    for name in &names {
+        recorded.write(format!("results/{name}"), "something else");
+        recorded
+            .expctl(&["report", spec, "--check"])
+            .exits(1)
+            .stderr_has(&format!("`results/{name}` is stale at line 1"));
+        recorded
+            .expctl(&["report", spec])
+            .exits(0)
+            .stdout_is(&format!("wrote results/{name}\n"));
+    }
+    assert_eq!(read(), before, "the frame holds all that the folder did");
+    assert!(!recorded.dir.path().exists());
+
+    recorded.write(spec, SPEC.replace("[4, 16, 64, 256]", "[4, 16, 64, 128]"));
+    recorded
+        .expctl(&["report", spec, "--check"])
+        .exits(1)
+        .stderr_has("after the frame `results/rank_sweep.parquet` was written: 4 cells new, 4 cells gone");
+    recorded
+        .expctl(&["report", spec, "--all"])
+        .exits(2)
+        .stderr_has("`results/rank_sweep` holds no study");
+}
+
+#[test]
+fn the_frame_beside_a_report_knows_its_overrides() {
+    let recorded = Recorded::new(SPEC);
+    let spec = "experiments/rank_sweep.yaml";
+    let overrides = Overrides::new([], vec!["batch_size=2".to_owned()]);
+    let mut study = spec::load(&recorded.path(spec), &overrides).unwrap();
+    study.invocation.spec = spec.to_owned();
+    study.write(recorded.dir.path()).unwrap();
+    recorded.expctl(&["report", spec]).exits(0);
+    without_folder(&recorded);
+    recorded.expctl(&["report", spec, "--check"]).exits(0).stderr_is("");
+    let markdown = recorded.read("results/rank_sweep.md");
+    assert!(
+        markdown.contains("expctl run experiments/rank_sweep.yaml --set batch_size=2"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn a_stale_frame_beside_a_report_is_noticed() {
+    let recorded = Recorded::new(SPEC);
+    let spec = "experiments/rank_sweep.yaml";
+    recorded.expctl(&["report", spec]).exits(0);
+    fs::remove_file(recorded.dir.cell(&recorded.study.cells[0].id).record()).unwrap();
+    // The other report follows the records, but nothing writes the frame with it.
+    recorded.expctl(&["report", spec, "--output", "other.md"]).exits(0);
+    fs::copy(recorded.path("other.md"), recorded.path("results/rank_sweep.md")).unwrap();
+    recorded
+        .expctl(&["report", spec, "--check"])
+        .exits(1)
+        .stderr_has("`results/rank_sweep.parquet` does not hold the records of `results/rank_sweep`");
+    assert!(!recorded.path("other.parquet").exists());
+}
+
+#[test]
+fn several_reports_are_checked_at_once() {
+    let recorded = Recorded::new(SPEC);
+    let first = "experiments/rank_sweep.yaml";
+    recorded.expctl(&["report", first]).exits(0);
+    without_folder(&recorded);
+    let other = SPEC.replace("rank_sweep", "other");
+    recorded.write("experiments/other.yaml", &other);
+    recorded
+        .expctl(&["report", first, "experiments/other.yaml", "--check"])
+        .exits(2)
+        .stderr_has("`results/other` holds no study");
+    for name in ["md", "parquet"] {
+        let from = recorded.path(format!("results/rank_sweep.{name}"));
+        fs::copy(from, recorded.path(format!("results/other.{name}"))).unwrap();
+    }
+    let both = recorded.expctl(&["report", first, "experiments/other.yaml", "--check"]);
+    let both = both.exits(1);
+    both.stdout_has("results/rank_sweep.md is up to date");
+    both.stderr_has("`results/other.md` is stale at line 1");
+    recorded
+        .expctl(&["report", first, "experiments/other.yaml", "--output", "x.md"])
+        .exits(2)
+        .stderr_has("--output is for one study");
+}
+
+#[test]
+fn a_frame_takes_the_place_of_nothing_else() {
+    let spec = SPEC.replace("results/rank_sweep.md", "corpus.md");
+    let recorded = Recorded::new(&spec);
+    recorded.write("corpus.parquet", "somebody's texts");
+    recorded
+        .expctl(&["report", "experiments/rank_sweep.yaml"])
+        .exits(2)
+        .stderr_has("the report's frame cannot be kept in `corpus.parquet`");
+    assert_eq!(recorded.read("corpus.parquet"), "somebody's texts");
+    fs::copy(recorded.dir.cells_parquet(), recorded.path("corpus.parquet")).unwrap();
+    recorded
+        .expctl(&["report", "experiments/rank_sweep.yaml"])
+        .exits(2)
+        .stderr_has("it is not a frame that expctl wrote beside a report");
+    fs::remove_file(recorded.path("corpus.parquet")).unwrap();
+    let spec = spec.replace("corpus.md", "corpus.parquet");
+    recorded.write("experiments/rank_sweep.yaml", spec);
+    recorded
+        .expctl(&["report", "experiments/rank_sweep.yaml"])
+        .exits(2)
+        .stderr_has("is a part of the study");
 }

@@ -5,9 +5,11 @@ mod kind;
 mod names;
 mod outcome;
 mod prediction;
+mod schema;
 
 pub use keys::{key_kinds, keys};
 pub use kind::{IDENTITY, Kind};
 pub use names::{category_column, dimension, phase_column, profile_column};
 pub use outcome::{Outcome, outcomes};
 pub use prediction::{PREDICTED, Predicted, predictions};
+pub use schema::schema;

@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::names::{category_column, phase_column};
 use crate::memory::{Category, Phase};
 use crate::results::datum::Datum;
-use crate::results::prediction::{Prediction, Verdict};
+use crate::results::prediction::{Prediction, ROUNDING, Verdict};
 
 /// The prefix of predicted columns. The rest of the name is the measured column's.
 pub const PREDICTED: &str = "predicted_";
@@ -38,11 +38,18 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
         predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),
         predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
+        predicted("reserved_after_first_step_bytes", Int, |p| {
+            p.reserved_after_first_step_bytes
+        }),
+        predicted("reserved_after_last_step_bytes", Int, |p| {
+            p.reserved_after_last_step_bytes
+        }),
+        predicted("planned_steps", Int, |p| p.planned_steps),
         predicted("fragmentation_bytes", Int, |p| p.fragmentation_bytes),
         predicted("segments", Int, |p| p.segments),
     ];
-    for category in Category::ALL.into_iter().filter(|category| category.is_tensor()) {
-        let category = category.name();
+    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
+    for category in tensors.map(Category::name).chain([ROUNDING]) {
         columns.push(predicted(&category_column(category), Int, move |p| {
             p.allocated_peak_by_category.get(category).copied()
         }));

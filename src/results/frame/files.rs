@@ -14,7 +14,7 @@ use polars_io::{SerReader, SerWriter};
 use super::column::column;
 use super::error::FrameError;
 use super::older;
-use crate::results::columns::{IDENTITY, Kind, key_kinds, outcomes, predictions};
+use crate::results::columns::{Kind, schema};
 use crate::results::datum::Datum;
 use crate::results::store::{StudyDir, write_if_changed};
 
@@ -66,11 +66,10 @@ fn from_csv(file: File) -> PolarsResult<DataFrame> {
         ..CsvReadOptions::default()
     };
     let texts = older::translate(CsvReader::new(file).with_options(options).finish()?)?;
-    let outcomes = outcomes().into_iter().map(|outcome| (outcome.name, outcome.kind));
-    let predictions = predictions().into_iter().map(|column| (column.name, column.kind));
-    let keys = key_kinds().into_iter().filter_map(|(name, kind)| Some((name, kind?)));
-    let identity = IDENTITY.map(|(name, kind)| (name.to_string(), kind));
-    let kinds: BTreeMap<String, Kind> = outcomes.chain(predictions).chain(keys).chain(identity).collect();
+    let kinds: BTreeMap<String, Kind> = schema()
+        .into_iter()
+        .filter_map(|(name, kind)| Some((name, kind?)))
+        .collect();
     let typed = |texts: &Column| {
         let name = texts.name().as_str();
         let kind = kinds.get(name).copied().unwrap_or(Kind::Text);

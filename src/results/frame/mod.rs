@@ -4,6 +4,7 @@ mod build;
 mod column;
 mod error;
 mod files;
+mod kept;
 mod older;
 
 pub use build::{Row, build, of_plan};
@@ -11,3 +12,4 @@ pub(crate) use column::column;
 pub use error::FrameError;
 pub(crate) use files::parquet;
 pub use files::{csv, read, write};
+pub use kept::KeptFrame;

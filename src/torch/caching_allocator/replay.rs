@@ -1,21 +1,24 @@
 //! The memory that the allocator holds of a device over a trace.
 
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
-use crate::memory::{ByPhase, Phase};
-use crate::trace::Mean;
-use crate::trace::{Event, Module, Trace};
+use crate::memory::{ByCategory, ByPhase, Phase};
+use crate::trace::{Event, LiveTensors, Mean, Module, Trace};
 
 /// Memory held of the device over a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// The highest point since the load.
     pub peak: ReservedPeak,
+    /// The highest point of allocated blocks since the load.
+    pub allocated_peak: AllocatedPeak,
     /// The highest point in each phase.
     pub in_phase: ByPhase,
     /// The highest point of allocated blocks in each phase; blocks are larger than the requests.
     pub allocated_in_phase: ByPhase,
     /// Allocated blocks at the end of an optimizer step, before its gradients are released: the mean over the steps.
     pub allocated_after_steps: Mean,
+    /// Held of the device at the end of each optimizer step.
+    pub after_steps: Vec<u64>,
     /// Held at the end of the trace, or when memory ran out.
     pub at_end: u64,
     /// The allocator's counts; peaks are those since the load.
@@ -33,6 +36,17 @@ pub struct ReservedPeak {
     pub allocated: u64,
     /// Bytes of the largest free block.
     pub largest_free_block: u64,
+    /// The instant.
+    pub moment: Moment,
+}
+
+/// The instant at which the blocks in use are largest; the first of equal ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AllocatedPeak {
+    /// Bytes of blocks in use.
+    pub bytes: u64,
+    /// Requested bytes by category; blocks are larger than the requests.
+    pub by_category: ByCategory,
     /// The instant.
     pub moment: Moment,
 }
@@ -62,11 +76,13 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
     let mut allocator = CachingAllocator::new(settings, device);
     let mut blocks: Vec<Option<Allocation>> = Vec::new();
     blocks.resize_with(trace.blocks(), || None);
+    let mut live = LiveTensors::new(trace.blocks());
     let mut reserved = Reserved::default();
     let mut phase = Phase::Idle;
     reserved.peak.moment.phase = Some(phase);
     let mut moment = reserved.peak.moment;
     for event in trace.events() {
+        live.apply(event);
         match *event {
             Event::Alloc { block, bytes, category } => {
                 if !category.is_tensor() {
@@ -79,7 +95,7 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
                         break;
                     }
                 }
-                reserved.update(&allocator, phase, moment);
+                reserved.update(&allocator, &live, phase, moment);
             }
             Event::Free { block } => {
                 if let Some(allocation) = blocks[block.index()].take() {
@@ -90,10 +106,11 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
                 if phase == Phase::Load {
                     allocator.reset_peaks();
                     reserved.peak = ReservedPeak::default();
+                    reserved.allocated_peak = AllocatedPeak::default();
                 }
                 phase = next;
                 moment.phase = Some(next);
-                reserved.update(&allocator, phase, moment);
+                reserved.update(&allocator, &live, phase, moment);
             }
             Event::Module(module) => moment.module = Some(module),
             Event::Step(step) => moment.step = step,
@@ -101,6 +118,11 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
             Event::StepEnd => {
                 let allocated = allocator.stats().all.allocated.current;
                 reserved.allocated_after_steps.add(allocated);
+                reserved.after_steps.push(allocator.stats().all.reserved.current);
+            }
+            // The block that made the peak gets its label right after.
+            Event::Label { .. } if allocator.stats().all.allocated.current == reserved.allocated_peak.bytes => {
+                reserved.allocated_peak.by_category = live.by_category();
             }
             Event::Label { .. } => {}
         }
@@ -112,12 +134,22 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
 
 impl Reserved {
     /// Notes what the allocator holds.
-    fn update(&mut self, allocator: &CachingAllocator, phase: Phase, moment: Moment) {
+    fn update(&mut self, allocator: &CachingAllocator, live: &LiveTensors, phase: Phase, moment: Moment) {
         let stats = &allocator.stats().all;
         let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
         self.in_phase[phase] = self.in_phase[phase].max(reserved);
         self.allocated_in_phase[phase] = self.allocated_in_phase[phase].max(allocated);
-        if reserved > self.peak.bytes && phase != Phase::Load {
+        if phase == Phase::Load {
+            return;
+        }
+        if allocated > self.allocated_peak.bytes {
+            self.allocated_peak = AllocatedPeak {
+                bytes: allocated,
+                by_category: live.by_category(),
+                moment,
+            };
+        }
+        if reserved > self.peak.bytes {
             self.peak = ReservedPeak {
                 bytes: reserved,
                 allocated,
@@ -182,6 +214,14 @@ mod tests {
         assert_eq!(Phase::ALL.map(|phase| reserved.in_phase[phase]), in_phase);
         let allocated = [30, 44, 44, 32, 0].map(|mib| mib * MIB);
         assert_eq!(Phase::ALL.map(|phase| reserved.allocated_in_phase[phase]), allocated);
+        let allocated = reserved.allocated_peak;
+        assert_eq!((allocated.bytes, allocated.moment), ((18 + 26) * MIB, moment));
+        let of = |category| allocated.by_category[category];
+        assert_eq!(
+            [Category::Parameter, Category::Temporary, Category::Activation].map(of),
+            [18 * MIB, 25 * MIB, 0],
+            "as requested, by the label that the block of the peak got right after"
+        );
         assert_eq!(reserved.at_end, 32 * MIB);
         assert_eq!(reserved.stats.all.segments.peak, 3);
         assert_eq!(reserved.stats.all.segments.current, 2);

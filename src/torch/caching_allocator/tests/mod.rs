@@ -369,3 +369,33 @@ fn an_oversize_limit_makes_growing_segments_leak() {
         assert!(growth(one).into_iter().all(|mib| mib < 500), "{one}");
     }
 }
+
+/// The table of https://github.com/pytorch/pytorch/pull/193400, of torch 2.12: each cycle takes two large blocks, then a
+/// small one that stays and keeps the freed ones from the end of their segment. They merge into one that is too large for
+/// `max_split_size_mb` to let a smaller request have it, so each cycle maps new pages.
+#[test]
+fn expandable_segments_with_max_split_size_grow() {
+    const HALF: u64 = MIB / 2;
+    let grown = |settings: &str| {
+        let mut allocator = unlimited(settings);
+        take(&mut allocator, 64 * MIB);
+        let cycles = (0..=100).map(|_| {
+            let large = [91 * MIB, 91 * HALF].map(|bytes| take(&mut allocator, bytes));
+            take(&mut allocator, 2 * MIB);
+            large.into_iter().for_each(|block| allocator.free(block));
+            let (allocated, reserved) = held(&allocator);
+            (allocated / MIB, reserved / MIB)
+        });
+        cycles.step_by(20).collect::<Vec<_>>()
+    };
+    let published = [66, 106, 146, 186, 226, 266]
+        .into_iter()
+        .zip([220, 2_980, 5_760, 8_520, 11_300, 14_060]);
+    assert_eq!(
+        grown("max_split_size_mb:128,expandable_segments:True"),
+        published.collect::<Vec<_>>()
+    );
+    for alone in ["max_split_size_mb:128", "expandable_segments:True"] {
+        assert!(grown(alone).iter().all(|(_, reserved)| *reserved < 500), "{alone}");
+    }
+}

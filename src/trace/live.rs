@@ -1,0 +1,60 @@
+//! Requested bytes of live tensors, by purpose.
+
+use super::{Block, Event};
+use crate::memory::{ByCategory, Category};
+
+/// The live tensors during a replay; host memory does not count.
+#[derive(Debug)]
+pub(crate) struct LiveTensors {
+    /// Requested bytes and category of each block.
+    blocks: Vec<(u64, Category)>,
+    by_category: ByCategory,
+}
+
+impl LiveTensors {
+    /// Nothing is live yet of a trace with this many blocks.
+    pub(crate) fn new(blocks: usize) -> Self {
+        Self {
+            blocks: vec![(0, Category::Host); blocks],
+            by_category: ByCategory::default(),
+        }
+    }
+
+    /// Follows an event.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match *event {
+            Event::Alloc { block, bytes, category } => {
+                self.blocks[block.index()] = (bytes, category);
+                if category.is_tensor() {
+                    self.by_category[category] += bytes;
+                }
+            }
+            Event::Free { block } => {
+                let (bytes, category) = self.blocks[block.index()];
+                if category.is_tensor() {
+                    self.by_category[category] -= bytes;
+                }
+            }
+            Event::Label { block, category } => {
+                let (bytes, label) = &mut self.blocks[block.index()];
+                self.by_category[*label] -= *bytes;
+                self.by_category[category] += *bytes;
+                *label = category;
+            }
+            _ => {}
+        }
+    }
+
+    /// Requested bytes of a block, 0 if it is no tensor.
+    pub(crate) fn tensor_bytes(&self, block: Block) -> u64 {
+        match self.blocks[block.index()] {
+            (bytes, category) if category.is_tensor() => bytes,
+            _ => 0,
+        }
+    }
+
+    /// Live bytes of each category.
+    pub(crate) fn by_category(&self) -> ByCategory {
+        self.by_category
+    }
+}
