@@ -1,5 +1,6 @@
 //! The account: live bytes by category, the peak with its split, and the peaks by phase.
 
+use super::binding::{self, Module};
 use super::budget::{Budget, Refusal};
 use super::category::{ByCategory, ByPhase, Category, Phase};
 use super::event::Kind;
@@ -31,6 +32,8 @@ pub struct Peaks {
     pub allocated: u64,
     /// Phase in which the peak was reached.
     pub phase: Phase,
+    /// Module that was computed at the peak.
+    pub module: Option<Module>,
     /// Live bytes at the instant of the peak, host included.
     pub by_category: ByCategory,
     /// Highest live tensor bytes within each phase; 0 if the phase was not entered.
@@ -58,6 +61,7 @@ impl Ledger {
             peaks: Peaks {
                 allocated: 0,
                 phase: Phase::Idle,
+                module: None,
                 by_category: ByCategory::ZERO,
                 in_phase: ByPhase::ZERO,
             },
@@ -143,6 +147,7 @@ impl Ledger {
         self.peaks = Peaks {
             allocated: self.allocated,
             phase: self.phase,
+            module: binding::current(),
             by_category: self.live,
             in_phase: ByPhase::ZERO,
         };
@@ -155,6 +160,7 @@ impl Ledger {
         if self.allocated > self.peaks.allocated {
             self.peaks.allocated = self.allocated;
             self.peaks.phase = self.phase;
+            self.peaks.module = binding::current();
             self.peaks.by_category = self.live;
         }
     }

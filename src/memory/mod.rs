@@ -8,6 +8,7 @@
 
 mod allocator;
 mod backend;
+mod binding;
 mod budget;
 mod category;
 pub mod event;
@@ -24,10 +25,11 @@ pub mod timeline;
 
 pub use allocator::{LedgerAllocator, installed};
 pub use backend::{BACKEND_VARIABLE, BackendAllocator};
+pub use binding::{Entered, Module, enter, enter_layer};
 pub use budget::OOM_EXIT_CODE;
 pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use label::{describe, describe_buffer, dtype_name, label};
 pub use ledger::{Live, Peaks};
-pub use module::{Module, module, module_of, part};
+pub use module::{ModuleScope, module, module_of, part};
 pub use process_ledger::{arm, live, peaks, phase, reset_peaks, set_phase};
 pub use scope::{Scope, scope};

@@ -1,4 +1,4 @@
-//! Scopes that say which module of the model a thread works for. They only have an effect during a recording.
+//! Scopes that tell a timeline which module of the model a thread works for. They only have an effect during a recording.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -11,24 +11,24 @@ use super::{module_names, scope, timeline};
 /// Opens a scope in which this thread works for the submodule `name` of its module, such as `self_attn` of
 /// `model.layers.3`. Scopes nest. Without a recording, this only reads a flag.
 #[must_use = "the scope ends when it is dropped"]
-pub fn module(name: impl Display) -> Module {
+pub fn module(name: impl Display) -> ModuleScope {
     open(&name, Path::Relative, true)
 }
 
 /// Like [`module`], for a label or a buffer alone: the timeline does not record that the thread enters a module.
 #[must_use = "the scope ends when it is dropped"]
-pub fn part(name: impl Display) -> Module {
+pub fn part(name: impl Display) -> ModuleScope {
     open(&name, Path::Relative, false)
 }
 
 /// Like [`part`], with the full name of a weight, from which `.weight` is left out.
 #[must_use = "the scope ends when it is dropped"]
-pub fn module_of(weight: &str) -> Module {
+pub fn module_of(weight: &str) -> ModuleScope {
     open(&weight.strip_suffix(".weight").unwrap_or(weight), Path::Absolute, false)
 }
 
 /// An open [`module`] scope of this thread.
-pub struct Module {
+pub struct ModuleScope {
     /// The module before this one; `None` without a recording.
     outer: Option<u16>,
     /// True if the timeline records that the thread enters and leaves.
@@ -42,9 +42,9 @@ enum Path {
 }
 
 #[inline]
-fn open(name: &dyn Display, path: Path, recorded: bool) -> Module {
+fn open(name: &dyn Display, path: Path, recorded: bool) -> ModuleScope {
     let outer = timeline::is_recording().then(|| enter(name, path, recorded));
-    Module {
+    ModuleScope {
         outer,
         recorded,
         not_send: PhantomData,
@@ -69,7 +69,7 @@ fn set(id: u16, recorded: bool) {
     }
 }
 
-impl Drop for Module {
+impl Drop for ModuleScope {
     fn drop(&mut self) {
         if let Some(outer) = self.outer {
             set(outer, self.recorded);

@@ -14,15 +14,21 @@ use super::{
 use crate::memory::{self, Category};
 
 /// Hugging Face's names of the block's parts.
-const INPUT_NORM: &str = "input_layernorm";
-const ATTENTION: &str = "self_attn";
-const POST_NORM: &str = "post_attention_layernorm";
-const MLP: &str = "mlp";
+pub(crate) const INPUT_NORM: &str = "input_layernorm";
+pub(crate) const ATTENTION: &str = "self_attn";
+pub(crate) const POST_NORM: &str = "post_attention_layernorm";
+pub(crate) const MLP: &str = "mlp";
 
 /// Computes for a part, which a timeline then knows by its name.
 pub(super) fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
     let _module = memory::module(part);
     compute()
+}
+
+/// Computes for a part of the block, which the ledger knows by its name, too.
+fn of_block<T>(part: &'static str, compute: impl FnOnce() -> T) -> T {
+    let _entered = memory::enter(part);
+    within(part, compute)
 }
 
 /// A decoder block, with Hugging Face's names.
@@ -52,19 +58,19 @@ impl Block {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
     pub fn forward(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, rope, pass)?;
-        let _module = memory::module(MLP);
-        Ok((self.mlp.output(&saved.mlp, &saved.middle, pass)?, saved))
+        let y = of_block(MLP, || self.mlp.output(&saved.mlp, &saved.middle, pass))?;
+        Ok((y, saved))
     }
 
     /// What the forward pass saves, without the block's output, which nobody needs a second time.
     pub fn recompute(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<Saved> {
         memory::label(x, Category::Activation);
-        let normed = within(INPUT_NORM, || self.input_layernorm.forward(x))?;
-        let (middle, attention) = within(ATTENTION, || self.self_attn.forward(&normed, x, rope, pass))?;
+        let normed = of_block(INPUT_NORM, || self.input_layernorm.forward(x))?;
+        let (middle, attention) = of_block(ATTENTION, || self.self_attn.forward(&normed, x, rope, pass))?;
         drop(normed);
         memory::label(&middle, Category::Activation);
-        let normed = within(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
-        let mlp = within(MLP, || self.mlp.forward(&normed, pass))?;
+        let normed = of_block(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
+        let mlp = of_block(MLP, || self.mlp.forward(&normed, pass))?;
         Ok(Saved {
             x: x.clone(),
             middle,
@@ -82,22 +88,22 @@ impl Block {
             attention,
             mlp,
         } = saved;
-        let normed = within(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
-        let d_normed = within(MLP, || {
+        let normed = of_block(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
+        let d_normed = of_block(MLP, || {
             self.mlp.backward(&normed, mlp, &host::narrow(&dy, x.dtype())?, pass)
         })?;
         drop(normed);
-        let dy = within(POST_NORM, || {
+        let dy = of_block(POST_NORM, || {
             self.post_attention_layernorm.backward(&middle, &d_normed, dy)
         })?;
         drop((middle, d_normed));
-        let normed = within(INPUT_NORM, || self.input_layernorm.forward(&x))?;
-        let d_out = host::narrow(&dy, x.dtype())?;
-        let d_normed = within(ATTENTION, || {
+        let normed = of_block(INPUT_NORM, || self.input_layernorm.forward(&x))?;
+        let d_normed = of_block(ATTENTION, || {
+            let d_out = host::narrow(&dy, x.dtype())?;
             self.self_attn.backward(&normed, attention, d_out, rope, pass)
         })?;
         drop(normed);
-        within(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
+        of_block(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
     }
 
     /// The parameters that are trained, in a fixed order.

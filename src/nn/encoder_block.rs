@@ -6,7 +6,7 @@ use candle_core::{DType, Result, Tensor};
 use super::{
     Pass,
     block::within,
-    encoder_names::{ATTENTION, Names},
+    encoder_names::{ATTENTION, FEED_FORWARD, Names},
     feed_forward::{self, FeedForward},
     host::{self, values},
     layer_norm::LayerNorm,
@@ -48,6 +48,7 @@ impl EncoderBlock {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, pass)?;
+        let _entered = memory::enter(FEED_FORWARD);
         let y = within(self.names.output_norm, || self.output_norm.forward(&saved.last))?;
         Ok((y, saved))
     }
@@ -55,9 +56,12 @@ impl EncoderBlock {
     /// What the forward pass saves, without the block's output, which nobody needs a second time.
     pub fn recompute(&self, x: &Tensor, pass: &Pass) -> Result<Saved> {
         memory::label(x, Category::Activation);
+        let entered = memory::enter(ATTENTION);
         let (middle, attention) = within(ATTENTION, || self.attention.forward(x, pass))?;
         memory::label(&middle, Category::Activation);
         let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
+        drop(entered);
+        let _entered = memory::enter(FEED_FORWARD);
         let (last, feed_forward) = self.feed_forward.forward(&normed, pass)?;
         memory::label(&last, Category::Activation);
         Ok(Saved {
@@ -79,11 +83,13 @@ impl EncoderBlock {
             attention,
             feed_forward,
         } = saved;
+        let entered = memory::enter(FEED_FORWARD);
         let dy = within(self.names.output_norm, || self.output_norm.backward(&last, dy))?;
         drop(last);
         let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
         let d_normed = self.feed_forward.backward(&normed, feed_forward, &dy, pass)?;
-        drop(normed);
+        drop((normed, entered));
+        let _entered = memory::enter(ATTENTION);
         let dy = within(self.names.attention_norm, || {
             self.attention_norm.backward(&middle, add(d_normed, dy)?)
         })?;

@@ -3,6 +3,9 @@
 /// What every family calls a block's attention.
 pub const ATTENTION: &str = "attention";
 
+/// What PyTorch's plans call a block's feed-forward layer, which has no name of its own in BERT.
+pub const FEED_FORWARD: &str = "ffn";
+
 /// A family's names of a block's layers: those of attention within [`ATTENTION`], the others within the block.
 #[derive(Debug)]
 pub struct Names {

@@ -10,8 +10,8 @@ use super::graph::{Attributes, INPUTS, Saved};
 use super::graph::{Graph, Leaf};
 use super::layout::Layout;
 use super::view::{Edge, StorageId, View};
-use crate::memory::{Category, Phase};
-use crate::trace::{Block, Module, Trace};
+use crate::memory::{Category, Module, Phase};
+use crate::trace::{Block, Trace};
 
 /// The fate of the tensors that an operation saves for backward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use super::models::decoder::Output;
 use super::models::loader::Loader;
 use super::optimizer::OptimizerState;
 use super::tape::{Mode, Tape, Tensor};
-use crate::memory::{Category, Phase};
+use crate::memory::{Category, Module, Phase};
 use crate::options::{OutputLifetime, ZeroGrad};
-use crate::trace::{Module, Trace};
+use crate::trace::Trace;
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {

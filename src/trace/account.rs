@@ -1,7 +1,7 @@
 //! Live bytes over a trace: the peaks, their instants and their purposes.
 
-use super::{Event, LiveTensors, Module, Trace};
-use crate::memory::{ByCategory, ByPhase, Phase};
+use super::{Event, LiveTensors, Trace};
+use crate::memory::{ByCategory, ByPhase, Module, Phase};
 
 /// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

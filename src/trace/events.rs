@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::memory::{Category, Phase};
+use crate::memory::{Category, Module, Phase};
 
 /// Events from the load on. A block is allocated once before it is freed, and a block that is not freed is live at the
 /// end.
@@ -62,24 +62,6 @@ pub enum Event {
     StepEnd,
     /// The allocator returns its cache to the device (`torch.cuda.empty_cache`).
     EmptyCache,
-}
-
-/// A part of the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Module {
-    /// Such as `mlp` or `lm_head`.
-    pub name: &'static str,
-    /// The block it belongs to.
-    pub layer: Option<u16>,
-}
-
-impl std::fmt::Display for Module {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.layer {
-            Some(layer) => write!(f, "layers.{layer}.{}", self.name),
-            None => f.write_str(self.name),
-        }
-    }
 }
 
 impl Trace {

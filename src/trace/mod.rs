@@ -5,5 +5,5 @@ mod events;
 mod live;
 
 pub use account::{Account, Mean};
-pub use events::{Block, Event, Module, Trace};
+pub use events::{Block, Event, Trace};
 pub(crate) use live::LiveTensors;

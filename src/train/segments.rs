@@ -63,11 +63,12 @@ trait Walk: Chain {
         } = self.names();
         let ids = input("input_ids", &batch.ids, self.device())?;
         let mut x = {
-            let _module = memory::module(embedding);
+            let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
             self.embed(&ids, pass)?
         };
         let mut kept = Vec::with_capacity(self.blocks());
         for index in 0..self.blocks() {
+            let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
             let (y, saved) = self.block(index, &x, pass)?;
             kept.push(if checkpointing.recomputes(index) {
@@ -82,13 +83,14 @@ trait Walk: Chain {
         memory::label(&x, Category::Activation);
         on_checkpoint();
         let (loss, mut dx) = {
-            let _module = memory::module(head);
+            let (_entered, _module) = (memory::enter(last_part(head)), memory::module(head));
             self.head(&x, batch, pass, scale, on_checkpoint)?
         };
         drop(x);
         on_checkpoint();
 
         for (index, kept) in kept.into_iter().enumerate().rev() {
+            let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
             let saved = match kept {
                 Kept::Saved(saved) => *saved,
@@ -97,7 +99,7 @@ trait Walk: Chain {
             dx = self.block_backward(index, saved, dx, pass)?;
             on_checkpoint();
         }
-        let _module = memory::module(embedding);
+        let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
         self.embed_backward(&ids, dx, pass)?;
         Ok(loss)
     }
@@ -113,3 +115,8 @@ trait Walk: Chain {
 }
 
 impl<C: Chain> Walk for C {}
+
+/// The last part of a module's name, by which plans know it.
+fn last_part(name: &'static str) -> &'static str {
+    name.rsplit('.').next().unwrap_or(name)
+}

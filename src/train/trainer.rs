@@ -66,7 +66,8 @@ impl Trainer {
     ) -> Result<StepOutcome, TrainError> {
         let loss = self.forward_backward(batch, step, between)?;
         memory::set_phase(Phase::Optimizer);
-        let (_scope, _module) = (memory::scope(Category::Temporary), memory::module("optimizer"));
+        let _scope = memory::scope(Category::Temporary);
+        let (_entered, _module) = (memory::enter("optimizer"), memory::module("optimizer"));
         let mut params = self.model.trainable();
         let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm)?;
         for (what, value) in [("loss", loss), ("gradient's norm", gradient_norm)] {

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     kernels::head::{exponentials_bytes, log_sum_exps_bytes},
     memory::{Category, Phase},
+    nn::block::{ATTENTION, INPUT_NORM, MLP, POST_NORM},
     nn::loss,
 };
 
@@ -55,9 +56,6 @@ pub(super) struct Saved<'m> {
     up: Held<'m>,
 }
 
-const ATTENTION: &str = "self_attn";
-const MLP: &str = "mlp";
-
 impl<'m> Block<'m> {
     fn hidden(&self) -> u64 {
         self.input_layernorm.columns
@@ -81,14 +79,16 @@ impl<'m> Block<'m> {
     fn recompute(&self, memory: &'m Memory, index: usize, x: &Shared<'m>, pass: &Pass, numbers: Numbers) -> Saved<'m> {
         let tokens = pass.tokens;
         x.label(Category::Activation);
+        memory.module(INPUT_NORM, Some(index));
         let normed = norm_forward(memory, &self.input_layernorm, tokens, numbers);
         memory.module(ATTENTION, Some(index));
         let qkv = [&self.q_proj, &self.k_proj, &self.v_proj];
         let (middle, attention) = attention::forward(memory, qkv, &self.o_proj, self.heads, tokens, numbers);
         drop(normed);
         let middle = middle.keep();
-        memory.module(MLP, Some(index));
+        memory.module(POST_NORM, Some(index));
         let normed = norm_forward(memory, &self.post_attention_layernorm, tokens, numbers);
+        memory.module(MLP, Some(index));
         let [gate, up] = linear::forward(memory, [&self.gate_proj, &self.up_proj], tokens, numbers);
         let [gate, up] = [gate.keep(), up.keep()];
         drop(normed);
@@ -118,21 +118,25 @@ impl<'m> Block<'m> {
             gate,
             up,
         } = saved;
-        memory.module(MLP, Some(index));
+        memory.module(POST_NORM, Some(index));
         let normed = norm_forward(memory, &self.post_attention_layernorm, tokens, numbers);
+        memory.module(MLP, Some(index));
         let d_normed = {
             let _narrow = narrow(memory, tokens * hidden, element);
             self.mlp_backward(memory, gate, up, tokens, numbers)
         };
         drop(normed);
+        memory.module(POST_NORM, Some(index));
         norm_backward(memory, &mut self.post_attention_layernorm, tokens, numbers);
         drop((middle, d_normed));
-        memory.module(ATTENTION, Some(index));
+        memory.module(INPUT_NORM, Some(index));
         let normed = norm_forward(memory, &self.input_layernorm, tokens, numbers);
+        memory.module(ATTENTION, Some(index));
         let d_out = narrow(memory, tokens * hidden, element);
         let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
         let d_normed = attention::backward(memory, qkv, &mut self.o_proj, attention, d_out, tokens, numbers);
         drop(normed);
+        memory.module(INPUT_NORM, Some(index));
         norm_backward(memory, &mut self.input_layernorm, tokens, numbers);
         drop((x, d_normed));
         dy

@@ -10,7 +10,10 @@ use super::{
     param::Param,
     segments::{Chain, Pass},
 };
-use crate::memory::{Category, Phase};
+use crate::{
+    memory::{Category, Phase},
+    nn::encoder_names::{ATTENTION, FEED_FORWARD},
+};
 
 #[derive(Debug)]
 pub(super) struct Encoder<'m> {
@@ -67,9 +70,6 @@ pub(super) struct Saved<'m> {
     inner: Held<'m>,
 }
 
-const ATTENTION: &str = "attention";
-const FEED_FORWARD: &str = "feed_forward";
-
 impl<'m> LayerNorm<'m> {
     fn columns(&self) -> u64 {
         self.weight.columns
@@ -119,8 +119,8 @@ impl<'m> Block<'m> {
         let output = &self.attention_output;
         let (middle, attention) = attention::forward(memory, qkv, output, self.heads, tokens, numbers);
         let middle = middle.keep();
-        memory.module(FEED_FORWARD, Some(index));
         let normed = self.attention_norm.forward(memory, tokens, numbers);
+        memory.module(FEED_FORWARD, Some(index));
         let [inner] = linear::forward(memory, [&self.intermediate], tokens, numbers);
         let inner = inner.keep();
         let product = memory.tensor(tokens * self.output.inputs, numbers.hidden);
@@ -164,9 +164,9 @@ impl<'m> Block<'m> {
         // The residual's gradient is added in place.
         drop(dy);
         let dy = d_normed;
+        memory.module(ATTENTION, Some(index));
         self.attention_norm.backward(memory, tokens);
         drop(middle);
-        memory.module(ATTENTION, Some(index));
         let drops = dropouts.attention_output;
         let d_out = dropout_backward(memory, drops, tokens * self.hidden(), numbers.hidden);
         let qkv = [&mut self.query, &mut self.key, &mut self.value];

@@ -1,8 +1,8 @@
 //! The memory that the allocator holds of a device over a trace.
 
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
-use crate::memory::{ByCategory, ByPhase, Phase};
-use crate::trace::{Event, LiveTensors, Mean, Module, Trace};
+use crate::memory::{ByCategory, ByPhase, Module, Phase};
+use crate::trace::{Event, LiveTensors, Mean, Trace};
 
 /// Memory held of the device over a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

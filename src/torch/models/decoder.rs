@@ -6,7 +6,7 @@ use super::loader::Loader;
 use super::mask::Shape;
 use super::mlp::Mlp;
 use crate::arch::{Family, ModelConfig};
-use crate::memory::Category;
+use crate::memory::{Category, Module};
 use crate::options::Attention;
 use crate::torch::configuration::{Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
@@ -17,7 +17,6 @@ use crate::torch::peft::Linear;
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Mode, Tape};
 use crate::torch::versions::RotaryTables;
-use crate::trace::Module;
 
 struct Block<'t> {
     attention: SelfAttention<'t>,

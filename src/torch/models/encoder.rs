@@ -4,7 +4,7 @@ use super::attention_options::AttentionOptions;
 use super::decoder::Output;
 use super::loader::Loader;
 use crate::arch::{Family, ModelConfig};
-use crate::memory::Category;
+use crate::memory::{Category, Module};
 use crate::options::Attention;
 use crate::torch::configuration::{Configuration, MicroBatchShape, SdpaKernel};
 use crate::torch::dtype::Dtype;
@@ -13,7 +13,6 @@ use crate::torch::layout::Layout;
 use crate::torch::peft::Linear;
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
-use crate::trace::Module;
 
 /// A layer norm's weight and bias.
 struct Norm<'t>([Tensor<'t>; 2]);
