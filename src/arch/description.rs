@@ -1,6 +1,6 @@
 //! A family's description: plain facts, from which everything else that is known of its models follows.
 
-use super::module::Module;
+use super::module::{Module, Size};
 use crate::options::Task;
 
 /// The facts of one family.
@@ -22,6 +22,8 @@ pub struct Description {
     pub block: &'static [Module],
     /// The modules after the blocks, in the order of a forward pass.
     pub head: &'static [Module],
+    /// The leaf modules without weights.
+    pub weightless_leaves: WeightlessLeaves,
     /// Keys of `config.json` that the family calls differently, with its names.
     pub key_names: &'static [(&'static str, &'static str)],
     /// Keys that other families of the kind have, and that this one does not read.
@@ -38,6 +40,19 @@ impl Description {
         let mut modules = self.embeddings.iter().chain(self.block).chain(self.head);
         modules.find(|module| module.path == path)
     }
+}
+
+/// Leaf modules without weights, by the width of their outputs: dropout layers and activations. Those that return no
+/// tensor, such as rotary embeddings, and those that no forward pass calls, such as attention's dropout with fused
+/// attention, are left out.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightlessLeaves {
+    /// Before the blocks.
+    pub embeddings: &'static [Size],
+    /// In a block.
+    pub block: &'static [Size],
+    /// After the blocks.
+    pub head: &'static [Size],
 }
 
 /// The one value of a key that is known here.
@@ -123,4 +138,11 @@ pub(super) const ENCODER: Defaults = Defaults {
     attention_dropout: 0.1,
     pad_token_id: Some(0),
     ..DECODER
+};
+
+/// A decoder's: the feed-forward layer's activation.
+pub(super) const DECODER_LEAVES: WeightlessLeaves = WeightlessLeaves {
+    embeddings: &[],
+    block: &[Size::Intermediate],
+    head: &[],
 };

@@ -13,12 +13,13 @@ mod family;
 mod keys;
 mod locate;
 mod module;
+mod outputs;
 mod presets;
 mod reader;
 mod weights;
 
 pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling, SlidingWindow};
-pub use description::Description;
+pub use description::{Description, WeightlessLeaves};
 pub use error::{ArchError, ConfigError, Unsupported};
 pub use family::{Family, target_modules};
 pub use locate::{Location, locate, open};

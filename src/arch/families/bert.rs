@@ -1,6 +1,6 @@
 //! BERT with a classifier: transformers' `BertForSequenceClassification`.
 
-use crate::arch::description::{Description, ENCODER, Fixed};
+use crate::arch::description::{Description, ENCODER, Fixed, WeightlessLeaves};
 use crate::arch::module::Bias::Always;
 use crate::arch::module::Size::{Hidden, Intermediate, Labels, Positions, TokenTypes, Vocabulary};
 use crate::arch::module::{classifier, embedding, layer_norm, linear, padded_embedding};
@@ -32,6 +32,12 @@ pub(crate) const FAMILY: Description = Description {
         linear("bert.pooler.dense", &[Hidden, Hidden], Always),
         classifier("classifier", &[Labels, Hidden]),
     ],
+    weightless_leaves: WeightlessLeaves {
+        // Dropout; dropout, GELU and dropout; tanh and dropout.
+        embeddings: &[Hidden],
+        block: &[Hidden, Intermediate, Hidden],
+        head: &[Hidden, Hidden],
+    },
     key_names: &[],
     unread: &[],
     fixed: &[

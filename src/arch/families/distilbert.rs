@@ -1,6 +1,6 @@
 //! DistilBERT with a classifier: transformers' `DistilBertForSequenceClassification`.
 
-use crate::arch::description::{Defaults, Description, ENCODER, Fixed};
+use crate::arch::description::{Defaults, Description, ENCODER, Fixed, WeightlessLeaves};
 use crate::arch::module::Bias::Always;
 use crate::arch::module::Size::{Hidden, Intermediate, Labels, Positions, Vocabulary};
 use crate::arch::module::{classifier, embedding, layer_norm, linear, padded_embedding};
@@ -31,6 +31,12 @@ pub(crate) const FAMILY: Description = Description {
         classifier("pre_classifier", &[Hidden, Hidden]),
         classifier("classifier", &[Labels, Hidden]),
     ],
+    weightless_leaves: WeightlessLeaves {
+        // Dropout; GELU and dropout; dropout. The head's ReLU is made in the forward pass, where no hook is.
+        embeddings: &[Hidden],
+        block: &[Intermediate, Hidden],
+        head: &[Hidden],
+    },
     key_names: &[
         ("hidden_size", "dim"),
         ("intermediate_size", "hidden_dim"),

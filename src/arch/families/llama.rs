@@ -1,6 +1,6 @@
 //! Llama: transformers' `LlamaForCausalLM`.
 
-use crate::arch::description::{DECODER, Description, Fixed};
+use crate::arch::description::{DECODER, DECODER_LEAVES, Description, Fixed};
 use crate::arch::module::Bias::{Attention, Mlp};
 use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::arch::module::{embedding, linear, rms_norm, token_head};
@@ -28,6 +28,7 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    weightless_leaves: DECODER_LEAVES,
     key_names: &[],
     unread: &[],
     fixed: &[("attention_dropout", Fixed::Zero)],

@@ -1,6 +1,6 @@
 //! Phi 3 and 4: transformers' `Phi3ForCausalLM`. Linear layers with the same input are one.
 
-use crate::arch::description::{DECODER, Defaults, Description, Fixed, Windows};
+use crate::arch::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, WeightlessLeaves, Windows};
 use crate::arch::module::Bias::Never;
 use crate::arch::module::Size::{GateAndUp, Hidden, Intermediate, Queries, QueriesKeysValues, Vocabulary};
 use crate::arch::module::{embedding, linear, rms_norm, token_head};
@@ -25,6 +25,11 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    weightless_leaves: WeightlessLeaves {
+        // Dropout of attention's output and of the feed-forward layer's, and its activation.
+        block: &[Hidden, Hidden, Intermediate],
+        ..DECODER_LEAVES
+    },
     key_names: &[],
     unread: &[],
     fixed: &[
