@@ -86,7 +86,7 @@ impl Dataset {
     }
 
     /// Optimizer steps of one epoch; the last may have fewer samples.
-    pub(super) fn steps_per_epoch(&self, options: &DataOptions) -> usize {
+    pub fn steps_per_epoch(&self, options: &DataOptions) -> usize {
         self.train.len().div_ceil(options.effective_batch_size())
     }
 

@@ -188,7 +188,7 @@ impl Optimizer {
 pub enum Measure {
     /// The whole training.
     Epoch,
-    /// One micro-batch after one optimizer step, by component.
+    /// The micro-batches of one step after an optimizer step, by component.
     Profile,
 }
 

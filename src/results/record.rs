@@ -119,9 +119,16 @@ pub struct Measured {
     /// Fraction of the held-out samples whose label is the likeliest, after the last step; absent without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_eval: Option<f64>,
-    /// Median over all steps but the first, or the only step's time.
+    /// Steps that the speeds are taken from: all but the first two, which warm up, or the last one of fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_timed: Option<usize>,
+    /// Median over the timed steps.
     pub step_seconds_median: f64,
-    /// A step's tokens, padding included, over its time; the median over the same steps.
+    /// Interquartile range of the timed steps' seconds a token, over their median; absent for a single step. Seconds a
+    /// token, since steps of unlike lengths are no noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_seconds_spread: Option<f64>,
+    /// A step's tokens, padding included, over its time; the median over the timed steps.
     pub tokens_per_second: f64,
     /// Duration of the training loop, without loading and evaluation.
     pub train_seconds: f64,
@@ -141,6 +148,12 @@ pub struct Measured {
     pub process_peak_total_bytes: Option<u64>,
     /// Phase in which the peak was reached.
     pub allocated_peak_phase: Option<String>,
+    /// Module that was computed at the peak, in the words of plans: `layers.0.mlp`, `lm_head`, `optimizer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_peak_module: Option<String>,
+    /// The most live tensor bytes in each epoch; absent unless `num_train_epochs` decides how long the training is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_peak_by_epoch: Option<Vec<u64>>,
     /// Live bytes by category at the instant of the peak. `host` is among them, but not part of allocated.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
     /// Highest live bytes within each phase.
@@ -151,17 +164,18 @@ pub struct Measured {
     pub trainable_count: u64,
     /// Size of adapter_model.safetensors; absent with rank 0.
     pub adapter_file_bytes: Option<u64>,
-    /// The components that `measure: profile` reads. All other figures are then those of the profiled micro-batch, or of
-    /// the optimizer step before it if they need one.
+    /// The components that `measure: profile` reads. All other figures are then those of the profiled micro-batches, or of
+    /// the optimizer step before them if they need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Minor page faults during the training loop.
     pub page_faults: Option<u64>,
-    /// Median over the steps after the first, which maps the pages that the others use again.
+    /// Median over the timed steps; the first step maps the pages that the others use again.
     pub page_faults_per_step_median: Option<f64>,
 }
 
-/// The components of one micro-batch's forward and backward pass, after a first optimizer step.
+/// The components of a step's forward and backward passes, after a first optimizer step. A step has
+/// `gradient_accumulation_steps` micro-batches, whose gradients are added up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -172,16 +186,21 @@ pub struct Profile {
     pub adapter_bytes: Option<u64>,
     /// The optimizer's state.
     pub optimizer_state_bytes: u64,
-    /// Tensors saved for the backward pass, at the end of the forward pass.
+    /// Tensors saved for the backward pass, at the end of a micro-batch's forward pass; the most of all micro-batches.
     pub activation_bytes: u64,
-    /// The gradients after the backward pass.
+    /// The gradients after the last backward pass.
     pub gradient_bytes: u64,
     /// The sum of the components.
     pub total_bytes: u64,
-    /// Live tensor bytes after the backward pass.
+    /// Live tensor bytes after the last backward pass.
     pub allocated_bytes: u64,
-    /// The most live tensor bytes at any instant of the two passes.
+    /// The most live tensor bytes at any instant of the passes.
     pub peak_bytes: u64,
+    /// The outputs of all leaf modules of the base model over one micro-batch, added up as forward hooks see them in
+    /// PyTorch ([`crate::arch::ModelConfig::module_outputs`]). Most of them are never alive at once. It is computed, and no
+    /// part of the total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_outputs_bytes: Option<u64>,
 }
 
 /// A request past the budget, or one that the system refused.
@@ -337,7 +356,9 @@ pub(crate) mod sample {
                 loss_last: 5.25,
                 loss_eval: Some(5.375),
                 accuracy_eval: None,
+                steps_timed: Some(5),
                 step_seconds_median: 0.5,
+                step_seconds_spread: Some(0.04),
                 tokens_per_second: 1024.0,
                 train_seconds: 1.5,
                 load_seconds: 0.75,
@@ -348,6 +369,8 @@ pub(crate) mod sample {
                 process_peak_bytes: Some(500 << 20),
                 process_peak_total_bytes: Some(520 << 20),
                 allocated_peak_phase: Some("backward".into()),
+                allocated_peak_module: Some("layers.0.mlp".into()),
+                allocated_peak_by_epoch: None,
                 allocated_peak_by_category: by_category.map(|(k, v)| (k.to_string(), v)).into(),
                 allocated_peak_in_phase: in_phase.map(|(k, v)| (k.to_string(), v)).into(),
                 parameter_count: 134_515_008,

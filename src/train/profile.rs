@@ -1,16 +1,17 @@
-//! `measure: profile`: the memory of one forward and backward pass by component, as profilers of a single step report it.
-//! An optimizer step on the same batch comes first and allocates the optimizer's state; the figures leave it out.
+//! `measure: profile`: the memory of one step's forward and backward passes by component, as profilers of a single step
+//! report it. An optimizer step on the same batch comes first and allocates the optimizer's state; the figures leave it
+//! out. With accumulation, the step has several micro-batches, and the gradients stay from one to the next.
 
 use super::{StepOutcome, TrainError, Trainer, memory_meter::MemoryMeter, steps::StepRecorder};
 use crate::{
     arch::ModelConfig,
     data::Dataset,
     memory::{self, Category, Phase, timeline},
-    options::TrainOptions,
+    options::{Dtype, TrainOptions},
     results::record::Profile,
 };
 
-/// The optimizer step, and the step of the measured passes.
+/// The optimizer step, and the step with the measured passes.
 const STEPS: usize = 2;
 
 /// Runs both steps; the second updates no weight. Returns `None` if the process has no ledger.
@@ -36,14 +37,15 @@ pub(super) fn run(
     steps.release(trainer);
 
     meter.reset(trainer.device());
-    let mut saved = 0;
+    let (mut at_end_of_forward, mut saved) = (0, 0);
     let start = steps.start();
     let loss = trainer.forward_backward(&batch, 1, &mut || {
         meter.sample();
         timeline::write_out();
-        // The last sample within the forward pass is the one at its end.
-        if memory::phase() == Phase::Forward {
-            saved = memory::live().by_category[Category::Activation];
+        // The last sample within a forward pass is the one at its end. The most of all micro-batches counts.
+        match memory::phase() {
+            Phase::Forward => at_end_of_forward = memory::live().by_category[Category::Activation],
+            _ => saved = at_end_of_forward.max(saved),
         }
     })?;
     let live = memory::live();
@@ -61,6 +63,11 @@ pub(super) fn run(
     let adapter_bytes = options.model.lora.as_ref().map(|_| bytes(Category::Adapter));
     let (parameter_bytes, optimizer_state_bytes) = (bytes(Category::Parameter), bytes(Category::OptimizerState));
     let gradient_bytes = bytes(Category::Gradient);
+    let element = if options.model.dtype == Dtype::Float32 { 4 } else { 2 };
+    let outputs = batch
+        .micro
+        .iter()
+        .map(|micro| config.module_outputs(micro.batch, micro.len));
     Ok(peak.map(|peak_bytes| Profile {
         parameter_bytes,
         adapter_bytes,
@@ -70,5 +77,6 @@ pub(super) fn run(
         total_bytes: parameter_bytes + adapter_bytes.unwrap_or(0) + optimizer_state_bytes + saved + gradient_bytes,
         allocated_bytes: live.allocated(),
         peak_bytes,
+        module_outputs_bytes: outputs.max().map(|elements| elements * element),
     }))
 }

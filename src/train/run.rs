@@ -8,7 +8,7 @@ use crate::{
     data::{self, Dataset},
     memory::{self, Category, Phase, timeline},
     model::{self, Source},
-    options::{Measure, TrainOptions},
+    options::{Measure, TrainOptions, TrainingLength},
     results::record::{Event, Measured},
 };
 
@@ -68,6 +68,10 @@ pub fn run(
         Measure::Profile => profile::run(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?,
     };
     let steps = steps.finish();
+    let steps_per_epoch = match options.data.length {
+        TrainingLength::Epochs(_) => Some(dataset.steps_per_epoch(&options.data)),
+        TrainingLength::Steps(_) => None,
+    };
     let memory = meter.finish();
     trainer.release_optimizer();
 
@@ -87,7 +91,7 @@ pub fn run(
         trainable_count,
         adapter_file_bytes,
         profile,
-        ..summary::summarise(&steps, memory, load_seconds)
+        ..summary::summarise(&steps, steps_per_epoch, memory, load_seconds)
     };
     Ok(Trained {
         measured,

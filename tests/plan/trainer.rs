@@ -28,7 +28,7 @@ const LASTING: [Category; 4] = [
 ];
 /// Categories that come and go in a step.
 const PASSING: [Category; 3] = [Category::Gradient, Category::Activation, Category::Temporary];
-/// The share of cells whose peak may be predicted at another instant. The highest points of two blocks can be equal but for
+/// The share of cells whose peak may be predicted at another instant or in another module. The highest points of two blocks can be equal but for
 /// small allocations, and then one is measured and the other predicted.
 const ANOTHER_INSTANT: f64 = 0.05;
 
@@ -38,7 +38,8 @@ fn off(what: &str, predicted: u64, measured: u64, most: u64) -> Option<String> {
     (by > most).then(|| format!("{what}: {predicted} predicted, {measured} measured, {by} apart, {most} allowed"))
 }
 
-/// The errors of a prediction, and whether it is of another instant: the passing categories sum up, but are divided otherwise.
+/// The errors of a prediction, and whether it is of another instant: the passing categories sum up, but are divided
+/// otherwise, or another module is at work.
 fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bool) {
     let peak = measured.allocated_peak_bytes.unwrap();
     let few = if peak < SMALL { FEW } else { 0 };
@@ -59,7 +60,8 @@ fn differences(measured: &Measured, prediction: &Prediction) -> (Vec<String>, bo
         };
         differences.extend(LASTING.iter().filter_map(|category| compared(&[*category])));
         differences.extend(compared(&PASSING));
-        is_another_instant = PASSING.iter().any(|category| compared(&[*category]).is_some());
+        is_another_instant = PASSING.iter().any(|category| compared(&[*category]).is_some())
+            || measured.allocated_peak_module != prediction.binding_module;
     }
     if measured.trainable_count != prediction.trainable_count {
         differences.push("trainable_count".into());

@@ -62,6 +62,7 @@ fn measured(cell: &Cell) -> Measured {
         total_bytes: parameter + 4 * adapter + activation,
         allocated_bytes: parameter + 4 * adapter + MIB,
         peak_bytes: parameter + 4 * adapter + activation + 8192 + 12 * MIB,
+        module_outputs_bytes: Some(2 * activation),
     });
     let by_category = [
         ("parameter", parameter),
@@ -87,7 +88,9 @@ fn measured(cell: &Cell) -> Measured {
         loss_last: 10.5 - 0.01 * rank as f64 + 0.002 * cell.seed as f64,
         loss_eval: Some(10.6 - 0.008 * rank as f64 + 0.002 * cell.seed as f64),
         accuracy_eval: (cell.task == Task::SequenceClassification).then_some(0.875 + rank as f64 / 1024.0),
+        steps_timed: Some(1),
         step_seconds_median: 512.0 / speed,
+        step_seconds_spread: Some(0.02),
         tokens_per_second: speed,
         train_seconds: 3.0 * 512.0 / speed,
         load_seconds: 0.75,
@@ -98,6 +101,8 @@ fn measured(cell: &Cell) -> Measured {
         process_peak_bytes: Some(allocated + 40 * MIB),
         process_peak_total_bytes: Some(allocated + 60 * MIB),
         allocated_peak_phase: Some("backward".into()),
+        allocated_peak_module: Some("layers.0.mlp".into()),
+        allocated_peak_by_epoch: cell.num_train_epochs.map(|epochs| vec![allocated; epochs as usize]),
         allocated_peak_by_category: by_category
             .into_iter()
             .chain([("host", 3 * MIB)])

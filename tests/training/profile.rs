@@ -43,6 +43,8 @@ fn components_are_what_arithmetic_says() {
         let rest = got.allocated_bytes - components;
         assert!(rest < 64 << 10, "{what}: {rest}");
         assert!(got.peak_bytes >= got.allocated_bytes, "{what}");
+        let outputs = 4 * config.module_outputs(cell.batch_size, cell.max_seq_length);
+        assert_eq!(got.module_outputs_bytes, Some(outputs), "{what}");
 
         let measured = run.measured;
         assert_eq!(measured.allocated_peak_bytes, Some(got.peak_bytes), "{what}");
@@ -93,6 +95,44 @@ fn activations_grow_with_the_batch_and_shrink_with_checkpointing() {
     // Each block's input and the last output: three hidden states of 4 × 24 tokens.
     let config = Preset::named("tiny").expect("a preset").config();
     assert_eq!(kept(4, Checkpointing::Full), 3 * 4 * 24 * config.hidden_size as u64 * 4);
+}
+
+/// What one micro-batch leaves stays for the next, whose forward and backward passes come on top, as in a training.
+#[test]
+fn micro_batches_add_to_the_gradients_of_the_first() {
+    let _turn = turn();
+    for rank in [0, 8] {
+        let micro_batches = |count| {
+            profile(&profiled(|cell| {
+                (cell.rank, cell.gradient_accumulation_steps) = (rank, count);
+            }))
+        };
+        let (one, two, four) = (micro_batches(1), micro_batches(2), micro_batches(4));
+        assert_eq!(two, four, "rank {rank}: the others find what the second found");
+        let components = Profile {
+            peak_bytes: one.peak_bytes,
+            ..two.clone()
+        };
+        assert_eq!(
+            components, one,
+            "rank {rank}: one set of gradients, whatever their number"
+        );
+        assert!(two.peak_bytes > one.peak_bytes, "rank {rank}");
+        for (gradient_accumulation_steps, profile) in [(1, one), (2, two), (4, four)] {
+            let epoch = Cell {
+                measure: Measure::Epoch,
+                max_steps: Some(2),
+                gradient_accumulation_steps,
+                ..profiled(|cell| cell.rank = rank)
+            };
+            let in_phase = Run::of(&epoch).expect("a run").measured.allocated_peak_in_phase;
+            let passes = in_phase["forward"].max(in_phase["backward"]);
+            assert_eq!(
+                passes, profile.peak_bytes,
+                "rank {rank}, {gradient_accumulation_steps} micro-batches"
+            );
+        }
+    }
 }
 
 #[test]

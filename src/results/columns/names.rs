@@ -7,7 +7,8 @@ pub fn category_column(category: &str) -> String {
     format!("allocated_peak_{category}_bytes")
 }
 
-/// The column of a profile's figure: a component, their `total`, `allocated` after the backward pass, or the `peak`.
+/// The column of a profile's figure: a component, their `total`, `allocated` after the backward pass, the `peak`, or the
+/// sum of `module_outputs`.
 pub fn profile_column(figure: &str) -> String {
     format!("profile_{figure}_bytes")
 }
@@ -21,6 +22,9 @@ pub fn phase_column(phase: &str) -> String {
 pub fn dimension(column: &str) -> Dimension {
     if column.ends_with("_bytes") {
         Dimension::Memory
+    } else if column.ends_with("_spread") {
+        // Relative, whatever it is of.
+        Dimension::Number
     } else if column.contains("seconds") {
         Dimension::Time
     } else if column.ends_with("_per_second") {

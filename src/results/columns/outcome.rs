@@ -48,7 +48,9 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("accuracy_eval", Float, |m| m.accuracy_eval),
         measured("steps", Int, |m| m.steps),
         measured("tokens", Int, |m| m.tokens),
+        measured("steps_timed", Int, |m| m.steps_timed),
         measured("step_seconds_median", Float, |m| m.step_seconds_median),
+        measured("step_seconds_spread", Float, |m| m.step_seconds_spread),
         measured("tokens_per_second", Float, |m| m.tokens_per_second),
         measured("train_seconds", Float, |m| m.train_seconds),
         measured("load_seconds", Float, |m| m.load_seconds),
@@ -57,6 +59,11 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("reserved_peak_bytes", Int, |m| m.reserved_peak_bytes),
         measured("process_peak_bytes", Int, |m| m.process_peak_bytes),
         measured("allocated_peak_phase", Text, |m| m.allocated_peak_phase.clone()),
+        measured("allocated_peak_module", Text, |m| m.allocated_peak_module.clone()),
+        measured("allocated_peak_by_epoch", Text, |m| {
+            let peaks = m.allocated_peak_by_epoch.as_ref();
+            peaks.map_or(Datum::Null, |peaks| Datum::flow(&serde_json::json!(peaks)))
+        }),
     ];
     for category in Category::ALL.map(Category::name) {
         columns.push(measured(&category_column(category), Int, move |m| {
@@ -79,6 +86,7 @@ pub fn outcomes() -> Vec<Outcome> {
         profile("total", |p| p.total_bytes),
         profile("allocated", |p| p.allocated_bytes),
         profile("peak", |p| p.peak_bytes),
+        profile("module_outputs", |p| p.module_outputs_bytes),
         measured("page_faults", Int, |m| m.page_faults),
         measured("page_faults_per_step_median", Float, |m| m.page_faults_per_step_median),
         measured("parameter_count", Int, |m| m.parameter_count),

@@ -155,8 +155,8 @@ pub struct Cell {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eval_fraction: f64,
 
-    /// The part of training that the memory figures describe. epoch: the whole training. profile: one micro-batch by
-    /// component, after one optimizer step that made the optimizer's state.
+    /// The part of training that the memory figures describe. epoch: the whole training. profile: the forward and backward
+    /// passes of one step by component, after one optimizer step that made the optimizer's state.
     pub measure: Measure,
 
     /// The device that the trainer computes on.

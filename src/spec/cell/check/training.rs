@@ -151,17 +151,13 @@ impl Cell {
         }
     }
 
-    /// A profile has one optimizer step and one micro-batch after it, and no schedule that would show.
+    /// A profile has one optimizer step and the passes of one more, and no schedule that would show.
     pub(super) fn check_measure(&self, found: &mut Found) {
         if self.measure == Measure::Epoch {
             return;
         }
         let defaults = Cell::default();
         let given = [
-            (
-                "gradient_accumulation_steps",
-                self.gradient_accumulation_steps != defaults.gradient_accumulation_steps,
-            ),
             ("max_steps", self.max_steps.is_some()),
             ("num_train_epochs", self.num_train_epochs.is_some()),
             (
@@ -175,7 +171,7 @@ impl Cell {
             found.add(
                 Invalid::new(
                     key,
-                    "a profile is one optimizer step and one micro-batch after it, and this key would do nothing",
+                    "a profile is one optimizer step and the passes of one more, and this key would do nothing",
                 )
                 .with("measure")
                 .help("leave the key out (`null` in an axis), or use `measure: epoch`"),
