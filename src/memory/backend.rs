@@ -75,17 +75,25 @@ fn keep_pages() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn keep_pages() {}
 
+/// `mi_option_purge_delay` in mimalloc.h, which the bindings leave out.
+const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+
 /// Keeps freed pages in the process, unless mimalloc's own variable (`MIMALLOC_PURGE_DELAY`) sets a delay.
 fn never_purge() {
-    /// `mi_option_purge_delay` in mimalloc.h, which the bindings leave out.
-    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     let never = -1;
     // SAFETY: takes two numbers. It runs before the first allocation, so no thread is in mimalloc.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, never) };
 }
 
-/// Bytes that mimalloc holds of the system.
-pub(super) fn mimalloc_reserved() -> u64 {
+/// Bytes that mimalloc holds of the system. `None` if it gives freed pages back: its counter of committed bytes, which
+/// this is, goes on counting them (`mi_os_decommit_ex` lowers it only where pages must be committed again, and Linux does
+/// not ask for that).
+pub(super) fn mimalloc_reserved() -> Option<u64> {
+    // SAFETY: takes and returns a number.
+    let purges = unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) } >= 0;
+    if purges {
+        return None;
+    }
     let mut committed = 0;
     let skip = std::ptr::null_mut;
     // SAFETY: fills the one pointer that is not null.
@@ -101,7 +109,7 @@ pub(super) fn mimalloc_reserved() -> u64 {
             skip(),
         );
     }
-    committed as u64
+    Some(committed as u64)
 }
 
 /// Allocates with the backend of this process, [`AllocatorBackend::current`].

@@ -10,7 +10,7 @@ use crate::options::AllocatorBackend;
 pub fn reserved_bytes() -> Option<u64> {
     match AllocatorBackend::current() {
         AllocatorBackend::System | AllocatorBackend::Retain => c_library_reserved(),
-        AllocatorBackend::Mimalloc => Some(mimalloc_reserved()),
+        AllocatorBackend::Mimalloc => mimalloc_reserved(),
     }
 }
 

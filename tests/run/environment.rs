@@ -24,7 +24,9 @@ name: machines
 defaults: { model: tiny, max_seq_length: 64, max_steps: 4 }
 sweep:
   grid: { allocator.backend: [system, retain, mimalloc] }
-  include: [{ instruction_set: portable }]
+  include:
+    - { instruction_set: portable }
+    - { allocator.backend: mimalloc, allocator.env.MIMALLOC_PURGE_DELAY: '0' }
 ",
     );
     project.run(&[]).exits(0);
@@ -39,7 +41,13 @@ sweep:
     let difference = (records[3].loss_last - records[0].loss_last).abs();
     assert!(difference < 1e-2, "{difference} by other instructions");
     assert_eq!(levels[3], "portable");
-    for measured in &records {
+    let purging = &records[4];
+    assert_eq!(
+        purging.reserved_peak_bytes, None,
+        "mimalloc's counter keeps what it gave back"
+    );
+    assert_eq!(purging.allocated_peak_bytes, records[0].allocated_peak_bytes);
+    for measured in &records[..4] {
         assert!(
             measured.reserved_peak_bytes > measured.allocated_peak_bytes,
             "{measured:?}"
