@@ -1,34 +1,62 @@
 //! The claims of a study on the command line.
 
-use crate::report::{ClaimResult, ClaimVerdict};
+use indexmap::IndexMap;
+
+use crate::report::{BasisVerdict, ClaimResult, ClaimVerdict};
 use crate::text::counted;
 
-/// The number of claims with each verdict; `None` if the study has no claims.
+/// The number of claims with each verdict, for each basis that there is; `None` if the study has no claims.
 pub(super) fn summary(claims: &[ClaimResult]) -> Option<String> {
-    let count = |verdict: ClaimVerdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
-    let counts: Vec<String> = ClaimVerdict::ALL
-        .into_iter()
-        .map(|verdict| (count(verdict), verdict.name()))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, name)| format!("{count} {name}"))
-        .collect();
-    (!claims.is_empty()).then(|| format!("{}: {}", counted(claims.len(), "claim"), counts.join(", ")))
+    let mut by_basis: IndexMap<&str, Vec<ClaimVerdict>> = IndexMap::new();
+    for verdict in claims.iter().flat_map(|claim| &claim.verdicts) {
+        by_basis.entry(verdict.on).or_default().push(verdict.verdict);
+    }
+    let several = by_basis.len() > 1;
+    let counts = by_basis.iter().map(|(basis, verdicts)| {
+        let counts = counts(verdicts);
+        if several { format!("{basis}: {counts}") } else { counts }
+    });
+    let counts: Vec<String> = counts.collect();
+    (!claims.is_empty()).then(|| format!("{}: {}", counted(claims.len(), "claim"), counts.join("; ")))
 }
 
-/// Prints each claim with an unexpected verdict and each undecided one to stderr, with its place. Returns true if all
-/// verdicts are expected.
+/// `2 supported, 1 refuted`.
+fn counts(verdicts: &[ClaimVerdict]) -> String {
+    let count = |verdict: ClaimVerdict| verdicts.iter().filter(|there| **there == verdict).count();
+    let counts = ClaimVerdict::ALL
+        .into_iter()
+        .map(|verdict| (count(verdict), verdict.name()))
+        .filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+    counts.join(", ")
+}
+
+/// Prints each unexpected verdict and each undecided one to stderr, with the claim's place. Returns true if all verdicts
+/// are expected.
 pub(super) fn are_as_expected(claims: &[ClaimResult]) -> bool {
-    let is_printed = |claim: &&ClaimResult| !claim.expected || claim.verdict == ClaimVerdict::Undecided;
-    for claim in claims.iter().filter(is_printed) {
-        let measured: Vec<String> = claim
-            .measured
-            .iter()
-            .map(|value| format!("{}: {}", value.name, value.text))
-            .collect();
-        let why = claim.why.iter().cloned().chain(measured).collect::<Vec<_>>().join("; ");
-        let why = if why.is_empty() { why } else { format!(" ({why})") };
-        let sentence = claim.claim.split_whitespace().collect::<Vec<_>>().join(" ");
-        eprintln!("{}: {}: {sentence}{why}", claim.place, claim.verdict.name());
+    for claim in claims {
+        let is_printed = |verdict: &&BasisVerdict| !verdict.expected || verdict.verdict == ClaimVerdict::Undecided;
+        for verdict in claim.verdicts.iter().filter(is_printed) {
+            let measured = verdict
+                .measured
+                .iter()
+                .map(|value| format!("{}: {}", value.name, value.text));
+            let why: Vec<String> = verdict.why.iter().cloned().chain(measured).collect();
+            let why = if why.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", why.join("; "))
+            };
+            let sentence = claim.claim.split_whitespace().collect::<Vec<_>>().join(" ");
+            let on = match claim.verdicts.len() {
+                1 => String::new(),
+                _ => format!(" ({})", verdict.on),
+            };
+            eprintln!("{}: {}{on}: {sentence}{why}", claim.place, verdict.verdict.name());
+        }
     }
-    claims.iter().all(|claim| claim.expected)
+    claims
+        .iter()
+        .flat_map(|claim| &claim.verdicts)
+        .all(|verdict| verdict.expected)
 }

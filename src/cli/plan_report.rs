@@ -48,6 +48,7 @@ impl PlanReport<'_> {
         let frame = frame::of_plan(study, predictions.iter().map(|prediction| Some(prediction.borrow())))?;
         let about = About {
             command: study.invocation.command_of("plan", &["--report"]),
+            is_plan: true,
             ..About::new(study)
         };
         let rendered = report::render(&about, &frame, &self.template, &stem(output))?;

@@ -13,7 +13,14 @@ use crate::text::format::{self, ABSENT, or_absent};
 
 /// The cells in the study's order: the values of the axes, and what a run would do.
 pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> String {
-    let mut plans: Vec<[Value; 2]> = study.cells.iter().map(|_| ["run".into(), 1.into()]).collect();
+    let mut plans: Vec<[Value; 2]> = study
+        .cells
+        .iter()
+        .map(|planned| match planned.is_planned() {
+            true => ["plan".into(), Value::Null],
+            false => ["run".into(), 1.into()],
+        })
+        .collect();
     for task in &schedule.tasks {
         plans[task.index] = ["run".into(), task.attempt.into()];
     }
@@ -35,10 +42,15 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
     if format == Format::Table {
         let overview = &schedule.overview;
         text += &format!(
-            "\n{}, {} to run, {} kept\n",
+            "\n{}, {} to run, {} kept{}\n",
             counted(overview.cells, "cell"),
             overview.to_run,
-            overview.kept
+            overview.kept,
+            if overview.planned > 0 {
+                format!(", {} planned", overview.planned)
+            } else {
+                String::new()
+            }
         );
         for note in study.notes.iter().chain(&schedule.notes) {
             text += &format!("{note}\n");
@@ -70,14 +82,21 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
         lines.extend(news.map(|line| format!("    {line}")));
         lines.push(format!("    (log: {})\n", log.display()));
     }
-    let done = study.cells.len() - summary.left - summary.failed().count();
+    let trained = study.cells.len() - summary.planned;
+    let done = trained - summary.left - summary.failed().count();
     let left = match summary.left {
         0 => String::new(),
         left => format!("; {left} still to do, the same command goes on from there"),
     };
-    let (name, cells, dir) = (&study.name, counted(study.cells.len(), "cell"), dir.path().display());
-    let have = if study.cells.len() == 1 { "has" } else { "have" };
-    lines.push(format!("{name}: {done} of {cells} {have} a result in {dir}{left}\n"));
+    let planned = match summary.planned {
+        0 => String::new(),
+        planned => format!("; {} planned", counted(planned, "cell")),
+    };
+    let (name, cells, dir) = (&study.name, counted(trained, "cell"), dir.path().display());
+    let have = if trained == 1 { "has" } else { "have" };
+    lines.push(format!(
+        "{name}: {done} of {cells} {have} a result in {dir}{planned}{left}\n"
+    ));
     lines.join("\n")
 }
 

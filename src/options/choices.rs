@@ -59,6 +59,16 @@ pub enum Stack {
     Torch,
 }
 
+impl Stack {
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Candle => "candle",
+            Self::Torch => "torch",
+        }
+    }
+}
+
 /// The training of LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -23,6 +23,9 @@ pub struct About {
     pub command: String,
     /// The overrides of the spec's cells, as they were given.
     pub overrides: Vec<String>,
+    /// True for a report of predictions alone.
+    #[serde(skip)]
+    pub is_plan: bool,
     /// The published figures, each with its group.
     #[serde(skip)]
     pub published: Vec<PublishedFigure>,
@@ -42,6 +45,7 @@ impl About {
             baseline: baseline.map(|planned| planned.cell.group_id()),
             command: study.invocation.command(),
             overrides: study.invocation.laid_over(),
+            is_plan: false,
             published: published::bind(study),
             claims: claims::bind(study),
         }

@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::about::About;
 use super::answer::{Answers, Evidence};
 use super::axes::{self, Setting};
-use super::claims::{self, ClaimResult};
+use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::pairs::{self, CellPair};
 use super::published::{self, ComparedFigure};
+use super::stacks::{StackCells, stacks};
 use super::timeline::{Timeline, timelines};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
@@ -67,6 +68,8 @@ pub(crate) struct Context<'a> {
     pub published: Vec<ComparedFigure>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
+    /// The cells of each stack.
+    pub stacks: Vec<StackCells>,
     /// A recorded cell of each group that has one.
     pub timelines: Vec<Timeline>,
 }
@@ -92,7 +95,8 @@ impl<'a> Context<'a> {
             category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
         };
         let published = published::compare(&study.published, &groups);
-        let claims = claims::judge(&study.claims, &groups)?;
+        let purpose = if study.is_plan { Purpose::Plan } else { Purpose::Report };
+        let claims = claims::judge(&study.claims, &groups, purpose)?;
         let profiles = pairs::profiles(&groups);
         let answers = Answers::new(&Evidence {
             groups: &groups,
@@ -111,6 +115,7 @@ impl<'a> Context<'a> {
             loss,
             published,
             claims,
+            stacks: stacks(cells, &groups, &study.axes, study.is_plan),
             by_memory: by_memory(&groups),
             profiles,
             accumulations: pairs::accumulations(&groups),
@@ -143,7 +148,7 @@ pub(crate) struct MachineRow {
 
 fn machines(cells: &[Entry]) -> Vec<MachineRow> {
     let mut machines: Vec<MachineRow> = Vec::new();
-    for cell in cells.iter().filter(|cell| !cell.get("status").is_null()) {
+    for cell in cells.iter().filter(|cell| cell.ran()) {
         let mut machine = MachineRow {
             cpu: cell.get("machine_cpu").clone(),
             cores: cell.get("machine_cores").clone(),
@@ -185,7 +190,7 @@ const PROVENANCE: [&str; 6] = [
 fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<ValueCount>> {
     let count = |column: &'static str| {
         let mut counted: Vec<ValueCount> = Vec::new();
-        let ran = cells.iter().filter(|cell| !cell.get("status").is_null());
+        let ran = cells.iter().filter(|cell| cell.ran());
         for value in ran.map(|cell| cell.get(column)).filter(|value| !value.is_null()) {
             match counted.iter_mut().find(|known| known.value == *value) {
                 Some(known) => known.cells += 1,

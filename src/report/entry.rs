@@ -4,6 +4,8 @@ use indexmap::IndexMap;
 use polars_core::prelude::{AnyValue, DataFrame, PolarsError};
 use serde::Serialize;
 
+use crate::options::Stack;
+use crate::results::columns::PLANNED;
 use crate::results::datum::Datum;
 
 /// One row: a value for each column of the frame, in its order.
@@ -35,6 +37,19 @@ impl Entry {
     /// The names of the columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
+    }
+
+    /// The stack of the cell.
+    pub fn stack(&self) -> Stack {
+        match self.text("stack") {
+            Some("torch") => Stack::Torch,
+            _ => Stack::Candle,
+        }
+    }
+
+    /// True if the cell has a record: it ran, however it ended.
+    pub fn ran(&self) -> bool {
+        self.text("status").is_some_and(|status| status != PLANNED)
     }
 
     /// True if the cell ended well.

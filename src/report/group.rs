@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::entry::Entry;
+use crate::options::Stack;
 use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
 use crate::results::setting;
 use crate::text::format::Quantity;
@@ -79,6 +80,11 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// The stack of its cells.
+    pub(crate) fn stack(&self) -> Stack {
+        self.cells[0].stack()
+    }
+
     /// The mean of a measured column.
     pub(crate) fn mean(&self, column: &str) -> Option<f64> {
         self.stats.get(column).copied().flatten().map(|stat| stat.mean)

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::columns::check_measured;
 use super::group::{Group, Stat};
-use super::measured::check_column;
 use crate::results::columns::{PREDICTED, dimension};
 use crate::spec::{Metric, Published, SpecError, Study};
 use crate::text::{Dimension, Mistake, Unit, quoted};
@@ -157,7 +157,7 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         };
         for (key, name) in [("column", Some(&published.column)), ("of", published.of.as_ref())] {
             if let Some(name) = name {
-                check_column(name).map_err(|mistake| wrong(key, mistake))?;
+                check_measured(name).map_err(|mistake| wrong(key, mistake))?;
             }
         }
         let dimension = if published.of.is_some() {
@@ -180,7 +180,7 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::measured::measured_columns;
+    use crate::report::columns::measured_columns;
 
     #[test]
     fn the_size_of_a_file_is_no_memory() {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::plan::PlanError;
 use crate::results::store::StoreError;
 
 /// The reason why a run cannot go on.
@@ -21,6 +22,8 @@ pub enum RunError {
         what: &'static str,
         source: io::Error,
     },
+    #[error("cell {cell_id} of `stack: torch` cannot be planned; nothing was run")]
+    Plan { cell_id: String, source: Box<PlanError> },
     #[error("a result cannot be kept; those before it are, and the same command goes on from there")]
     Store(#[from] StoreError),
     #[error("cannot catch signals")]

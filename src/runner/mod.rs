@@ -8,6 +8,7 @@ mod events;
 mod lock;
 mod options;
 mod outcome;
+mod planned;
 mod preflight;
 mod progress;
 pub(crate) mod protocol;

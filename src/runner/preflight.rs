@@ -9,7 +9,7 @@ use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
 use crate::spec::Study;
-use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
+use crate::spec::cell::{Cell, Data, Device, TargetModules, Task, Weights};
 
 use super::protocol::instruction_set;
 
@@ -39,7 +39,9 @@ enum Reason {
     InstructionSet { best: &'static str },
     #[error("the model `{model}` has {most} positions (max_position_embeddings)")]
     Positions { model: String, most: usize },
-    #[error("this stack is planned and not run; `expctl plan {spec}` says what it takes")]
+    #[error(
+        "cells of this stack are planned and not run, and there are no others; `expctl plan {spec}` says what they take"
+    )]
     Stack { spec: String },
 }
 
@@ -59,7 +61,7 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
             value: value.to_string(),
             reason: Box::new(reason),
         };
-        if cell.stack == Stack::Torch {
+        if planned.is_planned() {
             continue;
         }
         let most = match positions.entry(opened(cell)) {
@@ -91,12 +93,12 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
     Ok(())
 }
 
-/// Checks that our trainer can train all cells.
+/// Checks that our trainer can train some cells; the others are planned.
 ///
 /// # Errors
-/// If a cell is for the torch stack.
+/// If all cells are for the torch stack.
 pub fn trainable(study: &Study) -> Result<(), PreflightError> {
-    if study.cells.iter().all(|planned| planned.cell.stack == Stack::Candle) {
+    if study.cells.iter().any(|planned| !planned.is_planned()) {
         return Ok(());
     }
     let spec = study.directory.join(&study.file).display().to_string();
@@ -178,7 +180,7 @@ mod tests {
             ),
             (
                 "model: llama-2-7b, stack: torch",
-                "x.yaml: `stack: torch`: this stack is planned and not run; `expctl plan x.yaml` says",
+                "x.yaml: `stack: torch`: cells of this stack are planned and not run, and there are no others; `expctl plan x.yaml` says",
             ),
             (
                 "model: tiny, max_seq_length: 513",

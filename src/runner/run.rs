@@ -17,6 +17,7 @@ use super::error::RunError;
 use super::events::Events;
 use super::lock::FolderLock;
 use super::options::Options;
+use super::planned;
 use super::progress::Progress;
 use super::schedule::{Schedule, schedule};
 use super::status::is_failure;
@@ -50,7 +51,9 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
         let planned = &study.cells[*index];
         write_if_changed(&dir.cell(&planned.id).cell_yaml(), planned.cell.to_yaml().as_bytes())?;
     }
-    predict(study, &mut tasks);
+    let planner = Planner::new(&study.directory, plan::Options::default());
+    planned::plan(study, &planner, &dir)?;
+    predict(study, &planner, &mut tasks);
     progress.started(&overview);
     for note in notes {
         progress.note(&note);
@@ -76,6 +79,7 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
     }
     let summary = Summary {
         left: overview.to_run - finished.len(),
+        planned: overview.planned,
         finished,
         kept,
         interrupted: events.interrupted(),
@@ -85,8 +89,7 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
 }
 
 /// Predicts the memory of each cell. Training shows the others.
-fn predict(study: &Study, tasks: &mut [Task]) {
-    let planner = Planner::new(&study.directory, plan::Options::default());
+fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
     tasks.par_iter_mut().for_each(|task| {
         task.prediction = planner.predict(&study.cells[task.index].cell).ok();
     });

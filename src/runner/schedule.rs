@@ -42,7 +42,12 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     let mut tasks = Vec::new();
     let mut kept = Vec::new();
     let mut unreadable = Vec::new();
-    for (index, planned) in study.cells.iter().enumerate() {
+    let run = study
+        .cells
+        .iter()
+        .enumerate()
+        .filter(|(_, planned)| !planned.is_planned());
+    for (index, planned) in run {
         let cell_dir = dir.cell(&planned.id);
         let record = match read_record(&cell_dir) {
             Err(error @ StoreError::Io { .. }) => return Err(error),
@@ -80,6 +85,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             cells: study.cells.len(),
             to_run: tasks.len(),
             kept: kept.len(),
+            planned: study.cells.iter().filter(|planned| planned.is_planned()).count(),
         },
         tasks,
         kept,

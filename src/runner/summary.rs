@@ -20,6 +20,8 @@ pub struct Summary {
     pub kept: Vec<Cached>,
     /// The number of cells still to run.
     pub left: usize,
+    /// The number of cells that are planned and not run.
+    pub planned: usize,
     /// The signal that ended the run early.
     pub interrupted: Option<c_int>,
 }

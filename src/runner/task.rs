@@ -19,6 +19,8 @@ pub struct Overview {
     pub to_run: usize,
     /// Cells with a result of an earlier run.
     pub kept: usize,
+    /// Cells that are planned and not run.
+    pub planned: usize,
 }
 
 /// A cell to run.

@@ -6,13 +6,13 @@ use crate::text::{counted, format};
 use super::task::{Overview, Task};
 
 pub(super) fn overview(study: &Overview) -> String {
-    let kept = if study.kept > 0 {
-        format!(", {} kept", study.kept)
-    } else {
-        String::new()
+    let count = |count: usize, word: &str| match count {
+        0 => String::new(),
+        count => format!(", {count} {word}"),
     };
+    let (kept, planned) = (count(study.kept, "kept"), count(study.planned, "planned"));
     let cells = counted(study.cells, "cell");
-    format!("{}: {cells}, {} to run{kept}", study.name, study.to_run)
+    format!("{}: {cells}, {} to run{kept}{planned}", study.name, study.to_run)
 }
 
 /// `, predicted peak 412.3 MiB`, or nothing.

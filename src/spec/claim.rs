@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::by_key;
 use super::entry::Entry;
+use super::expect::Expect;
 use super::origin::Origin;
 use super::selection::Selection;
 use crate::text::{Mistake, Unit, quoted};
@@ -30,11 +31,21 @@ pub struct Claim {
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, Measure>")]
     pub measured: IndexMap<String, Measure>,
-    /// A minijinja expression over the study that is true if the claim is.
-    pub holds: String,
-    /// The verdict that `--check` asks for: `refuted` for a claim that is known not to hold here.
-    #[serde(default, skip_serializing_if = "Expected::is_supported")]
-    pub expect: Expected,
+    /// A minijinja expression that is true if the claim is; judged on each stack of the claim's cells. It or `untested` is
+    /// required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
+    /// A minijinja expression that is true if the claim holds, and more: 58 % where 30 to 50 % were claimed. Judged if
+    /// `holds` is false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeds: Option<String>,
+    /// The reason why nothing here can judge the claim, in place of `holds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untested: Option<String>,
+    /// The verdict that `--check` asks for, such as `refuted` for a claim that is known not to hold here; or a map with one
+    /// for each stack.
+    #[serde(default, skip_serializing_if = "Expect::is_default")]
+    pub expect: Expect,
     #[serde(skip)]
     #[schemars(skip)]
     pub(crate) origin: Origin,
@@ -62,34 +73,25 @@ fn is_plain(unit: &Unit) -> bool {
     *unit == Unit::Plain
 }
 
-/// The verdict that a spec expects.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Expected {
-    #[default]
-    /// It holds.
-    Supported,
-    /// It does not hold here.
-    Refuted,
-}
-
-impl Expected {
-    fn is_supported(&self) -> bool {
-        *self == Self::Supported
-    }
-}
-
 impl Entry for Claim {
     const SECTION: &'static str = "claims";
     const PICKED_BY: &'static str = "cells";
     const NEEDS_ONE: bool = false;
 
     fn check(&self) -> Vec<(String, Mistake)> {
-        let texts = [("claim", &self.claim), ("source", &self.source), ("holds", &self.holds)];
-        let empty = texts.into_iter().filter(|(_, text)| text.trim().is_empty());
+        let texts = [
+            ("claim", Some(&self.claim)),
+            ("source", Some(&self.source)),
+            ("holds", self.holds.as_ref()),
+            ("exceeds", self.exceeds.as_ref()),
+            ("untested", self.untested.as_ref()),
+        ];
+        let is_empty = |text: &Option<&String>| text.is_some_and(|text| text.trim().is_empty());
+        let empty = texts.into_iter().filter(|(_, text)| is_empty(text));
         let mut found: Vec<(String, Mistake)> = empty
             .map(|(key, _)| (key.to_owned(), Mistake::new("it is empty")))
             .collect();
+        found.extend(self.check_condition());
         for (name, measure) in &self.measured {
             if !is_name(name) {
                 let mistake = Mistake::new(format!("{} is not a name", quoted(name)))
@@ -110,6 +112,39 @@ impl Entry for Claim {
 
     fn origin(&mut self) -> &mut Origin {
         &mut self.origin
+    }
+}
+
+impl Claim {
+    /// The texts of all expressions.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &str> {
+        let values = self.measured.values().map(|measure| measure.value.as_str());
+        values.chain(self.holds.as_deref()).chain(self.exceeds.as_deref())
+    }
+
+    /// A claim has a condition or the reason why there is none.
+    fn check_condition(&self) -> Option<(String, Mistake)> {
+        let wrong = |key: &str, message: &str, help: &str| Some((key.into(), Mistake::new(message).help(help)));
+        match (&self.holds, &self.untested) {
+            (None, None) => wrong(
+                "",
+                "the key `holds` is missing",
+                "without a condition, `untested: …` says why there is none",
+            ),
+            (Some(_), Some(_)) => wrong(
+                "untested",
+                "the claim has a condition",
+                "leave out `holds`, or `untested`",
+            ),
+            (None, Some(_)) if self.exceeds.is_some() || !self.measured.is_empty() || !self.expect.is_default() => {
+                wrong(
+                    "untested",
+                    "`exceeds`, `measured` and `expect` need a condition",
+                    "leave them out, or `untested`",
+                )
+            }
+            _ => None,
+        }
     }
 }
 

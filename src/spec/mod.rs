@@ -25,6 +25,7 @@ mod entries;
 mod entry;
 mod error;
 mod expand;
+mod expect;
 mod figures;
 mod filter;
 mod invocation;
@@ -51,8 +52,9 @@ mod type_values;
 mod yaml;
 
 pub(crate) use aliases::suggestion;
-pub use claim::{Claim, Expected, Measure};
+pub use claim::{Claim, Measure};
 pub use error::SpecError;
+pub use expect::{Expect, Expected};
 pub use invocation::Invocation;
 pub use keys::{Key, keys};
 pub use load::{load, parse};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
 
 use super::by_key::{self, Untyped};
-use super::cell::Cell;
+use super::cell::{Cell, Stack};
 use super::claim::Claim;
 use super::invocation::Invocation;
 use super::published::Published;
@@ -94,6 +94,13 @@ pub struct StudyCell {
     pub cell: Cell,
     /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null if the cell has none.
     pub axes: IndexMap<String, Json>,
+}
+
+impl StudyCell {
+    /// True if the cell is planned and never run: a cell of PyTorch's stack.
+    pub fn is_planned(&self) -> bool {
+        self.cell.stack == Stack::Torch
+    }
 }
 
 /// Limits that end a cell and are not part of it.

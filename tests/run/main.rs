@@ -11,6 +11,7 @@ mod outcomes;
 mod output;
 mod resuming;
 mod signals;
+mod stacks;
 mod timeline;
 
 use std::path::PathBuf;

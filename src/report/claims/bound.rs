@@ -2,6 +2,7 @@
 
 use indexmap::IndexSet;
 
+use crate::report::group::Group;
 use crate::spec::{Claim, SpecError, Study};
 use crate::text::Mistake;
 
@@ -27,6 +28,13 @@ pub(crate) fn bind(study: &Study) -> Vec<BoundClaim> {
 }
 
 impl BoundClaim {
+    /// True if the claim is about this group.
+    pub(super) fn is_about(&self, group: &Group) -> bool {
+        group.cells[0]
+            .text("group_id")
+            .is_some_and(|id| self.groups.contains(id))
+    }
+
     /// A mistake in the expression `text`, which stands at `key`.
     pub fn error(&self, key: &str, text: &str, mistake: Mistake) -> SpecError {
         let message = format!("claims[{}].{key}: {}", self.index, mistake.message);

@@ -8,7 +8,8 @@ use minijinja::value::Serde;
 
 use super::bound::BoundClaim;
 use super::functions;
-use super::scope::{NOT_MEASURED, Scope};
+use super::result::ClaimVerdict;
+use super::scope::{MISSING, Scope};
 use crate::expression::{Expression, Language, condition, place_of};
 use crate::spec::SpecError;
 use crate::text::{Mistake, quoted, suggestion};
@@ -20,8 +21,8 @@ const ROWS: [&str; 2] = ["groups", "cells"];
 pub(crate) struct Evaluation {
     /// The values that could be computed, by name.
     pub values: IndexMap<String, Value>,
-    /// The truth of the condition; `None` if a measurement that it needs is missing.
-    pub holds: Option<bool>,
+    /// The verdict by these values; `None` if a figure that it needs is missing.
+    pub verdict: Option<ClaimVerdict>,
 }
 
 /// Computes a claim's values in their order, and then its condition.
@@ -41,22 +42,22 @@ pub(crate) fn evaluate(claim: &BoundClaim, scope: &Scope) -> Result<Evaluation, 
         let value = evaluator.value(&key, &measure.value, Some(name))?;
         evaluator.values.extend(value.map(|value| (name.clone(), value)));
     }
-    let holds = evaluator.holds()?;
+    let verdict = evaluator.verdict()?;
     Ok(Evaluation {
         values: evaluator.values,
-        holds,
+        verdict,
     })
 }
 
-/// The truth of a claim's condition for these values.
+/// The verdict on a claim for these values.
 ///
 /// # Errors
 /// A wrong expression, with its place in the spec.
-pub(crate) fn holds_with(
+pub(crate) fn verdict_with(
     claim: &BoundClaim,
     scope: &Scope,
     values: IndexMap<String, Value>,
-) -> Result<Option<bool>, SpecError> {
+) -> Result<Option<ClaimVerdict>, SpecError> {
     let language = language(claim, scope);
     let evaluator = Evaluator {
         claim,
@@ -64,7 +65,7 @@ pub(crate) fn holds_with(
         scope,
         values,
     };
-    evaluator.holds()
+    evaluator.verdict()
 }
 
 /// Expressions over the functions, the rows, and the claim's own values.
@@ -94,16 +95,31 @@ struct Evaluator<'e> {
 }
 
 impl Evaluator<'_> {
-    fn holds(&self) -> Result<Option<bool>, SpecError> {
-        let text = &self.claim.claim.holds;
-        let Some(value) = self.value("holds", text, None)? else {
+    /// The verdict by the conditions. `exceeds` decides if `holds` is false.
+    fn verdict(&self) -> Result<Option<ClaimVerdict>, SpecError> {
+        let claim = &self.claim.claim;
+        let Some(holds) = self.condition("holds", claim.holds.as_deref())? else {
             return Ok(None);
         };
-        let holds = condition(&value).map_err(|mistake| self.claim.error("holds", text, mistake))?;
-        Ok(Some(holds))
+        // It is evaluated in any case, so that a dry run finds its mistakes.
+        let exceeds = self.condition("exceeds", claim.exceeds.as_deref())?;
+        Ok(match exceeds {
+            _ if holds => Some(ClaimVerdict::Supported),
+            Some(true) => Some(ClaimVerdict::Exceeded),
+            None if claim.exceeds.is_some() => None,
+            _ => Some(ClaimVerdict::Refuted),
+        })
     }
 
-    /// The value of the expression `text` at `key`; `None` if a measurement that it needs is missing. `name` is the
+    /// The truth of the condition at `key`; `None` if there is none, or a figure that it needs is missing.
+    fn condition(&self, key: &str, text: Option<&str>) -> Result<Option<bool>, SpecError> {
+        let Some(text) = text else { return Ok(None) };
+        let value = self.value(key, text, None)?;
+        let truth = value.map(|value| condition(&value)).transpose();
+        truth.map_err(|mistake| self.claim.error(key, text, mistake))
+    }
+
+    /// The value of the expression `text` at `key`; `None` if a figure that it needs is missing. `name` is the
     /// name that the value gets.
     fn value(&self, key: &str, text: &str, name: Option<&String>) -> Result<Option<Value>, SpecError> {
         let wrong = |mistake: Mistake| self.claim.error(key, text, mistake);
@@ -127,9 +143,13 @@ impl Evaluator<'_> {
             return Ok(None);
         }
         match expression.value(&Value::from(values)) {
-            // A verdict needs all measurements that it names.
-            Err(mistake) if mistake.message == NOT_MEASURED => Ok(None),
-            Err(mistake) => Err(wrong(mistake)),
+            // A verdict needs all figures that it names.
+            Err(mistake) if mistake.message == MISSING => Ok(None),
+            Err(mistake) if self.scope.is_strict() => Err(wrong(mistake)),
+            Err(mistake) => {
+                self.scope.miss(mistake.message);
+                Ok(None)
+            }
             Ok(value) if f64::try_from(value.clone()).is_ok_and(f64::is_nan) => {
                 self.scope.miss("the value is not a number".into());
                 Ok(None)
@@ -138,7 +158,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// A value or the rows; `None` if a measurement is missing.
+    /// A value or the rows; `None` if a figure is missing.
     fn named(&self, name: &str) -> Option<Value> {
         let groups = self.scope.groups();
         match name {

@@ -8,27 +8,29 @@ use minijinja::{Environment, Error, Value};
 
 use super::scope::Scope;
 use crate::expression::mistake;
-use crate::report::measured;
 use crate::text::quoted;
 
 /// The functions' names.
 pub(crate) const NAMES: [&str; 4] = ["mean", "means", "status", "between"];
 
+/// The names whose values depend on cells: functions and rows.
+pub(super) const ABOUT_CELLS: [&str; 5] = ["mean", "means", "status", "groups", "cells"];
+
 /// Adds the functions, which read the groups of `scope`.
 pub(crate) fn add(environment: &mut Environment<'_>, scope: &Scope) {
     let of = scope.clone();
-    // The mean of a measured column over the repeats of one cell.
+    // The mean of a column over the repeats of one cell.
     environment.add_function("mean", move |column: &str, maps: Rest<Value>, keys: Kwargs| {
-        check_column(column)?;
+        of.check_column(column)?;
         let group = of.one(&selection(&maps, &keys)?)?;
-        Ok::<f64, Error>(of.measured(group, column)?.mean)
+        Ok::<f64, Error>(of.figure(group, column)?.mean)
     });
     let of = scope.clone();
     // The means of all chosen cells, in the study's order.
     environment.add_function("means", move |column: &str, maps: Rest<Value>, keys: Kwargs| {
-        check_column(column)?;
+        of.check_column(column)?;
         let chosen = of.choose(&selection(&maps, &keys)?)?;
-        let means = chosen.into_iter().map(|group| Ok(of.measured(group, column)?.mean));
+        let means = chosen.into_iter().map(|group| Ok(of.figure(group, column)?.mean));
         means.collect::<Result<Vec<f64>, Error>>()
     });
     let of = scope.clone();
@@ -40,10 +42,6 @@ pub(crate) fn add(environment: &mut Environment<'_>, scope: &Scope) {
     environment.add_function("between", |number: f64, low: f64, high: f64| {
         low <= number && number <= high
     });
-}
-
-fn check_column(column: &str) -> Result<(), Error> {
-    measured::check_column(column).map_err(|wrong| mistake(wrong.message, wrong.help))
 }
 
 /// The values that pick cells: those of maps, then those of keywords.

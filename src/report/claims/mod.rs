@@ -1,5 +1,6 @@
-//! Claims with their verdicts: a condition over the study's groups that holds, does not, or cannot be decided.
+//! Claims with their verdicts: a condition over the study's groups, judged once for each stack.
 
+mod basis;
 mod bound;
 mod dry_run;
 mod evaluate;
@@ -8,8 +9,11 @@ mod judge;
 mod result;
 mod scope;
 mod uncertainty;
+mod values;
 
+pub(crate) use basis::Purpose;
+pub use basis::{Basis, Evidence};
 pub(crate) use bound::{BoundClaim, bind};
 pub(crate) use dry_run::dry_run;
 pub(crate) use judge::judge;
-pub use result::{ClaimResult, ClaimVerdict};
+pub use result::{BasisVerdict, ClaimResult, ClaimVerdict, NamedValue};

@@ -2,28 +2,39 @@
 
 use serde::Serialize;
 
+use super::basis::Basis;
+
 /// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimVerdict {
     /// The condition holds.
     Supported,
+    /// The claim holds, and more.
+    Exceeded,
     /// The condition does not hold.
     Refuted,
     /// Repeats disagree, or a value is too close to the point where the verdict changes.
     Undecided,
-    /// A measurement is missing: cells did not run, failed, or ran out of memory.
+    /// A figure is missing, or nothing here can judge the claim.
     Untested,
 }
 
 impl ClaimVerdict {
     /// All verdicts, in the order in which summaries count them.
-    pub const ALL: [Self; 4] = [Self::Supported, Self::Refuted, Self::Undecided, Self::Untested];
+    pub const ALL: [Self; 5] = [
+        Self::Supported,
+        Self::Exceeded,
+        Self::Refuted,
+        Self::Undecided,
+        Self::Untested,
+    ];
 
-    /// The word in reports.
+    /// The name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Supported => "supported",
+            Self::Exceeded => "exceeded",
             Self::Refuted => "refuted",
             Self::Undecided => "undecided",
             Self::Untested => "untested",
@@ -31,7 +42,7 @@ impl ClaimVerdict {
     }
 }
 
-/// A claim with its verdict, for templates.
+/// A claim with its verdicts, for templates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClaimResult {
     /// From 1, in the spec's order.
@@ -42,27 +53,41 @@ pub struct ClaimResult {
     pub source: String,
     /// A remark of the spec.
     pub note: Option<String>,
-    /// The verdict.
-    pub verdict: ClaimVerdict,
-    /// True if the spec expects this verdict. An undecided claim contradicts no expectation.
-    pub expected: bool,
-    /// The condition.
-    pub holds: String,
-    /// The values that the spec names.
-    pub measured: Vec<MeasuredValue>,
-    /// The ids of the cells that the verdict rests on.
-    pub cells: Vec<String>,
-    /// The measured columns that it rests on.
-    pub columns: Vec<String>,
-    /// The reason if it is undecided or untested.
-    pub why: Option<String>,
+    /// The condition; `None` if nothing here can judge the claim.
+    pub holds: Option<String>,
+    /// The condition for holding, and more.
+    pub exceeds: Option<String>,
+    /// The verdicts, one for each basis.
+    pub verdicts: Vec<BasisVerdict>,
     /// The claim's place in the spec.
     pub place: String,
 }
 
+/// The verdict on a claim by the cells of one stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BasisVerdict {
+    /// The stack and the origin of the figures.
+    #[serde(flatten)]
+    pub basis: Basis,
+    /// The name of the basis in reports.
+    pub on: &'static str,
+    /// The verdict.
+    pub verdict: ClaimVerdict,
+    /// True if the spec expects this verdict. An undecided claim contradicts no expectation.
+    pub expected: bool,
+    /// The values that the spec names.
+    pub measured: Vec<NamedValue>,
+    /// The ids of the cells that the verdict rests on.
+    pub cells: Vec<String>,
+    /// The columns that it rests on.
+    pub columns: Vec<String>,
+    /// The reason if it is undecided or untested.
+    pub why: Option<String>,
+}
+
 /// A named value of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct MeasuredValue {
+pub struct NamedValue {
     /// Its name in the condition.
     pub name: String,
     /// The value with its unit; with the lowest and the highest if repeats differ.

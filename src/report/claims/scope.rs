@@ -6,42 +6,67 @@ use indexmap::IndexSet;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use super::basis::{Basis, Evidence, Purpose};
+use super::bound::BoundClaim;
 use crate::expression::mistake;
-use crate::options::ByteSize;
+use crate::options::{ByteSize, Stack};
 use crate::report::axes::key_columns;
+use crate::report::columns;
 use crate::report::group::{Group, Stat};
 use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::spec;
 use crate::text::quoted;
 
-/// The message of the error that ends an expression if a measurement is missing.
-pub(crate) const NOT_MEASURED: &str = "it was not measured";
+/// The message of the error that ends an expression if a figure is missing.
+pub(crate) const MISSING: &str = "a figure is missing";
 
 /// The groups that the functions of one claim's expressions share.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     groups: Arc<Vec<Group>>,
     keys: Arc<Vec<String>>,
+    basis: Basis,
+    purpose: Purpose,
+    /// A figure to change, for looking at what hangs on it.
+    shift: Option<Arc<Shift>>,
     log: Arc<Mutex<ReadLog>>,
+}
+
+/// A figure and the factor to change it by.
+#[derive(Debug)]
+struct Shift {
+    figure: Figure,
+    factor: f64,
+}
+
+/// A figure that an expression reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Figure {
+    group_id: String,
+    /// The group's name in messages.
+    pub label: String,
+    /// The column.
+    pub column: String,
 }
 
 /// The reads of the expressions.
 #[derive(Debug, Default)]
 struct ReadLog {
     cells: IndexSet<String>,
-    /// Measured columns.
     columns: IndexSet<String>,
+    /// The figures that rest on one run.
+    single: IndexSet<Figure>,
     /// True if rows were read directly, and their number with them.
     rows: bool,
-    /// The first missing measurement.
+    /// The first missing figure.
     missing: Option<String>,
 }
 
 impl Scope {
-    /// The groups of `all` that have one of these ids.
-    pub(crate) fn new(all: &[Group], ids: &IndexSet<String>) -> Self {
-        let wanted = |group: &&Group| group.cells[0].text("group_id").is_some_and(|id| ids.contains(id));
+    /// The groups of `all` that a claim is about, of the stack that it is judged on.
+    pub(crate) fn new(all: &[Group], claim: &BoundClaim, (basis, purpose): (Basis, Purpose)) -> Self {
+        let wanted = |group: &&Group| claim.is_about(group) && Some(group.stack()) == basis.stack;
         let groups: Vec<Group> = all.iter().filter(wanted).cloned().collect();
         let first = all.first().and_then(|group| group.cells.first());
         Self {
@@ -51,8 +76,26 @@ impl Scope {
                     .map(|cell| key_columns(std::slice::from_ref(cell)))
                     .unwrap_or_default(),
             ),
+            basis,
+            purpose,
+            shift: None,
             log: Arc::default(),
         }
+    }
+
+    /// The same groups with one figure multiplied by `factor`, and an empty log.
+    pub(crate) fn with_shift(&self, figure: Figure, factor: f64) -> Self {
+        Self {
+            shift: Some(Arc::new(Shift { figure, factor })),
+            log: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// True if an expression that cannot be computed is a mistake of the spec. Later it is a matter of figures, such as a
+    /// division by a category that held nothing.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.purpose == Purpose::DryRun
     }
 
     /// The groups, in the study's order.
@@ -69,9 +112,14 @@ impl Scope {
         self.log().cells.iter().cloned().collect()
     }
 
-    /// The measured columns that were read.
+    /// The columns that were read.
     pub(crate) fn read_columns(&self) -> Vec<String> {
         self.log().columns.iter().cloned().collect()
+    }
+
+    /// The figures of a single run that were read, so that nothing shows how far runs differ.
+    pub(crate) fn read_once(&self) -> Vec<Figure> {
+        self.log().single.iter().cloned().collect()
     }
 
     /// True if the expressions read means and statuses alone, and no rows.
@@ -79,12 +127,12 @@ impl Scope {
         !self.log().rows
     }
 
-    /// The first missing measurement, in words.
+    /// The first missing figure, in words.
     pub(crate) fn missing(&self) -> Option<String> {
         self.log().missing.clone()
     }
 
-    /// Notes a missing measurement.
+    /// Notes a missing figure.
     pub(crate) fn miss(&self, why: String) {
         self.log().missing.get_or_insert(why);
     }
@@ -98,7 +146,7 @@ impl Scope {
             let known = group
                 .cells
                 .iter()
-                .all(|cell| matches!(cell.text("status"), Some("ok" | "oom")));
+                .all(|cell| matches!(cell.text("status"), Some("ok" | "oom" | "planned")));
             if !known {
                 self.miss(format!("{} is {}", group.label, group.status));
                 all = false;
@@ -112,34 +160,60 @@ impl Scope {
         self.log().cells.extend(ids.map(str::to_owned));
     }
 
-    /// The statistic of a column in a group whose cells all ended well.
+    /// Makes sure that the basis has this column.
     ///
     /// # Errors
-    /// [`NOT_MEASURED`], with the reason in the log.
-    pub(crate) fn measured(&self, group: &Group, column: &str) -> Result<Stat, Error> {
+    /// It has not.
+    pub(crate) fn check_column(&self, column: &str) -> Result<(), Error> {
+        let checked = match (self.basis.evidence, self.basis.stack) {
+            (Evidence::Predicted, Some(Stack::Torch)) => columns::check_predicted(column),
+            _ => columns::check_measured(column),
+        };
+        checked.map_err(|wrong| mistake(wrong.message, wrong.help))
+    }
+
+    /// The statistic of a column in a group: measured in cells that all ended well, or predicted.
+    ///
+    /// # Errors
+    /// [`MISSING`], with the reason in the log.
+    pub(crate) fn figure(&self, group: &Group, column: &str) -> Result<Stat, Error> {
         self.read(group);
         self.log().columns.insert(column.to_owned());
-        let stat = group.stats.get(column).copied().flatten();
-        let why = match stat {
-            Some(_) if group.ok < group.cells.len() => format!("{} is {}", group.label, group.status),
-            Some(stat) if stat.mean.is_nan() => format!("{column} of {} is not a number", group.label),
-            Some(stat) => return Ok(stat),
-            None if group.ok == 0 => format!("{} is {}", group.label, group.status),
-            None => format!("{} has no {column}", group.label),
+        let found = match self.basis.evidence {
+            Evidence::Predicted => predicted(group, column),
+            Evidence::Measured | Evidence::Computed => measured(group, column),
         };
-        self.miss(why);
-        Err(Error::new(ErrorKind::InvalidOperation, NOT_MEASURED))
+        let stat = found.map_err(|why| {
+            self.miss(why);
+            Error::new(ErrorKind::InvalidOperation, MISSING)
+        })?;
+        let figure = Figure {
+            group_id: group.cells[0].text("group_id").unwrap_or_default().to_owned(),
+            label: group.label.clone(),
+            column: column.to_owned(),
+        };
+        let factor = match &self.shift {
+            Some(shift) if shift.figure == figure => shift.factor,
+            _ => 1.0,
+        };
+        if stat.n == 1 && self.basis.evidence == Evidence::Measured {
+            self.log().single.insert(figure);
+        }
+        Ok(Stat {
+            mean: stat.mean * factor,
+            ..stat
+        })
     }
 
     /// The status of a group.
     ///
     /// # Errors
-    /// [`NOT_MEASURED`] if it is not run.
+    /// [`MISSING`] if it is not run.
     pub(crate) fn status(&self, group: &Group) -> Result<String, Error> {
         self.read(group);
         if group.status == "not run" {
             self.miss(format!("{} is not run", group.label));
-            return Err(Error::new(ErrorKind::InvalidOperation, NOT_MEASURED));
+            return Err(Error::new(ErrorKind::InvalidOperation, MISSING));
         }
         Ok(group.status.clone())
     }
@@ -205,6 +279,28 @@ impl Scope {
             spec::suggestion(key, &known).unwrap_or_else(|| "cells are picked by their keys, such as `rank=16`".into());
         Err(mistake(format!("{} is not a key of a cell", quoted(key)), Some(help)))
     }
+}
+
+/// The statistic of a measured column; or the reason why there is none.
+fn measured(group: &Group, column: &str) -> Result<Stat, String> {
+    let stat = group.stats.get(column).copied().flatten();
+    Err(match stat {
+        Some(_) if group.ok < group.cells.len() => format!("{} is {}", group.label, group.status),
+        Some(stat) if stat.mean.is_nan() => format!("{column} of {} is not a number", group.label),
+        Some(stat) => return Ok(stat),
+        None if group.ok == 0 => format!("{} is {}", group.label, group.status),
+        None => format!("{} has no {column}", group.label),
+    })
+}
+
+/// The statistic of a predicted column; or the reason why there is none.
+fn predicted(group: &Group, column: &str) -> Result<Stat, String> {
+    let stat = group.predicted.get(column).copied().flatten();
+    let is_planned = group.predicted.values().any(Option::is_some);
+    stat.ok_or_else(|| match is_planned {
+        false => format!("{} is not planned", group.label),
+        true => format!("the plan of {} has no {column}", group.label),
+    })
 }
 
 /// True if a key of the frame has the value that an expression names.

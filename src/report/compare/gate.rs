@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::pair::MatchedPair;
 use crate::expression::{Expression, Language};
-use crate::report::measured::check_column;
+use crate::report::columns::check_measured;
 use crate::text::Mistake;
 
 /// A condition such as `allocated_peak_bytes > 1.02`, in which a column stands for its ratio.
@@ -50,7 +50,7 @@ const EXAMPLE: &str = "for example `allocated_peak_bytes > 1.02`";
 impl<'l> Gate<'l> {
     /// Expressions over the columns of measured numbers.
     pub fn language() -> Language {
-        Language::new(check_column)
+        Language::new(check_measured)
     }
 
     /// Reads a condition.

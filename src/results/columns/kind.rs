@@ -23,3 +23,6 @@ pub const IDENTITY: [(&str, Kind); 5] = [
     ("attempt", Kind::Int),
     ("seed", Kind::Unsigned),
 ];
+
+/// The status of a cell that is planned and not run. No record has it.
+pub const PLANNED: &str = "planned";

@@ -8,7 +8,7 @@ mod prediction;
 mod schema;
 
 pub use keys::{key_kinds, keys};
-pub use kind::{IDENTITY, Kind};
+pub use kind::{IDENTITY, Kind, PLANNED};
 pub use names::{category_column, dimension, phase_column, profile_column};
 pub use outcome::{Outcome, outcomes};
 pub use prediction::{PREDICTED, Predicted, predictions};

@@ -6,12 +6,12 @@ use polars_core::prelude::*;
 
 use super::column::column;
 use super::error::FrameError;
-use crate::results::columns::{IDENTITY, Kind, key_kinds, keys, outcomes, predictions};
+use crate::results::columns::{IDENTITY, Kind, PLANNED, key_kinds, keys, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::prediction::Prediction;
 use crate::results::record::Record;
 use crate::spec::Study;
-use crate::spec::cell::{Cell, InstructionSetChoice};
+use crate::spec::cell::{Cell, InstructionSetChoice, Stack};
 
 /// A row of the frame. Without a record it has the cell's configuration, and all else is null.
 #[derive(Debug, Clone, Copy)]
@@ -111,10 +111,16 @@ fn identity(name: &str, row: &Row<'_>) -> Datum {
     match name {
         "cell_id" => row.cell_id.into(),
         "group_id" => Datum::Text(row.cell.group_id()),
-        "status" => row.record.map(|record| record.status.name()).into(),
+        "status" => status(row).into(),
         "attempt" => row.record.map(|record| u64::from(record.attempt)).into(),
         _ => row.cell.seed.into(),
     }
+}
+
+/// The end of the cell. PyTorch's stack is planned, and never run.
+fn status(row: &Row<'_>) -> Option<&'static str> {
+    let planned = || (row.cell.stack == Stack::Torch && row.prediction.is_some()).then_some(PLANNED);
+    row.record.map(|record| record.status.name()).or_else(planned)
 }
 
 #[cfg(test)]
