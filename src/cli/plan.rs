@@ -41,7 +41,8 @@ pub(super) struct Args {
     /// Do not replay the torch stack's allocations through PyTorch's allocator: faster, but without reserved memory
     #[arg(long)]
     no_replay: bool,
-    /// Write the spec's report from the predictions alone, to this file or to the one that the spec names
+    /// Write the spec's report from the predictions alone, to this file or to the one that the spec names; a page if
+    /// it ends in `.html`
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     report: Option<Option<PathBuf>>,
     /// Write no report; exit code 1 if it is stale

@@ -8,7 +8,7 @@ use anyhow::ensure;
 
 use super::plan_report::{PlanReport, predict};
 use super::report_frames::{Frames, FramesBeside};
-use super::study_report::{StudyReport, check, template_of, up_to_date};
+use super::study_report::{StudyReport, check, default_output, template_of, up_to_date};
 use super::{FAILED, print, studies};
 use crate::report::{Template, check_study};
 use crate::results::store::StudyDir;
@@ -37,9 +37,13 @@ pub(super) struct Args {
         help = format!("{}, or a file of your own [default: the spec's]", TEMPLATES.join(", "))
     )]
     template: Option<String>,
-    /// The Markdown file [default: the spec's, else report.md in the study's folder]
+    /// The report's file; it is a page with the charts inside if it ends in `.html` [default: the spec's, else report.md
+    /// in the study's folder]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// The kind of the file, whatever its name ends in: that end is replaced
+    #[arg(long, value_enum)]
+    format: Option<ReportFormat>,
     /// Write nothing; exit code 1 if a file is stale or a claim's verdict is unexpected. A spec expects `supported`,
     /// unless it says otherwise
     #[arg(long)]
@@ -47,6 +51,32 @@ pub(super) struct Args {
     /// Include records of cells that are no longer in the spec
     #[arg(long)]
     all: bool,
+}
+
+/// The kind of a report's file.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ReportFormat {
+    /// Markdown, and a file for each chart
+    Markdown,
+    /// One HTML file that loads nothing: its tables sort and filter, and its charts say their values
+    Html,
+}
+
+impl Args {
+    /// The report's place; `None` for the spec's own. `folder` has the report of a spec that names no place.
+    fn output(&self, study: &Study, folder: Option<&StudyDir>) -> Option<PathBuf> {
+        let Some(format) = self.format else {
+            return self.output.clone();
+        };
+        let named = self.output.as_ref().or(study.report.output.as_ref()).cloned();
+        let place = named.or_else(|| folder.map(default_output))?;
+        let place = place.with_extension(match format {
+            ReportFormat::Markdown => "md",
+            ReportFormat::Html => "html",
+        });
+        let is_specs = self.output.is_none() && study.report.output.as_ref() == Some(&place);
+        (!is_specs).then_some(place)
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -80,12 +110,13 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
 }
 
 fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> {
+    let output = args.output(study, None);
     let report = PlanReport {
         template: args
             .template
             .as_deref()
             .map_or_else(|| template_of(study), Template::named),
-        output: args.output.as_deref(),
+        output: output.as_deref(),
         check: args.check,
     };
     report.write_or_check(study, &predict(study)?, spec)
@@ -158,7 +189,7 @@ impl Reported {
     /// Writes or checks the report. Returns false if a check fails.
     fn run(self, args: &Args) -> anyhow::Result<bool> {
         let Self { study, dir, kept, .. } = &self;
-        let report = StudyReport::new(study, dir, args.template.as_deref(), args.output.clone())?;
+        let report = StudyReport::new(study, dir, args.template.as_deref(), args.output(study, Some(dir)))?;
         check_study(study)?;
         let from_records;
         let (frames, source) = match kept {

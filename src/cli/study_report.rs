@@ -41,7 +41,7 @@ impl<'s> StudyReport<'s> {
             study,
             dir,
             template: template.map_or_else(|| template_of(study), Template::named),
-            output: output.unwrap_or_else(|| dir.path().join("report.md")),
+            output: output.unwrap_or_else(|| default_output(dir)),
             beside,
         };
         report.refuse_overwriting()?;
@@ -138,6 +138,11 @@ pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_curren
 /// The line about a report that would not change.
 pub(super) fn up_to_date(output: &Path, source: &Path) -> String {
     format!("{} is up to date with {}\n", output.display(), source.display())
+}
+
+/// The report of a study whose spec names no place.
+pub(super) fn default_output(dir: &StudyDir) -> PathBuf {
+    dir.path().join("report.md")
 }
 
 /// The spec's template; a path is relative to the spec.

@@ -153,7 +153,8 @@ pub struct ReportSpec {
     ]))]
     template: Option<String>,
     /// The Markdown file, relative to the current directory. Its charts are written beside it, and its frame with the
-    /// extension `.parquet`: from that the report can be checked and made again without the study's folder.
+    /// extension `.parquet`: from that the report can be checked and made again without the study's folder. A file that
+    /// ends in `.html` is one page with the charts inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
     /// Values that name the cell which the others are compared with.

@@ -103,6 +103,25 @@ fn a_page_is_checked_like_any_report() {
 }
 
 #[test]
+fn the_format_decides_the_end_of_the_name() {
+    let recorded = Recorded::new(SPEC);
+    let report = |arguments: &[&str]| {
+        let all: Vec<&str> = ["report", "results/rank_sweep"]
+            .into_iter()
+            .chain(arguments.iter().copied())
+            .collect();
+        recorded.expctl(&all).exits(0)
+    };
+    report(&["--format", "html"]).stdout_has("wrote results/rank_sweep.html\n");
+    report(&["--format", "html", "--check"]).stdout_has("results/rank_sweep.html is up to date");
+    report(&["--format", "html", "--output", "results/page.md"]).stdout_has("wrote results/page.html\n");
+    report(&["--format", "markdown", "--output", "results/own.html"]).stdout_has("wrote results/own.md\n");
+    assert!(recorded.read("results/rank_sweep.html").starts_with("<!doctype html>"));
+    assert!(!recorded.path("results/rank_sweep.md").exists() && !recorded.path("results/own.html").exists());
+    report(&["--format", "markdown"]).stdout_has("wrote results/rank_sweep.md\n");
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_an_error() {
     let recorded = Recorded::new(SPEC);
     recorded.write("results/file", "not a folder");

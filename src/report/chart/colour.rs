@@ -66,6 +66,8 @@ pub(super) fn category_colour(category: Category) -> RGBColor {
 pub enum Colour {
     /// Memory of a category.
     Category(Category),
+    /// Memory of the allocator's blocks beyond what was asked for.
+    Rounding,
     /// A quantity among others, by its number.
     Series(usize),
     /// A total.
@@ -81,7 +83,7 @@ impl Colour {
         match self {
             Self::Category(category) => category_colour(category),
             Self::Series(series) => series_colour(series),
-            Self::Total => GREY.0,
+            Self::Total | Self::Rounding => GREY.0,
             Self::Less => BLUE.0,
             Self::More => VERMILLION.0,
         }

@@ -1,12 +1,9 @@
 //! The memory that the allocator and the process hold, in studies of the allocator.
 
 use super::labels::Labels;
-use super::view::{ALLOCATED, Memory, PROCESS, RESERVED, View, said};
+use super::view::{ALLOCATED, Memory, PROCESS, RESERVED, View, few_enough, said};
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
-
-/// The most rows of a chart.
-const MAX_ROWS: usize = 40;
 
 /// Reserved and process memory of each group, if allocated memory is not what the study varies.
 pub(super) fn allocator(view: &View<'_>) -> Result<Bars, String> {
@@ -24,12 +21,7 @@ pub(super) fn allocator(view: &View<'_>) -> Result<Bars, String> {
     }
     let columns: Vec<&str> = memories.iter().map(|memory| memory.column).collect();
     let shown = view.having(&columns);
-    if shown.len() > MAX_ROWS {
-        return Err(format!(
-            "{} cells are more than the {MAX_ROWS} that a chart shows",
-            shown.len()
-        ));
-    }
+    few_enough(&shown)?;
     let labels = Labels::new(&shown, view.axes);
     let row = |group: &&Group| {
         let name = labels.of(group);

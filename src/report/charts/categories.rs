@@ -1,55 +1,37 @@
 //! The live bytes at the instant of the peak, by category.
 
+use super::change::{self, Order};
 use super::labels::Labels;
-use super::view::{ALLOCATED, View, said};
+use super::view::{ALLOCATED, View, few_enough, said};
 use crate::memory::Category;
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
 use crate::results::columns::category_column;
-
-/// The most rows of a chart.
-const MAX_ROWS: usize = 60;
+use crate::results::prediction::ROUNDING;
 
 /// A bar of categories for each group.
 pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
     view.measured()?;
     let shown = view.having(&[ALLOCATED.column]);
-    if shown.len() > MAX_ROWS {
-        return Err(format!(
-            "{} cells are more than the {MAX_ROWS} that a chart shows",
-            shown.len()
-        ));
-    }
-    let bytes = |group: &Group, category: Category| {
-        let column = category_column(category.name());
-        view.value(group, &column).unwrap_or(0.0)
-    };
-    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
-    let held = |category: &Category| shown.iter().any(|group| bytes(group, *category) > 0.0);
-    let used: Vec<Category> = tensors.filter(held).collect();
+    few_enough(&shown)?;
+    let bytes = |group: &Group, part: &Held| view.value(group, &part.column).unwrap_or(0.0);
+    let is_held = |part: &Held| shown.iter().any(|group| bytes(group, part) > 0.0);
+    let used: Vec<Held> = parts().filter(is_held).collect();
     if used.is_empty() {
         return Err("no category holds memory".into());
     }
-    let same = |group: &&Group| {
-        used.iter()
-            .all(|&category| bytes(group, category) == bytes(shown[0], category))
-    };
+    let same = |group: &&Group| used.iter().all(|part| bytes(group, part) == bytes(shown[0], part));
     if shown.len() > 1 && shown.iter().all(same) {
         return Err("every category is the same in all cells".into());
     }
     let labels = Labels::new(&shown, view.axes);
-    let row = |group: &&Group| {
-        let name = labels.of(group);
+    let (names, explained) = names(&shown, &labels);
+    let row = |(group, name): (&&Group, &String)| {
         let peak = view.value(group, ALLOCATED.column).unwrap_or(0.0);
-        let part = |&category: &Category| Part {
-            length: view.in_unit(bytes(group, category)),
-            colour: Colour::Category(category),
-            says: format!(
-                "{name}: {} {} of {}",
-                words(category),
-                said(bytes(group, category)),
-                said(peak)
-            ),
+        let part = |held: &Held| Part {
+            length: view.in_unit(bytes(group, held)),
+            colour: held.colour,
+            says: format!("{name}: {} {} of {}", held.name, said(bytes(group, held)), said(peak)),
         };
         Row {
             bars: vec![Bar {
@@ -63,20 +45,40 @@ pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
     };
     Ok(Bars {
         title: view.title("Allocated memory at its peak, by category"),
-        subtitle: view.subtitle(&format!(
-            "Live tensor bytes at the instant of the peak.{}",
-            labels.explained()
-        )),
+        subtitle: view.subtitle(&format!("Live tensor bytes at the instant of the peak.{explained}")),
         x_title: view.scale("Allocated"),
-        legend: used
-            .iter()
-            .map(|&category| (words(category), Colour::Category(category)))
-            .collect(),
-        rows: shown.iter().map(row).collect(),
+        legend: used.iter().map(|held| (held.name.clone(), held.colour)).collect(),
+        rows: shown.iter().zip(&names).map(row).collect(),
         line: None,
     })
 }
 
-fn words(category: Category) -> String {
-    category.name().replace('_', " ")
+/// The rows' names, and the sentence that explains them.
+fn names(shown: &[&Group], labels: &Labels<'_>) -> (Vec<String>, String) {
+    let Some((Order::Cumulative, steps)) = change::changes(shown) else {
+        return (shown.iter().map(|group| labels.of(group)).collect(), labels.explained());
+    };
+    let changes = shown.windows(2).zip(&steps);
+    let changes = changes.map(|(pair, axes)| change::words(pair[0], pair[1], axes));
+    let names = std::iter::once("start".to_owned()).chain(changes).collect();
+    (names, " Each row keeps the changes above it.".into())
+}
+
+/// A part of a peak.
+struct Held {
+    name: String,
+    column: String,
+    colour: Colour,
+}
+
+/// The categories of tensors and, in plans of PyTorch's stack, what its allocator's blocks hold beyond them.
+fn parts() -> impl Iterator<Item = Held> {
+    let tensors = Category::ALL.into_iter().filter(|category| category.is_tensor());
+    let named = |(name, colour): (&str, Colour)| Held {
+        name: name.replace('_', " "),
+        column: category_column(name),
+        colour,
+    };
+    let categories = tensors.map(|category| (category.name(), Colour::Category(category)));
+    categories.chain([(ROUNDING, Colour::Rounding)]).map(named)
 }

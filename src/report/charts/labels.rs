@@ -21,10 +21,6 @@ impl<'a> Labels<'a> {
     pub(super) fn new(shown: &[&Group], axes: impl IntoIterator<Item = &'a String>) -> Self {
         let differing = axes.into_iter().filter(|axis| distinct(shown, axis) > 1);
         let axes: Vec<(&String, IsOptional)> = differing.map(|axis| (axis, is_optional(shown, axis))).collect();
-        let axes = match axes[..] {
-            [(axis, _)] => vec![(axis, false)],
-            _ => axes,
-        };
         let always = axes.iter().filter(|(_, is_optional)| !is_optional).count();
         Self {
             is_named: always == 1,
@@ -37,11 +33,19 @@ impl<'a> Labels<'a> {
         self.axes.is_empty()
     }
 
-    /// The label of a group; empty if it leaves all axes unset.
+    /// The label of a group.
     pub(super) fn of(&self, group: &Group) -> String {
         if self.axes.is_empty() {
             return group.label.clone();
         }
+        self.of_set(group).unwrap_or_else(|| {
+            let unset = self.axes.iter().map(|(axis, _)| format!("{} unset", last_part(axis)));
+            unset.collect::<Vec<_>>().join(" · ")
+        })
+    }
+
+    /// The label of a group; `None` if it leaves all axes unset.
+    pub(super) fn of_set(&self, group: &Group) -> Option<String> {
         let part = |(axis, is_optional): &(&String, IsOptional)| {
             let value = &group.axes[*axis];
             match is_optional {
@@ -50,7 +54,8 @@ impl<'a> Labels<'a> {
                 _ => Some(format!("{} {value}", last_part(axis))),
             }
         };
-        self.axes.iter().filter_map(part).collect::<Vec<_>>().join(" · ")
+        let parts: Vec<String> = self.axes.iter().filter_map(part).collect();
+        (!parts.is_empty()).then(|| parts.join(" · "))
     }
 
     /// The sentence that names the axes of bare values, after another sentence; empty if there are none.

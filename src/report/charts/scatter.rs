@@ -96,9 +96,7 @@ fn points(view: &View<'_>, memory: Memory, x: &Axis) -> Result<(Vec<Point>, Stri
         Some(Point {
             x: x_value,
             y: view.in_unit(bytes),
-            label: Some(labels.of(group))
-                .filter(|label| !label.is_empty())
-                .unwrap_or_else(|| all.of(group)),
+            label: labels.of_set(group).unwrap_or_else(|| all.of(group)),
             says: format!(
                 "{}: {} {}, {}",
                 all.of(group),
@@ -119,6 +117,8 @@ fn series_axis<'a>(shown: &[&Group], axes: &[&'a String]) -> Option<&'a String> 
         return None;
     }
     let counted = axes.iter().map(|axis| (distinct(shown, axis), *axis));
+    // A colour for each point would say nothing.
+    let counted = counted.filter(|(n, _)| *n < shown.len());
     // The last of equals: the axis that the spec names first stays in the labels.
     let few = counted
         .filter(|(n, axis)| *n <= SERIES_COLOURS && !is_optional(shown, axis))

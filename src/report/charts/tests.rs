@@ -188,3 +188,27 @@ fn an_axis_that_some_leave_unset_stands_with_its_name() {
     let (texts, _) = labels(&[row("system", "int4", None), row("system", "int4", Some("1"))]);
     assert_eq!(texts, ["MALLOC_ARENA_MAX unset", "MALLOC_ARENA_MAX 1"]);
 }
+
+#[test]
+fn rows_of_one_change_after_another_are_named_by_the_change() {
+    let row = |dtype: &'static str, rank: &'static str, peak: &'static str| {
+        let column = "predicted_allocated_peak_rounding_bytes";
+        vec![
+            ("dtype", dtype),
+            ("rank", rank),
+            ("predicted_allocated_peak_bytes", peak),
+            (column, peak),
+        ]
+    };
+    let rows = [
+        row("float32", "8", MIB_300),
+        row("bfloat16", "8", MIB_100),
+        row("bfloat16", "64", MIB_200),
+    ];
+    let groups = study(&rows, &["dtype", "rank"]);
+    let axes = axes(&["dtype", "rank"]);
+    let chart = categories::categories(&view(&groups, &axes)).unwrap();
+    let labels: Vec<String> = chart.rows.iter().map(|row| row.label.replace('\u{a0}', " ")).collect();
+    assert_eq!(labels, ["start", "dtype float32 → bfloat16", "rank 8 → 64"]);
+    assert_eq!(chart.legend[0].0, "rounding");
+}

@@ -124,6 +124,17 @@ impl<'a> View<'a> {
     }
 }
 
+/// The most rows of a chart.
+const MAX_ROWS: usize = 40;
+
+/// An error if a chart with a row for each group would be too high.
+pub(super) fn few_enough(groups: &[&Group]) -> Result<(), String> {
+    match groups.len() {
+        n if n > MAX_ROWS => Err(format!("{n} cells are more than the {MAX_ROWS} that a chart shows")),
+        _ => Ok(()),
+    }
+}
+
 /// Bytes in words.
 pub(super) fn said(bytes: f64) -> String {
     format::bytes(bytes.into())
