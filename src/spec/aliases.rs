@@ -66,6 +66,10 @@ pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
 
 /// Asks whether that one was meant.
 pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
+    if word == "monitor_tensors" {
+        // A flag of PEFT's train_memory.py, which lists the tensors that are kept for the backward pass.
+        return Some("write `record: {timeline: true}` in the spec, next to `defaults`".into());
+    }
     Some(match (word, near(word, expected)?) {
         ("bf16", "autocast") => "write `autocast: bfloat16`".into(),
         ("fp16", "autocast") => "write `autocast: float16`".into(),

@@ -151,6 +151,7 @@ fn moved_keys_name_their_new_place() {
         "autocast: false",
         "bf16: true",
         "fp16: true",
+        "monitor_tensors: true",
     ]
     .map(|keys| format!("stack: torch; {keys}"));
     insta::assert_snapshot!(all_said("torch", &defaults.each_ref().map(String::as_str)));
