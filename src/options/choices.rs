@@ -186,7 +186,7 @@ pub enum Optimizer {
 }
 
 impl Optimizer {
-    /// True for the optimizers with low-rank state, which only our trainer has.
+    /// True for the optimizers with low-rank state.
     pub fn is_low_rank(self) -> bool {
         matches!(self, Self::Galore | Self::Rsvd)
     }

@@ -44,6 +44,8 @@ impl Configuration {
             // PEFT asks for it where the model checkpoints.
             enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != Checkpointing::None,
             optim: cell.optim,
+            optim_rank: cell.optim_rank() as u32,
+            update_proj_gap: cell.update_proj_gap() as u32,
             weight_decay: cell.weight_decay,
             max_grad_norm: cell.max_grad_norm,
             outputs: cell.torch.keep_outputs,

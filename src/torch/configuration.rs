@@ -78,8 +78,12 @@ pub struct Configuration {
     pub gradient_checkpointing: Checkpointing,
     /// Make the embeddings' output require a gradient, as checkpointing with adapters needs or used to need.
     pub enable_input_require_grads: bool,
-    /// The optimizer; our trainer's own two are adamw here.
+    /// The optimizer.
     pub optim: Optimizer,
+    /// Rank of rsvd's state.
+    pub optim_rank: u32,
+    /// Steps after which rsvd refreshes its projections.
+    pub update_proj_gap: u32,
     /// Decoupled weight decay.
     pub weight_decay: f64,
     /// Largest norm of the gradients; 0 switches clipping off.
@@ -121,6 +125,8 @@ impl Configuration {
             gradient_checkpointing: Checkpointing::None,
             enable_input_require_grads: false,
             optim: Optimizer::Adamw,
+            optim_rank: 4,
+            update_proj_gap: 200,
             weight_decay: 0.0,
             max_grad_norm: 1.0,
             outputs: OutputLifetime::Step,
@@ -160,5 +166,7 @@ impl Configuration {
         self.outputs != OutputLifetime::NextForward
             && self.zero_grad == ZeroGrad::AfterStep
             && self.lora_a != LoraATraining::Unstepped
+            // Only some steps renew its projections.
+            && self.optim != Optimizer::Rsvd
     }
 }

@@ -18,6 +18,7 @@ mod frames;
 pub mod gpu;
 mod graph;
 mod layout;
+mod low_rank;
 mod model;
 mod models;
 mod ops;

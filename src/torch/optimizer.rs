@@ -2,6 +2,7 @@
 
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
+use super::low_rank::Rsvd;
 use super::tape::Tape;
 use super::tape::Tensor;
 use crate::memory::Category;
@@ -28,6 +29,8 @@ enum Algorithm {
         bits: u8,
         is_paged: bool,
     },
+    /// Adam with low-rank state.
+    Rsvd,
 }
 
 /// How PyTorch's AdamW goes over the parameters.
@@ -45,10 +48,12 @@ impl Algorithm {
     fn of(configuration: &Configuration) -> Self {
         let bitsandbytes = |bits, is_paged| Self::Bitsandbytes { bits, is_paged };
         match configuration.optim {
-            Optimizer::Adamw | Optimizer::Galore | Optimizer::Rsvd => Self::Adamw(match configuration.backend {
+            // Specs refuse galore on this stack.
+            Optimizer::Adamw | Optimizer::Galore => Self::Adamw(match configuration.backend {
                 Backend::Cpu => AdamwImpl::ForLoop,
                 Backend::Cuda => AdamwImpl::Foreach,
             }),
+            Optimizer::Rsvd => Self::Rsvd,
             Optimizer::AdamwTorchFused => Self::Adamw(AdamwImpl::Fused),
             Optimizer::Sgd => Self::Sgd {
                 decays: configuration.weight_decay > 0.0,
@@ -63,8 +68,9 @@ impl Algorithm {
 /// An optimizer over the parameters that are trained.
 pub(super) struct OptimizerState<'t> {
     algorithm: Algorithm,
-    /// All the tensors of the state; none before the first step.
+    /// All the tensors of the state; none before the first step, nor of rsvd.
     held: Vec<Tensor<'t>>,
+    rsvd: Rsvd<'t>,
 }
 
 impl<'t> OptimizerState<'t> {
@@ -72,6 +78,11 @@ impl<'t> OptimizerState<'t> {
         Self {
             algorithm: Algorithm::of(configuration),
             held: Vec::new(),
+            rsvd: Rsvd::new(
+                configuration.optim_rank,
+                configuration.model.hidden_size as u32,
+                configuration.update_proj_gap,
+            ),
         }
     }
 
@@ -80,7 +91,7 @@ impl<'t> OptimizerState<'t> {
         if self.held.is_empty() {
             self.held = match self.algorithm {
                 Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
-                Algorithm::Sgd { .. } => Vec::new(),
+                Algorithm::Sgd { .. } | Algorithm::Rsvd => Vec::new(),
                 Algorithm::Bitsandbytes { bits, is_paged } => tape.bitsandbytes_states(trainable, bits, is_paged),
             };
         }
@@ -101,6 +112,7 @@ impl<'t> OptimizerState<'t> {
                 }
                 drop(denominator);
             }
+            Algorithm::Rsvd => self.rsvd.step(tape, trainable),
             Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes { .. } => {}
         }
     }

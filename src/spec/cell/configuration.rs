@@ -113,12 +113,14 @@ pub struct Cell {
     pub max_steps: Option<usize>,
     /// Passes over the training data; excludes max_steps.
     pub num_train_epochs: Option<f64>,
-    /// The optimizer. Both stacks have adamw. Our trainer also has galore (Adam in a basis of the gradient's leading
-    /// singular vectors, on a matrix's shorter side) and rsvd (the same on its rows, found by randomised SVD). Both are
-    /// adamw but for matrices with more rows and columns than optim_rank. PyTorch's stack also has adamw_torch_fused, sgd
+    /// The optimizer. Both stacks have adamw and rsvd (Adam in a basis of the gradient's leading left singular vectors,
+    /// found by randomised SVD). Our trainer also has galore (the same on a matrix's shorter side). In our trainer both are
+    /// adamw but for matrices with more rows and columns than optim_rank; on PyTorch's stack rsvd is rSVDAdam of HPMLProj,
+    /// whose rank shrinks with a matrix's shorter side. PyTorch's stack also has adamw_torch_fused, sgd
     /// (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
     pub optim: Optimizer,
-    /// Rank of galore's and rsvd's optimizer state. Default: 4.
+    /// Rank of galore's and rsvd's optimizer state; on PyTorch's stack that of a matrix whose shorter side is the model's
+    /// width. Default: 4.
     #[schemars(range(min = 1))]
     pub optim_rank: Option<usize>,
     /// Steps after which galore and rsvd refresh their basis. Default: 200.

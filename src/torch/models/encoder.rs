@@ -136,7 +136,12 @@ impl<'t> Encoder<'t> {
     }
 
     /// The output, and the weights of eager attention, which the block holds on to.
-    fn attention(&self, block: &Block<'t>, hidden: &Tensor<'t>) -> (Tensor<'t>, Option<Tensor<'t>>) {
+    fn attention(
+        &self,
+        block: &Block<'t>,
+        hidden: &Tensor<'t>,
+        mask: Option<&Tensor<'t>>,
+    ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let &[batch, length, width] = hidden.dims() else {
             return (hidden.clone(), None);
         };
@@ -149,7 +154,7 @@ impl<'t> Encoder<'t> {
         let mut weights = None;
         let attended = match (self.attention.implementation, self.attention.kernel) {
             (Attention::Eager, _) => {
-                let (output, all) = query.eager_encoder_attention(&key, &value, None, dropout);
+                let (output, all) = query.eager_encoder_attention(&key, &value, mask, dropout);
                 weights = Some(all);
                 output
             }
@@ -158,7 +163,7 @@ impl<'t> Encoder<'t> {
                 .transpose(1, 2)
                 .contiguous(),
             (_, kernel) => query
-                .fused_attention(&key, &value, None, kernel)
+                .fused_attention(&key, &value, mask, kernel)
                 .transpose(1, 2)
                 .contiguous(),
         };
@@ -172,7 +177,7 @@ impl<'t> Encoder<'t> {
         (output, weights)
     }
 
-    fn block(&self, index: usize, hidden: &Tensor<'t>) -> Tensor<'t> {
+    fn block(&self, index: usize, hidden: &Tensor<'t>, mask: Option<&Tensor<'t>>) -> Tensor<'t> {
         let block = &self.blocks[index];
         let enter = |name| {
             let layer = Some(index as u16);
@@ -180,7 +185,7 @@ impl<'t> Encoder<'t> {
         };
         enter("attention");
         let bert = self.config.family == Family::Bert;
-        let (merged, _weights) = self.attention(block, hidden);
+        let (merged, _weights) = self.attention(block, hidden, mask);
         let attended = if bert {
             self.dropout(block.output.forward(&merged))
         } else {
@@ -215,7 +220,8 @@ impl<'t> Encoder<'t> {
     /// Runs a checkpointed block again.
     pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
         let hidden = tape.tensor(frame.inputs[0]?).clone_kept();
-        Some(self.block(frame.block, &hidden))
+        let mask = frame.inputs[1].map(|mask| tape.tensor(mask).clone_kept());
+        Some(self.block(frame.block, &hidden, mask.as_ref()))
     }
 
     fn embed(&self, ids: &Tensor<'t>, configuration: &Configuration) -> Tensor<'t> {
@@ -265,13 +271,19 @@ impl<'t> Encoder<'t> {
         let labels = tape.empty_as(Layout::contiguous(&[micro.batch]), Dtype::Int64, Category::Input);
         part("embeddings");
         let mut hidden = self.embed(ids, configuration);
+        let mask = micro.padded.then(|| {
+            let is_eager = self.attention.implementation == Attention::Eager;
+            tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
+        });
         for index in 0..self.blocks.len() {
             hidden = if configuration.gradient_checkpointing.recomputes(index) {
-                let inputs = [Some(&hidden), None, None, None, None];
+                let inputs = [Some(&hidden), mask.as_ref(), None, None, None];
                 let use_reentrant = configuration.transformers.use_reentrant;
-                tape.checkpoint(use_reentrant, index, inputs, || self.block(index, &hidden))
+                tape.checkpoint(use_reentrant, index, inputs, || {
+                    self.block(index, &hidden, mask.as_ref())
+                })
             } else {
-                self.block(index, &hidden)
+                self.block(index, &hidden, mask.as_ref())
             };
         }
         part("classifier");
@@ -282,7 +294,7 @@ impl<'t> Encoder<'t> {
         let logits = self.classifier.forward(&pooled);
         part("loss");
         let loss = logits.cross_entropy(&labels);
-        drop((pooled, first, hidden));
+        drop((pooled, first, hidden, mask));
         Output {
             loss,
             logits,

@@ -82,6 +82,22 @@ impl Tape {
         Some(mask)
     }
 
+    /// The mask of an encoder's padded batch, (batch, 1, len, len): a token sees all that is not padding. Booleans, or numbers to
+    /// add to the scores.
+    pub(crate) fn padding_mask(&self, batch: u32, len: u32, numbers: Option<Dtype>) -> Tensor<'_> {
+        let dims = [batch, 1, len, len];
+        let mask = self.empty(&dims, Dtype::Bool);
+        match numbers {
+            Some(dtype) => {
+                let (zero, lowest) = (self.empty(&[], dtype), self.empty(&[], dtype));
+                let numbers = self.empty(&dims, dtype);
+                drop((lowest, mask, zero));
+                numbers
+            }
+            None => mask,
+        }
+    }
+
     /// For each query and key, whether the key comes before; and whether they are of one sample, if that is asked.
     fn pairs(&self, shape: &Shape, same: bool) -> Tensor<'_> {
         let square = [shape.batch, 1, shape.len, shape.len];

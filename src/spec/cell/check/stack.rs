@@ -95,7 +95,7 @@ impl Cell {
 
     fn check_torch(&self, found: &mut Found) {
         for (key, is_ours) in [
-            ("optim", self.optim.is_low_rank()),
+            ("optim", self.optim == Optimizer::Galore),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ] {
             if is_ours {
