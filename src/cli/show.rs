@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::report::{Entry, entries};
 use crate::results::collect::read_cell;
-use crate::results::columns::{keys, outcomes, predictions};
+use crate::results::columns::{is_optional, keys, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::results::prediction::Prediction;
@@ -112,7 +112,9 @@ fn configuration(cell: &Cell) -> Vec<(String, String)> {
         let text = setting(&key, &value);
         (key, format!("{text}{mark}"))
     };
-    keys(cell).into_iter().map(line).collect()
+    // A key that the cell does not heed has no value to show.
+    let applies = |(key, value): &(String, Datum)| !value.is_null() || is_optional(key) && cell.heeds(key);
+    keys(cell).into_iter().filter(applies).map(line).collect()
 }
 
 /// The predicted columns.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::entry::Entry;
-use crate::results::columns::{IDENTITY, PREDICTED, keys, outcomes};
+use crate::results::columns::{IDENTITY, PREDICTED, default_keys, is_optional, outcomes};
 use crate::results::datum::Datum;
 use crate::results::setting;
-use crate::spec::cell::Cell;
 
 /// A key and the text of its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,12 +37,13 @@ const ALWAYS_SHOWN: [&str; 15] = [
     "data",
 ];
 
-/// The columns that vary: first the axes that the spec declares, then other columns that differ. The seed is not an axis:
-/// cells that differ in the seed alone are repeats.
+/// The columns that vary: first the axes that the spec declares, then other columns that differ. An axis of one value
+/// says nothing about a cell, and neither does the seed: cells that differ in the seed alone are repeats.
 pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
     let keys = key_columns(entries);
     let mut axes: Vec<String> = Vec::new();
     let declared = declared.iter().filter_map(|axis| column_of(axis, &keys));
+    let declared = declared.filter(|axis| varies(entries, axis));
     let varying = keys.iter().filter(|key| varies(entries, key)).cloned();
     for axis in declared.chain(varying) {
         if axis != "seed" && !axes.contains(&axis) {
@@ -55,13 +55,16 @@ pub fn axes(entries: &[Entry], declared: &[String]) -> Vec<String> {
 
 /// The configuration that all cells share: every key that matters or is not at its default, without the machine's.
 pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
-    let defaults: BTreeMap<String, Datum> = keys(&Cell::default()).into_iter().collect();
+    let defaults: BTreeMap<String, Datum> = default_keys().into_iter().collect();
     let mut settings = Vec::new();
     for key in key_columns(entries) {
         if axes.contains(&key) || is_of_machine(&key) {
             continue;
         }
-        let value = entries.first().map_or(&Datum::Null, |entry| entry.get(&key));
+        let applies = |value: &&Datum| is_optional(&key) || !value.is_null();
+        let Some(value) = entries.iter().map(|entry| entry.get(&key)).find(applies) else {
+            continue;
+        };
         let value = if varies(entries, "rank") && key == "lora_alpha" {
             "2 × rank".to_string()
         } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || Some(value) != defaults.get(&key) {
@@ -106,7 +109,7 @@ pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     let mut values = entries
         .iter()
         .map(|entry| entry.get(key))
-        .filter(|value| !(is_of_machine(key) && value.is_null()));
+        .filter(|value| !value.is_null() || is_optional(key) && !is_of_machine(key));
     let first = values.next();
     values.any(|value| Some(value) != first)
 }

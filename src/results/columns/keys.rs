@@ -1,25 +1,50 @@
 //! The keys of a cell as columns.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use serde_json::Value as Json;
 
 use super::kind::Kind;
 use crate::options::ByteSize;
 use crate::results::datum::Datum;
-use crate::spec::cell::{
-    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Measure, Optimizer, TargetModules, Torch, Weights,
-};
+use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
-/// that its default comes to. `device_memory` is in bytes.
+/// that its default comes to, and one that the cell does not heed is null. `device_memory` is in bytes.
 pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
+    let heeded = |(name, value): (String, Datum)| match cell.heeds(&name) {
+        true => (name, value),
+        false => (name, Datum::Null),
+    };
+    resolved(cell).into_iter().map(heeded).collect()
+}
+
+/// The keys with their defaults, whether or not the default cell heeds them.
+pub fn default_keys() -> Vec<(String, Datum)> {
+    resolved(&Cell::default())
+}
+
+/// True if a cell that heeds a key may leave it open. Null is then a value; in other columns it says that the key does not
+/// apply.
+pub fn is_optional(key: &str) -> bool {
+    static OPTIONAL: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+        let open = default_keys().into_iter().filter(|(_, value)| value.is_null());
+        open.map(|(name, _)| name).collect()
+    });
+    let is_free = |prefix: &str| key.starts_with(prefix);
+    OPTIONAL.contains(key) || is_free("env.") || is_free("allocator.env.")
+}
+
+/// The keys with the values that their defaults come to.
+fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     let mut resolved = cell.clone();
     resolved.weights = Some(cell.weights());
-    resolved.lora_alpha = (cell.rank > 0).then(|| cell.lora_alpha());
-    resolved.max_steps = cell.max_steps().filter(|_| cell.measure == Measure::Epoch);
-    let is_low_rank = cell.optim.is_low_rank();
-    resolved.optim_rank = is_low_rank.then(|| cell.optim_rank());
-    resolved.update_proj_gap = is_low_rank.then(|| cell.update_proj_gap());
-    resolved.galore_scale = (cell.optim == Optimizer::Galore).then(|| cell.galore_scale());
+    resolved.lora_alpha = Some(cell.lora_alpha());
+    resolved.max_steps = cell.max_steps();
+    resolved.optim_rank = Some(cell.optim_rank());
+    resolved.update_proj_gap = Some(cell.update_proj_gap());
+    resolved.galore_scale = Some(cell.galore_scale());
     resolved.allocator.backend = Some(cell.backend());
     let mut columns = Vec::new();
     for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(resolved.to_map()) {
@@ -106,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::results::columns::outcomes;
+    use crate::spec::cell::{Dtype, Stack};
 
     #[test]
     fn every_key_has_a_type() {
@@ -140,6 +166,37 @@ mod tests {
         assert_eq!(columns["device_memory"], Datum::Int(2 << 30));
         assert_eq!(columns["lora_alpha"], Datum::Float(32.0));
         assert_eq!(columns["threads"], Datum::Null);
+    }
+
+    #[test]
+    fn a_key_that_does_not_apply_has_no_value() {
+        let columns = |cell: &Cell| keys(cell).into_iter().collect::<BTreeMap<_, _>>();
+        let full = columns(&Cell {
+            rank: 0,
+            dtype: Dtype::Bfloat16,
+            ..Cell::default()
+        });
+        for key in [
+            "lora_alpha",
+            "lora_dropout",
+            "target_modules",
+            "bnb_4bit_use_double_quant",
+            "upcast",
+        ] {
+            assert_eq!(full[key], Datum::Null, "{key}");
+        }
+        assert!(!full["optim"].is_null() && full["optim_rank"].is_null() && full["galore_scale"].is_null());
+        let torch = columns(&Cell {
+            stack: Stack::Torch,
+            dtype: Dtype::Int4,
+            ..Cell::default()
+        });
+        for key in ["measure", "allocator.backend", "threads", "device"] {
+            assert_eq!(torch[key], Datum::Null, "{key}");
+        }
+        assert_eq!(torch["bnb_4bit_use_double_quant"], Datum::Bool(true));
+        assert_eq!(torch["torch.use_cache"], Datum::Bool(false));
+        assert!(is_optional("gpu") && is_optional("env.X") && !is_optional("lora_alpha"));
     }
 
     #[test]

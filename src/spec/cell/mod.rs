@@ -3,6 +3,7 @@
 mod allocator;
 mod check;
 mod configuration;
+mod heeds;
 mod id;
 mod options;
 mod stacks;

@@ -1,6 +1,7 @@
 //! LoRA's keys.
 
-use super::super::{Cell, Dtype, TargetModules};
+use super::super::heeds::ADAPTER;
+use super::super::{Cell, Dtype, TargetModules, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_most, number};
 use crate::arch::check;
@@ -60,13 +61,14 @@ impl Cell {
 
     /// Without adapters their keys would do nothing.
     fn check_no_adapter(&self, found: &mut Found) {
-        let defaults = Cell::default();
-        let given = [
-            ("lora_alpha", self.lora_alpha.is_some()),
-            ("lora_dropout", self.lora_dropout != defaults.lora_dropout),
-            ("target_modules", self.target_modules != defaults.target_modules),
-        ];
-        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+        let (keys, defaults) = (self.to_map(), Cell::default().to_map());
+        // A key of the other stack is a mistake of its own.
+        let in_stack = |key: &&str| stacks(key).contains(&self.stack);
+        let given = ADAPTER
+            .into_iter()
+            .filter(in_stack)
+            .filter(|key| keys.get(*key) != defaults.get(*key));
+        for key in given {
             found.add(
                 Invalid::new(key, "rank 0 trains every weight and has no adapter")
                     .with("rank")

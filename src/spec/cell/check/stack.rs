@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
-use super::super::{Cell, Checkpointing, Dtype, LoraATraining, Optimizer, Stack, Upcast, Weights};
+use super::super::{Cell, Checkpointing, Dtype, Optimizer, Stack, Upcast, Weights};
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
@@ -136,13 +136,6 @@ impl Cell {
                 Invalid::new("torch.use_reentrant", "no block is checkpointed")
                     .with("gradient_checkpointing")
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
-            );
-        }
-        if self.lora_fa != LoraATraining::Trained && self.rank == 0 {
-            found.add(
-                Invalid::new("lora_fa", "rank 0 trains every weight and has no adapter")
-                    .with("rank")
-                    .help("leave the key out, or use `rank: 1` or more"),
             );
         }
     }

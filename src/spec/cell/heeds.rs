@@ -1,0 +1,75 @@
+//! The keys that a cell heeds. One that it does not heed changes nothing in it.
+
+use super::stacks::stacks;
+use super::{Cell, Dtype, Measure, Optimizer, Task};
+
+/// The keys of an adapter, which a cell of rank 0 does not have.
+pub(super) const ADAPTER: [&str; 5] = [
+    "lora_alpha",
+    "lora_dropout",
+    "target_modules",
+    "lora_fa",
+    "adapter_dtype",
+];
+
+impl Cell {
+    /// True if the key `path`, such as `rank` or `torch.use_cache`, can change anything in this cell.
+    pub fn heeds(&self, path: &str) -> bool {
+        if !stacks(path).contains(&self.stack) {
+            return false;
+        }
+        match path {
+            "num_labels" => self.task != Task::CausalLm,
+            "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
+            "optim_rank" | "update_proj_gap" => self.optim.is_low_rank(),
+            "galore_scale" => self.optim == Optimizer::Galore,
+            // Scales of scales, and the formats of 4-bit products.
+            path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
+            // PEFT's k-bit preparation.
+            "upcast" => matches!(self.dtype, Dtype::Int4 | Dtype::Int8),
+            path => self.rank > 0 || !ADAPTER.contains(&path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::cell::Stack;
+
+    #[test]
+    fn a_cell_heeds_what_its_stack_and_its_method_have() {
+        let cell = |change: fn(&mut Cell)| {
+            let mut cell = Cell::default();
+            change(&mut cell);
+            cell
+        };
+        let full = cell(|cell| cell.rank = 0);
+        assert!(ADAPTER.iter().all(|key| !full.heeds(key)));
+        assert!(full.heeds("rank") && full.heeds("dtype") && full.heeds("measure"));
+        let torch = cell(|cell| (cell.stack, cell.dtype) = (Stack::Torch, Dtype::Int4));
+        assert!(torch.heeds("bnb_4bit_quant_type") && torch.heeds("upcast") && torch.heeds("torch.use_cache"));
+        assert!(!torch.heeds("allocator.backend") && torch.heeds("allocator.env.PYTORCH_ALLOC_CONF"));
+        assert!(!torch.heeds("measure") && !torch.heeds("optim_rank"));
+        let int4 = cell(|cell| cell.dtype = Dtype::Int4);
+        assert!(int4.heeds("bnb_4bit_use_double_quant") && !int4.heeds("bnb_4bit_quant_type"));
+        let profile = cell(|cell| cell.measure = Measure::Profile);
+        assert!(!profile.heeds("max_steps") && profile.heeds("batch_size"));
+    }
+
+    #[test]
+    fn every_key_of_the_rules_is_a_key() {
+        let keys = Cell::default().to_map();
+        let named = [
+            "num_labels",
+            "max_steps",
+            "num_train_epochs",
+            "optim_rank",
+            "galore_scale",
+            "upcast",
+        ];
+        for key in ADAPTER.into_iter().chain(named) {
+            assert!(keys.contains_key(key), "{key}");
+        }
+    }
+}
