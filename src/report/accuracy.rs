@@ -44,6 +44,10 @@ pub struct Row {
     /// The unit of `value`.
     pub unit: Unit,
     decimals: usize,
+    /// True if the published number has more decimals than are shown.
+    is_rounded: bool,
+    /// In bytes, seconds or ones.
+    published: f64,
     /// The memory that the source counted.
     pub metric: Option<&'static str>,
     /// In bytes, seconds or ones.
@@ -62,17 +66,46 @@ struct Summary {
     study: String,
     spec: String,
     column: String,
+    #[serde(flatten)]
+    errors: Errors,
+}
+
+/// A summary of errors. All but the worst are of absolute errors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+struct Errors {
     rows: usize,
-    /// The mean of the absolute errors.
     mean: f64,
     median: f64,
     /// With its sign.
     worst: f64,
 }
 
+impl Errors {
+    /// The summary of these errors; `None` without one.
+    fn of(errors: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut errors: Vec<f64> = errors.collect();
+        errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+        let (rows, worst) = (errors.len(), *errors.last()?);
+        let middle = rows / 2;
+        let median = if rows % 2 == 1 {
+            errors[middle].abs()
+        } else {
+            f64::midpoint(errors[middle - 1].abs(), errors[middle].abs())
+        };
+        Some(Self {
+            rows,
+            mean: errors.iter().map(|error| error.abs()).sum::<f64>() / rows as f64,
+            median,
+            worst,
+        })
+    }
+}
+
 /// All published figures of some studies with their predictions.
 #[derive(Debug, Default, Serialize)]
 pub struct Accuracy {
+    /// All rows with a prediction, of whatever figure.
+    overall: Errors,
     summaries: Vec<Summary>,
     /// The worst first; rows without a prediction last.
     pub rows: Vec<Row>,
@@ -104,10 +137,12 @@ impl Accuracy {
         }
         let distance = |row: &Row| row.error.map_or(-1.0, f64::abs);
         accuracy.rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+        let errors = accuracy.rows.iter().filter_map(|row| row.error);
+        accuracy.overall = Errors::of(errors).unwrap_or_default();
         Ok(accuracy)
     }
 
-    /// The Markdown page: errors by study and figure, the worst rows of each study, the studies and the sources.
+    /// The Markdown page: errors by study and figure, the worst rows, the studies and the sources.
     ///
     /// # Errors
     /// A mistake in the template.
@@ -140,6 +175,8 @@ impl Accuracy {
             value: figure.value,
             unit: figure.unit,
             decimals: figure.decimals,
+            is_rounded: figure.is_rounded,
+            published: figure.published,
             metric: figure.metric,
             source: source + 1,
             note: figure.note,
@@ -163,23 +200,11 @@ fn summaries(study: &str, spec: &str, figures: &[ComparedFigure]) -> Vec<Summary
         let of_column = figures
             .iter()
             .filter(|figure| figure.of.is_none() && figure.column == column);
-        let mut errors: Vec<f64> = of_column.filter_map(error).collect();
-        errors.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
-        let (rows, worst) = (errors.len(), *errors.last()?);
-        let middle = rows / 2;
-        let median = if rows % 2 == 1 {
-            errors[middle].abs()
-        } else {
-            f64::midpoint(errors[middle - 1].abs(), errors[middle].abs())
-        };
         Some(Summary {
             study: study.to_owned(),
             spec: spec.to_owned(),
             column: column.to_owned(),
-            rows,
-            mean: errors.iter().map(|error| error.abs()).sum::<f64>() / rows as f64,
-            median,
-            worst,
+            errors: Errors::of(of_column.filter_map(error))?,
         })
     };
     columns.into_iter().filter_map(summary).collect()

@@ -42,8 +42,13 @@ pub(crate) struct ComparedFigure {
     pub value: String,
     /// The unit of `value`.
     pub unit: Unit,
-    /// The decimals of the other figures: as many as were published, and at least those that suit the unit.
+    /// The decimals of all figures of the row: as many as were published, and at least those that suit the unit, up to
+    /// five digits.
     pub decimals: usize,
+    /// True if the published number has more decimals than that.
+    pub is_rounded: bool,
+    /// The size of the share of the difference; -1 without a difference. For sorting.
+    pub distance: f64,
     /// The memory that the source counted; `None` if the figure is not memory.
     pub metric: Option<&'static str>,
     /// The memory that the column counts.
@@ -94,6 +99,7 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
     let predicted = stat(published, group, PREDICTED);
     let number = published.number();
     let difference = measured.or(predicted).map(|stat| stat.mean - number);
+    let decimals = decimals(number / published.unit.factor(), published);
     let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit.factor();
     ComparedFigure {
         name: published.name.clone(),
@@ -101,7 +107,9 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
         of: published.of.clone(),
         value: published.value.clone(),
         unit: published.unit,
-        decimals: published.decimals().max(published.unit.decimals()),
+        decimals,
+        is_rounded: published.decimals() > decimals,
+        distance: difference.map_or(-1.0, |difference| (difference / number).abs()),
         metric: published.metric.map(Metric::name),
         measured_metric: metric(&published.column, published.unit),
         source: published.source.clone(),
@@ -118,6 +126,14 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
         // Slightly more than half a digit, because the published number is not exact in binary.
         agrees: difference.is_some_and(|difference| difference.abs() <= last_digit * (0.5 + 1e-9)),
     }
+}
+
+/// The decimals of a row whose published number is `number` in its unit.
+fn decimals(number: f64, published: &Published) -> usize {
+    const DIGITS: i32 = 5;
+    let before_point = number.abs().max(1.0).log10() as i32 + 1;
+    let most = usize::try_from(DIGITS - before_point).unwrap_or(0).min(3);
+    published.decimals().max(published.unit.decimals()).min(most)
 }
 
 /// The figure's column, divided by another column for a share, over the cells that have it. Measurements of cells that

@@ -99,11 +99,17 @@ impl ByteUnit {
         }
     }
 
-    fn decimals(self) -> usize {
-        match self {
+    /// The decimals of a number in this unit, so that it has about four digits.
+    fn decimals(self, number: f64) -> usize {
+        let most = match self {
             Self::Bytes => 0,
             Self::KiB | Self::MiB => 1,
             Self::GiB => 2,
+        };
+        match number.abs() {
+            n if n >= 999.95 => 0,
+            n if n >= 99.995 => most.min(1),
+            _ => most,
         }
     }
 }
@@ -116,10 +122,11 @@ pub fn bytes(value: Quantity) -> String {
 
 /// The number alone, for a column whose heading names the unit; `<0.1` for a positive number that would read as zero.
 pub fn bytes_in(value: Quantity, unit: ByteUnit) -> String {
+    let decimals = unit.decimals(value.mean / unit.bytes());
     if value.mean > 0.0 && value.deviation.is_none_or(|deviation| deviation == 0.0) {
-        return at_least(value.mean / unit.bytes(), unit.decimals());
+        return at_least(value.mean / unit.bytes(), decimals);
     }
-    value.written(unit.bytes(), unit.decimals())
+    value.written(unit.bytes(), decimals)
 }
 
 /// `12.4 ms`, `250 ms`, `1.52 s`, `2 min 05 s`, `1 h 02 min`.
@@ -147,13 +154,15 @@ pub fn number(value: Quantity, decimals: usize) -> String {
     value.written(1.0, decimals)
 }
 
-/// A rate, with three significant digits: `1,024`, `98.3`, `0.714`.
+/// A rate, with three significant digits: `1,024`, `98.3`, `0.714`, `0.0123`.
 pub fn rate(value: Quantity) -> String {
     let decimals = match value.mean.abs() {
         n if n >= 100.0 => 0,
         n if n >= 10.0 => 1,
         n if n >= 1.0 => 2,
-        _ => 3,
+        n if n >= 0.1 || n == 0.0 => 3,
+        n if n >= 0.01 => 4,
+        _ => 5,
     };
     value.written(1.0, decimals)
 }
@@ -170,7 +179,11 @@ pub fn in_unit(value: Quantity, unit: Unit, decimals: usize) -> String {
 
 /// A fraction as `3.63%`.
 pub fn percent(value: Quantity) -> String {
-    let decimals = if value.mean.abs() < 0.1 { 2 } else { 1 };
+    let decimals = match value.mean.abs() {
+        share if share < 0.001 && share > 0.0 => 3,
+        share if share < 0.1 => 2,
+        _ => 1,
+    };
     format!("{}%", value.written(0.01, decimals))
 }
 
@@ -233,9 +246,10 @@ mod tests {
             (17.0, "17 B"),
             (4096.0, "4.0 KiB"),
             (412.31 * MIB, "412.3 MiB"),
-            (1023.0 * MIB, "1,023.0 MiB"),
+            (1023.0 * MIB, "1,023 MiB"),
             (1.984 * GIB, "1.98 GiB"),
             (12.0 * GIB, "12.00 GiB"),
+            (141.2 * GIB, "141.2 GiB"),
         ];
         for (value, text) in cases {
             assert_eq!(bytes(value.into()), text);
@@ -243,7 +257,7 @@ mod tests {
         assert_eq!(bytes(with_deviation(412.31 * MIB, 0.26 * MIB)), "412.3 ± 0.3 MiB");
         assert_eq!(bytes(with_deviation(412.31 * MIB, 0.0)), "412.3 MiB");
         assert_eq!(bytes(with_deviation(412.31 * MIB, 64.0)), "412.3 ± <0.1 MiB");
-        assert_eq!(bytes_in((3.0 * GIB).into(), ByteUnit::MiB), "3,072.0");
+        assert_eq!(bytes_in((3.0 * GIB).into(), ByteUnit::MiB), "3,072");
         assert_eq!(bytes_in(8192.0.into(), ByteUnit::MiB), "<0.1");
         assert_eq!(bytes_in(0.0.into(), ByteUnit::MiB), "0.0");
     }
@@ -273,7 +287,9 @@ mod tests {
         assert_eq!(number(f64::NAN.into(), 1), "NaN");
         assert_eq!(rate(1024.4.into()), "1,024");
         assert_eq!(rate(98.34.into()), "98.3");
+        assert_eq!(rate(0.012_34.into()), "0.0123");
         assert_eq!(percent(0.03631.into()), "3.63%");
+        assert_eq!(percent(0.000_844.into()), "0.084%");
         assert_eq!(ratio(0.644.into()), "0.64×");
     }
 }
