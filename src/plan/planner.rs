@@ -163,7 +163,7 @@ impl Planner {
         if self.options.replay {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
             let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
-            let context = gpu.and_then(|gpu| gpu.context_bytes);
+            let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
             let peak = &reserved.allocated_peak;
             prediction = Prediction {
                 binding_phase: peak.moment.phase.unwrap_or(Phase::Idle).name().to_owned(),

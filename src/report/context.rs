@@ -12,9 +12,11 @@ use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::pairs::{self, CellPair};
+use super::planned::{Planned, planned};
 use super::published::{self, ComparedFigure};
 use super::stacks::{StackCells, stacks};
 use super::timeline::{Timeline, timelines};
+use super::value_count::{ValueCount, counted};
 use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
@@ -64,6 +66,8 @@ pub(crate) struct Context<'a> {
     pub accumulations: Vec<CellPair>,
     /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
     pub loss: &'static str,
+    /// The origin of a plan; `None` for a study with records.
+    pub planned: Option<Planned>,
     /// Published figures, each compared with the measured one.
     pub published: Vec<ComparedFigure>,
     /// The spec's claims with their verdicts.
@@ -117,6 +121,7 @@ impl<'a> Context<'a> {
             claims,
             stacks: stacks(cells, &groups, &study.axes, study.is_plan),
             by_memory: by_memory(&groups),
+            planned: study.is_plan.then(|| planned(cells)).flatten(),
             profiles,
             accumulations: pairs::accumulations(&groups),
             machines: machines(cells),
@@ -171,13 +176,6 @@ fn machines(cells: &[Entry]) -> Vec<MachineRow> {
     machines
 }
 
-/// A value and the number of cells that have it.
-#[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct ValueCount {
-    pub value: Datum,
-    pub cells: usize,
-}
-
 const PROVENANCE: [&str; 6] = [
     "expctl_version",
     "git_commit",
@@ -189,18 +187,9 @@ const PROVENANCE: [&str; 6] = [
 
 fn provenance(cells: &[Entry]) -> IndexMap<&'static str, Vec<ValueCount>> {
     let count = |column: &'static str| {
-        let mut counted: Vec<ValueCount> = Vec::new();
         let ran = cells.iter().filter(|cell| cell.ran());
-        for value in ran.map(|cell| cell.get(column)).filter(|value| !value.is_null()) {
-            match counted.iter_mut().find(|known| known.value == *value) {
-                Some(known) => known.cells += 1,
-                None => counted.push(ValueCount {
-                    value: value.clone(),
-                    cells: 1,
-                }),
-            }
-        }
-        (column, counted)
+        let values = ran.map(|cell| cell.get(column)).filter(|value| !value.is_null());
+        (column, counted(values.cloned()))
     };
     PROVENANCE
         .into_iter()

@@ -21,11 +21,13 @@ mod group;
 mod html;
 pub mod markdown;
 mod pairs;
+mod planned;
 mod published;
 mod render;
 mod stacks;
 mod template;
 mod timeline;
+mod value_count;
 
 pub use about::About;
 pub use axes::axes;

@@ -16,9 +16,21 @@ pub struct Gpu {
     /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
     /// some. Drivers differ by up to 1 %; of those seen, without Windows, it is the least.
     pub total_bytes: u64,
-    /// Bytes of a process before its first tensor, if measured and published.
-    pub context_bytes: Option<u64>,
+    /// A process before its first tensor, if somebody measured and published it.
+    pub context: Option<Context>,
 }
+
+/// The memory of a process before its first tensor. It depends on the driver and on the libraries that are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Who measured it.
+    pub source: &'static str,
+}
+
+/// The source of all GPUs' memory.
+pub const MEMORY_SOURCE: &str = "deviceQuery of NVIDIA's CUDA samples";
 
 /// A generation of NVIDIA's GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,15 +77,16 @@ impl ComputeCapability {
     }
 }
 
-/// Memory: what deviceQuery, of NVIDIA's CUDA samples, printed on such a GPU. Contexts: of the T4, FitCheck's archive
-/// (140.875 MiB in each of its runs); of L4 and A100-40GB, AgileRL's figures (226 and 501 MiB). Context sizes depend on the
-/// driver and on the libraries that are loaded.
+/// Memory: what [`MEMORY_SOURCE`] printed on such a GPU.
 const GPUS: [Gpu; 17] = {
     use Architecture::*;
     const MIB: u64 = 1 << 20;
-    const T4_CONTEXT: u64 = 140 * MIB + 896 * 1024;
+    const fn context(bytes: u64, source: &'static str) -> Option<Context> {
+        Some(Context { bytes, source })
+    }
+    const T4_CONTEXT: Option<Context> = context(140 * MIB + 896 * 1024, "FitCheck's archive, each of its runs");
     [
-        gpu("t4", Turing, 15_843_721_216, Some(T4_CONTEXT)),
+        gpu("t4", Turing, 15_843_721_216, T4_CONTEXT),
         gpu("rtx-2060-6gb", Turing, 6_204_162_048, None),
         gpu("v100-16gb", Volta, 16_911_433_728, None),
         gpu("v100-32gb", Volta, 34_058_272_768, None),
@@ -83,9 +96,9 @@ const GPUS: [Gpu; 17] = {
         gpu("rtx-3090", Ampere, 25_414_860_800, None),
         gpu("a10", Ampere, 23_609_475_072, None),
         gpu("rtx-a6000", Ampere, 51_160_023_040, None),
-        gpu("a100-40gb", Ampere, 42_298_834_944, Some(501 * MIB)),
+        gpu("a100-40gb", Ampere, 42_298_834_944, context(501 * MIB, "AgileRL")),
         gpu("a100-80gb", Ampere, 84_987_740_160, None),
-        gpu("l4", Ada, 23_612_293_120, Some(226 * MIB)),
+        gpu("l4", Ada, 23_612_293_120, context(226 * MIB, "AgileRL")),
         gpu("rtx-4060-ti-16gb", Ada, 16_722_821_120, None),
         gpu("rtx-4090", Ada, 25_250_627_584, None),
         gpu("l40s", Ada, 47_576_711_168, None),
@@ -93,12 +106,12 @@ const GPUS: [Gpu; 17] = {
     ]
 };
 
-const fn gpu(name: &'static str, architecture: Architecture, total_bytes: u64, context_bytes: Option<u64>) -> Gpu {
+const fn gpu(name: &'static str, architecture: Architecture, total_bytes: u64, context: Option<Context>) -> Gpu {
     Gpu {
         name,
         architecture,
         total_bytes,
-        context_bytes,
+        context,
     }
 }
 
@@ -240,7 +253,7 @@ mod tests {
                     "{gpu}"
                 );
             }
-            assert!(gpu.context_bytes.is_none_or(|context| context < 1 << 30), "{gpu}");
+            assert!(gpu.context.is_none_or(|context| context.bytes < 1 << 30), "{gpu}");
             assert_eq!(Gpu::named(gpu.name), Ok(gpu));
         }
     }

@@ -98,6 +98,13 @@ pub struct Transformers {
     pub use_reentrant: bool,
 }
 
+/// The libraries whose releases are told apart, each with the first release that does what today's does.
+pub const TODAY_SINCE: [(&str, &str); 3] = [
+    ("transformers", "5.0.0"),
+    ("bitsandbytes", "0.43.2"),
+    ("torch", "2.15.0"),
+];
+
 impl Transformers {
     /// The newest release.
     pub const TODAY: Self = Self {
@@ -311,6 +318,14 @@ mod tests {
             (tie_break("2.14.1"), tie_break("2.15.0")),
             (Ok(TieBreak::Address), Ok(TieBreak::Age))
         );
+    }
+
+    #[test]
+    fn today_begins_with_the_releases_that_are_named() {
+        let [transformers, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
+        assert_eq!(Transformers::of(transformers, Family::Llama), Ok(Transformers::TODAY));
+        assert_eq!(Bitsandbytes::of(bitsandbytes), Ok(Bitsandbytes::TODAY));
+        assert_eq!(tie_break(torch), Ok(TieBreak::Age));
     }
 
     #[test]
