@@ -214,11 +214,16 @@ impl FileDtype {
     }
 }
 
-/// Bytes of a weights' file with tensors of these names (as in [`AdapterTensor`]), formats and shapes. [`write`] makes
+/// Bytes of an adapter's file with tensors of these names (as in [`AdapterTensor`]), formats and shapes. [`write`] makes
 /// such files in F32, PEFT in all formats.
-///
-/// A safetensors file has eight bytes, a JSON header padded to a multiple of eight, and the values.
 pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usize>)>) -> u64 {
+    let prefixed = |(name, dtype, shape)| (format!("{PREFIX}{name}"), dtype, shape);
+    safetensors_bytes(tensors.into_iter().map(prefixed))
+}
+
+/// Bytes of a safetensors file with tensors of these names, formats and shapes: eight bytes, a JSON header padded to a
+/// multiple of eight, and the values.
+pub fn safetensors_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usize>)>) -> u64 {
     // The file has the widest formats first, then sorts by name; the digits of the offsets follow from this order.
     let mut tensors: Vec<_> = tensors.into_iter().collect();
     tensors.sort_by(|(a, wide, _), (b, narrow, _)| narrow.bytes().cmp(&wide.bytes()).then_with(|| a.cmp(b)));
@@ -229,9 +234,7 @@ pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usiz
         end += shape.iter().product::<usize>() * dtype.bytes();
         let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
         let (sizes, dtype) = (sizes.join(","), dtype.name());
-        header +=
-            format!(r#","{PREFIX}{name}":{{"dtype":"{dtype}","shape":[{sizes}],"data_offsets":[{start},{end}]}}"#)
-                .len();
+        header += format!(r#","{name}":{{"dtype":"{dtype}","shape":[{sizes}],"data_offsets":[{start},{end}]}}"#).len();
     }
     (size_of::<u64>() + header.next_multiple_of(8) + end) as u64
 }

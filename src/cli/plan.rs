@@ -16,6 +16,7 @@ use crate::plan::advice::{Advice, advise};
 use crate::plan::{Options, PlanError, Planner};
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
+use crate::results::trainable_share;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study};
 use crate::text::counted;
@@ -185,7 +186,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
         values.extend([
             json!(size(prediction.process_peak_bytes)),
-            json!(format::number(prediction.trainable_count.into(), 0)),
+            json!(trainable(study.cells[index].cell.rank, prediction)),
         ]);
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));
@@ -231,6 +232,13 @@ fn verdict(prediction: &Prediction) -> String {
         }
         _ => format::ABSENT.into(),
     }
+}
+
+/// The number of trained weights, and their share of all.
+fn trainable(rank: usize, prediction: &Prediction) -> String {
+    let (all, trained) = (prediction.parameter_count as f64, prediction.trainable_count as f64);
+    let share = or_absent(trainable_share(rank as u64, all, trained), format::percent);
+    format!("{} ({share})", format::number(trained.into(), 0))
 }
 
 fn size(bytes: Option<u64>) -> String {

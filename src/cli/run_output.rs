@@ -6,8 +6,10 @@ use super::Format;
 use super::cells::{cell_row, cell_table};
 use crate::results::record::Record;
 use crate::results::store::StudyDir;
+use crate::results::trainable_share;
 use crate::runner::{Finished, Schedule, Summary, log_tail};
 use crate::spec::Study;
+use crate::spec::cell::Cell;
 use crate::text::counted;
 use crate::text::format::{self, ABSENT, or_absent};
 
@@ -63,11 +65,10 @@ pub(super) fn dry_run(study: &Study, schedule: &Schedule, format: Format) -> Str
 pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> String {
     let mut lines = Vec::new();
     if !summary.finished.is_empty() {
-        let mut table = cell_table(study, &["status", "loss", "step", "peak", "time"]);
+        let mut table = cell_table(study, &["status", "loss", "step", "peak", "trainable", "time"]);
         for Finished { task, record } in &summary.finished {
-            table
-                .rows
-                .push(cell_row(study, task.index, Format::Table, figures(record)));
+            let figures = figures(&study.cells[task.index].cell, record);
+            table.rows.push(cell_row(study, task.index, Format::Table, figures));
         }
         lines.extend([String::new(), table.aligned()]);
     }
@@ -104,8 +105,12 @@ pub(super) fn summary(study: &Study, summary: &Summary, dir: &StudyDir) -> Strin
 const LOG_LINES: usize = 5;
 
 /// The columns of a finished cell from its status on.
-fn figures(record: &Record) -> [Value; 5] {
+fn figures(cell: &Cell, record: &Record) -> [Value; 6] {
     let measured = record.measured.as_ref();
+    let share = measured.and_then(|measured| {
+        let (all, trained) = (measured.parameter_count as f64, measured.trainable_count as f64);
+        trainable_share(cell.rank as u64, all, trained)
+    });
     [
         record.status.name().into(),
         measured.map_or_else(|| ABSENT.into(), |measured| format!("{:.4}", measured.loss_last).into()),
@@ -115,6 +120,7 @@ fn figures(record: &Record) -> [Value; 5] {
             format::bytes,
         )
         .into(),
+        or_absent(share, format::percent).into(),
         format::seconds(record.wall_seconds.into()).into(),
     ]
 }

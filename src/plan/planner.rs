@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{PlanError, batches, candle};
 use crate::{
+    adapter::peft::{self, FileDtype},
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
     memory::{ByCategory, Phase},
@@ -114,6 +115,7 @@ impl Planner {
         let prediction = Prediction {
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
+            checkpoint_file_bytes: checkpoint_file_bytes(cell, &config),
             adapter_file_bytes: options
                 .model
                 .lora
@@ -155,6 +157,7 @@ impl Planner {
         let mut prediction = Prediction {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
+            checkpoint_file_bytes: checkpoint_file_bytes(cell, &model),
             adapter_file_bytes: counts.adapter_file_bytes,
             allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
             planned_steps: Some(steps.len() as u64),
@@ -239,6 +242,22 @@ impl Planner {
         });
         bytes
     }
+}
+
+/// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
+/// large, which adds some kB.
+fn checkpoint_file_bytes(cell: &Cell, config: &ModelConfig) -> Option<u64> {
+    let dtype = match cell.dtype {
+        Dtype::Float32 => FileDtype::F32,
+        Dtype::Float16 => FileDtype::F16,
+        Dtype::Bfloat16 => FileDtype::Bf16,
+        Dtype::Int8 | Dtype::Int4 => return None,
+    };
+    let weights = config
+        .weights()
+        .into_iter()
+        .map(|weight| (weight.name, dtype, weight.shape));
+    (cell.rank == 0).then(|| peft::safetensors_bytes(weights))
 }
 
 fn model_key(cell: &Cell) -> ModelKey {

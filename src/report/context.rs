@@ -11,6 +11,7 @@ use super::axes::{self, Setting};
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use super::methods::{self, HELD_OUT, Losses, Method};
 use super::pairs::{self, CellPair};
 use super::planned::{Planned, planned};
 use super::published::{self, ComparedFigure};
@@ -66,6 +67,10 @@ pub(crate) struct Context<'a> {
     pub accumulations: Vec<CellPair>,
     /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
     pub loss: &'static str,
+    /// The judgement on the losses.
+    pub losses: Losses,
+    /// The groups as methods of fine-tuning, in the order of [`Self::by_memory`].
+    pub methods: Vec<Method>,
     /// The origin of a plan; `None` for a study with records.
     pub planned: Option<Planned>,
     /// Published figures, each compared with the measured one.
@@ -93,7 +98,10 @@ impl<'a> Context<'a> {
         } else {
             "loss_last"
         };
-        mark_pareto(&mut groups, "allocated_peak_bytes", loss);
+        let losses = methods::losses(&groups);
+        if losses.rank {
+            mark_pareto(&mut groups, "allocated_peak_bytes", HELD_OUT);
+        }
         let held = |category: &Category| {
             let column = category_column(category.name());
             category.is_tensor() && groups.iter().any(|group| group.mean(&column).is_some_and(|n| n > 0.0))
@@ -105,6 +113,7 @@ impl<'a> Context<'a> {
         let answers = Answers::new(&Evidence {
             groups: &groups,
             claims: &claims,
+            losses: &losses,
             profiles: &profiles,
         });
         Ok(Self {
@@ -120,7 +129,9 @@ impl<'a> Context<'a> {
             published,
             claims,
             stacks: stacks(cells, &groups, &study.axes, study.is_plan),
+            methods: methods::methods(&by_memory(&groups)),
             by_memory: by_memory(&groups),
+            losses,
             planned: study.is_plan.then(|| planned(cells)).flatten(),
             profiles,
             accumulations: pairs::accumulations(&groups),

@@ -8,6 +8,8 @@ pub mod prediction;
 pub mod record;
 pub mod store;
 pub mod timeline;
+mod trainable;
 mod words;
 
+pub use trainable::{all_parameters, trainable_share};
 pub use words::{figure, setting};

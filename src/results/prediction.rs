@@ -62,6 +62,9 @@ pub struct Prediction {
     /// Size of adapter_model.safetensors; absent with rank 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter_file_bytes: Option<u64>,
+    /// Size of model.safetensors, which full fine-tuning saves; absent with adapters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_file_bytes: Option<u64>,
 }
 
 /// The verdict on a cell's budget.

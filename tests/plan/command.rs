@@ -205,11 +205,12 @@ report: { template: plan, output: report.md }
     let output = project.plan(&["--report"]);
     assert_eq!(
         (output.code, output.stdout.as_str()),
-        (0, "wrote report.md\n"),
+        (0, "wrote report-categories.svg\nwrote report.md\n"),
         "{output}"
     );
     insta::assert_snapshot!("report", project.read("report.md"));
-    assert_eq!(project.plan(&["--report=other.md"]).stdout, "wrote other.md\n");
+    let other = project.plan(&["--report=other.md"]);
+    assert_eq!(other.stdout, "wrote other-categories.svg\nwrote other.md\n");
     let lines = |path: &str| project.read(path).lines().count();
     assert_eq!(lines("other.md"), lines("report.md"));
 
@@ -219,6 +220,45 @@ report: { template: plan, output: report.md }
         output.stderr.contains("names no `output`; give a file: --report=FILE"),
         "{output}"
     );
+}
+
+#[test]
+fn reports_of_plans_are_checked_against_their_specs() {
+    let torch = "\
+name: first
+defaults: { stack: torch, model: smollm2-135m, weights: random, rank: 8, max_seq_length: 64,
+            data: { synthetic: { lengths: fixed, samples: 16 } } }
+report: { template: plan, output: first.md }
+";
+    let project = Project::empty();
+    project.write("first.yaml", torch);
+    project.write("second.yaml", torch.replace("first", "second"));
+    let specs = ["first.yaml", "second.yaml"];
+    let plan = |options: &[&str]| project.expctl(&[&["plan"], options, &specs].concat());
+    let report = |options: &[&str]| project.expctl(&[&["report"], options, &specs].concat());
+    plan(&["--report"]).exits(0).stdout_has("wrote second.md\n");
+    let fresh = "first.md is up to date with first.yaml\nsecond.md is up to date with second.yaml\n";
+    plan(&["--report", "--check"]).exits(0).stdout_is(fresh);
+    report(&["--check"]).exits(0).stdout_is(fresh);
+    let text = project.read("second.md");
+    assert!(text.contains("Nothing was run: expctl"), "{text}");
+    assert!(text.contains("5.0.0 or newer"), "{text}");
+
+    project.write("second.md", text.replace("# second", "# Second"));
+    let stale = report(&["--check"]).exits(1);
+    stale.stderr_has("`second.md` is stale at line 1");
+    stale.stdout_has("first.md is up to date");
+    plan(&["--report", "--check"])
+        .exits(1)
+        .stderr_has("`second.md` is stale");
+    report(&[])
+        .exits(0)
+        .stdout_is("first.md is up to date with first.yaml\nwrote second.md\n");
+    assert_eq!(project.read("second.md"), text);
+
+    plan(&[]).exits(2).stderr_has("only with --report");
+    plan(&["--report=x.md"]).exits(2).stderr_has("is for one spec");
+    plan(&["--check"]).exits(2).stderr_has("--report");
 }
 
 #[test]
@@ -321,8 +361,8 @@ fn another_stack_is_planned_and_not_run() {
         assert_eq!(output.code, 2, "{output}");
         assert_eq!(
             project.without_folder(&output.stderr),
-            "error: spec.yaml: `stack: torch`: this stack is planned and not run; `expctl plan spec.yaml` says what it \
-             takes\n"
+            "error: spec.yaml: `stack: torch`: cells of this stack are planned and not run, and there are no others; \
+             `expctl plan spec.yaml` says what they take\n"
         );
     }
     assert!(!project.path("out").exists());

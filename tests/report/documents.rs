@@ -1,6 +1,8 @@
 //! The built-in templates and their charts.
 
-use expctl::report::Template;
+use expctl::report::{self, About, Template};
+use expctl::results::collect::collect;
+use polars_core::prelude::{IntoColumn, NamedFrom, Series};
 
 use crate::{Recorded, SPEC};
 
@@ -18,10 +20,25 @@ fn method_comparison() {
     let recorded = Recorded::new(SPEC);
     let rendered = recorded.render(&Template::named("method_comparison")).unwrap();
     insta::assert_snapshot!(rendered.markdown);
-    assert_eq!(
-        rendered.files.keys().collect::<Vec<_>>(),
-        ["rank_sweep-memory-loss.svg"]
-    );
+    assert!(rendered.files.is_empty(), "random weights: no chart of losses");
+    assert!(!rendered.markdown.contains('★'), "and no front");
+}
+
+#[test]
+fn held_out_losses_of_real_weights_rank_methods() {
+    let recorded = Recorded::new(SPEC);
+    let mut frame = collect(&recorded.dir, &recorded.study, false).unwrap().frame().unwrap();
+    let weights = Series::new("weights".into(), vec!["pretrained"; frame.height()]);
+    frame.with_column(weights.into_column()).unwrap();
+    let template = Template::named("method_comparison");
+    let rendered = report::render(&About::new(&recorded.study), &frame, &template, "x").unwrap();
+    let rows = |has: &str| rendered.markdown.lines().filter(|line| line.contains(has)).count();
+    let is_starred = |line: &&str| line.starts_with('|') && line.contains('★');
+    let starred: Vec<&str> = rendered.markdown.lines().filter(is_starred).collect();
+    assert_eq!(starred.len(), 3, "{}", rendered.markdown);
+    assert!(starred.iter().all(|line| line.starts_with("| QLoRA ")), "{starred:?}");
+    assert_eq!(rows("On the Pareto front of peak memory and held-out loss"), 1);
+    assert_eq!(rendered.files.keys().collect::<Vec<_>>(), ["x-memory-loss.svg"]);
 }
 
 #[test]

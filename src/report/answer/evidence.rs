@@ -2,6 +2,7 @@
 
 use crate::report::claims::ClaimResult;
 use crate::report::group::Group;
+use crate::report::methods::Losses;
 use crate::report::pairs::CellPair;
 
 /// The parts of a report's context that answers read.
@@ -11,6 +12,8 @@ pub(crate) struct Evidence<'a> {
     pub groups: &'a [Group],
     /// The spec's claims with their verdicts.
     pub claims: &'a [ClaimResult],
+    /// The judgement on the losses.
+    pub losses: &'a Losses,
     /// Profiles compared with trainings.
     pub profiles: &'a [CellPair],
 }

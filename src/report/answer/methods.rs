@@ -4,8 +4,71 @@ use super::evidence::Evidence;
 use super::extremes;
 use super::figures::Figures;
 use super::sentence::Sentence;
+use crate::report::group::Group;
+use crate::report::markdown::escape;
+use crate::report::methods::{HELD_OUT, Method, methods};
+use crate::text::format::{number, percent, ratio};
 
-/// The cheapest and the dearest method.
+/// The cheapest and the dearest cell, each method compared with full fine-tuning, and the front of memory and loss.
 pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
-    extremes::sentences(evidence, Figures::Measured)
+    let methods = methods(evidence.groups);
+    let mut sentences = extremes::sentences(evidence, Figures::Measured);
+    sentences.extend(against_full(&methods));
+    sentences.extend(by_loss(evidence));
+    sentences
+}
+
+/// The leanest cell of each method over the leanest one that trains all weights.
+fn against_full(methods: &[Method]) -> Vec<Sentence> {
+    let mut names: Vec<&str> = Vec::new();
+    for method in methods {
+        if !names.contains(&method.name) {
+            names.push(method.name);
+        }
+    }
+    let peak = |method: &Method| Figures::Measured.mean(&method.group, "allocated_peak_bytes");
+    let leanest = |name: &str| {
+        let known = methods.iter().filter(|method| method.name == name);
+        known
+            .filter_map(|method| Some((peak(method)?, method)))
+            .min_by(|(a, _), (b, _)| a.total_cmp(b))
+    };
+    let Some((base, full)) = leanest("Full fine-tuning").filter(|(base, _)| *base > 0.0) else {
+        return Vec::new();
+    };
+    let others = names.into_iter().filter(|name| *name != full.name).filter_map(leanest);
+    let sentence = |(bytes, method): (f64, &Method)| {
+        let share = method.trainable_share?;
+        let text = format!(
+            "{} ({}) peaks at {} of full fine-tuning ({}) and trains {} of its weights.",
+            method.name,
+            escape(&method.group.label),
+            ratio((bytes / base).into()),
+            escape(&full.group.label),
+            percent(share.into()),
+        );
+        Some(Sentence::about(text, [&method.group, &full.group]))
+    };
+    others.filter_map(sentence).collect()
+}
+
+/// The groups on the Pareto front, or the reason why there is none.
+fn by_loss(evidence: &Evidence<'_>) -> Option<Sentence> {
+    let losses = evidence.losses;
+    let remark = losses.remark.unwrap_or_default();
+    if !losses.rank {
+        return (!remark.is_empty()).then(|| Sentence::about(remark, []));
+    }
+    let mut front: Vec<&Group> = evidence.groups.iter().filter(|group| group.pareto).collect();
+    let loss = |group: &Group| Figures::Measured.mean(group, HELD_OUT).unwrap_or(f64::NAN);
+    front.sort_by(|a, b| loss(a).total_cmp(&loss(b)));
+    let on_front: Vec<String> = front
+        .iter()
+        .map(|group| format!("{} ({})", escape(&group.label), number(loss(group).into(), 3)))
+        .collect();
+    let text = format!(
+        "On the Pareto front of peak memory and held-out loss, the best loss first: {}. {remark}",
+        on_front.join(", ")
+    );
+    Some(Sentence::about(text.trim_end(), front))
 }

@@ -64,6 +64,7 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("parameter_count", Int, |p| p.parameter_count),
         predicted("trainable_count", Int, |p| p.trainable_count),
         predicted("adapter_file_bytes", Int, |p| p.adapter_file_bytes),
+        predicted("checkpoint_file_bytes", Int, |p| p.checkpoint_file_bytes),
     ]);
     columns
 }

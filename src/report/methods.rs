@@ -1,0 +1,210 @@
+//! The methods that a study compares: their names, what they train, and whether their losses can be compared.
+
+use serde::Serialize;
+
+use super::entry::Entry;
+use super::group::Group;
+use crate::results::{all_parameters, trainable_share};
+
+/// A group as a method of fine-tuning.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Method {
+    /// The name in the literature, such as `QLoRA`.
+    pub name: &'static str,
+    /// The group.
+    pub group: Group,
+    /// All weights, with those of the adapters; `None` without a measurement.
+    pub parameters: Option<f64>,
+    /// Trained weights over all weights.
+    pub trainable_share: Option<f64>,
+    /// The size of the file that the method saves: the adapter's, or the checkpoint's of full fine-tuning.
+    pub file_bytes: Option<f64>,
+    /// True if that size is predicted: our trainer saves adapters, and no checkpoints.
+    pub file_is_predicted: bool,
+}
+
+impl Method {
+    fn of(group: &Group) -> Self {
+        let cell = &group.cells[0];
+        let rank = cell.get("rank").as_int().unwrap_or(0);
+        let counts = group.mean("parameter_count").zip(group.mean("trainable_count"));
+        let adapter = group.mean("adapter_file_bytes");
+        let predicted = group.predicted.get("checkpoint_file_bytes").copied().flatten();
+        Self {
+            name: name(cell),
+            parameters: counts.map(|(all, trained)| all_parameters(rank, all, trained)),
+            trainable_share: counts.and_then(|(all, trained)| trainable_share(rank, all, trained)),
+            file_bytes: adapter.or(predicted.filter(|_| group.ok > 0).map(|stat| stat.mean)),
+            file_is_predicted: adapter.is_none() && predicted.is_some(),
+            group: group.clone(),
+        }
+    }
+}
+
+/// The groups as methods.
+pub(crate) fn methods(groups: &[Group]) -> Vec<Method> {
+    groups.iter().map(Method::of).collect()
+}
+
+/// The name of a cell's method. A new method gets its line here.
+pub(crate) fn name(cell: &Entry) -> &'static str {
+    let has_adapter = cell.number("rank").is_some_and(|rank| rank > 0.0);
+    match (has_adapter, cell.text("dtype"), cell.text("optim")) {
+        (true, Some("int4"), _) => "QLoRA",
+        (true, Some("int8"), _) => "LoRA on int8",
+        (true, ..) => "LoRA",
+        (false, _, Some("galore")) => "GaLore",
+        (false, _, Some("rsvd")) => "Full fine-tuning, rSVD states",
+        (false, ..) => "Full fine-tuning",
+    }
+}
+
+/// Whether the methods can be ranked by their losses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Losses {
+    /// True if held-out losses rank the methods.
+    pub rank: bool,
+    /// A sentence: why they do not, or what is not known of them. `None` if there is nothing to say.
+    pub remark: Option<&'static str>,
+}
+
+/// The column of the loss on held-out data.
+pub(crate) const HELD_OUT: &str = "loss_eval";
+
+/// The judgement on the losses of these groups.
+pub(crate) fn losses(groups: &[Group]) -> Losses {
+    let no = |remark| Losses {
+        rank: false,
+        remark: Some(remark),
+    };
+    let measured: Vec<&Group> = groups.iter().filter(|group| group.ok > 0).collect();
+    let stats: Vec<_> = measured
+        .iter()
+        .filter_map(|group| group.stats.get(HELD_OUT).copied().flatten())
+        .filter(|stat| stat.mean.is_finite())
+        .collect();
+    if measured.len() < 2 {
+        return Losses {
+            rank: false,
+            remark: None,
+        };
+    }
+    if measured
+        .iter()
+        .any(|group| group.cells[0].text("weights") == Some("random"))
+    {
+        return no("Weights are random, so losses say nothing about the methods.");
+    }
+    if stats.len() < measured.len() {
+        return no("Not every method has a loss on held-out data, and a training loss does not rank methods.");
+    }
+    let spread = stats.iter().filter_map(|stat| stat.deviation).fold(0.0, f64::max);
+    let means = || stats.iter().map(|stat| stat.mean);
+    let range = means().fold(f64::MIN, f64::max) - means().fold(f64::MAX, f64::min);
+    if range <= 2.0 * spread {
+        return no(
+            "Held-out losses differ by no more than twice their spread over seeds, so they do not rank the methods.",
+        );
+    }
+    let is_alone = stats.iter().any(|stat| stat.n < 2);
+    Losses {
+        rank: true,
+        remark: is_alone.then_some("Not every method has several seeds, so the noise of the losses is not known."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::entry::entries;
+    use crate::report::group::groups;
+    use crate::results::frame::{Row, build};
+    use crate::results::record::sample;
+    use crate::spec::cell::{Cell, Dtype, Optimizer, Weights};
+
+    /// A group for each list of held-out losses, a repeat for each loss.
+    fn groups_of(losses: &[&[Option<f64>]], weights: Weights) -> Vec<Group> {
+        let mut cells = Vec::new();
+        for (group, repeats) in losses.iter().enumerate() {
+            for (seed, loss) in repeats.iter().enumerate() {
+                let cell = Cell {
+                    rank: group + 1,
+                    seed: seed as u64,
+                    weights: Some(weights),
+                    ..Cell::default()
+                };
+                cells.push((cell.id(), cell, *loss));
+            }
+        }
+        let records = cells.iter().map(|(id, _, loss)| {
+            let mut record = sample::ok(id);
+            record.measured.as_mut().unwrap().loss_eval = *loss;
+            record
+        });
+        let records: Vec<_> = records.collect();
+        let rows = cells.iter().zip(&records).map(|((cell_id, cell, _), record)| Row {
+            cell_id,
+            cell,
+            record: Some(record),
+            prediction: None,
+        });
+        let frame = build(&rows.collect::<Vec<_>>()).unwrap();
+        groups(&entries(&frame).unwrap(), &["rank".to_owned()])
+    }
+
+    fn judged(losses_of: &[&[f64]]) -> (bool, &'static str) {
+        let some: Vec<Vec<Option<f64>>> = losses_of
+            .iter()
+            .map(|of| of.iter().copied().map(Some).collect())
+            .collect();
+        let some: Vec<&[Option<f64>]> = some.iter().map(Vec::as_slice).collect();
+        let losses = losses(&groups_of(&some, Weights::Pretrained));
+        (losses.rank, losses.remark.unwrap_or_default())
+    }
+
+    #[test]
+    fn losses_rank_methods_only_beyond_their_noise() {
+        let (ranks, remark) = judged(&[&[2.0, 2.1], &[1.0, 1.1]]);
+        assert!(ranks && remark.is_empty(), "{remark}");
+        let (ranks, remark) = judged(&[&[2.0, 2.4], &[2.1, 2.5]]);
+        assert!(!ranks && remark.contains("spread over seeds"), "{remark}");
+        let (ranks, remark) = judged(&[&[2.0], &[1.0]]);
+        assert!(ranks && remark.contains("noise of the losses is not known"), "{remark}");
+        assert_eq!(judged(&[&[2.0]]), (false, ""), "one method is no choice");
+        let (ranks, remark) = judged(&[&[2.0], &[f64::NAN]]);
+        assert!(!ranks && remark.contains("held-out data"), "{remark}");
+    }
+
+    #[test]
+    fn losses_without_a_meaning_rank_nothing() {
+        let random = losses(&groups_of(&[&[Some(2.0)], &[Some(1.0)]], Weights::Random));
+        assert!(!random.rank && random.remark.unwrap().contains("random"));
+        let missing = losses(&groups_of(&[&[Some(2.0)], &[None]], Weights::Pretrained));
+        assert!(!missing.rank && missing.remark.unwrap().contains("held-out data"));
+    }
+
+    #[test]
+    fn a_method_is_named_as_in_the_literature() {
+        let name = |rank, dtype, optim| {
+            let cell = Cell {
+                rank,
+                dtype,
+                optim,
+                ..Cell::default()
+            };
+            let id = cell.id();
+            let row = Row {
+                cell_id: &id,
+                cell: &cell,
+                record: None,
+                prediction: None,
+            };
+            super::name(&entries(&build(&[row]).unwrap()).unwrap()[0])
+        };
+        assert_eq!(name(8, Dtype::Bfloat16, Optimizer::Adamw), "LoRA");
+        assert_eq!(name(8, Dtype::Int4, Optimizer::Adamw), "QLoRA");
+        assert_eq!(name(8, Dtype::Int8, Optimizer::Adamw), "LoRA on int8");
+        assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Adamw), "Full fine-tuning");
+        assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Galore), "GaLore");
+    }
+}
