@@ -11,15 +11,15 @@ sweep:
   grid: { stack: [candle, torch], gradient_checkpointing: [none, full] }
 report: { template: claims, output: both.md }
 claims:
-- claim: Checkpointing saves 1 to 5 % of the peak.
+- claim: Checkpointing saves 1 to 10 % of the peak.
   source: Somebody
   measured:
     saved:
       value: 1 - mean('allocated_peak_bytes', gradient_checkpointing='full') / mean('allocated_peak_bytes', gradient_checkpointing='none')
       unit: '%'
-  holds: between(saved, 0.01, 0.05)
-  exceeds: saved > 0.05
-  expect: exceeded
+  holds: between(saved, 0.01, 0.10)
+  exceeds: saved > 0.10
+  expect: { candle: exceeded }
 - claim: PyTorch trains as many weights as we do.
   source: Somebody
   holds: means('trainable_count') | unique | list | length == 1
@@ -51,7 +51,7 @@ fn torch_cells_are_planned_and_the_others_trained() {
             .contains("both: 2 of 2 cells have a result in out; 2 cells planned"),
         "{run}"
     );
-    let counts = "6 claims: PyTorch, predicted: 1 supported, 1 exceeded, 1 refuted, 1 untested; \
+    let counts = "6 claims: PyTorch, predicted: 2 supported, 1 refuted, 1 untested; \
                   our trainer, measured: 2 supported, 1 exceeded, 1 refuted, 1 untested; computed: 1 refuted";
     assert!(run.stdout.contains(counts), "{run}");
 
@@ -65,9 +65,13 @@ fn torch_cells_are_planned_and_the_others_trained() {
     let report = project.read("both.md");
     let (_, claims) = report.split_once("## Claims").unwrap();
     assert!(!report.contains("did not finish"), "{report}");
-    let (claims, cells) = claims.split_once("\n## Cells of PyTorch, predicted").unwrap();
+    assert!(
+        report.contains("* The stacks differ in their verdict on claim 1. ("),
+        "{report}"
+    );
+    let (claims, cells) = claims.split_once("\n## Cells: PyTorch, predicted").unwrap();
     insta::assert_snapshot!("claims_on_both_stacks", claims);
-    assert!(cells.contains("\n## Cells of our trainer, measured"), "{cells}");
+    assert!(cells.contains("\n## Cells: our trainer, measured"), "{cells}");
     let again = project.run(&[]).exits(0);
     assert!(again.stderr.contains("4 cells, 0 to run, 2 kept, 2 planned"), "{again}");
     assert_eq!(project.read("both.md"), report);
@@ -86,6 +90,7 @@ fn a_plan_judges_claims_by_predictions() {
         "{report}"
     );
     assert!(report.contains("has no tokens"), "{report}");
+    assert!(!report.contains("did not finish"), "{report}");
 }
 
 #[test]
