@@ -11,6 +11,7 @@ use super::axes::{self, Setting};
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses, Method};
 use super::pairs::{self, CellPair};
 use super::planned::{Planned, planned};
@@ -22,7 +23,6 @@ use crate::memory::{Category, Phase};
 use crate::results::columns::category_column;
 use crate::results::datum::Datum;
 use crate::spec::SpecError;
-use crate::text::format::ByteUnit;
 
 /// The names at a template's top level; `templates/README.md` describes them.
 #[derive(Debug, Serialize)]
@@ -234,26 +234,4 @@ fn by_memory(groups: &[Group]) -> Vec<Group> {
     let peak = |group: &Group| group.mean("allocated_peak_bytes").unwrap_or(f64::INFINITY);
     sorted.sort_by(|a, b| peak(a).total_cmp(&peak(b)));
     sorted
-}
-
-/// The unit for a whole report, so that its numbers can be compared at a glance. It is the largest unit in which every
-/// peak is at least 1, or KiB for small peaks.
-pub(crate) fn memory_unit(groups: &[Group]) -> ByteUnit {
-    let predicted = |group: &Group| {
-        let stat = group.predicted.get("allocated_peak_bytes").copied().flatten();
-        stat.map(|stat| stat.mean)
-    };
-    let peaks = groups
-        .iter()
-        .filter_map(|group| group.mean("allocated_peak_bytes").or_else(|| predicted(group)));
-    let (smallest, largest) = peaks.fold((f64::INFINITY, 0.0_f64), |(low, high), peak| {
-        (low.min(peak), high.max(peak))
-    });
-    if largest < 16.0 * ByteUnit::MiB.bytes() && largest > 0.0 {
-        ByteUnit::KiB
-    } else if smallest.is_finite() && smallest >= ByteUnit::GiB.bytes() {
-        ByteUnit::GiB
-    } else {
-        ByteUnit::MiB
-    }
 }

@@ -20,6 +20,7 @@ mod filters;
 mod group;
 mod html;
 pub mod markdown;
+mod memory_unit;
 mod methods;
 mod pairs;
 mod planned;

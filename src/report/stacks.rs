@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::axes::{self, Setting};
 use super::claims::Basis;
-use super::context::memory_unit;
 use super::entry::Entry;
 use super::group::Group;
+use super::memory_unit::memory_unit;
 use crate::options::Stack;
 
 /// The cells of one stack.

@@ -72,6 +72,8 @@ fn torch_cells_are_planned_and_the_others_trained() {
     let (claims, cells) = claims.split_once("\n## Cells: PyTorch, predicted").unwrap();
     insta::assert_snapshot!("claims_on_both_stacks", claims);
     assert!(cells.contains("\n## Cells: our trainer, measured"), "{cells}");
+    // From study.yaml, which keeps the claims, too.
+    project.expctl(&["report", "out", "--check"]).exits(0);
     let again = project.run(&[]).exits(0);
     assert!(again.stderr.contains("4 cells, 0 to run, 2 kept, 2 planned"), "{again}");
     assert_eq!(project.read("both.md"), report);
@@ -123,11 +125,16 @@ fn claims_ask_their_stacks_for_what_they_have() {
         let mistake = Project::new(&spec).expctl(&["validate", "spec.yaml"]).exits(2);
         mistake.stderr.strip_prefix("error: ").unwrap().to_owned()
     };
+    let speed = claim("holds: (means('tokens_per_second') | min) > 1");
+    assert!(
+        speed.starts_with("claims[0].holds: `tokens_per_second` is measured and not predicted; "),
+        "{speed}"
+    );
+    assert!(
+        speed.contains("plans have budget_bytes, needed_bytes, allocated_peak_bytes, "),
+        "{speed}"
+    );
     for (name, keys) in [
-        (
-            "speed_of_planned_cells",
-            "holds: (means('tokens_per_second') | min) > 1",
-        ),
         (
             "misspelt_column_of_planned_cells",
             "cells: { stack: torch }\n  holds: (means('alocated_peak_bytes') | min) > 1",

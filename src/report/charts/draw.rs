@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::view::View;
 use super::{allocator, categories, growth, scatter, waterfall};
 use crate::report::chart::ChartError;
-use crate::report::context::{Context, memory_unit};
+use crate::report::context::Context;
+use crate::report::memory_unit::memory_unit;
 
 /// The SVG of a chart, or the reason why there is nothing to draw.
 pub(crate) type Drawing = Result<String, String>;

@@ -1,12 +1,8 @@
-//! The bases of verdicts: a stack, and the origin of its figures.
+//! The basis of a verdict: a stack, and the origin of its figures.
 
 use serde::Serialize;
 
-use super::bound::BoundClaim;
-use super::functions::ABOUT_CELLS;
-use crate::expression::Language;
 use crate::options::Stack;
-use crate::report::group::Group;
 
 /// The origin of the figures that a verdict rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -42,7 +38,7 @@ pub struct Basis {
 
 impl Basis {
     /// The verdict of a computation.
-    const COMPUTED: Self = Self {
+    pub(super) const COMPUTED: Self = Self {
         stack: None,
         evidence: Evidence::Computed,
     };
@@ -68,29 +64,4 @@ impl Basis {
             (Some(Stack::Candle), Evidence::Measured) => "our trainer, measured",
         }
     }
-}
-
-/// The bases of a claim: a computation if its expressions read no cell, else one for each stack of its cells, PyTorch's
-/// first. `is_plan` is true in a report of predictions alone.
-pub(crate) fn bases(claim: &BoundClaim, groups: &[Group], is_plan: bool) -> Vec<Basis> {
-    if claim.claim.untested.is_none() && !reads_cells(claim) {
-        return vec![Basis::COMPUTED];
-    }
-    let has = |stack: &Stack| {
-        groups
-            .iter()
-            .any(|group| claim.is_about(group) && group.stack() == *stack)
-    };
-    let stacks = [Stack::Torch, Stack::Candle].into_iter().filter(has);
-    stacks.map(|stack| Basis::of(stack, is_plan)).collect()
-}
-
-/// True if an expression of the claim reads a cell. One with a mistake may, which its evaluation then reports.
-fn reads_cells(claim: &BoundClaim) -> bool {
-    let language = Language::new(|_| Ok(()));
-    let reads = |text: &str| {
-        let names = language.compile(text).map(|expression| expression.names().clone());
-        names.map_or(true, |names| ABOUT_CELLS.iter().any(|name| names.contains(*name)))
-    };
-    claim.claim.expressions().any(reads)
 }

@@ -1,6 +1,7 @@
 //! A dry run of claims over made-up figures, so that a wrong expression is found before hours of training.
 
-use super::basis::{Purpose, bases};
+use super::bases::bases;
+use super::basis::Purpose;
 use super::bound::{BoundClaim, bind};
 use super::judge::judge;
 use crate::options::Stack;

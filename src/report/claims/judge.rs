@@ -1,6 +1,7 @@
 //! Verdicts on claims.
 
-use super::basis::{Basis, Evidence, Purpose, bases};
+use super::bases::bases;
+use super::basis::{Basis, Evidence, Purpose};
 use super::bound::BoundClaim;
 use super::evaluate::{Evaluation, evaluate};
 use super::result::{BasisVerdict, ClaimResult, ClaimVerdict, NamedValue};

@@ -1,5 +1,6 @@
 //! Claims with their verdicts: a condition over the study's groups, judged once for each stack.
 
+mod bases;
 mod basis;
 mod bound;
 mod dry_run;
