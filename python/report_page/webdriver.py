@@ -88,7 +88,14 @@ class Browser:
     def point_at(self, element):
         """Scrolls an element into view, and moves the pointer to its middle."""
         self.run("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", self.reference(element))
-        move = {"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": {ELEMENT: element}}
+        self._move({ELEMENT: element})
+
+    def point_away(self):
+        """Moves the pointer into the window's corner."""
+        self._move("viewport")
+
+    def _move(self, origin):
+        move = {"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": origin}
         pointer = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [move]}
         self._call("POST", "/actions", {"actions": [pointer]})
 

@@ -8,8 +8,7 @@ use crate::report::group::Group;
 /// Reserved and process memory of each group, if allocated memory is not what the study varies.
 pub(super) fn allocator(view: &View<'_>) -> Result<Bars, String> {
     view.measured()?;
-    let varies_allocator = view.axes.iter().any(|axis| axis.starts_with("allocator."));
-    if !varies_allocator && view.varies(ALLOCATED) {
+    if !view.sets_allocator() && view.varies(ALLOCATED) {
         return Err("the study does not vary the allocator".into());
     }
     let memories: Vec<Memory> = [RESERVED, PROCESS]

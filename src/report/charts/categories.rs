@@ -9,6 +9,9 @@ use crate::report::group::Group;
 use crate::results::columns::category_column;
 use crate::results::prediction::ROUNDING;
 
+/// The least difference that a reader sees in bars, as a part of the longest.
+const VISIBLE: f64 = 0.005;
+
 /// A bar of categories for each group.
 pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
     view.measured()?;
@@ -20,9 +23,15 @@ pub(super) fn categories(view: &View<'_>) -> Result<Bars, String> {
     if used.is_empty() {
         return Err("no category holds memory".into());
     }
-    let same = |group: &&Group| used.iter().all(|part| bytes(group, part) == bytes(shown[0], part));
-    if shown.len() > 1 && shown.iter().all(same) {
-        return Err("every category is the same in all cells".into());
+    let peaks = shown.iter().filter_map(|group| view.value(group, ALLOCATED.column));
+    let visible = VISIBLE * peaks.fold(0.0, f64::max);
+    let differs = |part: &Held| {
+        shown
+            .iter()
+            .any(|group| (bytes(group, part) - bytes(shown[0], part)).abs() > visible)
+    };
+    if shown.len() > 1 && !used.iter().any(differs) {
+        return Err("every category is the same in all cells, within 0.5 % of the peak".into());
     }
     let labels = Labels::new(&shown, view.axes);
     let (names, explained) = names(&shown, &labels);

@@ -55,7 +55,18 @@ impl<'a> Labels<'a> {
             }
         };
         let parts: Vec<String> = self.axes.iter().filter_map(part).collect();
-        (!parts.is_empty()).then(|| parts.join(" · "))
+        match &parts[..] {
+            [] => None,
+            [part] => Some(part.clone()),
+            // Spaces that do not break keep a name with its value.
+            _ => Some(
+                parts
+                    .iter()
+                    .map(|part| part.replace(' ', "\u{a0}"))
+                    .collect::<Vec<_>>()
+                    .join(" · "),
+            ),
+        }
     }
 
     /// The sentence that names the axes of bare values, after another sentence; empty if there are none.

@@ -73,10 +73,19 @@ impl<'a> View<'a> {
         values().count() > 1 && high - low > noise * high
     }
 
-    /// The memory that the study varies: allocated, or else what holds it.
+    /// True if an axis is a setting of the allocator.
+    pub(super) fn sets_allocator(&self) -> bool {
+        self.axes.iter().any(|axis| axis.starts_with("allocator."))
+    }
+
+    /// The memory that the study varies: allocated, or else what holds it. A study of the allocator is about reserved
+    /// memory.
     pub(super) fn memory(&self) -> Result<Memory, String> {
         self.measured()?;
-        let all = [ALLOCATED, RESERVED, PROCESS];
+        let all = match self.sets_allocator() {
+            true => [RESERVED, PROCESS, ALLOCATED],
+            false => [ALLOCATED, RESERVED, PROCESS],
+        };
         let varying = all.into_iter().find(|memory| self.varies(*memory));
         varying.ok_or_else(|| match self.having(&[ALLOCATED.column]).len() {
             1 => format!("only one cell was {}", self.participle()),

@@ -75,8 +75,7 @@ fn memory(view: &View<'_>, shown: &[&Group], order: Order) -> Memory {
         same(ALLOCATED) && !same(RESERVED)
     };
     let has_reserved = view.having(&[RESERVED.column]).len() == shown.len();
-    let sets_allocator = view.axes.iter().any(|axis| axis.starts_with("allocator."));
-    if has_reserved && view.varies(RESERVED) && (sets_allocator || (0..shown.len() - 1).any(is_reserved_alone)) {
+    if has_reserved && view.varies(RESERVED) && (view.sets_allocator() || (0..shown.len() - 1).any(is_reserved_alone)) {
         RESERVED
     } else {
         ALLOCATED
