@@ -13,8 +13,8 @@ use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
 use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses, Method};
-use super::pairs::{self, CellPair};
 use super::planned::{Planned, planned};
+use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
 use super::stacks::{StackCells, stacks};
 use super::timeline::{Timeline, timelines};
@@ -61,10 +61,10 @@ pub(crate) struct Context<'a> {
     pub categories: Vec<&'static str>,
     /// Names of all phases.
     pub phases: [&'static str; 5],
-    /// Profiles compared with trainings.
-    pub profiles: Vec<CellPair>,
-    /// Trainings that differ in their accumulation, the one with less first.
-    pub accumulations: Vec<CellPair>,
+    /// The ways from profiles to trainings.
+    pub paths: Vec<ProfilePath>,
+    /// Profiles with trainings of equal micro-batches and accumulation.
+    pub twins: Vec<Twins>,
     /// The loss that methods are compared by: `loss_eval` if all measured groups have one, else `loss_last`.
     pub loss: &'static str,
     /// The judgement on the losses.
@@ -109,12 +109,14 @@ impl<'a> Context<'a> {
         let published = published::compare(&study.published, &groups);
         let purpose = if study.is_plan { Purpose::Plan } else { Purpose::Report };
         let claims = claims::judge(&study.claims, &groups, purpose)?;
-        let profiles = pairs::profiles(&groups);
+        let (paths, twins) = (profile_path::paths(&groups), profile_path::twins(&groups));
         let answers = Answers::new(&Evidence {
             groups: &groups,
             claims: &claims,
             losses: &losses,
-            profiles: &profiles,
+            paths: &paths,
+            twins: &twins,
+            memory_unit: memory_unit(&groups),
         });
         Ok(Self {
             study,
@@ -133,8 +135,8 @@ impl<'a> Context<'a> {
             by_memory: by_memory(&groups),
             losses,
             planned: study.is_plan.then(|| planned(cells)).flatten(),
-            profiles,
-            accumulations: pairs::accumulations(&groups),
+            paths,
+            twins,
             machines: machines(cells),
             seeds: seeds(cells),
             provenance: provenance(cells),

@@ -83,16 +83,26 @@ sweep:
   zip: { measure: [profile, epoch, epoch], gradient_accumulation_steps: [1, 1, 4], max_steps: [null, 3, 3] }
 ";
 
+/// The same, with a profile for each cause by which one of a single sample differs from the training.
+const ONE_CAUSE_AT_A_TIME: &str = "\
+name: one_cause
+defaults: { batch_size: 4 }
+sweep:
+  include:
+    - { measure: profile, batch_size: 1 }
+    - { measure: profile }
+    - { measure: profile, gradient_accumulation_steps: 4 }
+    - { measure: epoch, num_train_epochs: 3 }
+    - { measure: epoch, num_train_epochs: 3, gradient_accumulation_steps: 4 }
+";
+
 #[test]
 fn profiler_vs_epoch() {
-    let rendered = Recorded::new(TWO_WAYS)
+    let rendered = Recorded::new(ONE_CAUSE_AT_A_TIME)
         .render(&Template::named("profiler_vs_epoch"))
         .unwrap();
     insta::assert_snapshot!(rendered.markdown);
-    assert!(
-        rendered.files.is_empty(),
-        "the made-up categories are those of one cell"
-    );
+    assert_eq!(rendered.files.keys().collect::<Vec<_>>(), ["rank_sweep-categories.svg"]);
 }
 
 /// With an `adam_epsilon` of 1e-6 the made-up training does what the sentence says.
@@ -100,52 +110,75 @@ fn profiler_vs_epoch() {
 fn what_is_said_of_accumulation_follows_from_the_numbers() {
     let said = |text: &str| {
         let markdown = Recorded::new(text).markdown("profiler_vs_epoch");
-        let lines = markdown.lines().filter(|line| line.contains("\": **"));
-        lines.map(str::to_string).collect::<Vec<_>>()
+        let lines = markdown.lines().filter(|line| line.contains("ccumulation "));
+        lines.map(str::to_string).collect::<Vec<_>>().join("\n")
     };
-    let starts = |text: &str, starts: [&str; 2]| {
-        let said = said(text);
-        assert_eq!(said.len(), 2, "{said:?}");
-        for (said, start) in said.iter().zip(starts) {
-            assert!(said.starts_with(start), "{said}");
-        }
-    };
-    starts(
-        TWO_WAYS,
-        [
-            "- \"Accumulation keeps the gradients of 4 micro-batches alive\": **false**. At the epoch's peak gradients take \
-             20.00 MiB, which is 1.00 × what one micro-batch leaves (20.00 MiB); 4 would take 80.00 MiB. Micro-batches are \
-             added up",
-            "- \"Accumulation raises the peak\": **false**: 0 MiB, 1.00 ×.",
-        ],
-    );
-    starts(
-        &TWO_WAYS.replace("batch_size: 4", "batch_size: 4, adam_epsilon: 1e-6"),
-        [
-            "- \"Accumulation keeps the gradients of 4 micro-batches alive\": **true**. At the epoch's peak gradients take \
-             80.00 MiB, which is 4.00 × what one micro-batch leaves (20.00 MiB); 4 would take 80.00 MiB.",
-            "- \"Accumulation raises the peak\": **true**: +60.00 MiB,",
-        ],
-    );
+    let keeps_one = said(TWO_WAYS);
+    for text in [
+        "* Accumulation adds up the gradients of 4 micro-batches in one set: 20.0 MiB at the peak, not 80.0 MiB.",
+        "alive\": **false**. At the training's peak gradients take 20.0 MiB, 1.00× what one micro-batch leaves (20.0 MiB); \
+         those of 4 would take 80.0 MiB. Micro-batches are added up",
+    ] {
+        assert!(keeps_one.contains(text), "{keeps_one}");
+    }
+    let keeps_all = said(&TWO_WAYS.replace("batch_size: 4", "batch_size: 4, adam_epsilon: 1e-6"));
+    for text in [
+        "* Accumulation keeps the gradients of all 4 micro-batches: 80.0 MiB at the peak.",
+        "alive\": **true**. At the training's peak gradients take 80.0 MiB, 4.00× what",
+    ] {
+        assert!(keeps_all.contains(text), "{keeps_all}");
+    }
 }
 
 #[test]
-fn the_parts_between_two_peaks_add_up() {
-    let recorded = Recorded::new(TWO_WAYS);
-    let template = "{% for pair in profiles + accumulations %}{{ pair.parts | map(attribute='rise') | sum }} \
-                    {{ pair.to.allocated_peak_bytes - pair.from.allocated_peak_bytes }}\n{% endfor %}";
-    let path = recorded.path("sums.md.j2");
-    recorded.write(&path, template);
-    let markdown = recorded.render(&Template::File(path)).unwrap().markdown;
-    assert_eq!(
-        markdown.lines().count(),
-        3,
-        "two trainings against the profile, and against each other: {markdown}"
-    );
-    for line in markdown.lines() {
-        let (parts, whole) = line.split_once(' ').unwrap();
-        assert_eq!(parts.parse::<f64>().unwrap(), whole.parse::<f64>().unwrap());
-    }
+fn the_rows_from_a_profile_to_a_training_add_up() {
+    let template = "{% for path in paths %}{% for row in path.rows %}{{ row.kind }} {{ row.sum | int }} \
+                    {{ row.parts | select('ne', none) | sum | int }} {{ row.causes | join('+') }}\n{% endfor %}{% endfor %}";
+    let causes = |text: &str| {
+        let recorded = Recorded::new(text);
+        let path = recorded.path("sums.md.j2");
+        recorded.write(&path, template);
+        let markdown = recorded.render(&Template::File(path)).unwrap().markdown;
+        let (mut level, mut causes) = (None, Vec::new());
+        for line in markdown.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let sum: i64 = words[1].parse().unwrap();
+            assert_eq!(words[1], words[2], "the parts of a row: {line}");
+            match words[0] {
+                "components" => level = Some(sum),
+                "peak" => assert_eq!(level, Some(sum), "{markdown}"),
+                _ => {
+                    level = level.map(|level| level + sum);
+                    causes.extend((words[0] == "change").then(|| words[3].to_string()));
+                }
+            }
+        }
+        causes
+    };
+    assert_eq!(causes(TWO_WAYS), ["training", "accumulation"]);
+    assert_eq!(causes(ONE_CAUSE_AT_A_TIME), ["micro_batch", "accumulation", "training"]);
+    let others_fail = ONE_CAUSE_AT_A_TIME.replace("    - { measure: profile }\n", "");
+    assert_eq!(causes(&others_fail), ["micro_batch+accumulation", "training"]);
+}
+
+#[test]
+fn a_study_without_a_profile_and_a_training_that_match_says_so() {
+    let answer = |measures: &str| {
+        let text = format!("name: unmatched\nsweep: {{ include: [{measures}] }}\n");
+        let markdown = Recorded::new(&text).markdown("profiler_vs_epoch");
+        assert!(!markdown.contains("## Why the difference"), "{markdown}");
+        assert!(!markdown.contains("## Which number for what"), "{markdown}");
+        markdown
+            .lines()
+            .find(|line| line.starts_with("* "))
+            .unwrap()
+            .to_string()
+    };
+    let profile = "{ measure: profile }";
+    let training = "{ measure: epoch, learning_rate: 0.5, max_steps: 3 }";
+    assert!(answer(profile).starts_with("* There are profiles, but no training"));
+    assert!(answer(training).starts_with("* There are trainings, but no profile"));
+    assert!(answer(&format!("{profile}, {training}")).starts_with("* No profile and training are equal"));
 }
 
 #[test]

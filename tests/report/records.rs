@@ -45,7 +45,10 @@ fn measured(cell: &Cell) -> Measured {
     let rank = cell.rank as u64;
     let parameter = if cell.dtype == Dtype::Int4 { 90 * MIB } else { 257 * MIB };
     let adapter = rank * MIB * 5 / 4;
-    let activation = 180 * MIB + rank * MIB / 2 + cell.seed * MIB / 2;
+    let mut activation = 180 * MIB + rank * MIB / 2 + cell.seed * MIB / 2;
+    if cell.measure == Measure::Profile {
+        activation = activation * cell.batch_size as u64 / 4;
+    }
     // A program that keeps the gradients of every micro-batch, or one that adds them up.
     let keeps_all = cell.adam_epsilon == 1e-6;
     let gradients = if keeps_all {

@@ -3,7 +3,8 @@
 use crate::report::claims::ClaimResult;
 use crate::report::group::Group;
 use crate::report::methods::Losses;
-use crate::report::pairs::CellPair;
+use crate::report::profile_path::{ProfilePath, Twins};
+use crate::text::format::ByteUnit;
 
 /// The parts of a report's context that answers read.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,10 @@ pub(crate) struct Evidence<'a> {
     pub claims: &'a [ClaimResult],
     /// The judgement on the losses.
     pub losses: &'a Losses,
-    /// Profiles compared with trainings.
-    pub profiles: &'a [CellPair],
+    /// The ways from profiles to trainings.
+    pub paths: &'a [ProfilePath],
+    /// Profiles with trainings of equal micro-batches and accumulation.
+    pub twins: &'a [Twins],
+    /// The unit for all memory of the study.
+    pub memory_unit: ByteUnit,
 }
