@@ -12,7 +12,7 @@ use super::cells::{cell_row, cell_table};
 use super::plan_report::PlanReport;
 use super::study_report::template_of;
 use super::{FAILED, Format, print};
-use crate::plan::advice::{Advice, advise};
+use crate::plan::advice::{Advice, advise, with_cheapest};
 use crate::plan::{Options, PlanError, Planner};
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
@@ -133,6 +133,7 @@ fn plan(spec: &Path, args: &Args) -> anyhow::Result<(Study, Vec<CellPlan>)> {
             Some(Verdict::Oversize) => advise(&planner, &planned.cell)?,
             _ => Vec::new(),
         };
+        let prediction = with_cheapest(prediction, &advice);
         Ok(CellPlan { prediction, advice })
     };
     let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;

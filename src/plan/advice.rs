@@ -17,6 +17,18 @@ pub struct Advice {
     pub prediction: Prediction,
 }
 
+/// The prediction with the cheapest of `advice`.
+pub fn with_cheapest(prediction: Prediction, advice: &[Advice]) -> Prediction {
+    match advice.first() {
+        Some(cheapest) => Prediction {
+            fits_with: cheapest.changes.clone(),
+            fits_with_bytes: Some(cheapest.prediction.needed_bytes),
+            ..prediction
+        },
+        None => prediction,
+    }
+}
+
 /// A change that needs less memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Remedy {

@@ -20,6 +20,12 @@ pub struct Prediction {
     /// The size that is compared with the budget. On a GPU this is the process, or reserved memory if the process is not
     /// known. For our own trainer it is allocated memory, as its `device_memory` counts it.
     pub needed_bytes: u64,
+    /// The cheapest changes that make an oversize cell fit, as in a spec; empty if it fits or no changes are enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fits_with: Vec<String>,
+    /// `needed_bytes` with these changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fits_with_bytes: Option<u64>,
     /// The phase of the peak of allocated memory.
     pub binding_phase: String,
     /// The module that is computed at the peak, such as `layers.3.mlp`.

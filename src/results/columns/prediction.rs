@@ -33,6 +33,10 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("verdict", Text, |p| p.verdict.map(Verdict::name)),
         predicted("budget_bytes", Int, |p| p.budget_bytes),
         predicted("needed_bytes", Int, |p| p.needed_bytes),
+        predicted("fits_with", Text, |p| {
+            (!p.fits_with.is_empty()).then(|| p.fits_with.join(", "))
+        }),
+        predicted("fits_with_bytes", Int, |p| p.fits_with_bytes),
         predicted("binding_phase", Text, |p| p.binding_phase.clone()),
         predicted("binding_module", Text, |p| p.binding_module.clone()),
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
