@@ -112,6 +112,8 @@ impl<'a> Context<'a> {
         let (paths, twins) = (profile_path::paths(&groups), profile_path::twins(&groups));
         let answers = Answers::new(&Evidence {
             groups: &groups,
+            axes: &axes,
+            published: &published,
             claims: &claims,
             losses: &losses,
             paths: &paths,

@@ -58,6 +58,12 @@ impl Entry {
     }
 }
 
+impl FromIterator<(String, Datum)> for Entry {
+    fn from_iter<I: IntoIterator<Item = (String, Datum)>>(values: I) -> Self {
+        Self(values.into_iter().collect())
+    }
+}
+
 /// All rows of a frame.
 ///
 /// # Errors
@@ -68,7 +74,7 @@ pub fn entries(frame: &DataFrame) -> Result<Vec<Entry>, PolarsError> {
             let value = datum(column.get(i)?);
             Ok((column.name().to_string(), value))
         });
-        values.collect::<Result<_, PolarsError>>().map(Entry)
+        values.collect()
     };
     (0..frame.height()).map(row).collect()
 }

@@ -239,7 +239,7 @@ pub(crate) fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
 }
 
 /// True for each point that no other point beats, by being at least as good in both and better in one.
-fn front(points: &[Option<(f64, f64)>]) -> Vec<bool> {
+pub(crate) fn front(points: &[Option<(f64, f64)>]) -> Vec<bool> {
     let finite = |(a, b): &(f64, f64)| a.is_finite() && b.is_finite();
     let known: Vec<(f64, f64)> = points.iter().flatten().copied().filter(finite).collect();
     let beaten = |(a, b): (f64, f64)| known.iter().any(|&(x, y)| x <= a && y <= b && (x < a || y < b));

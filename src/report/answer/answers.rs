@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::Sentence;
-use super::{claims, extremes, methods, profiles};
+use super::{agreement, binding, claims, extremes, failures, fits, methods, price, profiles, slopes};
 
 /// The sentences for each kind of report. A template shows one list with `parts/answer.md.j2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,11 +26,41 @@ impl Answers {
     /// The answers that the evidence carries.
     pub(crate) fn new(evidence: &Evidence<'_>) -> Self {
         Self {
-            comparison: extremes::sentences(evidence, Figures::Measured),
+            comparison: comparison(evidence),
             methods: methods::sentences(evidence),
             profiles: profiles::sentences(evidence),
             claims: claims::sentences(evidence),
-            plan: extremes::sentences(evidence, Figures::Predicted),
+            plan: plan(evidence),
         }
     }
+}
+
+/// The measured figures, or the predicted ones before a cell ran.
+fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
+    let has_run = evidence
+        .groups
+        .iter()
+        .flat_map(|group| &group.cells)
+        .any(|cell| cell.text("status").is_some());
+    let predicted = plan(evidence);
+    if !has_run && !predicted.is_empty() {
+        return predicted;
+    }
+    let figures = Figures::Measured;
+    let mut sentences = extremes::sentences(evidence, figures);
+    sentences.extend(binding::sentence(evidence, figures));
+    sentences.extend(slopes::sentences(evidence, figures));
+    sentences.extend(price::sentence(evidence));
+    sentences.extend(failures::sentence(evidence));
+    sentences
+}
+
+fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
+    let figures = Figures::Predicted;
+    let mut sentences: Vec<Sentence> = fits::sentence(evidence).into_iter().collect();
+    sentences.extend(extremes::sentences(evidence, figures));
+    sentences.extend(binding::sentence(evidence, figures));
+    sentences.extend(slopes::sentences(evidence, figures));
+    sentences.extend(agreement::sentence(evidence, figures));
+    sentences
 }

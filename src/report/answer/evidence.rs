@@ -4,6 +4,7 @@ use crate::report::claims::ClaimResult;
 use crate::report::group::Group;
 use crate::report::methods::Losses;
 use crate::report::profile_path::{ProfilePath, Twins};
+use crate::report::published::ComparedFigure;
 use crate::text::format::ByteUnit;
 
 /// The parts of a report's context that answers read.
@@ -11,6 +12,10 @@ use crate::text::format::ByteUnit;
 pub(crate) struct Evidence<'a> {
     /// The rows in the order of the study, with repeats in one group.
     pub groups: &'a [Group],
+    /// Columns that vary.
+    pub axes: &'a [String],
+    /// Published figures, each compared with the measured or the predicted one.
+    pub published: &'a [ComparedFigure],
     /// The spec's claims with their verdicts.
     pub claims: &'a [ClaimResult],
     /// The judgement on the losses.

@@ -1,39 +1,121 @@
 //! The cheapest and the dearest configuration.
 
 use super::evidence::Evidence;
-use super::figures::Figures;
+use super::figures::{ALLOCATED, Figures};
+use super::naming::name;
 use super::sentence::Sentence;
-use crate::report::group::Group;
-use crate::report::markdown::escape;
-use crate::text::format::{bytes, ratio};
+use crate::report::group::{Group, Stat};
+use crate::text::format::{bytes, number};
 
-/// The columns of memory in the order of preference, and the words for them. Allocated memory is exact, so another
-/// column counts only if allocated memory is the same everywhere, as in a study of allocators.
+/// Columns of memory, and the words for them. The first is exact; the others matter where it hardly differs, as in a
+/// study of allocators.
 const MEMORY: [(&str, &str); 3] = [
-    ("allocated_peak_bytes", "allocated"),
-    ("reserved_peak_bytes", "reserved by the allocator"),
-    ("process_peak_bytes", "held by the process"),
+    (ALLOCATED, "allocated memory"),
+    ("reserved_peak_bytes", "memory that the allocator holds"),
+    ("process_peak_bytes", "memory of the process"),
 ];
 
-/// The cheapest and the dearest configuration in the first column of memory that differs.
+/// A smaller ratio of the dearest to the cheapest is no reason to choose one.
+const NOTABLE: f64 = 1.02;
+
+/// The cheapest and the dearest configuration in allocated memory, or else in what the allocator and the process hold.
 pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
-    let sentence = |(column, words): (&str, &str)| {
-        let at = |group: &Group| figures.mean(group, column);
-        let known = || evidence.groups.iter().filter(|group| at(group).is_some());
-        let order = |a: &&Group, b: &&Group| at(a).unwrap_or_default().total_cmp(&at(b).unwrap_or_default());
-        let (low, high) = (known().min_by(order)?, known().max_by(order)?);
-        let (least, most) = (figures.stat(low, column)?, figures.stat(high, column)?);
-        (least.mean < most.mean && least.mean > 0.0).then(|| {
-            let text = format!(
-                "{} needs the least memory at its peak, {} {words}; {} needs the most, {} ({}).",
-                escape(&low.label),
-                bytes(least.into()),
-                escape(&high.label),
-                bytes(most.into()),
-                ratio((most.mean / least.mean).into()),
-            );
-            Sentence::about(text, [low, high])
-        })
+    let known: Vec<&Group> = having(evidence, figures, ALLOCATED);
+    let (Some(first), Some(extremes)) = (known.first(), Extremes::of(&known, figures, ALLOCATED)) else {
+        return Vec::new();
     };
-    MEMORY.into_iter().find_map(sentence).into_iter().collect()
+    let (column, words) = MEMORY[0];
+    if known.len() == 1 {
+        let kind = if figures == Figures::Measured {
+            "peak"
+        } else {
+            "predicted peak"
+        };
+        let text = format!("The {kind} of {words} is {}.", bytes(extremes.least.into()));
+        return vec![Sentence::about(text, figures, [*first])];
+    }
+    if extremes.ratio() >= NOTABLE {
+        return extremes
+            .sentence(evidence, figures, column, words)
+            .into_iter()
+            .collect();
+    }
+    let peak = bytes(extremes.most.mean.into());
+    let text = match (extremes.ratio() > 1.0, figures) {
+        (false, Figures::Measured) => format!("All peaks of allocated memory are equal, {peak}."),
+        (false, Figures::Predicted) => format!("All predicted peaks of allocated memory are equal, {peak}."),
+        (true, Figures::Measured) => {
+            format!("The peaks of allocated memory differ by less than 2%; the highest is {peak}.")
+        }
+        (true, Figures::Predicted) => {
+            format!("The predicted peaks of allocated memory differ by less than 2%; the highest is {peak}.")
+        }
+    };
+    let others = MEMORY[1..].iter().filter_map(|(column, words)| {
+        let known = having(evidence, figures, column);
+        Extremes::of(&known, figures, column)?.sentence(evidence, figures, column, words)
+    });
+    let first = Sentence::about(text, figures, known.iter().copied());
+    std::iter::once(first).chain(others).collect()
+}
+
+fn having<'g>(evidence: &Evidence<'g>, figures: Figures, column: &str) -> Vec<&'g Group> {
+    let groups = evidence.groups.iter();
+    groups
+        .filter(|group| figures.mean(group, column).is_some_and(|n| n > 0.0))
+        .collect()
+}
+
+/// The lowest and the highest of a column.
+struct Extremes<'g> {
+    low: &'g Group,
+    high: &'g Group,
+    least: Stat,
+    most: Stat,
+}
+
+impl<'g> Extremes<'g> {
+    fn of(groups: &[&'g Group], figures: Figures, column: &str) -> Option<Self> {
+        let at = |group: &Group| figures.mean(group, column).unwrap_or_default();
+        let low = groups.iter().min_by(|a, b| at(a).total_cmp(&at(b)))?;
+        // The first of equals, as for the lowest.
+        let high = groups.iter().rev().max_by(|a, b| at(a).total_cmp(&at(b)))?;
+        Some(Self {
+            low,
+            high,
+            least: figures.stat(low, column)?,
+            most: figures.stat(high, column)?,
+        })
+    }
+
+    fn ratio(&self) -> f64 {
+        self.most.mean / self.least.mean
+    }
+
+    fn sentence(&self, evidence: &Evidence<'_>, figures: Figures, column: &str, words: &str) -> Option<Sentence> {
+        if self.ratio() <= 1.0 {
+            return None;
+        }
+        let kind = if figures == Figures::Measured {
+            "peak"
+        } else {
+            "predicted peak"
+        };
+        let mut text = format!(
+            "Cheapest is {} with a {kind} of {} of {words}; dearest is {} with {}, {} times as much.",
+            name(self.low, evidence.axes),
+            bytes(self.least.into()),
+            name(self.high, evidence.axes),
+            bytes(self.most.into()),
+            number(self.ratio().into(), 2),
+        );
+        if figures == Figures::Measured && column != ALLOCATED {
+            if self.least.max >= self.most.min {
+                text += " Repeats differ by as much, so this is noise.";
+            } else if self.least.n == 1 || self.most.n == 1 {
+                text += " Each is a single run.";
+            }
+        }
+        Some(Sentence::about(text, figures, [self.low, self.high]))
+    }
 }

@@ -47,7 +47,7 @@ fn against_full(methods: &[Method]) -> Vec<Sentence> {
             escape(&full.group.label),
             percent(share.into()),
         );
-        Some(Sentence::about(text, [&method.group, &full.group]))
+        Some(Sentence::about(text, Figures::Measured, [&method.group, &full.group]))
     };
     others.filter_map(sentence).collect()
 }
@@ -57,7 +57,7 @@ fn by_loss(evidence: &Evidence<'_>) -> Option<Sentence> {
     let losses = evidence.losses;
     let remark = losses.remark.unwrap_or_default();
     if !losses.rank {
-        return (!remark.is_empty()).then(|| Sentence::about(remark, []));
+        return (!remark.is_empty()).then(|| Sentence::about(remark, Figures::Measured, []));
     }
     let mut front: Vec<&Group> = evidence.groups.iter().filter(|group| group.pareto).collect();
     let loss = |group: &Group| Figures::Measured.mean(group, HELD_OUT).unwrap_or(f64::NAN);
@@ -70,5 +70,5 @@ fn by_loss(evidence: &Evidence<'_>) -> Option<Sentence> {
         "On the Pareto front of peak memory and held-out loss, the best loss first: {}. {remark}",
         on_front.join(", ")
     );
-    Some(Sentence::about(text.trim_end(), front))
+    Some(Sentence::about(text.trim_end(), Figures::Measured, front))
 }

@@ -2,14 +2,24 @@
 //!
 //! One file per subject. A new kind of report gets a field in [`Answers`].
 
+mod agreement;
 mod answers;
+mod binding;
 mod claims;
 mod evidence;
 mod extremes;
+mod failures;
 mod figures;
+mod fits;
 mod methods;
+mod naming;
+mod price;
 mod profiles;
 mod sentence;
+mod series;
+mod slopes;
+#[cfg(test)]
+mod tests;
 
 pub(super) use answers::Answers;
 pub(super) use evidence::Evidence;

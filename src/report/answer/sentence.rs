@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::figures::Figures;
 use crate::report::entry::Entry;
 use crate::report::group::Group;
 
@@ -15,9 +16,13 @@ pub(crate) struct Sentence {
 }
 
 impl Sentence {
-    /// A sentence about these groups.
-    pub(super) fn about<'g>(text: impl Into<String>, groups: impl IntoIterator<Item = &'g Group>) -> Self {
-        Self::of_cells(text, groups.into_iter().flat_map(|group| &group.cells))
+    /// A sentence on figures of these groups.
+    pub(super) fn about<'g>(
+        text: impl Into<String>,
+        figures: Figures,
+        groups: impl IntoIterator<Item = &'g Group>,
+    ) -> Self {
+        Self::of_cells(text, groups.into_iter().flat_map(|group| figures.cells(group)))
     }
 
     /// A sentence about these cells.

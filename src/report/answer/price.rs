@@ -1,0 +1,128 @@
+//! The speed that less memory costs.
+
+use super::evidence::Evidence;
+use super::figures::{ALLOCATED, Figures};
+use super::naming::{listed, name};
+use super::sentence::Sentence;
+use crate::report::group::{Group, Stat, front};
+use crate::text::format::{number, percent, rate};
+
+const SPEED: &str = "tokens_per_second";
+
+/// The column of the relative spread of a training's steps.
+const SPREAD: &str = "step_seconds_spread";
+
+/// Speeds that scatter more are not compared.
+const MOST_NOISE: f64 = 0.1;
+
+/// Axes that change what is trained. A smaller task needs less memory and runs faster, and nothing is traded.
+const TASK: [&str; 2] = ["model", "max_seq_length"];
+
+/// The most configurations that are compared with the fastest.
+const MOST_COMPARED: usize = 3;
+
+/// A measured configuration.
+struct Candidate<'g> {
+    group: &'g Group,
+    memory: f64,
+    speed: Stat,
+    /// The relative spread of its steps or of its repeats; `None` if neither is known.
+    noise: Option<f64>,
+}
+
+/// The trade between memory and speed, over the configurations that no other beats in both.
+pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
+    let candidates: Vec<Candidate<'_>> = evidence.groups.iter().filter_map(candidate).collect();
+    let is_task = |axis: &String| TASK.contains(&axis.as_str());
+    if candidates.len() < 2 || evidence.axes.iter().all(is_task) {
+        return None;
+    }
+    let noise = candidates
+        .iter()
+        .filter_map(|candidate| candidate.noise)
+        .fold(0.0, f64::max);
+    let groups = || candidates.iter().map(|candidate| candidate.group);
+    if noise > MOST_NOISE {
+        let text = format!(
+            "Speeds are not to be compared: the steps or the repeats of a configuration differ by up to {}.",
+            percent(noise.into())
+        );
+        return Some(Sentence::about(text, Figures::Measured, groups()));
+    }
+    let at: Vec<Option<(f64, f64)>> = candidates
+        .iter()
+        .map(|candidate| Some((candidate.memory, -candidate.speed.mean)))
+        .collect();
+    let on_front = front(&at);
+    let mut best: Vec<&Candidate<'_>> = candidates
+        .iter()
+        .zip(on_front)
+        .filter_map(|(candidate, on_front)| on_front.then_some(candidate))
+        .collect();
+    best.sort_by(|a, b| b.speed.mean.total_cmp(&a.speed.mean));
+    best.dedup_by(|a, b| a.memory == b.memory);
+    let fastest = *best.first()?;
+    let is_alike = |other: &Candidate<'_>| {
+        let noise = fastest.noise.zip(other.noise).map(|(a, b)| a + b);
+        noise.is_some_and(|noise| 1.0 - other.speed.mean / fastest.speed.mean <= noise)
+    };
+    // Nothing was traded if the cheapest is as fast as the fastest.
+    if let Some(cheapest) = best.last().filter(|cheapest| best.len() > 1 && is_alike(cheapest)) {
+        best = vec![cheapest];
+    }
+    let compared = |other: &&Candidate<'_>| {
+        let memory = number((other.memory / fastest.memory).into(), 2);
+        let name = name(other.group, evidence.axes);
+        if is_alike(other) {
+            return format!("{name} takes {memory}× the memory at the same speed within noise");
+        }
+        let speed = number((other.speed.mean / fastest.speed.mean).into(), 2);
+        format!("{name} takes {memory}× the memory at {speed}× the speed")
+    };
+    let others = pick(&best[1..]);
+    let (first, speed) = (best[0], rate(best[0].speed.mean.into()));
+    let named = name(first.group, evidence.axes);
+    let mut text = if first.speed.mean < fastest.speed.mean {
+        format!("{named} is the cheapest and, within noise, as fast as any, at {speed} tokens/s.")
+    } else if others.is_empty() {
+        format!("{named} is both the cheapest and the fastest, at {speed} tokens/s.")
+    } else {
+        let others: Vec<String> = others.iter().map(compared).collect();
+        format!(
+            "Compared with the fastest, {named} with {speed} tokens/s, {}.",
+            listed(&others)
+        )
+    };
+    let shown: Vec<&Candidate<'_>> = std::iter::once(first).chain(others).collect();
+    if shown.iter().any(|candidate| candidate.noise.is_none()) {
+        text += " The spread of these speeds is not known.";
+    }
+    let shown = shown.into_iter().map(|candidate| candidate.group);
+    Some(Sentence::about(text, Figures::Measured, shown))
+}
+
+fn candidate(group: &Group) -> Option<Candidate<'_>> {
+    let speed = Figures::Measured.stat(group, SPEED).filter(|speed| speed.mean > 0.0)?;
+    let steps = Figures::Measured
+        .cells(group)
+        .filter_map(|cell| cell.number(SPREAD).filter(|spread| spread.is_finite()));
+    let repeats = speed.deviation.map(|deviation| deviation / speed.mean);
+    Some(Candidate {
+        group,
+        memory: Figures::Measured
+            .mean(group, ALLOCATED)
+            .filter(|memory| *memory > 0.0)?,
+        noise: steps.chain(repeats).reduce(f64::max),
+        speed,
+    })
+}
+
+/// The cheapest of all, and as many between as there is room for.
+fn pick<'c, 'g>(slower: &[&'c Candidate<'g>]) -> Vec<&'c Candidate<'g>> {
+    let Some((cheapest, between)) = slower.split_last() else {
+        return Vec::new();
+    };
+    let mut picked: Vec<&Candidate<'_>> = between.iter().copied().take(MOST_COMPARED - 1).collect();
+    picked.push(cheapest);
+    picked
+}
