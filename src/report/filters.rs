@@ -7,7 +7,7 @@ use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use super::charts::Drawing;
-use super::markdown;
+use super::{markdown, table};
 use crate::text::Unit;
 use crate::text::format::{self, ABSENT, ByteUnit, Quantity};
 
@@ -108,6 +108,7 @@ pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTree
     env.add_filter("linked", |value: &Value| text(value, markdown::linked));
     env.add_filter("md", |value: &Value| text(value, markdown::escape));
     env.add_filter("code", |value: &Value| text(value, markdown::code));
+    env.add_filter("varying", |text: &str, names: usize| table::varying(text, names));
     env.add_filter("short", move |id: &str| id.chars().take(id_length).collect::<String>());
     let known = Arc::clone(&charts);
     env.add_function("has_chart", move |name: &str| find(&known, name).map(Result::is_ok));

@@ -81,7 +81,7 @@ pub fn tidy(markdown: &str) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Align {
+pub(super) enum Align {
     Left,
     Right,
     Center,
@@ -129,7 +129,7 @@ fn rule(width: usize, align: Align) -> String {
 }
 
 /// The cells of a row, split at the pipes that are not escaped.
-fn cells(line: &str) -> Vec<&str> {
+pub(super) fn cells(line: &str) -> Vec<&str> {
     let inner = line.strip_prefix('|').unwrap_or(line);
     let mut cells = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -146,7 +146,8 @@ fn cells(line: &str) -> Vec<&str> {
     cells
 }
 
-fn delimiter(row: &[&str]) -> Option<Vec<Align>> {
+/// The alignments of a rule below a table's head; `None` if it is not a rule.
+pub(super) fn delimiter(row: &[&str]) -> Option<Vec<Align>> {
     let align = |cell: &&str| {
         let (left, right) = (cell.starts_with(':'), cell.ends_with(':'));
         let dashes = cell.trim_matches(':');

@@ -27,6 +27,7 @@ mod profile_path;
 mod published;
 mod render;
 mod stacks;
+mod table;
 mod template;
 mod timeline;
 mod value_count;
