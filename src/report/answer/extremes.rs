@@ -18,6 +18,23 @@ const MEMORY: [(&str, &str); 3] = [
 /// A smaller ratio of the dearest to the cheapest is no reason to choose one.
 const NOTABLE: f64 = 1.02;
 
+/// The first column of memory with a notable difference between these configurations; allocated memory without one.
+pub(super) fn telling_column(groups: &[&Group], figures: Figures) -> &'static str {
+    let tells = |column: &&str| {
+        let known: Vec<&Group> = groups
+            .iter()
+            .copied()
+            .filter(|group| figures.mean(group, column).is_some_and(|n| n > 0.0))
+            .collect();
+        Extremes::of(&known, figures, column).is_some_and(|extremes| extremes.ratio() >= NOTABLE)
+    };
+    MEMORY
+        .map(|(column, _)| column)
+        .into_iter()
+        .find(tells)
+        .unwrap_or(ALLOCATED)
+}
+
 /// The cheapest and the dearest configuration in allocated memory, or else in what the allocator and the process hold.
 pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
     let known: Vec<&Group> = having(evidence, figures, ALLOCATED);

@@ -1,7 +1,8 @@
 //! The speed that less memory costs.
 
 use super::evidence::Evidence;
-use super::figures::{ALLOCATED, Figures};
+use super::extremes::telling_column;
+use super::figures::Figures;
 use super::naming::{listed, name};
 use super::sentence::Sentence;
 use crate::report::group::{Group, Stat, front};
@@ -32,9 +33,13 @@ struct Candidate<'g> {
 
 /// The trade between memory and speed, over the configurations that no other beats in both.
 pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
-    let candidates: Vec<Candidate<'_>> = evidence.groups.iter().filter_map(candidate).collect();
-    let is_task = |axis: &String| TASK.contains(&axis.as_str());
-    if candidates.len() < 2 || evidence.axes.iter().all(is_task) {
+    let groups = of_one_task(evidence);
+    let column = telling_column(&groups, Figures::Measured);
+    let candidates: Vec<Candidate<'_>> = groups
+        .into_iter()
+        .filter_map(|group| candidate(group, column))
+        .collect();
+    if candidates.len() < 2 {
         return None;
     }
     let noise = candidates
@@ -101,7 +106,19 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     Some(Sentence::about(text, Figures::Measured, shown))
 }
 
-fn candidate(group: &Group) -> Option<Candidate<'_>> {
+/// The measured configurations of one task: of several tasks, the last one that has two configurations.
+fn of_one_task<'g>(evidence: &Evidence<'g>) -> Vec<&'g Group> {
+    let task = |group: &Group| TASK.map(|axis| group.axes.get(axis).cloned());
+    let known: Vec<&Group> = evidence.groups.iter().filter(|group| group.ok > 0).collect();
+    let of = |wanted: &Group| -> Vec<&'g Group> {
+        let alike = known.iter().filter(|group| task(group) == task(wanted));
+        alike.copied().collect()
+    };
+    let mut tasks = known.iter().rev().map(|group| of(group));
+    tasks.find(|groups| groups.len() > 1).unwrap_or_default()
+}
+
+fn candidate<'g>(group: &'g Group, column: &str) -> Option<Candidate<'g>> {
     let speed = Figures::Measured.stat(group, SPEED).filter(|speed| speed.mean > 0.0)?;
     let steps = Figures::Measured
         .cells(group)
@@ -109,9 +126,7 @@ fn candidate(group: &Group) -> Option<Candidate<'_>> {
     let repeats = speed.deviation.map(|deviation| deviation / speed.mean);
     Some(Candidate {
         group,
-        memory: Figures::Measured
-            .mean(group, ALLOCATED)
-            .filter(|memory| *memory > 0.0)?,
+        memory: Figures::Measured.mean(group, column).filter(|memory| *memory > 0.0)?,
         noise: steps.chain(repeats).reduce(f64::max),
         speed,
     })

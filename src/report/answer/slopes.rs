@@ -135,10 +135,9 @@ fn pieces<'s, 'g>(series: &'s Series<'g>) -> Vec<Piece<'s, 'g>> {
 /// `rises by 12 bytes per trainable parameter from 4 to 16 and by 16 bytes from 32 to 64; …`.
 fn describe(axis: &str, series: &Series<'_>) -> String {
     let pieces = pieces(series);
-    let name = code(last_part(axis));
     if pieces.iter().all(|piece| piece.change() == 0.0) {
         let (first, last) = (pieces[0].from, pieces[pieces.len() - 1].to);
-        return format!("is the same at every {name} ({})", extent(axis, series, first, last));
+        return format!("stays the same ({})", extent(axis, series, first, last));
     }
     let steady: Vec<&Piece<'_, '_>> = pieces.iter().filter(|piece| !piece.moves).collect();
     let moves: Vec<&Piece<'_, '_>> = pieces.iter().filter(|piece| piece.moves).collect();

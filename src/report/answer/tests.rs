@@ -461,3 +461,39 @@ fn any_cell(index: usize, rng: &mut ChaCha8Rng) -> Entry {
     }
     cell
 }
+
+#[test]
+fn speeds_are_traded_for_memory_that_differs() {
+    let at = |id: &str, backend: &str, reserved: u64, speed: f64| {
+        let mut cell = of_speed(id, "none", MIB, speed, Some(0.01));
+        cell.set("allocator.backend", backend.into());
+        cell.set("reserved_peak_bytes", reserved.into());
+        cell
+    };
+    let cells = [at("a", "system", 2 * MIB, 500.0), at("b", "mimalloc", 4 * MIB, 1000.0)];
+    let found = measured(&cells, &["allocator.backend"]);
+    with(&found, "`backend system` takes 0.50× the memory at 0.50× the speed");
+}
+
+#[test]
+fn speeds_of_different_tasks_are_not_compared() {
+    let at = |id: &str, length: u64, checkpointing: &str, peak: u64, speed: f64| {
+        let mut cell = of_speed(id, checkpointing, peak, speed, Some(0.01));
+        cell.set("max_seq_length", length.into());
+        cell
+    };
+    let short = [
+        at("a", 128, "none", 10 * MIB, 2000.0),
+        at("b", 128, "full", 5 * MIB, 1900.0),
+    ];
+    let long = [
+        at("c", 256, "none", 20 * MIB, 1000.0),
+        at("d", 256, "full", 8 * MIB, 800.0),
+    ];
+    let found = measured(&[short, long].concat(), &["gradient_checkpointing", "max_seq_length"]);
+    let price = with(&found, "fastest");
+    assert!(
+        price.contains("max_seq_length 256") && !price.contains("max_seq_length 128"),
+        "{price}"
+    );
+}
