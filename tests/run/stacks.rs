@@ -131,7 +131,7 @@ fn claims_ask_their_stacks_for_what_they_have() {
         "{speed}"
     );
     assert!(
-        speed.contains("plans have budget_bytes, needed_bytes, allocated_peak_bytes, "),
+        speed.contains("plans have budget_bytes, needed_bytes, fits_with_bytes, "),
         "{speed}"
     );
     for (name, keys) in [
