@@ -101,6 +101,11 @@ fn column_of(axis: &str, keys: &[String]) -> Option<String> {
     }
 }
 
+/// The name of an axis without its sections.
+pub(crate) fn last_part(axis: &str) -> &str {
+    axis.rsplit('.').next().unwrap_or(axis)
+}
+
 /// True if a key has several values.
 pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
     if key == "lora_alpha" && alpha_follows_rank(entries) {

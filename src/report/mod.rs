@@ -6,6 +6,7 @@ mod about;
 pub mod accuracy;
 mod answer;
 mod axes;
+mod change;
 pub mod chart;
 mod charts;
 mod check;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::Sentence;
-use super::{agreement, binding, claims, extremes, failures, fits, methods, price, profiles, slopes};
+use super::{agreement, binding, changes, claims, extremes, failures, fits, methods, price, profiles, slopes};
 
 /// The sentences for each kind of report. A template shows one list with `parts/answer.md.j2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -49,10 +49,18 @@ fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let figures = Figures::Measured;
     let mut sentences = extremes::sentences(evidence, figures);
     sentences.extend(binding::sentence(evidence, figures));
-    sentences.extend(slopes::sentences(evidence, figures));
+    sentences.extend(growth(evidence, figures));
     sentences.extend(price::sentence(evidence));
     sentences.extend(failures::sentence(evidence));
     sentences
+}
+
+/// What each change is worth in a study that makes one after the other, or else the slopes over its axes.
+fn growth(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
+    match changes::sentence(evidence, figures) {
+        Some(sentence) => vec![sentence],
+        None => slopes::sentences(evidence, figures),
+    }
 }
 
 fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
@@ -60,7 +68,7 @@ fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let mut sentences: Vec<Sentence> = fits::sentence(evidence).into_iter().collect();
     sentences.extend(extremes::sentences(evidence, figures));
     sentences.extend(binding::sentence(evidence, figures));
-    sentences.extend(slopes::sentences(evidence, figures));
+    sentences.extend(growth(evidence, figures));
     sentences.extend(agreement::sentence(evidence, figures));
     sentences
 }

@@ -5,6 +5,7 @@
 mod agreement;
 mod answers;
 mod binding;
+mod changes;
 mod claims;
 mod evidence;
 mod extremes;

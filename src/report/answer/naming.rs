@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::report::axes::last_part;
 use crate::report::group::Group;
 use crate::report::markdown::code;
 use crate::text::format::{bytes, rate};
@@ -39,11 +40,6 @@ pub(super) fn name<'a>(group: &Group, axes: impl IntoIterator<Item = &'a String>
         (true, Some(axis)) if !is_set(&axis) => code(&format!("{} unset", last_part(axis))),
         (true, _) => code(&group.label),
     }
-}
-
-/// The last part of a dotted key.
-pub(super) fn last_part(axis: &str) -> &str {
-    axis.rsplit('.').next().unwrap_or(axis)
 }
 
 /// The plural of a category's name.

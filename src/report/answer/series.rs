@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 
 use super::figures::{ALLOCATED, Figures, Instant};
-use super::naming::{last_part, name};
+use super::naming::name;
+use crate::report::axes::last_part;
 use crate::report::group::{Group, Stat};
 
 /// Configurations that differ in one axis alone, by its rising value.

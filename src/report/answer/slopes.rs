@@ -3,9 +3,10 @@
 use super::binding::place;
 use super::evidence::Evidence;
 use super::figures::{ALLOCATED, Figures, Instant};
-use super::naming::{amount, amounts, direction, last_part, listed, phase_words};
+use super::naming::{amount, amounts, direction, listed, phase_words};
 use super::sentence::Sentence;
 use super::series::{Point, Series, are_paired, series, unit};
+use crate::report::axes::last_part;
 use crate::report::group::Group;
 use crate::report::markdown::{code, escape};
 use crate::text::format::bytes;

@@ -497,3 +497,37 @@ fn speeds_of_different_tasks_are_not_compared() {
         "{price}"
     );
 }
+
+#[test]
+fn changes_one_after_the_other_say_what_each_is_worth() {
+    let row = |id: &str, batch: u64, autocast: &str, setting: &str, peak: u64, reserved: u64| {
+        cell(
+            id,
+            [
+                ("batch_size", batch.into()),
+                ("autocast", autocast.into()),
+                ("allocator.env.X", setting.into()),
+                ("predicted_allocated_peak_bytes", (peak * MIB).into()),
+                ("predicted_reserved_peak_bytes", (reserved * MIB).into()),
+            ],
+        )
+    };
+    let cells = [
+        row("a", 4, "none", "0", 800, 900),
+        row("b", 1, "none", "0", 500, 600),
+        row("c", 1, "bfloat16", "0", 600, 700),
+        row("d", 1, "bfloat16", "1", 600, 800),
+    ];
+    let plan = answers(&cells, &["batch_size", "autocast", "allocator.env.X"]).plan;
+    let texts: Vec<String> = plan
+        .into_iter()
+        .map(|sentence| sentence.text.replace('\u{a0}', " "))
+        .collect();
+    assert_eq!(
+        texts[1],
+        "Together the 3 changes take the predicted peak of allocated memory from 800.0 MiB to 600.0 MiB (−25.0%). \
+         Most is saved by `batch_size 4 → 1` (300.0 MiB). \
+         Not every change saves: `autocast none → bfloat16` adds 100.0 MiB and `X 0 → 1` has the allocator hold \
+         100.0 MiB more. The peak is the same after `X 0 → 1`."
+    );
+}

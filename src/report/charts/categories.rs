@@ -1,9 +1,9 @@
 //! The live bytes at the instant of the peak, by category.
 
-use super::change::{self, Order};
 use super::labels::Labels;
 use super::view::{ALLOCATED, View, few_enough, said};
 use crate::memory::Category;
+use crate::report::change::{self, Order};
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
 use crate::results::columns::category_column;

@@ -1,7 +1,8 @@
 //! Memory and speed over the axis that is a quantity.
 
 use super::labels::Labels;
-use super::view::{View, distinct, last_part, said, varying};
+use super::view::{View, distinct, said, varying};
+use crate::report::axes::last_part;
 use crate::report::chart::{Growth, SERIES_COLOURS, Sample, Series};
 use crate::report::group::Group;
 use crate::text::format;

@@ -1,6 +1,7 @@
 //! Short names of groups, by the axes in which they differ.
 
-use super::view::{distinct, last_part};
+use super::view::distinct;
+use crate::report::axes::last_part;
 use crate::report::group::Group;
 use crate::text::format::ABSENT;
 

@@ -2,7 +2,6 @@
 
 mod allocator;
 mod categories;
-mod change;
 mod draw;
 mod growth;
 mod labels;
@@ -15,3 +14,5 @@ mod view;
 mod waterfall;
 
 pub(crate) use draw::{Drawing, draw};
+#[cfg(test)]
+pub(crate) use testing::study;

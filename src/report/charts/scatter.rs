@@ -1,7 +1,8 @@
 //! Memory against speed, and against loss.
 
 use super::labels::{Labels, is_optional};
-use super::view::{Memory, View, distinct, last_part, said, varying};
+use super::view::{Memory, View, distinct, said, varying};
+use crate::report::axes::last_part;
 use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
 use crate::report::group::Group;
 use crate::text::format;

@@ -5,7 +5,7 @@ use crate::report::group::{Group, groups};
 use crate::results::datum::Datum;
 
 /// A group for each row of columns and values; what reads as a number is one.
-pub(super) fn study(rows: &[Vec<(&str, &str)>], axes: &[&str]) -> Vec<Group> {
+pub(crate) fn study(rows: &[Vec<(&str, &str)>], axes: &[&str]) -> Vec<Group> {
     let axes: Vec<String> = axes.iter().map(ToString::to_string).collect();
     let entry = |(at, row): (usize, &Vec<(&str, &str)>)| {
         let mut entry = Entry::default();

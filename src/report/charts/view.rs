@@ -159,8 +159,3 @@ pub(super) fn distinct(shown: &[&Group], axis: &str) -> usize {
     let values: BTreeSet<&String> = shown.iter().map(|group| &group.axes[axis]).collect();
     values.len()
 }
-
-/// The name of an axis without its sections.
-pub(super) fn last_part(axis: &str) -> &str {
-    axis.rsplit('.').next().unwrap_or(axis)
-}

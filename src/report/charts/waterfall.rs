@@ -1,7 +1,7 @@
 //! The change of memory by each change of a study that makes one at a time.
 
-use super::change::{self, Order};
 use super::view::{ALLOCATED, Memory, RESERVED, View, said};
+use crate::report::change::{self, Order};
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
 use crate::text::format;

@@ -1,11 +1,12 @@
 //! Studies that change one thing at a time.
 
-use super::view::last_part;
-use crate::report::group::Group;
+use super::axes::last_part;
+use super::group::Group;
+use crate::text::format::ABSENT;
 
 /// The order of a study's changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Each group keeps the changes of those before it.
     Cumulative,
     /// Each group differs from the first one alone.
@@ -14,7 +15,7 @@ pub(super) enum Order {
 
 /// The axes that each group after the first one changes, and the order; `None` if the study is not of this kind. At least
 /// two axes change, and no cumulative change takes an earlier one back.
-pub(super) fn changes(groups: &[&Group]) -> Option<(Order, Vec<Vec<String>>)> {
+pub(crate) fn changes(groups: &[&Group]) -> Option<(Order, Vec<Vec<String>>)> {
     let [first, ..] = groups else {
         return None;
     };
@@ -35,10 +36,14 @@ fn differing(from: &Group, to: &Group) -> Vec<String> {
 }
 
 /// A change in words: `dtype float32 → bfloat16`.
-pub(super) fn words(from: &Group, to: &Group, axes: &[String]) -> String {
+pub(crate) fn words(from: &Group, to: &Group, axes: &[String]) -> String {
+    let value = |group: &Group, axis: &String| match group.axes[axis].as_str() {
+        ABSENT => "unset".to_owned(),
+        value => value.to_owned(),
+    };
     // Spaces that do not break keep a change on one line.
     let change = |axis: &String| {
-        let words = format!("{} {} → {}", last_part(axis), from.axes[axis], to.axes[axis]);
+        let words = format!("{} {} → {}", last_part(axis), value(from, axis), value(to, axis));
         words.replace(' ', "\u{a0}")
     };
     axes.iter().map(change).collect::<Vec<_>>().join(", ")
@@ -47,7 +52,7 @@ pub(super) fn words(from: &Group, to: &Group, axes: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::charts::testing::study;
+    use crate::report::charts::study;
 
     fn digit(n: u64) -> &'static str {
         ["0", "1", "2"][n as usize]
