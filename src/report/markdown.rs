@@ -34,9 +34,14 @@ pub fn linked(text: &str) -> String {
     text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Text as code, in or outside of a table.
+/// Text as code in a table. Elsewhere the backslash before a `|` shows; see [`line_code`].
 pub fn code(text: &str) -> String {
-    let text = text.replace(['\n', '\r'], " ").replace('|', "\\|");
+    line_code(&text.replace('|', "\\|"))
+}
+
+/// Text as code in a line outside of tables.
+pub fn line_code(text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     if longest == 0 {
         return format!("`{text}`");

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::Sentence;
-use crate::report::markdown::code;
+use crate::report::markdown::line_code as code;
 use crate::report::published::ComparedFigure;
 use crate::text::counted;
 use crate::text::format::percent;

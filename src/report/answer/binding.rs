@@ -5,7 +5,7 @@ use super::figures::{Figures, Instant};
 use super::naming::{category_words, phase_words, tally};
 use super::sentence::Sentence;
 use crate::report::group::Group;
-use crate::report::markdown::code;
+use crate::report::markdown::line_code as code;
 use crate::text::format::percent;
 
 /// The most places that are named.

@@ -8,7 +8,7 @@ use super::naming::listed;
 use super::sentence::Sentence;
 use crate::report::change::{self, Order};
 use crate::report::group::Group;
-use crate::report::markdown::code;
+use crate::report::markdown::line_code as code;
 use crate::text::counted;
 use crate::text::format::{bytes, percent};
 

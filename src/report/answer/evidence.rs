@@ -1,5 +1,6 @@
 //! Everything that answers are computed from.
 
+use super::naming;
 use crate::report::claims::ClaimResult;
 use crate::report::group::Group;
 use crate::report::methods::Losses;
@@ -26,4 +27,11 @@ pub(crate) struct Evidence<'a> {
     pub twins: &'a [Twins],
     /// The unit for all memory of the study.
     pub memory_unit: ByteUnit,
+}
+
+impl Evidence<'_> {
+    /// A configuration's name, as code. No other configuration of the study has it.
+    pub(super) fn name(&self, group: &Group) -> String {
+        naming::name(group, self.groups, self.axes)
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::evidence::Evidence;
 use super::figures::{ALLOCATED, Figures};
-use super::naming::name;
 use super::sentence::Sentence;
 use crate::report::group::{Group, Stat};
 use crate::text::format::{bytes, number};
@@ -120,9 +119,9 @@ impl<'g> Extremes<'g> {
         };
         let mut text = format!(
             "Cheapest is {} with a {kind} of {} of {words}; dearest is {} with {}, {} times as much.",
-            name(self.low, evidence.axes),
+            evidence.name(self.low),
             bytes(self.least.into()),
-            name(self.high, evidence.axes),
+            evidence.name(self.high),
             bytes(self.most.into()),
             number(self.ratio().into(), 2),
         );

@@ -1,12 +1,12 @@
 //! The configurations that did not end well, the reason, and a change that would make them fit.
 
 use super::evidence::Evidence;
-use super::naming::{category_words, listed, name, phase_words};
+use super::naming::{category_words, listed, phase_words};
 use super::sentence::Sentence;
 use crate::options::Stack;
 use crate::report::entry::Entry;
 use crate::report::group::Group;
-use crate::report::markdown::{code, escape};
+use crate::report::markdown::{escape, line_code as code};
 use crate::text::counted;
 use crate::text::format::{bytes, seconds};
 
@@ -26,7 +26,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let waits = |cell: &&Entry| cell.text("status").is_none() && cell.stack() == Stack::Candle;
     let waiting: Vec<&Entry> = cells().map(|(_, cell)| cell).filter(waits).collect();
     let describe =
-        |(group, cell): &(&Group, &Entry)| format!("{} {}{}.", name(group, evidence.axes), reason(cell), remedy(cell));
+        |(group, cell): &(&Group, &Entry)| format!("{} {}{}.", evidence.name(group), reason(cell), remedy(cell));
     let mut described = 0;
     let mut parts: Vec<String> = Vec::new();
     for cell in &failed {

@@ -3,7 +3,6 @@
 use super::evidence::Evidence;
 use super::failures::remedy;
 use super::figures::Figures;
-use super::naming::name;
 use super::sentence::Sentence;
 use crate::report::group::Group;
 use crate::text::format::bytes;
@@ -18,11 +17,16 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let groups: Vec<&Group> = judged.iter().map(|judged| judged.group).collect();
     let (fit, over): (Vec<&Judged<'_>>, Vec<&Judged<'_>>) = judged.iter().partition(|judged| judged.fits);
     let budget = budget(&judged)?;
+    if let [only] = &judged[..] {
+        return Some(Sentence::about(
+            only.alone(evidence, &budget),
+            Figures::Predicted,
+            groups,
+        ));
+    }
     let mut text = match (fit.len(), judged.len()) {
-        (1, 1) => format!("{} fits {budget}", fit[0].named(evidence)),
         (2, 2) => format!("Both configurations fit {budget}"),
         (n, all) if n == all => format!("All {all} configurations fit {budget}"),
-        (0, 1) => format!("{} does not fit {budget}", over[0].named(evidence)),
         (0, 2) => format!("Neither configuration fits {budget}"),
         (0, all) => format!("None of {all} configurations fits {budget}"),
         (n, all) => format!(
@@ -71,8 +75,20 @@ impl<'g> Judged<'g> {
         self.needed / self.budget
     }
 
+    /// The verdict on the only configuration.
+    fn alone(&self, evidence: &Evidence<'_>, budget: &str) -> String {
+        let (name, needed) = (self.named(evidence), bytes(self.needed.into()));
+        match self.fits {
+            true => format!("{name} fits {budget}: it needs {needed}."),
+            false => format!(
+                "{name} does not fit {budget}: it needs {needed}{}.",
+                remedy(&self.group.cells[0])
+            ),
+        }
+    }
+
     fn named(&self, evidence: &Evidence<'_>) -> String {
-        name(self.group, evidence.axes)
+        evidence.name(self.group)
     }
 
     fn sizes(&self) -> String {

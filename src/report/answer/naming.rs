@@ -4,41 +4,71 @@ use std::cmp::Ordering;
 
 use crate::report::axes::last_part;
 use crate::report::group::Group;
-use crate::report::markdown::code;
+use crate::report::markdown::line_code as code;
 use crate::text::format::{bytes, rate};
 
 /// Axes whose values speak for themselves.
 const PLAIN: [&str; 2] = ["model", "dtype"];
 
-/// The most axes in a name; the cell's id says the rest.
+/// The most axes in a name, unless others have the same name; the cell's id says the rest.
 const MOST_AXES: usize = 4;
 
 /// The longest value in a name, in characters. A longer one, such as a list of lengths, would hide the others.
 const LONGEST_VALUE: usize = 40;
 
-/// A configuration by the axes that it sets: `int4, rank 16`, as code.
-pub(super) fn name<'a>(group: &Group, axes: impl IntoIterator<Item = &'a String>) -> String {
+/// A configuration by the axes that it sets: `int4, rank 16`, as code. If another of `groups` has the same name, the first
+/// axes that tell the two apart follow.
+pub(super) fn name<'a>(group: &Group, groups: &[Group], axes: impl IntoIterator<Item = &'a String>) -> String {
     let mut axes: Vec<&String> = axes.into_iter().collect();
-    let position = |axis: &String| PLAIN.iter().position(|plain| plain == axis);
     axes.sort_by_key(|axis| position(axis).unwrap_or(PLAIN.len()));
-    let is_set = |axis: &&&String| group.cells.first().is_some_and(|cell| !cell.get(axis).is_null());
-    let text = |axis: &&String| group.axes.get(*axis).cloned().unwrap_or_default();
-    let part = |axis: &&String| match text(axis) {
-        value if position(axis).is_some() => value,
-        value => format!("{} {value}", last_part(axis)),
-    };
-    let short = |axis: &&&String| text(axis).chars().count() <= LONGEST_VALUE;
-    let parts: Vec<String> = axes
-        .iter()
-        .filter(is_set)
-        .filter(short)
-        .take(MOST_AXES)
-        .map(part)
-        .collect();
+    let mut parts = usual_parts(group, &axes);
+    let usual = text(group, &axes, &parts);
+    let has_its_name = |other: &&Group| text(other, &axes, &usual_parts(other, &axes)) == usual;
+    let mut alike: Vec<&Group> = groups.iter().filter(has_its_name).collect();
+    for axis in &axes {
+        let (same, different): (Vec<&Group>, Vec<&Group>) =
+            alike.iter().partition(|other| value(other, axis) == value(group, axis));
+        if !different.is_empty() {
+            parts.push(part(group, axis));
+            alike = same;
+        }
+    }
+    code(&text(group, &axes, &parts))
+}
+
+/// The place of an axis that needs no name.
+fn position(axis: &str) -> Option<usize> {
+    PLAIN.iter().position(|plain| *plain == axis)
+}
+
+/// The value of an axis as text; `None` if the group leaves it unset.
+fn value<'g>(group: &'g Group, axis: &str) -> Option<&'g str> {
+    let is_set = group.cells.first().is_some_and(|cell| !cell.get(axis).is_null());
+    let value = group.axes.get(axis).map(String::as_str);
+    value.filter(|_| is_set)
+}
+
+/// `rank 16`, `int4` or `rank unset`.
+fn part(group: &Group, axis: &str) -> String {
+    match value(group, axis) {
+        Some(value) if position(axis).is_some() => value.to_owned(),
+        value => format!("{} {}", last_part(axis), value.unwrap_or("unset")),
+    }
+}
+
+/// The first axes with short values.
+fn usual_parts(group: &Group, axes: &[&String]) -> Vec<String> {
+    let is_short = |axis: &&&String| value(group, axis).is_some_and(|value| value.chars().count() <= LONGEST_VALUE);
+    let short = axes.iter().filter(is_short).take(MOST_AXES);
+    short.map(|axis| part(group, axis)).collect()
+}
+
+/// The parts as one text, or the group's label without any.
+fn text(group: &Group, axes: &[&String], parts: &[String]) -> String {
     match (parts.is_empty(), axes.first()) {
-        (false, _) => code(&parts.join(", ")),
-        (true, Some(axis)) if !is_set(&axis) => code(&format!("{} unset", last_part(axis))),
-        (true, _) => code(&group.label),
+        (false, _) => parts.join(", "),
+        (true, Some(axis)) if value(group, axis).is_none() => part(group, axis),
+        (true, _) => group.label.clone(),
     }
 }
 

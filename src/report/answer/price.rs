@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::extremes::telling_column;
 use super::figures::Figures;
-use super::naming::{listed, name};
+use super::naming::listed;
 use super::sentence::Sentence;
 use crate::report::group::{Group, Stat, front};
 use crate::text::format::{number, percent, rate};
@@ -77,7 +77,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     }
     let compared = |other: &&Candidate<'_>| {
         let memory = number((other.memory / fastest.memory).into(), 2);
-        let name = name(other.group, evidence.axes);
+        let name = evidence.name(other.group);
         if is_alike(other) {
             return format!("{name} takes {memory}× the memory at the same speed within noise");
         }
@@ -86,7 +86,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     };
     let others = pick(&best[1..]);
     let (first, speed) = (best[0], rate(best[0].speed.mean.into()));
-    let named = name(first.group, evidence.axes);
+    let named = evidence.name(first.group);
     let mut text = if first.speed.mean < fastest.speed.mean {
         format!("{named} is the cheapest and, within noise, as fast as any, at {speed} tokens/s.")
     } else if others.is_empty() {

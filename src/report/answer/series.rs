@@ -68,7 +68,7 @@ pub(super) fn series<'g>(groups: &'g [Group], axes: &[String], axis: &str, figur
         }
         let name = match others[..] {
             [] => String::new(),
-            _ => name(group, others.iter().copied()),
+            _ => name(group, groups, others.iter().copied()),
         };
         let found = Series {
             name,

@@ -8,7 +8,7 @@ use super::sentence::Sentence;
 use super::series::{Point, Series, are_paired, series, unit};
 use crate::report::axes::last_part;
 use crate::report::group::Group;
-use crate::report::markdown::{code, escape};
+use crate::report::markdown::{escape, line_code as code};
 use crate::text::format::bytes;
 
 /// The most axes that get a sentence.

@@ -386,7 +386,11 @@ fn plans_are_judged_on_their_budgets() {
     );
     assert_eq!(
         answers(&cells[..1], &["model"]).plan[0].text,
-        "`small` fits the t4 (16.0 MiB); the tightest is `small` with 8.0 MiB of 16.0 MiB."
+        "`small` fits the t4 (16.0 MiB): it needs 8.0 MiB."
+    );
+    assert_eq!(
+        answers(&cells[1..], &["model"]).plan[0].text,
+        "`large` does not fit the t4 (16.0 MiB): it needs 20.0 MiB; it would fit with `dtype: int4`."
     );
 }
 
@@ -529,5 +533,40 @@ fn changes_one_after_the_other_say_what_each_is_worth() {
          Most is saved by `batch_size 4 → 1` (300.0 MiB). \
          Not every change saves: `autocast none → bfloat16` adds 100.0 MiB and `X 0 → 1` has the allocator hold \
          100.0 MiB more. The peak is the same after `X 0 → 1`."
+    );
+}
+
+#[test]
+fn configurations_that_differ_have_names_that_differ() {
+    let at = |id: &str, batch: u64, pattern: Option<&str>, fits: &str| {
+        let mut cell = cell(
+            id,
+            [
+                ("model", "phi".into()),
+                ("dtype", "int4".into()),
+                ("rank", 16_u64.into()),
+                ("max_seq_length", 4096_u64.into()),
+                ("batch_size", batch.into()),
+                ("target", pattern.into()),
+                ("predicted_verdict", fits.into()),
+                ("predicted_needed_bytes", (batch * MIB).into()),
+                ("predicted_budget_bytes", (4 * MIB).into()),
+                ("predicted_allocated_peak_bytes", (batch * MIB).into()),
+            ],
+        );
+        cell.set("gpu", "t4".into());
+        cell
+    };
+    let cells = [
+        at("a", 1, Some("q|v"), "fits"),
+        at("b", 8, Some("q|v"), "oversize"),
+        at("c", 8, None, "oversize"),
+    ];
+    let axes = ["model", "dtype", "rank", "max_seq_length", "batch_size", "target"];
+    assert_eq!(
+        answers(&cells, &axes).plan[0].text,
+        "1 of 3 configurations fits the t4 (4.0 MiB); the tightest is `phi, int4, rank 16, max_seq_length 4096, batch_size 1` \
+         with 1.0 MiB of 4.0 MiB. `phi, int4, rank 16, max_seq_length 4096, batch_size 8, target q|v` needs 8.0 MiB of 4.0 \
+         MiB. `phi, int4, rank 16, max_seq_length 4096, batch_size 8, target unset` needs 8.0 MiB of 4.0 MiB."
     );
 }
