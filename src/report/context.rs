@@ -16,6 +16,7 @@ use super::methods::{self, HELD_OUT, Losses, Method};
 use super::planned::{Planned, planned};
 use super::profile_path::{self, ProfilePath, Twins};
 use super::published::{self, ComparedFigure};
+use super::speeds::{self, Speeds};
 use super::stacks::{StackCells, stacks};
 use super::timeline::{Timeline, timelines};
 use super::value_count::{ValueCount, counted};
@@ -69,6 +70,8 @@ pub(crate) struct Context<'a> {
     pub loss: &'static str,
     /// The judgement on the losses.
     pub losses: Losses,
+    /// The judgement on the speeds.
+    pub speeds: Speeds,
     /// The groups as methods of fine-tuning, in the order of [`Self::by_memory`].
     pub methods: Vec<Method>,
     /// The origin of a plan; `None` for a study with records.
@@ -110,12 +113,14 @@ impl<'a> Context<'a> {
         let purpose = if study.is_plan { Purpose::Plan } else { Purpose::Report };
         let claims = claims::judge(&study.claims, &groups, purpose)?;
         let (paths, twins) = (profile_path::paths(&groups), profile_path::twins(&groups));
+        let speeds = speeds::speeds(&groups);
         let answers = Answers::new(&Evidence {
             groups: &groups,
             axes: &axes,
             published: &published,
             claims: &claims,
             losses: &losses,
+            speeds: &speeds,
             paths: &paths,
             twins: &twins,
             memory_unit: memory_unit(&groups),
@@ -136,6 +141,7 @@ impl<'a> Context<'a> {
             methods: methods::methods(&by_memory(&groups)),
             by_memory: by_memory(&groups),
             losses,
+            speeds,
             planned: study.is_plan.then(|| planned(cells)).flatten(),
             paths,
             twins,

@@ -27,6 +27,7 @@ mod planned;
 mod profile_path;
 mod published;
 mod render;
+mod speeds;
 mod stacks;
 mod table;
 mod template;

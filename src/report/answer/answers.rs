@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::evidence::Evidence;
 use super::figures::Figures;
-use super::sentence::Sentence;
+use super::sentence::{Sentence, most_important};
 use super::{agreement, binding, changes, claims, extremes, failures, fits, methods, price, profiles, slopes};
 
 /// The sentences for each kind of report. A template shows one list with `parts/answer.md.j2`.
@@ -47,12 +47,37 @@ fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
         return predicted;
     }
     let figures = Figures::Measured;
-    let mut sentences = extremes::sentences(evidence, figures);
-    sentences.extend(binding::sentence(evidence, figures));
-    sentences.extend(growth(evidence, figures));
-    sentences.extend(price::sentence(evidence));
-    sentences.extend(failures::sentence(evidence));
+    let mut sentences = costs(evidence, figures);
+    sentences.extend(important(price::sentence(evidence)));
+    sentences.extend(important(failures::sentence(evidence)));
+    sentences.extend(important(agreement::sentence(evidence, figures)));
+    most_important(sentences)
+}
+
+fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
+    let figures = Figures::Predicted;
+    let mut sentences: Vec<(u8, Sentence)> = important(fits::sentence(evidence)).collect();
+    sentences.extend(costs(evidence, figures));
+    sentences.extend(important(agreement::sentence(evidence, figures)));
+    most_important(sentences)
+}
+
+/// The extremes, the place of the peak, and the growth, each with its importance. The first of a kind matters most.
+fn costs(evidence: &Evidence<'_>, figures: Figures) -> Vec<(u8, Sentence)> {
+    let mut sentences: Vec<(u8, Sentence)> = ranked(extremes::sentences(evidence, figures), 1).collect();
+    sentences.extend(binding::sentence(evidence, figures).map(|sentence| (2, sentence)));
+    sentences.extend(ranked(growth(evidence, figures), 3));
     sentences
+}
+
+fn important(sentence: Option<Sentence>) -> impl Iterator<Item = (u8, Sentence)> {
+    sentence.into_iter().map(|sentence| (0, sentence))
+}
+
+/// The first sentence as important, and the others as given.
+fn ranked(sentences: Vec<Sentence>, others: u8) -> impl Iterator<Item = (u8, Sentence)> {
+    let rank = move |(at, sentence)| (if at == 0 { 0 } else { others }, sentence);
+    sentences.into_iter().enumerate().map(rank)
 }
 
 /// What each change is worth in a study that makes one after the other, or else the slopes over its axes.
@@ -61,14 +86,4 @@ fn growth(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
         Some(sentence) => vec![sentence],
         None => slopes::sentences(evidence, figures),
     }
-}
-
-fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
-    let figures = Figures::Predicted;
-    let mut sentences: Vec<Sentence> = fits::sentence(evidence).into_iter().collect();
-    sentences.extend(extremes::sentences(evidence, figures));
-    sentences.extend(binding::sentence(evidence, figures));
-    sentences.extend(growth(evidence, figures));
-    sentences.extend(agreement::sentence(evidence, figures));
-    sentences
 }

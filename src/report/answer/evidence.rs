@@ -6,6 +6,7 @@ use crate::report::group::Group;
 use crate::report::methods::Losses;
 use crate::report::profile_path::{ProfilePath, Twins};
 use crate::report::published::ComparedFigure;
+use crate::report::speeds::Speeds;
 use crate::text::format::ByteUnit;
 
 /// The parts of a report's context that answers read.
@@ -21,6 +22,8 @@ pub(crate) struct Evidence<'a> {
     pub claims: &'a [ClaimResult],
     /// The judgement on the losses.
     pub losses: &'a Losses,
+    /// The judgement on the speeds.
+    pub speeds: &'a Speeds,
     /// The ways from profiles to trainings.
     pub paths: &'a [ProfilePath],
     /// Profiles with trainings of equal micro-batches and accumulation.

@@ -8,7 +8,7 @@ use crate::text::format::{bytes, number};
 
 /// Columns of memory, and the words for them. The first is exact; the others matter where it hardly differs, as in a
 /// study of allocators.
-const MEMORY: [(&str, &str); 3] = [
+pub(super) const MEMORY: [(&str, &str); 3] = [
     (ALLOCATED, "allocated memory"),
     ("reserved_peak_bytes", "memory that the allocator holds"),
     ("process_peak_bytes", "memory of the process"),
@@ -17,21 +17,18 @@ const MEMORY: [(&str, &str); 3] = [
 /// A smaller ratio of the dearest to the cheapest is no reason to choose one.
 const NOTABLE: f64 = 1.02;
 
-/// The first column of memory with a notable difference between these configurations; allocated memory without one.
-pub(super) fn telling_column(groups: &[&Group], figures: Figures) -> &'static str {
-    let tells = |column: &&str| {
+/// The first column of memory with a notable difference between these configurations that is no noise, and the words for it.
+pub(super) fn telling_memory(groups: &[&Group], figures: Figures) -> Option<(&'static str, &'static str)> {
+    let tells = |(column, _): &(&str, &str)| {
         let known: Vec<&Group> = groups
             .iter()
             .copied()
             .filter(|group| figures.mean(group, column).is_some_and(|n| n > 0.0))
             .collect();
-        Extremes::of(&known, figures, column).is_some_and(|extremes| extremes.ratio() >= NOTABLE)
+        let extremes = Extremes::of(&known, figures, column);
+        extremes.is_some_and(|extremes| extremes.ratio() >= NOTABLE && !extremes.is_noise())
     };
-    MEMORY
-        .map(|(column, _)| column)
-        .into_iter()
-        .find(tells)
-        .unwrap_or(ALLOCATED)
+    MEMORY.into_iter().find(tells)
 }
 
 /// The cheapest and the dearest configuration in allocated memory, or else in what the allocator and the process hold.
@@ -108,6 +105,11 @@ impl<'g> Extremes<'g> {
         self.most.mean / self.least.mean
     }
 
+    /// True if repeats of the two overlap.
+    fn is_noise(&self) -> bool {
+        self.least.max >= self.most.min
+    }
+
     fn sentence(&self, evidence: &Evidence<'_>, figures: Figures, column: &str, words: &str) -> Option<Sentence> {
         if self.ratio() <= 1.0 {
             return None;
@@ -125,10 +127,11 @@ impl<'g> Extremes<'g> {
             bytes(self.most.into()),
             number(self.ratio().into(), 2),
         );
-        if figures == Figures::Measured && column != ALLOCATED {
-            if self.least.max >= self.most.min {
+        if figures == Figures::Measured {
+            if self.is_noise() {
                 text += " Repeats differ by as much, so this is noise.";
-            } else if self.least.n == 1 || self.most.n == 1 {
+            } else if column != ALLOCATED && (self.least.n == 1 || self.most.n == 1) {
+                // Allocated memory is counted, so a run of it is as good as several.
                 text += " Each is a single run.";
             }
         }

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::extremes;
 use super::figures::Figures;
-use super::sentence::Sentence;
+use super::sentence::{Sentence, most_important};
 use crate::report::group::Group;
 use crate::report::markdown::escape;
 use crate::report::methods::{HELD_OUT, Method, methods};
@@ -12,10 +12,11 @@ use crate::text::format::{number, percent, ratio};
 /// The cheapest and the dearest cell, each method compared with full fine-tuning, and the front of memory and loss.
 pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let methods = methods(evidence.groups);
-    let mut sentences = extremes::sentences(evidence, Figures::Measured);
-    sentences.extend(against_full(&methods));
-    sentences.extend(by_loss(evidence));
-    sentences
+    let extremes = extremes::sentences(evidence, Figures::Measured).into_iter();
+    let mut sentences: Vec<(u8, Sentence)> = extremes.map(|sentence| (1, sentence)).collect();
+    sentences.extend(against_full(&methods).into_iter().map(|sentence| (2, sentence)));
+    sentences.extend(by_loss(evidence).map(|sentence| (0, sentence)));
+    most_important(sentences)
 }
 
 /// The leanest cell of each method over the leanest one that trains all weights.

@@ -12,13 +12,18 @@ mod extremes;
 mod failures;
 mod figures;
 mod fits;
+#[cfg(test)]
+mod growth_tests;
 mod methods;
 mod naming;
+mod pieces;
 mod price;
 mod profiles;
 mod sentence;
 mod series;
 mod slopes;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 

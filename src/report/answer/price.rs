@@ -1,20 +1,13 @@
 //! The speed that less memory costs.
 
 use super::evidence::Evidence;
-use super::extremes::telling_column;
+use super::extremes::{MEMORY, telling_memory};
 use super::figures::Figures;
 use super::naming::listed;
 use super::sentence::Sentence;
 use crate::report::group::{Group, Stat, front};
-use crate::text::format::{number, percent, rate};
-
-const SPEED: &str = "tokens_per_second";
-
-/// The column of the relative spread of a training's steps.
-const SPREAD: &str = "step_seconds_spread";
-
-/// Speeds that scatter more are not compared.
-const MOST_NOISE: f64 = 0.1;
+use crate::report::speeds::{SPEED, noise};
+use crate::text::format::{number, rate};
 
 /// Axes that change what is trained. A smaller task needs less memory and runs faster, and nothing is traded.
 const TASK: [&str; 2] = ["model", "max_seq_length"];
@@ -31,10 +24,19 @@ struct Candidate<'g> {
     noise: Option<f64>,
 }
 
+impl Candidate<'_> {
+    /// True if this one is slower by no more than the noise of both.
+    fn is_as_fast_as(&self, fastest: &Candidate<'_>) -> bool {
+        let noise = fastest.noise.zip(self.noise).map(|(a, b)| a + b);
+        noise.is_some_and(|noise| 1.0 - self.speed.mean / fastest.speed.mean <= noise)
+    }
+}
+
 /// The trade between memory and speed, over the configurations that no other beats in both.
 pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let groups = of_one_task(evidence);
-    let column = telling_column(&groups, Figures::Measured);
+    let telling = telling_memory(&groups, Figures::Measured);
+    let (column, memory) = telling.unwrap_or(MEMORY[0]);
     let candidates: Vec<Candidate<'_>> = groups
         .into_iter()
         .filter_map(|group| candidate(group, column))
@@ -42,17 +44,12 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     if candidates.len() < 2 {
         return None;
     }
-    let noise = candidates
-        .iter()
-        .filter_map(|candidate| candidate.noise)
-        .fold(0.0, f64::max);
-    let groups = || candidates.iter().map(|candidate| candidate.group);
-    if noise > MOST_NOISE {
-        let text = format!(
-            "Speeds are not to be compared: the steps or the repeats of a configuration differ by up to {}.",
-            percent(noise.into())
-        );
-        return Some(Sentence::about(text, Figures::Measured, groups()));
+    if let Some(remark) = &evidence.speeds.remark {
+        let groups = candidates.iter().map(|candidate| candidate.group);
+        return Some(Sentence::about(remark, Figures::Measured, groups));
+    }
+    if telling.is_none() {
+        return of_equal_memory(evidence, &candidates);
     }
     let at: Vec<Option<(f64, f64)>> = candidates
         .iter()
@@ -67,30 +64,33 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     best.sort_by(|a, b| b.speed.mean.total_cmp(&a.speed.mean));
     best.dedup_by(|a, b| a.memory == b.memory);
     let fastest = *best.first()?;
-    let is_alike = |other: &Candidate<'_>| {
-        let noise = fastest.noise.zip(other.noise).map(|(a, b)| a + b);
-        noise.is_some_and(|noise| 1.0 - other.speed.mean / fastest.speed.mean <= noise)
-    };
+    let is_alike = |other: &Candidate<'_>| other.is_as_fast_as(fastest);
     // Nothing was traded if the cheapest is as fast as the fastest.
     if let Some(cheapest) = best.last().filter(|cheapest| best.len() > 1 && is_alike(cheapest)) {
         best = vec![cheapest];
     }
     let compared = |other: &&Candidate<'_>| {
-        let memory = number((other.memory / fastest.memory).into(), 2);
+        let times = number((other.memory / fastest.memory).into(), 2);
         let name = evidence.name(other.group);
         if is_alike(other) {
-            return format!("{name} takes {memory}× the memory at the same speed within noise");
+            return format!("{name} takes {times}× the {memory} at the same speed within noise");
         }
         let speed = number((other.speed.mean / fastest.speed.mean).into(), 2);
-        format!("{name} takes {memory}× the memory at {speed}× the speed")
+        format!("{name} takes {times}× the {memory} at {speed}× the speed")
     };
     let others = pick(&best[1..]);
     let (first, speed) = (best[0], rate(best[0].speed.mean.into()));
     let named = evidence.name(first.group);
-    let mut text = if first.speed.mean < fastest.speed.mean {
-        format!("{named} is the cheapest and, within noise, as fast as any, at {speed} tokens/s.")
+    let has_equal = || {
+        let mut others = candidates
+            .iter()
+            .filter(|other| !std::ptr::eq(other.group, first.group));
+        others.any(is_alike)
+    };
+    let mut text = if others.is_empty() && (first.speed.mean < fastest.speed.mean || has_equal()) {
+        format!("{named} is the cheapest in {memory} and, within noise, as fast as any, at {speed} tokens/s.")
     } else if others.is_empty() {
-        format!("{named} is both the cheapest and the fastest, at {speed} tokens/s.")
+        format!("{named} is both the cheapest in {memory} and the fastest, at {speed} tokens/s.")
     } else {
         let others: Vec<String> = others.iter().map(compared).collect();
         format!(
@@ -99,11 +99,41 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
         )
     };
     let shown: Vec<&Candidate<'_>> = std::iter::once(first).chain(others).collect();
-    if shown.iter().any(|candidate| candidate.noise.is_none()) {
-        text += " The spread of these speeds is not known.";
-    }
+    text += unknown_noise(&shown);
     let shown = shown.into_iter().map(|candidate| candidate.group);
     Some(Sentence::about(text, Figures::Measured, shown))
+}
+
+/// The fastest and the slowest of configurations whose memory does not differ.
+fn of_equal_memory(evidence: &Evidence<'_>, candidates: &[Candidate<'_>]) -> Option<Sentence> {
+    let by_speed = |a: &&Candidate<'_>, b: &&Candidate<'_>| a.speed.mean.total_cmp(&b.speed.mean);
+    let fastest = candidates.iter().max_by(by_speed)?;
+    let slowest = candidates.iter().min_by(by_speed)?;
+    if fastest.speed.mean <= slowest.speed.mean {
+        return None;
+    }
+    let shown = [fastest, slowest];
+    let text = if slowest.is_as_fast_as(fastest) {
+        "Memory and, within noise, speeds are alike, so neither is traded for the other.".to_owned()
+    } else {
+        format!(
+            "Memory is alike; {} is the fastest with {} tokens/s, and {} has {}× its speed.{}",
+            evidence.name(fastest.group),
+            rate(fastest.speed.mean.into()),
+            evidence.name(slowest.group),
+            number((slowest.speed.mean / fastest.speed.mean).into(), 2),
+            unknown_noise(&shown)
+        )
+    };
+    let groups = shown.map(|candidate| candidate.group);
+    Some(Sentence::about(text, Figures::Measured, groups))
+}
+
+fn unknown_noise(shown: &[&Candidate<'_>]) -> &'static str {
+    match shown.iter().any(|candidate| candidate.noise.is_none()) {
+        true => " The spread of these speeds is not known.",
+        false => "",
+    }
 }
 
 /// The measured configurations of one task: of several tasks, the last one that has two configurations.
@@ -120,14 +150,10 @@ fn of_one_task<'g>(evidence: &Evidence<'g>) -> Vec<&'g Group> {
 
 fn candidate<'g>(group: &'g Group, column: &str) -> Option<Candidate<'g>> {
     let speed = Figures::Measured.stat(group, SPEED).filter(|speed| speed.mean > 0.0)?;
-    let steps = Figures::Measured
-        .cells(group)
-        .filter_map(|cell| cell.number(SPREAD).filter(|spread| spread.is_finite()));
-    let repeats = speed.deviation.map(|deviation| deviation / speed.mean);
     Some(Candidate {
         group,
         memory: Figures::Measured.mean(group, column).filter(|memory| *memory > 0.0)?,
-        noise: steps.chain(repeats).reduce(f64::max),
+        noise: noise(group),
         speed,
     })
 }

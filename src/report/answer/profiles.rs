@@ -1,36 +1,60 @@
 //! A step's profile compared with a whole training.
 
 use super::evidence::Evidence;
-use super::sentence::Sentence;
+use super::naming;
+use super::sentence::{Sentence, most_important};
 use crate::report::entry::Entry;
+use crate::report::group::Group;
 use crate::report::profile_path::{Cause, ProfilePath, Row, RowKind, Twins};
 use crate::text::format::{ByteUnit, bytes_in, number, percent, ratio};
 
 /// The gap between a profile's components and the training's peak, and what makes it.
 pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
     let unit = evidence.memory_unit;
-    let mut sentences: Vec<Sentence> = (evidence.paths.iter())
-        .flat_map(|path| [Some(gap(path, unit)), Some(parts(path, unit)), gradients(path, unit)])
-        .flatten()
-        .collect();
-    sentences.extend(agreement(evidence.twins));
-    sentences.extend(evidence.paths.iter().filter_map(|path| reserved(path, unit)));
-    if evidence.paths.is_empty() {
-        sentences.extend(nothing_to_compare(evidence));
+    let name = |cell: &Entry| name(evidence, cell);
+    let mut sentences: Vec<(u8, Sentence)> = Vec::new();
+    for path in evidence.paths {
+        sentences.push((0, gap(path, &name, unit)));
+        sentences.push((1, parts(path, unit)));
+        sentences.extend(gradients(path, unit).map(|sentence| (2, sentence)));
     }
-    sentences
+    sentences.extend(agreement(evidence.twins).map(|sentence| (0, sentence)));
+    let reserved = evidence.paths.iter().filter_map(|path| reserved(path, &name, unit));
+    sentences.extend(reserved.map(|sentence| (3, sentence)));
+    if evidence.paths.is_empty() {
+        sentences.extend(nothing_to_compare(evidence).map(|sentence| (0, sentence)));
+    }
+    most_important(sentences)
 }
 
-/// A cell's name: its measure, and micro-batches in a step × samples × tokens.
-fn name(cell: &Entry) -> String {
+/// The axes of a step, which its name gives as numbers.
+const STEP: [&str; 4] = ["measure", "gradient_accumulation_steps", "batch_size", "max_seq_length"];
+
+/// Axes of the length of a training. A profile has none of them, so its measure says as much.
+const LENGTH: [&str; 2] = ["max_steps", "num_train_epochs"];
+
+/// A cell's name: its measure, and micro-batches in a step × samples × tokens; then its other axes.
+fn name(evidence: &Evidence<'_>, cell: &Entry) -> String {
     let count = |key| number(cell.number(key).unwrap_or(f64::NAN).into(), 0);
-    format!(
+    let step = format!(
         "{} {} × {} × {}",
         cell.text("measure").unwrap_or_default(),
-        count("gradient_accumulation_steps"),
-        count("batch_size"),
-        count("max_seq_length")
-    )
+        count(STEP[1]),
+        count(STEP[2]),
+        count(STEP[3])
+    );
+    let is_other = |axis: &&String| STEP.iter().chain(&LENGTH).all(|known| known != axis);
+    let others: Vec<&String> = evidence.axes.iter().filter(is_other).collect();
+    let has_cell = |group: &&Group| {
+        group
+            .cells
+            .iter()
+            .any(|own| own.text("cell_id") == cell.text("cell_id"))
+    };
+    match evidence.groups.iter().find(has_cell) {
+        Some(group) if !others.is_empty() => format!("{step} ({})", naming::name(group, evidence.groups, others)),
+        _ => step,
+    }
 }
 
 fn size(bytes: f64, unit: ByteUnit) -> String {
@@ -46,7 +70,7 @@ fn change(bytes: f64, unit: ByteUnit) -> String {
     }
 }
 
-fn gap(path: &ProfilePath, unit: ByteUnit) -> Sentence {
+fn gap(path: &ProfilePath, name: &dyn Fn(&Entry) -> String, unit: ByteUnit) -> Sentence {
     let level = |kind| path.rows.iter().filter(move |row| row.kind == kind).map(|row| row.sum);
     let total = level(RowKind::Components).next().unwrap_or(f64::NAN);
     let own = level(RowKind::Peak).next().unwrap_or(f64::NAN);
@@ -131,7 +155,7 @@ fn agreement(twins: &[Twins]) -> Option<Sentence> {
     Some(Sentence::of_cells(text, cells))
 }
 
-fn reserved(path: &ProfilePath, unit: ByteUnit) -> Option<Sentence> {
+fn reserved(path: &ProfilePath, name: &dyn Fn(&Entry) -> String, unit: ByteUnit) -> Option<Sentence> {
     let reserved = path.training.number("reserved_peak_bytes")?;
     let allocated = path.training.number("allocated_peak_bytes")?;
     let text = format!(

@@ -15,6 +15,20 @@ pub(crate) struct Sentence {
     pub cells: Vec<String>,
 }
 
+/// The most sentences of an answer.
+const MOST: usize = 6;
+
+/// The sentences in their order, without the least important ones if there are too many. The number before each is its
+/// importance, zero the highest; of equals the last goes first.
+pub(super) fn most_important(sentences: Vec<(u8, Sentence)>) -> Vec<Sentence> {
+    let mut by_importance: Vec<usize> = (0..sentences.len()).collect();
+    by_importance.sort_by_key(|at| sentences[*at].0);
+    by_importance.truncate(MOST);
+    let kept = sentences.into_iter().enumerate();
+    let kept = kept.filter(|(at, _)| by_importance.contains(at));
+    kept.map(|(_, (_, sentence))| sentence).collect()
+}
+
 impl Sentence {
     /// A sentence on figures of these groups.
     pub(super) fn about<'g>(

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 
 use super::figures::{ALLOCATED, Figures, Instant};
 use super::naming::name;
-use crate::report::axes::last_part;
 use crate::report::group::{Group, Stat};
 
 /// Configurations that differ in one axis alone, by its rising value.
@@ -31,18 +30,21 @@ pub(super) struct Point<'g> {
     pub instant: Option<Instant>,
 }
 
-/// The unit in which an axis counts.
-pub(super) fn unit(axis: &str) -> String {
-    match last_part(axis) {
-        "rank" => "trainable parameter".into(),
-        "model" => "parameter of the model".into(),
-        "max_seq_length" => "token".into(),
-        "batch_size" => "sample".into(),
-        "gradient_accumulation_steps" => "micro-batch".into(),
-        "max_steps" => "step".into(),
-        "num_train_epochs" => "epoch".into(),
-        other => format!("unit of `{other}`"),
-    }
+/// The axis of gradient accumulation. Its first step from 1 adds the accumulated gradients, and no later one does.
+pub(super) const ACCUMULATION: &str = "gradient_accumulation_steps";
+
+/// The unit in which an axis counts; `None` if its number is no quantity, such as a seed or an interval.
+pub(super) fn unit(axis: &str) -> Option<&'static str> {
+    Some(match axis {
+        "rank" => "trainable parameter",
+        "model" => "parameter of the model",
+        "max_seq_length" => "token",
+        "batch_size" => "sample",
+        ACCUMULATION => "micro-batch",
+        "max_steps" => "step",
+        "num_train_epochs" => "epoch",
+        _ => return None,
+    })
 }
 
 /// The series over an axis. Empty unless the axis is a quantity. Axes that change together with it, as `zip` pairs them,
@@ -109,6 +111,7 @@ pub(super) fn are_paired(groups: &[&Group], first: &str, second: &str) -> bool {
 }
 
 fn point<'g>(group: &'g Group, axis: &str, figures: Figures) -> Option<Point<'g>> {
+    unit(axis)?;
     let quantity = match axis {
         "rank" => {
             // Rank 0 trains every weight, so it is not a small rank.
@@ -116,8 +119,6 @@ fn point<'g>(group: &'g Group, axis: &str, figures: Figures) -> Option<Point<'g>
             figures.mean(group, "trainable_count").unwrap_or(rank)
         }
         "model" => figures.mean(group, "parameter_count")?,
-        // A budget is a limit on memory, not a cause of it; a real number, such as a learning rate, is not a size.
-        "device_memory" => return None,
         _ => group.cells.first()?.get(axis).as_int()? as f64,
     };
     Some(Point {

@@ -4,6 +4,7 @@ use super::binding::place;
 use super::evidence::Evidence;
 use super::figures::{ALLOCATED, Figures, Instant};
 use super::naming::{amount, amounts, direction, listed, phase_words};
+use super::pieces::{Piece, first_accumulation, is_accumulated, pieces, pieces_of};
 use super::sentence::Sentence;
 use super::series::{Point, Series, are_paired, series, unit};
 use crate::report::axes::last_part;
@@ -23,8 +24,11 @@ const MOST_SERIES: usize = 2;
 /// The most moves of the peak that are described.
 const MOST_MOVES: usize = 2;
 
-/// Slopes that differ by less are one line.
-const SAME_SLOPE: f64 = 0.02;
+/// The part of a study that an axis covers at least, to be told beside others.
+const LEAST_COVER: f64 = 1.0 / 3.0;
+
+/// Peaks that differ by a smaller share have no slope worth telling.
+const NOTABLE: f64 = 0.02;
 
 /// A sentence for each axis that is a number: those with the most points first.
 pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
@@ -33,21 +37,48 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
         .iter()
         .filter(|group| figures.mean(group, ALLOCATED).is_some());
     let known: Vec<&Group> = known.collect();
+    let peaks = known.iter().filter_map(|group| figures.mean(group, ALLOCATED));
+    if !differ(peaks) {
+        return Vec::new();
+    }
     let mut over: Vec<(&String, Vec<Series<'_>>)> = Vec::new();
     for axis in evidence.axes {
         let series = series(evidence.groups, evidence.axes, axis, figures);
         let is_told = over.iter().any(|(other, _)| are_paired(&known, other, axis));
-        if !series.is_empty() && !is_told {
+        if !series.is_empty() && !is_told && has_effect_or_none(&series) {
             over.push((axis, series));
         }
     }
+    let covers = |series: &[Series<'_>]| series.iter().map(|series| series.points.len()).sum::<usize>();
+    let covers_enough =
+        |(_, series): &(&String, Vec<Series<'_>>)| covers(series) as f64 >= LEAST_COVER * known.len() as f64;
+    if over.iter().any(covers_enough) {
+        over.retain(covers_enough);
+    }
     let most = |series: &[Series<'_>]| series.iter().map(|series| series.points.len()).max();
     over.sort_by_key(|(_, series)| std::cmp::Reverse(most(series)));
-    let sentence = |(axis, series): (&String, Vec<Series<'_>>)| sentence(axis, &series, figures);
+    let sentence = |(axis, series): (&String, Vec<Series<'_>>)| {
+        let is_whole = covers(&series) == known.len();
+        sentence(axis, &series, is_whole, figures)
+    };
     over.into_iter().take(MOST_AXES).map(sentence).collect()
 }
 
-fn sentence(axis: &str, series: &[Series<'_>], figures: Figures) -> Sentence {
+/// True if the highest is notably more than the lowest.
+fn differ(peaks: impl Iterator<Item = f64>) -> bool {
+    let (low, high) = peaks.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), peak| {
+        (low.min(peak), high.max(peak))
+    });
+    high > low * (1.0 + NOTABLE)
+}
+
+/// True if the axis changes some peaks notably, or none at all. What lies between is not worth a sentence.
+fn has_effect_or_none(series: &[Series<'_>]) -> bool {
+    let peaks = |series: &Series<'_>| differ(series.points.iter().map(|point| point.peak.mean));
+    series.iter().any(peaks) || series.iter().flat_map(pieces).all(|piece| piece.change() == 0.0)
+}
+
+fn sentence(axis: &str, series: &[Series<'_>], is_whole: bool, figures: Figures) -> Sentence {
     let subject = if figures == Figures::Measured {
         "Peak allocated memory"
     } else {
@@ -59,112 +90,96 @@ fn sentence(axis: &str, series: &[Series<'_>], figures: Figures) -> Sentence {
         .map(|point| point.group)
         .collect();
     // Series that read the same share a description.
-    let mut descriptions: Vec<(String, Vec<String>)> = Vec::new();
+    let mut descriptions: Vec<(String, Vec<&str>)> = Vec::new();
     for series in series {
         let text = describe(axis, series);
         match descriptions.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, names)) => names.push(series.name.clone()),
-            None => descriptions.push((text, vec![series.name.clone()])),
+            Some((_, names)) => names.push(&series.name),
+            None => descriptions.push((text, vec![&series.name])),
         }
     }
     let text = match &descriptions[..] {
-        [(text, _)] => format!("{subject} {text}."),
+        [(text, names)] if is_whole || names.iter().any(|name| name.is_empty()) => format!("{subject} {text}."),
+        [(text, names)] => format!("With {}, {} {text}.", settings(names), uncapitalised(subject)),
         several if several.len() <= MOST_SERIES => {
-            let of = |(text, names): &(String, Vec<String>)| format!("with {} it {text}", listed(names));
+            let of = |(text, names): &(String, Vec<&str>)| format!("with {} it {text}", settings(names));
             let parts: Vec<String> = several.iter().map(of).collect();
             format!("{subject} over {}: {}.", code(last_part(axis)), parts.join("; "))
         }
-        _ => format!("{subject} {}.", range(axis, series)),
+        _ => format!("{subject} {}.", range_of_many(axis, series)),
     };
     Sentence::about(text, figures, groups)
 }
 
-/// Neighbouring points on one line.
-struct Piece<'s, 'g> {
-    from: &'s Point<'g>,
-    to: &'s Point<'g>,
-    /// True if the peak moves to another phase or module between the two.
-    moves: bool,
-}
-
-impl Piece<'_, '_> {
-    fn change(&self) -> f64 {
-        let change = self.to.peak.mean - self.from.peak.mean;
-        if change.abs() <= self.noise() { 0.0 } else { change }
-    }
-
-    fn slope(&self) -> f64 {
-        self.change() / (self.to.quantity - self.from.quantity)
-    }
-
-    /// The deviations over repeats, of both ends.
-    fn noise(&self) -> f64 {
-        self.from.peak.deviation.unwrap_or(0.0) + self.to.peak.deviation.unwrap_or(0.0)
-    }
-
-    fn continues(&self, next: &Self) -> bool {
-        let (a, b) = (self.slope(), next.slope());
-        let noise = |piece: &Self| piece.noise() / (piece.to.quantity - piece.from.quantity);
-        !self.moves && !next.moves && (a - b).abs() <= SAME_SLOPE * a.abs().max(b.abs()) + noise(self) + noise(next)
-    }
-
-    fn ends(&self) -> String {
-        format!("from {} to {}", escape(&self.from.at), escape(&self.to.at))
+/// The names of series, the first of them if there are many.
+fn settings(names: &[&str]) -> String {
+    match names {
+        [first, others @ ..] if others.len() >= MOST_SERIES => format!("{first} and {} other settings", others.len()),
+        _ => listed(&names.iter().map(ToString::to_string).collect::<Vec<_>>()),
     }
 }
 
-fn pieces<'s, 'g>(series: &'s Series<'g>) -> Vec<Piece<'s, 'g>> {
-    let mut pieces: Vec<Piece<'s, 'g>> = Vec::new();
-    for pair in series.points.windows(2) {
-        let moves = match (&pair[0].instant, &pair[1].instant) {
-            (Some(from), Some(to)) => !from.is_at(to),
-            _ => false,
-        };
-        let next = Piece {
-            from: &pair[0],
-            to: &pair[1],
-            moves,
-        };
-        match pieces.last_mut().filter(|last| last.continues(&next)) {
-            Some(last) => last.to = next.to,
-            None => pieces.push(next),
-        }
-    }
-    pieces
+fn uncapitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// `rises by 12 bytes per trainable parameter from 4 to 16 and by 16 bytes from 32 to 64; …`.
 fn describe(axis: &str, series: &Series<'_>) -> String {
-    let pieces = pieces(series);
-    if pieces.iter().all(|piece| piece.change() == 0.0) {
-        let (first, last) = (pieces[0].from, pieces[pieces.len() - 1].to);
-        return format!("stays the same ({})", extent(axis, series, first, last));
+    let Some((first, rest)) = first_accumulation(axis, series) else {
+        return describe_points(axis, series, &series.points);
+    };
+    let change = first.change();
+    let text = format!(
+        "{} by {} once ({}{})",
+        direction(&[change]),
+        amount(change.abs()),
+        extent(axis, series, first.from, first.to),
+        if is_accumulated(&first) {
+            ", the accumulated gradients"
+        } else {
+            ""
+        },
+    );
+    match rest.len() {
+        1 => text,
+        _ => format!("{text} and then {}", describe_points(axis, series, rest)),
     }
-    let steady: Vec<&Piece<'_, '_>> = pieces.iter().filter(|piece| !piece.moves).collect();
-    let moves: Vec<&Piece<'_, '_>> = pieces.iter().filter(|piece| piece.moves).collect();
-    let mut text = if steady.is_empty() || pieces.len() > MOST_PIECES + MOST_MOVES || steady.len() > MOST_PIECES {
-        range(axis, std::slice::from_ref(series))
-    } else {
-        let verb = direction(&steady.iter().map(|piece| piece.change()).collect::<Vec<_>>());
-        let unit = unit(axis);
-        let of = |(i, piece): (usize, &&Piece<'_, '_>)| {
-            let slope = piece.slope();
-            let slope = if verb == "falls" { -slope } else { slope };
-            match i {
-                _ if slope == 0.0 => format!("by nothing {}", piece.ends()),
-                0 => format!(
-                    "by {} per {unit} ({})",
-                    amount(slope),
-                    extent(axis, series, piece.from, piece.to)
-                ),
-                _ => format!("by {} {}", amount(slope), piece.ends()),
-            }
+}
+
+fn describe_points(axis: &str, series: &Series<'_>, points: &[Point<'_>]) -> String {
+    let pieces = pieces_of(points);
+    let (first, last) = (&points[0], &points[points.len() - 1]);
+    if pieces.iter().all(|piece| piece.change() == 0.0) {
+        let extent = extent(axis, series, first, last);
+        return match pieces.iter().all(|piece| piece.difference() == 0.0) {
+            true => format!("stays the same ({extent})"),
+            false => format!("differs by no more than its repeats do ({extent})"),
         };
-        let parts: Vec<String> = steady.iter().enumerate().map(of).collect();
-        format!("{verb} {}", listed(&parts))
+    }
+    let (moves, steady): (Vec<&Piece<'_, '_>>, Vec<&Piece<'_, '_>>) = pieces.iter().partition(|piece| piece.moves);
+    let is_long = pieces.len() > MOST_PIECES + MOST_MOVES || steady.len() > MOST_PIECES;
+    let mut text = if steady.is_empty() {
+        let changes: Vec<f64> = pieces.iter().map(Piece::change).collect();
+        format!(
+            "{} {} ({})",
+            direction(&changes),
+            from_to(first, last),
+            extent(axis, series, first, last)
+        )
+    } else if is_long {
+        format!(
+            "{}, by the interval, and {} in all ({})",
+            slopes(axis, pieces.iter().map(Piece::slope).collect()),
+            from_to(first, last),
+            extent(axis, series, first, last)
+        )
+    } else {
+        listed_slopes(axis, series, &steady)
     };
     for piece in moves.iter().take(MOST_MOVES) {
-        text += &moved(piece);
+        text += &moved(piece, pieces.len() == 1);
     }
     if moves.len() > MOST_MOVES {
         text += &format!("; it moves {} more times", moves.len() - MOST_MOVES);
@@ -172,13 +187,55 @@ fn describe(axis: &str, series: &Series<'_>) -> String {
     text
 }
 
-/// The move of the peak within a piece.
-fn moved(piece: &Piece<'_, '_>) -> String {
+/// Each slope with its ends. The first part names the axis, and the first slope its unit.
+fn listed_slopes(axis: &str, series: &Series<'_>, steady: &[&Piece<'_, '_>]) -> String {
+    let verb = direction(&steady.iter().map(|piece| piece.change()).collect::<Vec<_>>());
+    let first_slope = steady.iter().position(|piece| piece.change() != 0.0);
+    let of = |(i, piece): (usize, &&Piece<'_, '_>)| {
+        let slope = if verb == "falls" { -piece.slope() } else { piece.slope() };
+        let by = match slope == 0.0 {
+            true if piece.difference() == 0.0 => "nothing".to_owned(),
+            true => "no more than its repeats differ".to_owned(),
+            false => amount(slope),
+        };
+        let per = match unit(axis).filter(|_| first_slope == Some(i)) {
+            Some(unit) => format!(" per {unit}"),
+            None => String::new(),
+        };
+        let ends = match i {
+            0 => format!("({})", extent(axis, series, piece.from, piece.to)),
+            _ => piece.ends(),
+        };
+        format!("by {by}{per} {ends}")
+    };
+    let parts: Vec<String> = steady.iter().enumerate().map(of).collect();
+    format!("{verb} {}", listed(&parts))
+}
+
+/// `from 1.5 MiB to 2.0 MiB`.
+fn from_to(from: &Point<'_>, to: &Point<'_>) -> String {
+    format!(
+        "from {} to {}",
+        bytes(from.peak.mean.into()),
+        bytes(to.peak.mean.into())
+    )
+}
+
+/// The move of the peak within a piece, with the peaks before and after unless they are said.
+fn moved(piece: &Piece<'_, '_>, is_said: bool) -> String {
     let (Some(from), Some(to)) = (&piece.from.instant, &piece.to.instant) else {
         return String::new();
     };
     let between = format!("; between {} and {}", escape(&piece.from.at), escape(&piece.to.at));
-    let from_to = match (&from.module, &to.module) {
+    let sizes = match is_said {
+        true => String::new(),
+        false => format!(
+            " ({} and {})",
+            bytes(piece.from.peak.mean.into()),
+            bytes(piece.to.peak.mean.into())
+        ),
+    };
+    let places = match (&from.module, &to.module) {
         _ if place(from) == place(to) => format!("within {}", place(from)),
         (Some(first), Some(second)) if from.phase == to.phase => {
             format!(
@@ -190,7 +247,7 @@ fn moved(piece: &Piece<'_, '_>) -> String {
         }
         _ => format!("from {} to {}", place(from), place(to)),
     };
-    format!("{between} the peak moves {from_to}{}", gradients(from, to))
+    format!("{between}{sizes} the peak moves {places}{}", gradients(from, to))
 }
 
 fn gradients(from: &Instant, to: &Instant) -> String {
@@ -201,32 +258,48 @@ fn gradients(from: &Instant, to: &Instant) -> String {
     }
 }
 
-/// The lowest and the highest slope of several series, or of one with many pieces.
-fn range(axis: &str, series: &[Series<'_>]) -> String {
-    let slopes: Vec<f64> = series.iter().flat_map(pieces).map(|piece| piece.slope()).collect();
-    let verb = direction(&slopes);
+/// `rises by 12 to 16 bytes per trainable parameter`: the lowest and the highest slope.
+fn slopes(axis: &str, slopes: Vec<f64>) -> String {
+    let unit = unit(axis).unwrap_or("unit");
+    format!("{} per {unit}", changes(slopes))
+}
+
+/// `rises by 12 to 16 bytes`: the lowest and the highest change.
+fn changes(changes: Vec<f64>) -> String {
+    let verb = direction(&changes);
     let sign = if verb == "falls" { -1.0 } else { 1.0 };
-    let slopes = slopes.iter().map(|slope| sign * slope);
-    let (low, high) = slopes.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), slope| {
-        (low.min(slope), high.max(slope))
+    let signed = changes.iter().map(|change| sign * change);
+    let (low, high) = signed.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), change| {
+        (low.min(change), high.max(change))
     });
-    let (unit, name) = (unit(axis), code(last_part(axis)));
-    let by = amounts(low, high);
-    match series {
-        [series] => {
-            let (first, last) = (&series.points[0], &series.points[series.points.len() - 1]);
-            format!(
-                "{verb} by {by} per {unit}, by the interval, and from {} to {} in all ({})",
-                bytes(first.peak.mean.into()),
-                bytes(last.peak.mean.into()),
-                extent(axis, series, first, last),
+    format!("{verb} by {}", amounts(low, high))
+}
+
+/// The lowest and the highest slope of several series.
+fn range_of_many(axis: &str, series: &[Series<'_>]) -> String {
+    let name = code(last_part(axis));
+    let over = format!("over {name}, depending on the {} other settings", series.len());
+    let accumulation: Vec<_> = series
+        .iter()
+        .filter_map(|series| first_accumulation(axis, series))
+        .collect();
+    if accumulation.is_empty() {
+        return format!(
+            "{} {over}",
+            slopes(
+                axis,
+                series.iter().flat_map(pieces).map(|piece| piece.slope()).collect()
             )
-        }
-        _ => format!(
-            "{verb} by {by} per {unit} over {name}, by the {} other settings",
-            series.len()
-        ),
+        );
     }
+    let once = changes(accumulation.iter().map(|(first, _)| first.change()).collect());
+    let rest: Vec<Piece<'_, '_>> = accumulation.iter().flat_map(|(_, rest)| pieces_of(rest)).collect();
+    let then = match rest.iter().all(|piece| piece.change() == 0.0) {
+        _ if rest.is_empty() => String::new(),
+        true => ", and then stays the same".to_owned(),
+        false => format!(", and then {}", slopes(axis, rest.iter().map(Piece::slope).collect())),
+    };
+    format!("{once} once from 1 micro-batch to several, {over}{then}")
 }
 
 /// The values of the axis, and of those that change with it: `rank` from 4 to 16.

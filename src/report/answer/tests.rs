@@ -4,211 +4,13 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::answers::Answers;
-use super::evidence::Evidence;
-use super::sentence::Sentence;
+use super::sentence::{Sentence, most_important};
+use super::testing::{MIB, answers, answers_beside, cell, measured, of_rank, of_speed, with};
 use crate::report::entry::Entry;
-use crate::report::group::groups;
-use crate::report::methods::losses;
+use crate::report::group::{Stat, groups};
+use crate::report::published::ComparedFigure;
 use crate::results::datum::Datum;
-use crate::text::format::ByteUnit;
-
-const MIB: u64 = 1 << 20;
-
-/// A row with these values, of a group that its configuration names.
-fn cell<const N: usize>(id: &str, values: [(&str, Datum); N]) -> Entry {
-    let text = |name: &str, value: &str| (name.to_owned(), Datum::from(value));
-    let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
-    [text("cell_id", id), text("group_id", id)]
-        .into_iter()
-        .chain(values)
-        .collect()
-}
-
-/// A measured cell of this rank.
-fn of_rank(id: &str, rank: u64, peak: u64, gradient: u64) -> Entry {
-    cell(
-        id,
-        [
-            ("status", "ok".into()),
-            ("rank", rank.into()),
-            ("trainable_count", (rank * 1000).into()),
-            ("allocated_peak_bytes", peak.into()),
-            ("allocated_peak_phase", "backward".into()),
-            (
-                "allocated_peak_module",
-                if gradient > 0 { "layers.0" } else { "lm_head" }.into(),
-            ),
-            ("allocated_peak_parameter_bytes", (peak - gradient).into()),
-            ("allocated_peak_gradient_bytes", gradient.into()),
-        ],
-    )
-}
-
-/// A measured cell with a speed and the spread of its steps.
-fn of_speed(id: &str, checkpointing: &str, peak: u64, speed: f64, spread: Option<f64>) -> Entry {
-    cell(
-        id,
-        [
-            ("status", "ok".into()),
-            ("gradient_checkpointing", checkpointing.into()),
-            ("allocated_peak_bytes", peak.into()),
-            ("tokens_per_second", speed.into()),
-            ("step_seconds_spread", spread.into()),
-        ],
-    )
-}
-
-fn answers(cells: &[Entry], axes: &[&str]) -> Answers {
-    let axes: Vec<String> = axes.iter().map(ToString::to_string).collect();
-    let groups = groups(cells, &axes);
-    Answers::new(&Evidence {
-        groups: &groups,
-        axes: &axes,
-        published: &[],
-        claims: &[],
-        losses: &losses(&groups),
-        paths: &[],
-        twins: &[],
-        memory_unit: ByteUnit::MiB,
-    })
-}
-
-fn measured(cells: &[Entry], axes: &[&str]) -> Vec<String> {
-    answers(cells, axes)
-        .comparison
-        .into_iter()
-        .map(|sentence| sentence.text)
-        .collect()
-}
-
-/// The sentence with these words; fails without one.
-fn with<'t>(texts: &'t [String], words: &str) -> &'t str {
-    texts
-        .iter()
-        .find(|text| text.contains(words))
-        .unwrap_or_else(|| panic!("no `{words}` in {texts:#?}"))
-}
-
-fn ranks() -> [Entry; 4] {
-    [
-        of_rank("a", 4, 100 * MIB + 48_000, 0),
-        of_rank("b", 8, 100 * MIB + 96_000, 0),
-        of_rank("c", 16, 110 * MIB, 2 * MIB),
-        of_rank("d", 32, 110 * MIB + 256_000, 2 * MIB),
-    ]
-}
-
-#[test]
-fn the_slope_changes_where_the_peak_moves() {
-    let found = measured(&ranks(), &["rank"]);
-    assert_eq!(
-        with(&found, "per trainable parameter"),
-        "Peak allocated memory rises by 12 bytes per trainable parameter (`rank` from 4 to 8) and by 16 bytes from 16 to 32; \
-         between 8 and 16 the peak moves within the backward pass from `lm_head` to `layers.0`, where 2.0 MiB \
-         of gradients are alive."
-    );
-    assert_eq!(
-        with(&found, "is reached"),
-        "The peak is reached in the backward pass at `lm_head` (2 of 4) and `layers.0` (2 of 4); the \
-         largest part of it is parameters (98.2% to 100.0%)."
-    );
-}
-
-#[test]
-fn a_curve_is_not_called_a_line() {
-    let at = |id: &str, length: u64| {
-        let (status, peak) = ("ok".into(), (MIB + length * length * 100).into());
-        cell(
-            id,
-            [
-                ("status", status),
-                ("max_seq_length", length.into()),
-                ("allocated_peak_bytes", peak),
-            ],
-        )
-    };
-    let three = [at("a", 128), at("b", 256), at("c", 512)];
-    assert_eq!(
-        with(&measured(&three, &["max_seq_length"]), "per token"),
-        "Peak allocated memory rises by 37.5 KiB per token (`max\\_seq\\_length` from 128 to 256) and by 75.0 KiB from 256 to 512."
-            .replace("\\_", "_")
-    );
-    let many: Vec<Entry> = (1..8).map(|n| at(&n.to_string(), n * 128)).collect();
-    let found = measured(&many, &["max_seq_length"]);
-    assert!(
-        with(&found, "by the interval").contains("37.5 to 162.5 KiB per token"),
-        "{found:?}"
-    );
-}
-
-#[test]
-fn series_that_read_the_same_share_a_sentence() {
-    let with_format = |format: &str, offset: u64| {
-        let set = |(i, mut cell): (usize, Entry)| {
-            cell.set("dtype", format.into());
-            for column in ["cell_id", "group_id"] {
-                cell.set(column, format!("{format}{i}").into());
-            }
-            let peak = cell.number("allocated_peak_bytes").unwrap() as u64;
-            cell.set("allocated_peak_bytes", (peak + offset).into());
-            cell
-        };
-        ranks().into_iter().enumerate().map(set).collect::<Vec<_>>()
-    };
-    let cells = [with_format("int4", 0), with_format("bfloat16", 50 * MIB)].concat();
-    let answers = answers(&cells, &["dtype", "rank"]);
-    let slopes: Vec<&Sentence> = answers
-        .comparison
-        .iter()
-        .filter(|sentence| sentence.text.contains(" per "))
-        .collect();
-    assert_eq!(slopes.len(), 1);
-    assert_eq!(slopes[0].cells.len(), 8);
-    let ids: Vec<&str> = cells.iter().filter_map(|cell| cell.text("cell_id")).collect();
-    assert!(slopes[0].cells.iter().all(|id| ids.contains(&id.as_str())));
-}
-
-#[test]
-fn paired_axes_are_one_axis() {
-    let at = |id: &str, batch: u64, steps: u64| {
-        let values = [
-            ("status", "ok".into()),
-            ("batch_size", batch.into()),
-            ("gradient_accumulation_steps", steps.into()),
-            ("allocated_peak_bytes", (MIB * (10 + batch)).into()),
-        ];
-        cell(id, values)
-    };
-    let found = measured(
-        &[at("a", 4, 1), at("b", 2, 2), at("c", 1, 4)],
-        &["batch_size", "gradient_accumulation_steps"],
-    );
-    assert_eq!(found.iter().filter(|text| text.contains(" per ")).count(), 1);
-    with(
-        &found,
-        "1.0 MiB per sample (`batch_size` from 1 to 4, `gradient_accumulation_steps` from 4 to 1).",
-    );
-}
-
-#[test]
-fn memory_that_an_axis_does_not_change_is_the_same() {
-    let at = |id: &str, steps: u64| {
-        cell(
-            id,
-            [
-                ("status", "ok".into()),
-                ("max_steps", steps.into()),
-                ("allocated_peak_bytes", MIB.into()),
-            ],
-        )
-    };
-    let found = measured(&[at("a", 2), at("b", 4)], &["max_steps"]);
-    assert_eq!(
-        with(&found, "equal"),
-        "All peaks of allocated memory are equal, 1.0 MiB."
-    );
-    assert!(!found.iter().any(|text| text.contains(" per ")), "{found:?}");
-}
+use crate::text::Unit;
 
 #[test]
 fn memory_is_bought_with_speed() {
@@ -221,7 +23,7 @@ fn memory_is_bought_with_speed() {
     };
     let axes = ["gradient_checkpointing"];
     let compared = "Compared with the fastest, `gradient_checkpointing none` with 1,000 tokens/s, `gradient_checkpointing full` \
-                    takes 0.42× the memory at 0.78× the speed.";
+                    takes 0.42× the allocated memory at 0.78× the speed.";
     let found = measured(&cells(Some(0.01)), &axes);
     assert_eq!(with(&found, "fastest"), compared);
     with(
@@ -240,7 +42,7 @@ fn memory_is_bought_with_speed() {
     ];
     with(
         &measured(&alike, &axes),
-        "`gradient_checkpointing full` is the cheapest and, within noise, as fast as any",
+        "`gradient_checkpointing full` is the cheapest in allocated memory and, within noise, as fast as any",
     );
     let best = [
         of_speed("a", "none", 100 * MIB, 900.0, Some(0.0)),
@@ -248,7 +50,7 @@ fn memory_is_bought_with_speed() {
     ];
     with(
         &measured(&best, &axes),
-        "`gradient_checkpointing full` is both the cheapest and the fastest",
+        "`gradient_checkpointing full` is both the cheapest in allocated memory and the fastest",
     );
 }
 
@@ -476,7 +278,10 @@ fn speeds_are_traded_for_memory_that_differs() {
     };
     let cells = [at("a", "system", 2 * MIB, 500.0), at("b", "mimalloc", 4 * MIB, 1000.0)];
     let found = measured(&cells, &["allocator.backend"]);
-    with(&found, "`backend system` takes 0.50× the memory at 0.50× the speed");
+    with(
+        &found,
+        "`backend system` takes 0.50× the memory that the allocator holds at 0.50× the speed",
+    );
 }
 
 #[test]
@@ -499,40 +304,6 @@ fn speeds_of_different_tasks_are_not_compared() {
     assert!(
         price.contains("max_seq_length 256") && !price.contains("max_seq_length 128"),
         "{price}"
-    );
-}
-
-#[test]
-fn changes_one_after_the_other_say_what_each_is_worth() {
-    let row = |id: &str, batch: u64, autocast: &str, setting: &str, peak: u64, reserved: u64| {
-        cell(
-            id,
-            [
-                ("batch_size", batch.into()),
-                ("autocast", autocast.into()),
-                ("allocator.env.X", setting.into()),
-                ("predicted_allocated_peak_bytes", (peak * MIB).into()),
-                ("predicted_reserved_peak_bytes", (reserved * MIB).into()),
-            ],
-        )
-    };
-    let cells = [
-        row("a", 4, "none", "0", 800, 900),
-        row("b", 1, "none", "0", 500, 600),
-        row("c", 1, "bfloat16", "0", 600, 700),
-        row("d", 1, "bfloat16", "1", 600, 800),
-    ];
-    let plan = answers(&cells, &["batch_size", "autocast", "allocator.env.X"]).plan;
-    let texts: Vec<String> = plan
-        .into_iter()
-        .map(|sentence| sentence.text.replace('\u{a0}', " "))
-        .collect();
-    assert_eq!(
-        texts[1],
-        "Together the 3 changes take the predicted peak of allocated memory from 800.0 MiB to 600.0 MiB (−25.0%). \
-         Most is saved by `batch_size 4 → 1` (300.0 MiB). \
-         Not every change saves: `autocast none → bfloat16` adds 100.0 MiB and `X 0 → 1` has the allocator hold \
-         100.0 MiB more. The peak is the same after `X 0 → 1`."
     );
 }
 
@@ -568,5 +339,87 @@ fn configurations_that_differ_have_names_that_differ() {
         "1 of 3 configurations fits the t4 (4.0 MiB); the tightest is `phi, int4, rank 16, max_seq_length 4096, batch_size 1` \
          with 1.0 MiB of 4.0 MiB. `phi, int4, rank 16, max_seq_length 4096, batch_size 8, target q|v` needs 8.0 MiB of 4.0 \
          MiB. `phi, int4, rank 16, max_seq_length 4096, batch_size 8, target unset` needs 8.0 MiB of 4.0 MiB."
+    );
+}
+
+#[test]
+fn speeds_at_equal_memory_are_no_trade() {
+    let cells = |spread| {
+        [
+            of_speed("a", "none", 100 * MIB, 1000.0, Some(spread)),
+            of_speed("b", "full", 100 * MIB, 950.0, Some(spread)),
+        ]
+    };
+    let axes = ["gradient_checkpointing"];
+    with(
+        &measured(&cells(0.0), &axes),
+        "Memory is alike; `gradient_checkpointing none` is the fastest with 1,000 tokens/s, and `gradient_checkpointing full` \
+         has 0.95× its speed.",
+    );
+    with(
+        &measured(&cells(0.05), &axes),
+        "Memory and, within noise, speeds are alike",
+    );
+}
+
+#[test]
+fn an_answer_has_six_sentences_at_most() {
+    let sentence = |rank: u8| (rank, Sentence::with_ids(rank.to_string(), []));
+    let texts: Vec<String> = most_important([3, 0, 2, 0, 1, 2, 0, 1].map(sentence).to_vec())
+        .into_iter()
+        .map(|sentence| sentence.text)
+        .collect();
+    assert_eq!(texts, ["0", "2", "0", "1", "0", "1"]);
+}
+
+#[test]
+fn published_figures_are_compared_with_measured_ones() {
+    let peak = cell(
+        "a",
+        [("status", "ok".into()), ("allocated_peak_bytes", (3 * MIB).into())],
+    );
+    let groups = groups(std::slice::from_ref(&peak), &[]);
+    let figure = |column: &str, metric: &'static str, value: &str, bytes: u64| ComparedFigure {
+        name: None,
+        column: column.into(),
+        of: None,
+        value: value.into(),
+        unit: Unit::MiB,
+        decimals: 0,
+        is_rounded: false,
+        distance: 0.0,
+        metric: Some(metric),
+        measured_metric: Some("allocated"),
+        source: "a paper".into(),
+        source_number: 1,
+        note: None,
+        group: groups[0].clone(),
+        published: bytes as f64,
+        measured: Stat::of(&[(3 * MIB) as f64]),
+        predicted: None,
+        difference: None,
+        difference_share: None,
+        agrees: false,
+    };
+    let told = |figures: &[ComparedFigure]| {
+        let answers = answers_beside(std::slice::from_ref(&peak), &[], figures);
+        let texts: Vec<String> = answers.comparison.into_iter().map(|sentence| sentence.text).collect();
+        texts.into_iter().find(|text| text.contains("published"))
+    };
+    let stated = figure("a", "allocated", "2", 2 * MIB);
+    let unstated = figure("b", "unstated", "12", 12 * MIB);
+    assert_eq!(
+        told(&[stated.clone(), unstated]).unwrap(),
+        "Measurements differ from published figures: `b` by -75.0% (1 figure, of memory that the source does not name); `a` \
+         by +50.0% (1 figure)."
+    );
+    assert_eq!(told(&[figure("c", "reserved", "2", 2 * MIB)]), None);
+    let many = ["a", "b", "c", "d", "e"].map(|column| figure(column, "allocated", "2", 2 * MIB));
+    assert!(
+        told(&many)
+            .unwrap()
+            .ends_with("; 2 more columns by no more than these."),
+        "{:?}",
+        told(&many)
     );
 }

@@ -32,7 +32,7 @@ pub(crate) fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Drawing>, C
         "categories": categories::categories(&view),
         "growth": growth::growth(&view),
         "memory_loss": scatter::memory_loss(&view, context.loss),
-        "memory_speed": scatter::memory_speed(&view),
+        "memory_speed": scatter::memory_speed(&view, &context.speeds),
         "waterfall": waterfall::waterfall(&view),
     }
     for timeline in &context.timelines {

@@ -5,13 +5,17 @@ use super::view::{Memory, View, distinct, said, varying};
 use crate::report::axes::last_part;
 use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
 use crate::report::group::Group;
+use crate::report::speeds::{SPEED, Speeds};
 use crate::text::format;
 
-/// Memory against speed.
-pub(super) fn memory_speed(view: &View<'_>) -> Result<Scatter, String> {
+/// Memory against speed, unless noise forbids to compare speeds.
+pub(super) fn memory_speed(view: &View<'_>, speeds: &Speeds) -> Result<Scatter, String> {
+    if let Some(remark) = &speeds.remark {
+        return Err(remark.clone());
+    }
     let memory = view.memory()?;
     let axis = Axis {
-        column: "tokens_per_second",
+        column: SPEED,
         name: "speed",
         said: |value| format!("{} tokens/s", format::rate(value.into())),
     };

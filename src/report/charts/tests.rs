@@ -5,6 +5,7 @@ use super::testing::study;
 use super::view::View;
 use super::{allocator, categories, growth, scatter, waterfall};
 use crate::report::group::Group;
+use crate::report::speeds::speeds;
 use crate::text::format::ByteUnit;
 
 fn view<'a>(groups: &'a [Group], axes: &'a [String]) -> View<'a> {
@@ -44,7 +45,7 @@ fn a_constant_quantity_is_not_drawn() {
         categories::categories(&view).unwrap_err(),
         "every category is the same in all cells, within 0.5 % of the peak"
     );
-    let speed = scatter::memory_speed(&view).unwrap();
+    let speed = scatter::memory_speed(&view, &speeds(&groups)).unwrap();
     assert_eq!(speed.y_title, "Peak reserved (MiB)");
     assert_eq!(speed.title, "Peak reserved memory against speed");
     let held = allocator::allocator(&view).unwrap();
@@ -61,7 +62,7 @@ fn what_was_not_measured_is_the_reason() {
     let failed = study(&[vec![("status", "oom")], vec![("status", "failed")]], &[]);
     let view = view(&failed, &[]);
     for reason in [
-        scatter::memory_speed(&view).unwrap_err(),
+        scatter::memory_speed(&view, &speeds(&groups)).unwrap_err(),
         categories::categories(&view).unwrap_err(),
         growth::growth(&view).unwrap_err(),
         waterfall::waterfall(&view).unwrap_err(),
@@ -88,7 +89,10 @@ fn a_plan_has_charts_that_say_so() {
     assert_eq!(grown.panels, ["Peak allocated (MiB)"], "a plan has no speed");
     let held = categories::categories(&view).unwrap();
     assert!(held.title.starts_with("Predicted ") && held.subtitle.starts_with("Computed from shapes, not measured."));
-    assert_eq!(scatter::memory_speed(&view).unwrap_err(), "no speed was measured");
+    assert_eq!(
+        scatter::memory_speed(&view, &speeds(&groups)).unwrap_err(),
+        "no speed was measured"
+    );
 }
 
 #[test]
@@ -214,4 +218,30 @@ fn rows_of_one_change_after_another_are_named_by_the_change() {
     let labels: Vec<String> = chart.rows.iter().map(|row| row.label.replace('\u{a0}', " ")).collect();
     assert_eq!(labels, ["start", "dtype float32 → bfloat16", "rank 8 → 64"]);
     assert_eq!(chart.legend[0].0, "rounding");
+}
+
+#[test]
+fn noisy_speeds_are_not_drawn() {
+    let row = |dtype: &'static str, speed: &'static str, spread: &'static str| {
+        vec![
+            ("status", "ok"),
+            ("dtype", dtype),
+            ("allocated_peak_bytes", if dtype == "int4" { MIB_100 } else { MIB_200 }),
+            ("tokens_per_second", speed),
+            ("step_seconds_spread", spread),
+        ]
+    };
+    let axes = axes(&["dtype"]);
+    let drawn = |spread| {
+        let groups = study(
+            &[row("int4", "100", "0.01"), row("bfloat16", "120", spread)],
+            &["dtype"],
+        );
+        scatter::memory_speed(&view(&groups, &axes), &speeds(&groups)).map(|_| ())
+    };
+    assert_eq!(drawn("0.05"), Ok(()));
+    assert_eq!(
+        drawn("0.2").unwrap_err(),
+        "Speeds are not to be compared: the steps or the repeats of a configuration differ by up to 20.0%."
+    );
 }
