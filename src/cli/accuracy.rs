@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use rayon::prelude::*;
 use serde_json::json;
 
-use super::plan_report::predict;
 use super::{FAILED, print};
+use crate::plan::{Options, Planner};
 use crate::report::accuracy::{Accuracy, PlannedStudy};
 use crate::report::{self, About};
 use crate::results::frame;
+use crate::results::prediction::Prediction;
 use crate::results::store::write_if_changed;
 use crate::spec::{self, Overrides};
 use crate::text::Table;
@@ -47,7 +49,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     for path in &args.specs {
         let study = spec::load(path, &Overrides::default())?;
         report::check_study(&study)?;
-        let predictions = predict(&study).with_context(|| path.display().to_string())?;
+        let planner = Planner::new(&study.directory, Options::default());
+        let predictions = study.cells.par_iter().map(|planned| planner.predict(&planned.cell));
+        let predictions: Vec<Prediction> = predictions
+            .collect::<Result<_, _>>()
+            .with_context(|| path.display().to_string())?;
         studies.push(PlannedStudy {
             spec: path.display().to_string(),
             cells: frame::of_plan(&study, predictions.iter().map(Some))?,

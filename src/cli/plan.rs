@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::cells::{cell_row, cell_table};
-use super::plan_report::PlanReport;
+use super::plan_report::{PlanReport, plan_cells};
 use super::study_report::template_of;
 use super::{FAILED, Format, print};
-use crate::plan::advice::{Advice, advise, with_cheapest};
-use crate::plan::{Options, PlanError, Planner};
+use crate::plan::Options;
+use crate::plan::advice::{Advice, CellPlan};
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::results::trainable_share;
@@ -54,10 +53,13 @@ pub(super) struct Args {
     format: Format,
 }
 
-/// A cell's prediction, and the changes that make the cell fit if it is oversize.
-struct CellPlan {
-    prediction: Prediction,
-    advice: Vec<Advice>,
+impl Args {
+    fn options(&self) -> Options {
+        Options {
+            budget: self.budget,
+            replay: !self.no_replay,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -85,7 +87,8 @@ fn exit_code(holds: bool) -> ExitCode {
 
 /// Prints the plan; exit code 1 if a cell is oversize.
 fn print_plan(spec: &Path, args: &Args) -> anyhow::Result<ExitCode> {
-    let (study, plans) = plan(spec, args)?;
+    let study = load(spec, args)?;
+    let plans = plan_cells(&study, args.options())?;
     print(&match args.format {
         Format::Table => for_people(&study, &plans),
         format => for_programs(&study, &plans, format),
@@ -96,18 +99,21 @@ fn print_plan(spec: &Path, args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Writes or checks the report of a plan. Returns false if a check fails.
 fn report_plan(spec: &Path, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
-    let (study, plans) = plan(spec, args)?;
-    let report = PlanReport {
-        template: template_of(&study),
-        output,
-        check: args.check,
-    };
-    let predictions: Vec<&Prediction> = plans.iter().map(|planned| &planned.prediction).collect();
-    report.write_or_check(&study, &predictions, spec)
+    let study = load(spec, args)?;
+    let mut given = Vec::new();
+    given.extend(args.budget.map(|budget| format!("--budget={budget}")));
+    given.extend(args.no_replay.then(|| "--no-replay".to_owned()));
+    given.push(match output {
+        Some(file) => format!("--report={}", file.display()),
+        None => "--report".into(),
+    });
+    let command = study.invocation.command_of("plan", &given);
+    let report = PlanReport::new(&study, spec, template_of(&study), (output, "--report=FILE"), command)?;
+    report.write_or_check(args.options(), args.check)
 }
 
-/// Loads a spec and predicts its cells.
-fn plan(spec: &Path, args: &Args) -> anyhow::Result<(Study, Vec<CellPlan>)> {
+/// Loads a spec. With a GPU as the budget, PyTorch's cells are for this GPU.
+fn load(spec: &Path, args: &Args) -> anyhow::Result<Study> {
     let mut study = spec::load(spec, &Overrides::from_environment(args.set.clone())?)?;
     if let Some(Budget::Gpu(gpu)) = args.budget {
         // The plan is for this GPU, and the rows name it.
@@ -122,22 +128,7 @@ fn plan(spec: &Path, args: &Args) -> anyhow::Result<(Study, Vec<CellPlan>)> {
             }
         }
     }
-    let options = Options {
-        budget: args.budget,
-        replay: !args.no_replay,
-    };
-    let planner = Planner::new(&study.directory, options);
-    let plan = |planned: &spec::StudyCell| -> Result<CellPlan, PlanError> {
-        let prediction = planner.predict(&planned.cell)?;
-        let advice = match prediction.verdict {
-            Some(Verdict::Oversize) => advise(&planner, &planned.cell)?,
-            _ => Vec::new(),
-        };
-        let prediction = with_cheapest(prediction, &advice);
-        Ok(CellPlan { prediction, advice })
-    };
-    let plans = study.cells.par_iter().map(plan).collect::<Result<Vec<_>, _>>()?;
-    Ok((study, plans))
+    Ok(study)
 }
 
 fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {

@@ -1,58 +1,81 @@
 //! The report of a plan: predictions without records.
 
-use std::borrow::Borrow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use rayon::prelude::*;
 
 use super::print;
-use super::study_report::{check, stem, up_to_date};
+use super::study_report::{check, refuse_overwriting, stem, up_to_date};
+use crate::plan::advice::{self, CellPlan};
 use crate::plan::{Options, PlanError, Planner};
 use crate::report::{self, About, Template};
 use crate::results::frame;
-use crate::results::prediction::Prediction;
+use crate::results::store::StudyDir;
 use crate::spec::Study;
 
-/// The predictions of a study's cells, in their order.
-pub(super) fn predict(study: &Study) -> Result<Vec<Prediction>, PlanError> {
-    let planner = Planner::new(&study.directory, Options::default());
+/// The plans of a study's cells, in their order.
+pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, PlanError> {
+    let planner = Planner::new(&study.directory, options);
     let cells = study.cells.par_iter();
-    cells.map(|planned| planner.predict(&planned.cell)).collect()
+    cells.map(|planned| advice::plan(&planner, &planned.cell)).collect()
 }
 
-/// How a plan is reported.
+/// A report of a plan, before its cells are predicted.
 pub(super) struct PlanReport<'a> {
-    pub(super) template: Template,
-    /// The Markdown file; `None` for the one that the spec names.
-    pub(super) output: Option<&'a Path>,
-    /// True to write nothing.
-    pub(super) check: bool,
+    study: &'a Study,
+    spec: &'a Path,
+    template: Template,
+    /// The report's file.
+    output: PathBuf,
+    /// The command that makes the report again.
+    command: String,
 }
 
-impl PlanReport<'_> {
-    /// Writes or checks the report. Returns false if a check fails.
-    pub(super) fn write_or_check<P: Borrow<Prediction>>(
-        &self,
-        study: &Study,
-        predictions: &[P],
-        spec: &Path,
-    ) -> anyhow::Result<bool> {
-        let Some(output) = self.output.or(study.report.output.as_deref()) else {
+impl<'a> PlanReport<'a> {
+    /// The report in the `output` that was given, by the option whose name stands beside it, or in the spec's.
+    ///
+    /// # Errors
+    /// There is no place for the report, or it would replace a part of the study.
+    pub(super) fn new(
+        study: &'a Study,
+        spec: &'a Path,
+        template: Template,
+        (output, option): (Option<&Path>, &str),
+        command: String,
+    ) -> anyhow::Result<Self> {
+        let Some(output) = output.or(study.report.output.as_deref()) else {
             bail!(
-                "the `report` of `{}` names no `output`; give a file: --report=FILE",
+                "the `report` of `{}` names no `output`; give a file: {option}",
                 spec.display()
             )
         };
+        let dir = StudyDir::new(Path::new("results").join(&study.name));
+        refuse_overwriting(output, study, &dir, &template)?;
+        Ok(Self {
+            study,
+            spec,
+            template,
+            output: output.to_owned(),
+            command,
+        })
+    }
+
+    /// Plans the cells, and writes the report or, if `is_check`, checks it. Returns false if the check fails.
+    pub(super) fn write_or_check(self, options: Options, is_check: bool) -> anyhow::Result<bool> {
+        let Self {
+            study, spec, output, ..
+        } = &self;
         report::check_study(study)?;
-        let frame = frame::of_plan(study, predictions.iter().map(|prediction| Some(prediction.borrow())))?;
+        let plans = plan_cells(study, options)?;
+        let frame = frame::of_plan(study, plans.iter().map(|planned| Some(&planned.prediction)))?;
         let about = About {
-            command: study.invocation.command_of("plan", &["--report"]),
+            command: self.command.clone(),
             is_plan: true,
             ..About::new(study)
         };
         let rendered = report::render(&about, &frame, &self.template, &stem(output))?;
-        if self.check {
+        if is_check {
             return check(&rendered, output, spec, true);
         }
         let written = report::write(&rendered, output)?;

@@ -1,15 +1,17 @@
 //! `expctl report SPEC|RESULTS...`.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::ensure;
 
-use super::plan_report::{PlanReport, predict};
+use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::study_report::{StudyReport, check, default_output, template_of, up_to_date};
 use super::{FAILED, print, studies};
+use crate::plan;
 use crate::report::{Template, check_study};
 use crate::results::store::StudyDir;
 use crate::spec::cell::Stack;
@@ -110,16 +112,28 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
 }
 
 fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> {
+    ensure!(
+        !args.all,
+        "--all reads records, and `{}` has none: its cells of `stack: torch` are planned",
+        spec.display()
+    );
     let output = args.output(study, None);
-    let report = PlanReport {
-        template: args
-            .template
-            .as_deref()
-            .map_or_else(|| template_of(study), Template::named),
-        output: output.as_deref(),
-        check: args.check,
+    let given = |option: &str, value: &dyn Display| format!("{option}={value}");
+    let file = output.as_ref().map(|file| file.display());
+    let (template, command) = match &args.template {
+        Some(name) => {
+            let mut options = vec![given("--template", name)];
+            options.extend(file.map(|file| given("--output", &file)));
+            (Template::named(name), study.invocation.command_of("report", &options))
+        }
+        // The report is the one that `plan` writes.
+        None => {
+            let option = file.map_or_else(|| "--report".into(), |file| given("--report", &file));
+            (template_of(study), study.invocation.command_of("plan", &[option]))
+        }
     };
-    report.write_or_check(study, &predict(study)?, spec)
+    let report = PlanReport::new(study, spec, template, (output.as_deref(), "--output FILE"), command)?;
+    report.write_or_check(plan::Options::default(), args.check)
 }
 
 /// A study with the frames that its report is made from.

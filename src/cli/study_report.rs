@@ -1,5 +1,6 @@
 //! The report that a study's spec asks for: its template and its place.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::ensure;
@@ -10,6 +11,7 @@ use crate::report::{self, About, Rendered, Template};
 use crate::results::store::StudyDir;
 use crate::results::{frame, timeline};
 use crate::spec::Study;
+use crate::spec::cell::Data;
 
 /// A report of a study, before it is rendered.
 pub(super) struct StudyReport<'s> {
@@ -44,7 +46,7 @@ impl<'s> StudyReport<'s> {
             output: output.unwrap_or_else(|| default_output(dir)),
             beside,
         };
-        report.refuse_overwriting()?;
+        refuse_overwriting(&report.output, study, dir, &report.template)?;
         Ok(report)
     }
 
@@ -87,35 +89,54 @@ impl<'s> StudyReport<'s> {
         let written = report::write(&rendered, &self.output)?;
         Ok((rendered, written))
     }
+}
 
-    /// A report may replace a report, and nothing else.
-    fn refuse_overwriting(&self) -> anyhow::Result<()> {
-        let Self { study, dir, .. } = self;
-        let spec = study.directory.join(&study.file);
-        let mut others = vec![
-            spec,
-            dir.study_yaml(),
-            dir.cells_parquet(),
-            dir.cells_csv(),
-            dir.timeline_parquet(),
-            dir.lock(),
-        ];
-        if let Template::File(path) = &self.template {
-            others.push(path.clone());
-        }
-        if let Some(beside) = &self.beside {
-            others.extend(beside.paths().map(Path::to_path_buf));
-        }
-        let shown = self.output.display();
-        let place = resolved(&self.output);
-        let in_cells = place.starts_with(resolved(&dir.path().join("cells")));
-        ensure!(
-            !in_cells && others.iter().all(|other| resolved(other) != place),
-            "the report cannot be `{shown}`: that is a part of the study; name another file"
-        );
-        ensure!(!place.is_dir(), "the report cannot be `{shown}`: that is a folder");
-        Ok(())
+/// Endings of specs, data and frames: a file that has one is no report.
+const NO_REPORTS: [&str; 6] = ["yaml", "yml", "csv", "json", "jsonl", "parquet"];
+
+/// Makes sure that a report in `output` replaces a report and nothing else.
+///
+/// # Errors
+/// There is a folder, or a part of the study: its spec, data, template, frames, records, or a file of this kind.
+pub(super) fn refuse_overwriting(
+    output: &Path,
+    study: &Study,
+    dir: &StudyDir,
+    template: &Template,
+) -> anyhow::Result<()> {
+    let mut others = vec![
+        study.directory.join(&study.file),
+        dir.study_yaml(),
+        dir.cells_parquet(),
+        dir.cells_csv(),
+        dir.timeline_parquet(),
+        dir.lock(),
+    ];
+    others.extend(study.cells.iter().filter_map(|planned| match &planned.cell.data {
+        Data::File(file) => Some(study.directory.join(&file.path)),
+        Data::Synthetic(_) | Data::Sample => None,
+    }));
+    if let Template::File(path) = template {
+        others.push(path.clone());
     }
+    if let Some(beside) = study.report.output.as_deref().map(FramesBeside::of) {
+        others.extend(beside.paths().map(Path::to_path_buf));
+    }
+    let shown = output.display();
+    let place = resolved(output);
+    ensure!(!place.is_dir(), "the report cannot be `{shown}`: that is a folder");
+    let is_part =
+        place.starts_with(resolved(&dir.path().join("cells"))) || others.iter().any(|other| resolved(other) == place);
+    ensure!(
+        !is_part,
+        "the report cannot be `{shown}`: that is a part of the study; name another file"
+    );
+    let ending = place.extension().and_then(OsStr::to_str).unwrap_or_default();
+    ensure!(
+        !place.exists() || !NO_REPORTS.contains(&ending.to_lowercase().as_str()),
+        "the report cannot be `{shown}`: that file exists and is no report; name another file"
+    );
+    Ok(())
 }
 
 /// Checks that a report's files are what `source` makes, and that the verdicts on its claims are the expected ones.

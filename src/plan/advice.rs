@@ -17,16 +17,30 @@ pub struct Advice {
     pub prediction: Prediction,
 }
 
-/// The prediction with the cheapest of `advice`.
-pub fn with_cheapest(prediction: Prediction, advice: &[Advice]) -> Prediction {
-    match advice.first() {
-        Some(cheapest) => Prediction {
-            fits_with: cheapest.changes.clone(),
-            fits_with_bytes: Some(cheapest.prediction.needed_bytes),
-            ..prediction
-        },
-        None => prediction,
+/// A cell's prediction, and the changes that make the cell fit if it is oversize.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellPlan {
+    /// The prediction, with the cheapest of the changes.
+    pub prediction: Prediction,
+    /// The changes, the cheapest first; empty for a cell that fits or has no budget.
+    pub advice: Vec<Advice>,
+}
+
+/// Predicts a cell, and looks for changes that make it fit if it is oversize.
+///
+/// # Errors
+/// The errors of [`Planner::predict`].
+pub fn plan(planner: &Planner, cell: &Cell) -> Result<CellPlan, PlanError> {
+    let mut prediction = planner.predict(cell)?;
+    let advice = match prediction.verdict {
+        Some(Verdict::Oversize) => advise(planner, cell)?,
+        _ => Vec::new(),
+    };
+    if let Some(cheapest) = advice.first() {
+        prediction.fits_with.clone_from(&cheapest.changes);
+        prediction.fits_with_bytes = Some(cheapest.prediction.needed_bytes);
     }
+    Ok(CellPlan { prediction, advice })
 }
 
 /// A change that needs less memory.
@@ -54,7 +68,7 @@ const REMEDIES: [Remedy; 5] = [
 ///
 /// # Errors
 /// The errors of [`Planner::predict`].
-pub fn advise(planner: &Planner, cell: &Cell) -> Result<Vec<Advice>, PlanError> {
+fn advise(planner: &Planner, cell: &Cell) -> Result<Vec<Advice>, PlanError> {
     let mut alone = Vec::new();
     for remedy in REMEDIES {
         alone.extend(remedy.enough(planner, cell, Vec::new())?);

@@ -5,9 +5,8 @@ use std::fs;
 use rayon::prelude::*;
 
 use crate::memory::probes;
-use crate::plan::advice::{advise, with_cheapest};
-use crate::plan::{self, PlanError, Planner};
-use crate::results::prediction::{Prediction, Verdict};
+use crate::plan::{self, Planner, advice};
+use crate::results::prediction::Verdict;
 use crate::results::store::{StudyDir, write_if_changed};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
@@ -92,18 +91,9 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
 /// Predicts the memory of each cell. Training shows the others.
 fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
     tasks.par_iter_mut().for_each(|task| {
-        task.prediction = predict_one(planner, &study.cells[task.index].cell).ok();
+        let plan = advice::plan(planner, &study.cells[task.index].cell);
+        task.prediction = plan.ok().map(|plan| plan.prediction);
     });
-}
-
-/// The prediction of a cell, with the cheapest changes if the cell does not fit.
-fn predict_one(planner: &Planner, cell: &Cell) -> Result<Prediction, PlanError> {
-    let prediction = planner.predict(cell)?;
-    if prediction.verdict != Some(Verdict::Oversize) {
-        return Ok(prediction);
-    }
-    let advice = advise(planner, cell)?;
-    Ok(with_cheapest(prediction, &advice))
 }
 
 /// The reason why a cell will not fit into its budget or, without one, into the machine; `None` if it fits.

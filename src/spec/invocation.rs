@@ -49,8 +49,8 @@ impl Invocation {
         self.command_of("run", &[])
     }
 
-    /// The same for another of the commands that take a spec.
-    pub fn command_of(&self, command: &str, options: &[&str]) -> String {
+    /// The same for another of the commands that take a spec, with more options.
+    pub fn command_of(&self, command: &str, options: &[String]) -> String {
         if self.spec.is_empty() {
             return String::new();
         }
@@ -72,7 +72,7 @@ impl Invocation {
         if let Some(results) = &self.results {
             words.extend(["--results".into(), path(results)]);
         }
-        words.extend(options.iter().map(ToString::to_string));
+        words.extend(options.iter().map(|option| quoted(option)));
         words.join(" ")
     }
 }

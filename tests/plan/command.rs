@@ -222,6 +222,93 @@ report: { template: plan, output: report.md }
     );
 }
 
+const PLANNED: &str = "\
+name: first
+defaults: { stack: torch, model: smollm2-135m, weights: random, rank: 8, max_seq_length: 64, gpu: t4,
+            data: { synthetic: { lengths: fixed, samples: 64 } } }
+sweep: { grid: { batch_size: [1, 32] } }
+report: { template: plan, output: first.md }
+";
+
+#[test]
+fn a_report_of_a_plan_replaces_no_part_of_the_study() {
+    let project = Project::new(PLANNED);
+    project.write("data.csv", "a\n");
+    project.write("data.txt", "One line.\n\nAnother line.\n\n");
+    project.write("own.j2", "# {{ study.name }}\n");
+    project.write(
+        "trained.yaml",
+        "name: ours\ndefaults: { model: tiny, max_seq_length: 32, data: { path: data.txt } }\n",
+    );
+    let refuses = |arguments: &[&str], file: &str| {
+        let before = project.read(file);
+        let refused = project.expctl(arguments).exits(2);
+        refused.stderr_has("the report cannot be");
+        assert_eq!(project.read(file), before);
+    };
+    refuses(&["plan", "spec.yaml", "--report=spec.yaml"], "spec.yaml");
+    refuses(&["plan", "spec.yaml", "--report=./data.csv"], "data.csv");
+    refuses(&["plan", "trained.yaml", "--report=data.txt"], "data.txt");
+    refuses(&["report", "spec.yaml", "--output", "spec.yaml"], "spec.yaml");
+    let with_template = ["report", "spec.yaml", "--template", "own.j2", "--output", "own.j2"];
+    refuses(&with_template, "own.j2");
+}
+
+#[test]
+fn a_report_of_a_plan_says_how_it_was_made() {
+    let project = Project::new(PLANNED);
+    let made_by = |arguments: &[&str], output: &str| {
+        project.expctl(arguments).exits(0);
+        let report = project.read(output);
+        let (_, command) = report.split_once("```sh\n").unwrap();
+        command.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        made_by(
+            &["plan", "spec.yaml", "--budget", "1GiB", "--no-replay", "--report=b.md"],
+            "b.md"
+        ),
+        "expctl plan spec.yaml --budget=1GiB --no-replay --report=b.md"
+    );
+    assert_eq!(
+        made_by(&["plan", "spec.yaml", "--report"], "first.md"),
+        "expctl plan spec.yaml --report"
+    );
+    project.expctl(&["report", "spec.yaml", "--check"]).exits(0);
+    assert_eq!(
+        made_by(
+            &["report", "spec.yaml", "--template", "claims", "--output", "c.md"],
+            "c.md"
+        ),
+        "expctl report spec.yaml --template=claims --output=c.md"
+    );
+    project
+        .expctl(&["report", "spec.yaml", "--all"])
+        .exits(2)
+        .stderr_has("--all reads records");
+}
+
+/// A plan has no records, and misses none.
+#[test]
+fn reports_of_plans_list_no_unfinished_cells() {
+    for template in ["comparison", "method_comparison", "profiler_vs_epoch", "claims"] {
+        for spec in [SMALL, TORCH] {
+            let project = Project::new(&format!(
+                "{spec}report: {{ template: {template}, output: report.md }}\n"
+            ));
+            project.expctl(&["plan", "spec.yaml", "--report"]).exits(0);
+            let report = project.read("report.md");
+            let wrong = ["not run", "did not finish", "failed"];
+            assert!(!wrong.iter().any(|text| report.contains(text)), "{report}");
+            assert_eq!(report.contains("## Predicted"), template != "claims", "{report}");
+            assert!(
+                !report.contains("## Results") && !report.contains("## Methods"),
+                "{report}"
+            );
+        }
+    }
+}
+
 #[test]
 fn reports_of_plans_are_checked_against_their_specs() {
     let torch = "\

@@ -6,6 +6,7 @@ use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::{Sentence, most_important};
 use super::{agreement, binding, changes, claims, extremes, failures, fits, methods, price, profiles, slopes};
+use crate::report::entry::Entry;
 
 /// The sentences for each kind of report. A template shows one list with `parts/answer.md.j2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,11 +38,7 @@ impl Answers {
 
 /// The measured figures, or the predicted ones before a cell ran.
 fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
-    let has_run = evidence
-        .groups
-        .iter()
-        .flat_map(|group| &group.cells)
-        .any(|cell| cell.text("status").is_some());
+    let has_run = evidence.groups.iter().flat_map(|group| &group.cells).any(Entry::ran);
     let predicted = plan(evidence);
     if !has_run && !predicted.is_empty() {
         return predicted;

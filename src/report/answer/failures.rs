@@ -19,9 +19,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
         let groups = evidence.groups.iter();
         groups.flat_map(|group| group.cells.iter().map(move |cell| (group, cell)))
     };
-    let failed: Vec<(&Group, &Entry)> = cells()
-        .filter(|(_, cell)| cell.text("status").is_some_and(|status| status != "ok"))
-        .collect();
+    let failed: Vec<(&Group, &Entry)> = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok()).collect();
     // PyTorch's cells are planned, never run.
     let waits = |cell: &&Entry| cell.text("status").is_none() && cell.stack() == Stack::Candle;
     let waiting: Vec<&Entry> = cells().map(|(_, cell)| cell).filter(waits).collect();
