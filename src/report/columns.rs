@@ -54,11 +54,25 @@ pub(crate) fn check_predicted(name: &str) -> Result<(), Mistake> {
         );
         let help = format!(
             "`cells: {{ stack: candle }}` leaves the planned cells out; plans have {}",
-            columns.join(", ")
+            some_of(&columns, name)
         );
         return Err(Mistake::new(message).help(help));
     }
     let help = suggestion(name, columns.iter().map(String::as_str));
     let message = format!("{} is not a column of predicted numbers", quoted(name));
-    Err(Mistake::new(message).help(help.unwrap_or_else(|| format!("plans have {}", columns.join(", ")))))
+    Err(Mistake::new(message).help(help.unwrap_or_else(|| format!("plans have {}", some_of(&columns, name)))))
+}
+
+/// The most columns that a help lists.
+const MOST_LISTED: usize = 6;
+
+/// Some of the columns, those that resemble `name` most, and the number of the others.
+fn some_of(columns: &[String], name: &str) -> String {
+    let mut columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    columns.sort_by(|a, b| strsim::jaro(b, name).total_cmp(&strsim::jaro(a, name)));
+    let listed = columns[..columns.len().min(MOST_LISTED)].join(", ");
+    match columns.len().saturating_sub(MOST_LISTED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
 }

@@ -8,7 +8,7 @@ use crate::options::Stack;
 use crate::report::group::Group;
 
 /// The bases of a claim: a computation if its expressions read no cell, else one for each stack of its cells, PyTorch's
-/// first. `is_plan` is true in a report of predictions alone.
+/// first. A claim that the spec leaves untested has one basis, whatever its stacks. `is_plan` is true in a report of predictions alone.
 pub(crate) fn bases(claim: &BoundClaim, groups: &[Group], is_plan: bool) -> Vec<Basis> {
     if claim.claim.untested.is_none() && !reads_cells(claim) {
         return vec![Basis::COMPUTED];
@@ -22,6 +22,9 @@ pub(crate) fn bases(claim: &BoundClaim, groups: &[Group], is_plan: bool) -> Vec<
     if stacks.is_empty() {
         // Its cells have left the study, which its expressions then say.
         stacks.push(Stack::Candle);
+    }
+    if claim.claim.untested.is_some() && stacks.len() > 1 {
+        return vec![Basis::NOT_JUDGED];
     }
     stacks.into_iter().map(|stack| Basis::of(stack, is_plan)).collect()
 }

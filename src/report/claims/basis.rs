@@ -14,6 +14,8 @@ pub enum Evidence {
     Predicted,
     /// The claim's own numbers: its expressions read no cell.
     Computed,
+    /// No figures: the spec says why nothing here can judge the claim.
+    None,
 }
 
 /// The purpose of a judgement.
@@ -43,6 +45,12 @@ impl Basis {
         evidence: Evidence::Computed,
     };
 
+    /// The verdict of no stack, on a claim that is untested on all of them.
+    pub(super) const NOT_JUDGED: Self = Self {
+        stack: None,
+        evidence: Evidence::None,
+    };
+
     /// The basis of a stack's cells. PyTorch's are planned; ours are measured, unless the report `is_plan`.
     pub(crate) fn of(stack: Stack, is_plan: bool) -> Self {
         let evidence = match stack {
@@ -58,6 +66,7 @@ impl Basis {
     /// The name in reports, such as `PyTorch, predicted`.
     pub fn name(self) -> &'static str {
         match (self.stack, self.evidence) {
+            (_, Evidence::None) => "not judged",
             (None, _) | (_, Evidence::Computed) => "computed",
             (Some(Stack::Torch), _) => "PyTorch, predicted",
             (Some(Stack::Candle), Evidence::Predicted) => "our trainer, predicted",

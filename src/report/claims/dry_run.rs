@@ -52,6 +52,10 @@ fn made_up(row: &Entry, (measured, predicted): (&[String], &[String]), index: us
     let mut row = row.clone();
     let is_torch = row.stack() == Stack::Torch;
     row.set("status", if is_torch { "planned" } else { "ok" }.into());
+    if is_torch {
+        let fits = index.is_multiple_of(2);
+        row.set("predicted_verdict", if fits { "fits" } else { "oversize" }.into());
+    }
     let (columns, prefix) = if is_torch {
         (predicted, PREDICTED)
     } else {

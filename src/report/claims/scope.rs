@@ -181,7 +181,7 @@ impl Scope {
         self.log().columns.insert(column.to_owned());
         let found = match self.basis.evidence {
             Evidence::Predicted => predicted(group, column),
-            Evidence::Measured | Evidence::Computed => measured(group, column),
+            _ => measured(group, column),
         };
         let stat = found.map_err(|why| {
             self.miss(why);
@@ -205,17 +205,21 @@ impl Scope {
         })
     }
 
-    /// The status of a group.
+    /// The status of a group: how it ended or, of a plan, how its budget lets it end.
     ///
     /// # Errors
-    /// [`MISSING`] if it is not run.
+    /// [`MISSING`] if it is not run, or its plan has no budget.
     pub(crate) fn status(&self, group: &Group) -> Result<String, Error> {
         self.read(group);
-        if group.status == "not run" {
-            self.miss(format!("{} is not run", group.label));
-            return Err(Error::new(ErrorKind::InvalidOperation, MISSING));
-        }
-        Ok(group.status.clone())
+        let found = match self.basis.evidence {
+            Evidence::Predicted => predicted_status(group),
+            _ if group.status == "not run" => Err(format!("{} is not run", group.label)),
+            _ => Ok(group.status.clone()),
+        };
+        found.map_err(|why| {
+            self.miss(why);
+            Error::new(ErrorKind::InvalidOperation, MISSING)
+        })
     }
 
     /// The groups that have these values.
@@ -301,6 +305,17 @@ fn predicted(group: &Group, column: &str) -> Result<Stat, String> {
         false => format!("{} is not planned", group.label),
         true => format!("the plan of {} has no {column}", group.label),
     })
+}
+
+/// The status that a plan's verdict predicts; or the reason why there is none.
+fn predicted_status(group: &Group) -> Result<String, String> {
+    let verdicts: IndexSet<Option<&str>> = group.cells.iter().map(|cell| cell.text("predicted_verdict")).collect();
+    match verdicts.into_iter().collect::<Vec<_>>().as_slice() {
+        [Some("fits")] => Ok("ok".into()),
+        [Some("oversize")] => Ok("oom".into()),
+        [None] => Err(format!("the plan of {} has no budget", group.label)),
+        _ => Err(format!("the repeats of {} differ in what they fit into", group.label)),
+    }
 }
 
 /// True if a key of the frame has the value that an expression names.

@@ -78,9 +78,11 @@ fn single_run(claim: &BoundClaim, scope: &Scope, verdict: ClaimVerdict) -> Resul
     Ok(None)
 }
 
-/// True for a column whose figures differ between equal runs. Allocated bytes, counts and losses do not.
+/// True for a column whose figures differ between equal runs: times and their spread among them. Allocated bytes, counts
+/// and losses do not.
 fn differs_between_runs(column: &str) -> bool {
-    matches!(dimension(column), Dimension::Time | Dimension::Speed)
+    let of = column.strip_suffix("_spread").unwrap_or(column);
+    matches!(dimension(of), Dimension::Time | Dimension::Speed)
         || ["reserved_", "process_", "page_faults"]
             .iter()
             .any(|prefix| column.starts_with(prefix))
