@@ -221,19 +221,16 @@ fn from_to(from: &Point<'_>, to: &Point<'_>) -> String {
     )
 }
 
-/// The move of the peak within a piece, with the peaks before and after unless they are said.
+/// The move of the peak within a piece, with the change of the peak unless it is said.
 fn moved(piece: &Piece<'_, '_>, is_said: bool) -> String {
     let (Some(from), Some(to)) = (&piece.from.instant, &piece.to.instant) else {
         return String::new();
     };
     let between = format!("; between {} and {}", escape(&piece.from.at), escape(&piece.to.at));
-    let sizes = match is_said {
+    let change = piece.change();
+    let changes = match is_said || change == 0.0 {
         true => String::new(),
-        false => format!(
-            " ({} and {})",
-            bytes(piece.from.peak.mean.into()),
-            bytes(piece.to.peak.mean.into())
-        ),
+        false => format!(" {} by {} and", direction(&[change]), bytes(change.abs().into())),
     };
     let places = match (&from.module, &to.module) {
         _ if place(from) == place(to) => format!("within {}", place(from)),
@@ -247,7 +244,7 @@ fn moved(piece: &Piece<'_, '_>, is_said: bool) -> String {
         }
         _ => format!("from {} to {}", place(from), place(to)),
     };
-    format!("{between}{sizes} the peak moves {places}{}", gradients(from, to))
+    format!("{between} the peak{changes} moves {places}{}", gradients(from, to))
 }
 
 fn gradients(from: &Instant, to: &Instant) -> String {
