@@ -32,11 +32,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sent
         let names: Vec<String> = largest.iter().map(|(category, _)| category_words(category)).collect();
         tally(&names, PLACES)
     };
-    let kind = if figures == Figures::Measured {
-        "peak"
-    } else {
-        "predicted peak"
-    };
+    let kind = figures.peak();
     let text = format!(
         "The {kind} is reached in {}; the largest part of it is {part}.",
         places(&instants)

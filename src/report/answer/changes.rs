@@ -44,11 +44,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sent
         });
     }
     let (first, last) = (at(groups[0])?, at(groups[groups.len() - 1])?);
-    let kind = if figures == Figures::Measured {
-        "peak"
-    } else {
-        "predicted peak"
-    };
+    let kind = figures.peak();
     let mut text = format!(
         "Together the {} take the {kind} of allocated memory from {} to {} ({}).",
         counted(changes.len(), "change"),

@@ -39,11 +39,7 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
     };
     let (column, words) = MEMORY[0];
     if known.len() == 1 {
-        let kind = if figures == Figures::Measured {
-            "peak"
-        } else {
-            "predicted peak"
-        };
+        let kind = figures.peak();
         let text = format!("The {kind} of {words} is {}.", bytes(extremes.least.into()));
         return vec![Sentence::about(text, figures, [*first])];
     }
@@ -114,11 +110,7 @@ impl<'g> Extremes<'g> {
         if self.ratio() <= 1.0 {
             return None;
         }
-        let kind = if figures == Figures::Measured {
-            "peak"
-        } else {
-            "predicted peak"
-        };
+        let kind = figures.peak();
         let mut text = format!(
             "Cheapest is {} with a {kind} of {} of {words}; dearest is {} with {}, {} times as much.",
             evidence.name(self.low),

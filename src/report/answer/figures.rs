@@ -31,6 +31,14 @@ pub(super) struct Instant {
 }
 
 impl Figures {
+    /// The words for a peak of this kind.
+    pub(super) fn peak(self) -> &'static str {
+        match self {
+            Self::Measured => "peak",
+            Self::Predicted => "predicted peak",
+        }
+    }
+
     /// A column of numbers over a group's repeats, by its measured name. A mean that is not finite is no figure.
     pub(super) fn stat(self, group: &Group, column: &str) -> Option<Stat> {
         let stats = match self {
