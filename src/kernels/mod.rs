@@ -23,6 +23,7 @@ pub mod gemm;
 pub mod head;
 mod instruction_set;
 pub mod layer_norm;
+pub mod lion;
 pub mod low_rank;
 pub mod nf4;
 pub mod norm;
