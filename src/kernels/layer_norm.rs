@@ -2,7 +2,7 @@
 
 use super::{
     Element,
-    columns::sum_rows,
+    columns::{scratch_len, sum_rows_into},
     reduce::{LANES, sum_over, total},
     rows::for_rows,
 };
@@ -50,10 +50,21 @@ pub fn backward_in_place<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut
 
 /// The gradients of weight and bias, one after the other: the sums over the rows of `dy · n` and `dy`.
 pub fn parameter_gradients<E: Element>(x: &[E], dy: &[f32], cols: usize, eps: f32) -> Vec<f32> {
-    assert!(x.len() == dy.len() && x.len().is_multiple_of(cols));
-    sum_rows(
+    let mut out = vec![0f32; 2 * cols];
+    let mut scratch = vec![0f32; scratch_len(x.len() / cols, 2 * cols)];
+    parameter_gradients_into(x, dy, eps, &mut scratch, &mut out);
+    out
+}
+
+/// [`parameter_gradients`] to `out`, which has two elements a column. `scratch` is that of
+/// [`columns::scratch_len`](scratch_len) for sums of its length.
+pub fn parameter_gradients_into<E: Element>(x: &[E], dy: &[f32], eps: f32, scratch: &mut [f32], out: &mut [f32]) {
+    let cols = out.len() / 2;
+    assert!(x.len() == dy.len() && x.len().is_multiple_of(cols) && out.len() == 2 * cols);
+    sum_rows_into(
         x.len() / cols,
-        2 * cols,
+        scratch,
+        out,
         #[inline(always)]
         |row, sums| {
             let (x, dy) = (&x[row * cols..][..cols], &dy[row * cols..][..cols]);
@@ -64,7 +75,7 @@ pub fn parameter_gradients<E: Element>(x: &[E], dy: &[f32], cols: usize, eps: f3
                 *bias += dy;
             }
         },
-    )
+    );
 }
 
 /// Mean and `1 / sqrt(variance + eps)` of a row.

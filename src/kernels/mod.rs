@@ -29,6 +29,7 @@ pub mod nf4;
 pub mod norm;
 mod reduce;
 pub mod rope;
+pub mod row_norms;
 mod rows;
 pub mod swiglu;
 #[cfg(test)]
