@@ -10,9 +10,23 @@ from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_wi
 
 from family import LENGTHS, Family
 
+CLIPPED = dict(weight_decay=0.1, max_grad_norm=0.5)
+
 
 class Decoders(Family):
     auto, task, sampled = AutoModelForCausalLM, "CAUSAL_LM", 0
+    runs = {
+        "float32": {},
+        "bfloat16": dict(dtype=torch.bfloat16),
+        "float16": dict(dtype=torch.float16),
+        "int8": dict(dtype=torch.bfloat16, quantized="int8"),
+        "int4": dict(dtype=torch.bfloat16, quantized="int4"),
+        "int4_single": dict(dtype=torch.bfloat16, quantized="int4_single"),
+        "linear": dict(scheduler=get_linear_schedule_with_warmup, **CLIPPED),
+        "cosine": dict(scheduler=get_cosine_schedule_with_warmup, **CLIPPED),
+        "accumulated": dict(accumulate=True),
+        "full": dict(adapter=False),
+    }
     models = {
         # tied head, stored in bfloat16, one file
         "tiny_llama": dict(
@@ -79,23 +93,6 @@ class Decoders(Family):
         if quantized == "int8":
             store_as_int8(model)
         return self.adapted(model, name) if adapter else model
-
-    def runs(self, name, batches):
-        clipped = dict(weight_decay=0.1, max_grad_norm=0.5)
-        train = lambda *dtype, adapter=True, quantized=None, **how: self.train(
-            self.load(name, *dtype, adapter=adapter, quantized=quantized), batches, **how)
-        return {
-            "float32": train(),
-            "bfloat16": train(torch.bfloat16),
-            "float16": train(torch.float16),
-            "int8": train(torch.bfloat16, quantized="int8"),
-            "int4": train(torch.bfloat16, quantized="int4"),
-            "int4_single": train(torch.bfloat16, quantized="int4_single"),
-            "linear": train(scheduler=get_linear_schedule_with_warmup, **clipped),
-            "cosine": train(scheduler=get_cosine_schedule_with_warmup, **clipped),
-            "accumulated": train(accumulate=True),
-            "full": train(adapter=False),
-        }
 
 
 def counted(batch):

@@ -15,6 +15,14 @@ class Encoders(Family):
     # The third micro-batch has the padding token among those that count.
     auto, task, sampled = AutoModelForSequenceClassification, "SEQ_CLS", 2
     recorded = ["losses", "gradient_norms"]
+    # Not in float16: PEFT leaves the head in that format, so torch's AdamW keeps its state in it, where 1e-8 is 0.
+    runs = {
+        "float32": {},
+        "bfloat16": dict(dtype=torch.bfloat16),
+        "accumulated": dict(accumulate=True),
+        "full": dict(adapter=False),
+        "full_bfloat16": dict(dtype=torch.bfloat16, adapter=False),
+    }
     models = {
         # stored as a classifier's checkpoint; PEFT trains its pre_classifier and classifier whole
         "tiny_distilbert": dict(
@@ -63,17 +71,6 @@ class Encoders(Family):
         """The mean over the step's samples."""
         count = sum(len(batch["labels"]) for batch in taken)
         return model(**self.inputs(batch)).loss * (len(batch["labels"]) / count)
-
-    def runs(self, name, batches):
-        """Not in float16: PEFT leaves the head in that format, so torch's AdamW keeps its state in it, where 1e-8 is 0."""
-        train = lambda *dtype, adapter=True, **how: self.train(self.load(name, *dtype, adapter=adapter), batches, **how)
-        return {
-            "float32": train(),
-            "bfloat16": train(torch.bfloat16),
-            "accumulated": train(accumulate=True),
-            "full": train(adapter=False),
-            "full_bfloat16": train(torch.bfloat16, adapter=False),
-        }
 
 
 def write(folder):

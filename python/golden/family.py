@@ -8,16 +8,18 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 
 STEPS = 20
-LEARNING_RATE = 2e-3
 LENGTHS = [[12, 7, 10], [5, 12, 9], [11, 11, 2], [12, 12, 12]]
 
 
 class Family:
     """Models of one kind in a folder. A subclass gives `auto` (transformers' class), `task` (PEFT's name of it), `models`
-    (name: `config`, `rank`, `alpha` and what else it needs), `sampled` (the micro-batch whose logits and gradients are kept)
-    and the functions that raise NotImplementedError here."""
+    (name: `config`, `rank`, `alpha` and what else it needs), `sampled` (the micro-batch whose logits and gradients are kept),
+    `runs` (name: arguments of `run`) and the functions that raise NotImplementedError here. Models of a family that is built
+    on another's have `base`, that one's name of the checkpoint."""
 
     recorded = ["losses", "gradient_norms", "learning_rates"]
+    optimizer = torch.optim.AdamW  # betas .9 and .999, eps 1e-8
+    learning_rate = 2e-3
 
     def __init__(self, folder):
         self.folder = folder
@@ -38,22 +40,27 @@ class Family:
         """The loss of a micro-batch, as its share of the loss of the step's micro-batches `taken`."""
         raise NotImplementedError
 
-    def runs(self, name, batches):
-        """The golden runs of a model, by name."""
-        raise NotImplementedError
-
     def save(self, model, folder, spec):
         """Saves a checkpoint."""
         model.save_pretrained(folder)
 
     def load(self, name, dtype=torch.float32, adapter=True, **loading):
         """A model in training mode, with its adapter if there is to be one."""
-        model = self.auto.from_pretrained(self.folder / name, dtype=dtype, attn_implementation="sdpa", **loading)
+        folder = self.folder / self.checkpoint(name)
+        model = self.auto.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **loading)
         model.config.use_cache = False
         return self.adapted(model, name) if adapter else model.train()
 
+    def checkpoint(self, name):
+        """The folder of a model's checkpoint."""
+        return self.models[name].get("base", name)
+
+    def adapter(self, name):
+        """The folder of a model's adapter."""
+        return f"{name}_adapter"
+
     def adapted(self, model, name):
-        return PeftModel.from_pretrained(model, self.folder / f"{name}_adapter", is_trainable=True).train()
+        return PeftModel.from_pretrained(model, self.folder / self.adapter(name), is_trainable=True).train()
 
     def make_checkpoint(self, name, spec, generator):
         model = self.auto.from_config(spec["config"], dtype=torch.float32)
@@ -63,22 +70,28 @@ class Family:
         shutil.rmtree(self.folder / name, ignore_errors=True)
         self.save(model, self.folder / name, spec)
 
-    def make_adapter(self, name, spec, generator):
-        """An adapter whose B is not zero, or A would have no gradient."""
+    def adapter_config(self, spec, **settings):
         targets = spec.get("targets", "all-linear")
-        config = LoraConfig(r=spec["rank"], lora_alpha=spec["alpha"], target_modules=targets, task_type=self.task)
-        model = get_peft_model(self.auto.from_pretrained(self.folder / name, dtype=torch.float32), config)
+        return LoraConfig(r=spec["rank"], lora_alpha=spec["alpha"], target_modules=targets, task_type=self.task, **settings)
+
+    def adapter_value(self, weight, generator):
+        """A random value of an adapter's weight; B is not zero, or A would have no gradient."""
+        return torch.randn(weight.shape, generator=generator) * (0.3 / math.sqrt(weight.shape[1]))
+
+    def make_adapter(self, name, spec, generator):
+        base = self.checkpoint(name)
+        model = get_peft_model(self.auto.from_pretrained(self.folder / base, dtype=torch.float32), self.adapter_config(spec))
         with torch.no_grad():
             for key, weight in model.named_parameters():
                 if "lora_" in key:
-                    weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 / math.sqrt(weight.shape[1])))
-        folder = self.folder / f"{name}_adapter"
+                    weight.copy_(self.adapter_value(weight, generator))
+        folder = self.folder / self.adapter(name)
         shutil.rmtree(folder, ignore_errors=True)
         model.save_pretrained(folder)
         (folder / "README.md").unlink()
         path = folder / "adapter_config.json"
         settings = json.loads(path.read_text())
-        settings["base_model_name_or_path"] = name
+        settings["base_model_name_or_path"] = base
         settings["target_modules"] = sorted(settings["target_modules"])
         path.write_text(json.dumps(settings, indent=2))
 
@@ -87,17 +100,23 @@ class Family:
         mask = torch.arange(ids.shape[1]) < torch.tensor(batch["lengths"])[:, None]
         return dict(input_ids=ids, attention_mask=mask.long(), labels=self.labels(batch, ids, mask))
 
-    def gradients(self, model, batch):
-        """Logits, loss and gradients of one micro-batch."""
+    def sample(self, model, batch, prefix=""):
+        """The loss of one micro-batch, and its logits and gradients by the names they are kept under."""
         out = model(**self.inputs(batch))
         out.loss.backward()
-        return out.logits.detach(), out.loss.item(), {key: weight.grad for key, weight in trainable(model).items()}
+        gradients = {f"{prefix}gradient.{key}": weight.grad for key, weight in trainable(model).items()}
+        return out.loss.item(), {f"{prefix}logits": out.logits.detach(), **gradients}
+
+    def run(self, name, batches, **how):
+        """The figures of a golden run; `how` is what `load` and `train` take."""
+        loading = {key: how.pop(key) for key in ("dtype", "adapter", "quantized") if key in how}
+        return self.train(self.load(name, **loading), batches, **how)
 
     def train(self, model, batches, scheduler=None, weight_decay=0.0, max_grad_norm=0.0, accumulate=False):
         """Losses (before each step's update), gradient norms and learning rates. A step takes the next micro-batch in turn,
         or with `accumulate` all of them."""
         weights = list(trainable(model).values())
-        optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=weight_decay)  # betas .9 and .999, eps 1e-8
+        optimizer = self.optimizer(weights, lr=self.learning_rate, weight_decay=weight_decay)
         schedule = scheduler and scheduler(optimizer, math.ceil(0.1 * STEPS), STEPS)
         losses, norms, rates = [], [], []
         for step in range(STEPS):
@@ -118,28 +137,34 @@ class Family:
         return {key: figures[key] for key in self.recorded}
 
     def write(self, file, modules):
-        """Writes checkpoints, adapters and tensors, and `file` with the runs and the modules' versions."""
+        """Writes every model's files, and `file` with the runs and the modules' versions."""
         torch.manual_seed(0)
         generator = torch.Generator().manual_seed(0)
         versions = {module.__name__: module.__version__ for module in modules}
-        golden = dict(versions=versions, learning_rate=LEARNING_RATE, models={})
-        for name, spec in self.models.items():
-            self.make_checkpoint(name, spec, generator)
-            self.make_adapter(name, spec, generator)
-            batches = self.make_batches(spec["config"].vocab_size, generator)
-            logits, loss, lora = self.gradients(self.load(name), batches[self.sampled])
-            full_logits, full_loss, full = self.gradients(self.load(name, adapter=False), batches[self.sampled])
-            tensors = {"logits": logits, "full.logits": full_logits}
-            tensors |= {f"gradient.{key}": gradient for key, gradient in lora.items()}
-            tensors |= {f"full.gradient.{key}": gradient for key, gradient in full.items()}
-            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, self.folder / f"{name}.safetensors")
-            golden["models"][name] = dict(batches=batches, loss=loss, full_loss=full_loss, runs=self.runs(name, batches))
+        models = {name: self.make(name, spec, generator) for name, spec in self.models.items()}
+        golden = dict(versions=versions, learning_rate=self.learning_rate, models=models)
         (self.folder / file).write_text(json.dumps(golden, indent=1))
+
+    def make(self, name, spec, generator):
+        """Writes a model's checkpoint, adapter and tensors, and gives its entry of the family's file."""
+        self.make_checkpoint(name, spec, generator)
+        self.make_adapter(name, spec, generator)
+        batches = self.make_batches(spec["config"].vocab_size, generator)
+        loss, tensors = self.sample(self.load(name), batches[self.sampled])
+        full_loss, full = self.sample(self.load(name, adapter=False), batches[self.sampled], "full.")
+        self.save_tensors(name, tensors | full)
+        return dict(batches=batches, loss=loss, full_loss=full_loss, runs=self.make_runs(name, batches))
+
+    def make_runs(self, name, batches):
+        return {run: self.run(name, batches, **how) for run, how in self.runs.items()}
+
+    def save_tensors(self, name, tensors):
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, self.folder / f"{name}.safetensors")
 
 
 def trainable(model):
     """The trained weights, by the names that PEFT saves."""
-    names = {"base_model.model.": "", ".default": "", ".modules_to_save": ""}
+    names = {"base_model.model.": "", "_vector.default.weight": "_vector", ".default": "", ".modules_to_save": ""}
     named = {}
     for key, weight in model.named_parameters():
         if weight.requires_grad:
