@@ -8,6 +8,7 @@ import transformers
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
 from transformers import get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup
 
+import family
 from family import LENGTHS, Family
 
 CLIPPED = dict(weight_decay=0.1, max_grad_norm=0.5)
@@ -110,4 +111,4 @@ def store_as_int8(model):
 
 
 def write(folder):
-    Decoders(folder).write("golden.json", [torch, transformers, peft, bitsandbytes])
+    family.write(folder / "golden.json", [Decoders(folder)], [torch, transformers, peft, bitsandbytes])

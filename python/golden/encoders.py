@@ -6,6 +6,7 @@ import torch
 import transformers
 from transformers import AutoModelForSequenceClassification, BertConfig, DistilBertConfig
 
+import family
 from family import LENGTHS, Family
 
 LABELS = 3
@@ -74,4 +75,4 @@ class Encoders(Family):
 
 
 def write(folder):
-    Encoders(folder).write("golden_encoders.json", [torch, transformers, peft])
+    family.write(folder / "golden_encoders.json", [Encoders(folder)], [torch, transformers, peft])

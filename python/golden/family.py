@@ -136,15 +136,6 @@ class Family:
         figures = dict(losses=losses, gradient_norms=norms, learning_rates=rates)
         return {key: figures[key] for key in self.recorded}
 
-    def write(self, file, modules):
-        """Writes every model's files, and `file` with the runs and the modules' versions."""
-        torch.manual_seed(0)
-        generator = torch.Generator().manual_seed(0)
-        versions = {module.__name__: module.__version__ for module in modules}
-        models = {name: self.make(name, spec, generator) for name, spec in self.models.items()}
-        golden = dict(versions=versions, learning_rate=self.learning_rate, models=models)
-        (self.folder / file).write_text(json.dumps(golden, indent=1))
-
     def make(self, name, spec, generator):
         """Writes a model's checkpoint, adapter and tensors, and gives its entry of the family's file."""
         self.make_checkpoint(name, spec, generator)
@@ -160,6 +151,18 @@ class Family:
 
     def save_tensors(self, name, tensors):
         save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, self.folder / f"{name}.safetensors")
+
+
+def write(path, families, modules):
+    """Writes the files of the families' models, and `path` with their runs and the modules' versions."""
+    versions = {module.__name__: module.__version__ for module in modules}
+    golden = dict(versions=versions, learning_rate=families[0].learning_rate, models={})
+    for family in families:
+        torch.manual_seed(0)
+        generator = torch.Generator().manual_seed(0)
+        for name, spec in family.models.items():
+            golden["models"][name] = family.make(name, spec, generator)
+    path.write_text(json.dumps(golden, indent=1))
 
 
 def trainable(model):

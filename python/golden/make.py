@@ -3,7 +3,7 @@
     pip install torch transformers peft bitsandbytes
     python python/golden/make.py [--output FOLDER]
 
-golden.json and golden_encoders.json name the versions it ran with. It is seeded and runs on one thread, so the same versions
+The golden*.json files name the versions it ran with. It is seeded and runs on one thread, so the same versions
 on the same kind of machine write the same bytes. tests/fixtures/README.md says what the files hold.
 """
 import argparse
@@ -13,6 +13,7 @@ import torch
 
 import decoders
 import encoders
+import phi3
 import quantisation
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "tests" / "fixtures"
@@ -27,6 +28,7 @@ def main():
     encoders.write(folder)
     quantisation.correct_dequantize()
     decoders.write(folder)
+    phi3.write(folder)
     quantisation.write(folder / "quant.safetensors")
 
 
