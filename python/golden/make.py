@@ -12,6 +12,7 @@ import pathlib
 import torch
 
 import decoders
+import dora
 import encoders
 import phi3
 import quantisation
@@ -29,6 +30,7 @@ def main():
     quantisation.correct_dequantize()
     decoders.write(folder)
     phi3.write(folder)
+    dora.write(folder)
     quantisation.write(folder / "quant.safetensors")
 
 
