@@ -14,6 +14,7 @@ import torch
 import decoders
 import dora
 import encoders
+import lion
 import phi3
 import quantisation
 
@@ -31,6 +32,7 @@ def main():
     decoders.write(folder)
     phi3.write(folder)
     dora.write(folder)
+    lion.write(folder)
     quantisation.write(folder / "quant.safetensors")
 
 
