@@ -169,6 +169,29 @@ impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Store for AddScaled<'_, E, F
     }
 }
 
+/// `out = scale · product + bias + residual`, rounded once; any of the three may be missing.
+pub struct LinearCombination<'a, E> {
+    /// The output.
+    pub out: Output<'a, E>,
+    /// A factor for each column.
+    pub scale: Option<&'a [f32]>,
+    /// A summand for each column.
+    pub bias: Option<&'a [f32]>,
+    /// Rows of as many elements as the output's.
+    pub residual: Option<&'a [E]>,
+}
+
+impl<E: Element> Store for LinearCombination<'_, E> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        // SAFETY: the caller's promise.
+        unsafe { combine(&self.out, self.scale, self.bias, self.residual, (rows, cols), block) };
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        prepare(&self.out, self.residual, rows, cols);
+    }
+}
+
 /// `out = residual + product`, rounded once.
 pub struct Residual<'a, E> {
     /// The output.
@@ -179,28 +202,12 @@ pub struct Residual<'a, E> {
 
 impl<E: Element> Store for Residual<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().run(
-            #[inline(always)]
-            || {
-                let values = &mut values[..rows.len() * EDGE];
-                for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
-                    copy(&self.residual[row * self.out.stride..][cols.clone()], values);
-                }
-                for (value, sum) in values.iter_mut().zip(&block.0) {
-                    *value = E::narrow(value.widen() + sum);
-                }
-                // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, values) };
-            },
-        );
+        // SAFETY: the caller's promise.
+        unsafe { combine(&self.out, None, None, Some(self.residual), (rows, cols), block) };
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        for row in rows.clone() {
-            prefetch(&self.residual[row * self.out.stride..][cols.clone()]);
-        }
-        self.out.prefetch(rows, cols);
+        prepare(&self.out, Some(self.residual), rows, cols);
     }
 }
 
@@ -216,42 +223,77 @@ pub struct Biased<'a, E> {
 
 impl<E: Element> Store for Biased<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let mut bias = [0f32; EDGE];
-        copy(&self.bias[cols.clone()], &mut bias);
-        let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().run(
-            #[inline(always)]
-            || {
-                let values = &mut values[..rows.len() * EDGE];
-                for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
-                    let mut sums = *block.row(at);
-                    for (sum, bias) in sums.iter_mut().zip(&bias) {
-                        *sum += bias;
-                    }
-                    if let Some(residual) = self.residual {
-                        let residual = &residual[row * self.out.stride..][cols.clone()];
-                        for (sum, residual) in sums.iter_mut().zip(residual) {
-                            *sum += residual.widen();
-                        }
-                    }
-                    for (value, sum) in values.iter_mut().zip(&sums) {
-                        *value = E::narrow(*sum);
-                    }
-                }
-                // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, values) };
-            },
-        );
+        // SAFETY: the caller's promise.
+        unsafe { combine(&self.out, None, Some(self.bias), self.residual, (rows, cols), block) };
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        if let Some(residual) = self.residual {
-            for row in rows.clone() {
-                prefetch(&residual[row * self.out.stride..][cols.clone()]);
-            }
-        }
-        self.out.prefetch(rows, cols);
+        prepare(&self.out, self.residual, rows, cols);
     }
+}
+
+/// Stores a block of a [`LinearCombination`].
+///
+/// # Safety
+/// Nobody else has any of these elements.
+#[inline(always)]
+unsafe fn combine<E: Element>(
+    out: &Output<E>,
+    scale: Option<&[f32]>,
+    bias: Option<&[f32]>,
+    residual: Option<&[E]>,
+    (rows, cols): (Range<usize>, Range<usize>),
+    block: &Block,
+) {
+    let columns = |values: Option<&[f32]>| {
+        values.map(|values| {
+            let mut part = [0f32; EDGE];
+            copy(&values[cols.clone()], &mut part);
+            part
+        })
+    };
+    let (scale, bias) = (columns(scale), columns(bias));
+    let mut values = [E::narrow(0.0); BLOCK];
+    InstructionSet::current().run(
+        #[inline(always)]
+        || {
+            let values = &mut values[..rows.len() * EDGE];
+            for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
+                let mut sums = *block.row(at);
+                if let Some(scale) = &scale {
+                    for (sum, scale) in sums.iter_mut().zip(scale) {
+                        *sum *= scale;
+                    }
+                }
+                if let Some(bias) = &bias {
+                    for (sum, bias) in sums.iter_mut().zip(bias) {
+                        *sum += bias;
+                    }
+                }
+                if let Some(residual) = residual {
+                    let residual = &residual[row * out.stride..][cols.clone()];
+                    for (sum, residual) in sums.iter_mut().zip(residual) {
+                        *sum += residual.widen();
+                    }
+                }
+                for (value, sum) in values.iter_mut().zip(&sums) {
+                    *value = E::narrow(*sum);
+                }
+            }
+            // SAFETY: the caller's promise.
+            unsafe { out.put(rows, cols.clone(), values) };
+        },
+    );
+}
+
+/// Asks for the cache lines that [`combine`] will read and write.
+fn prepare<E>(out: &Output<E>, residual: Option<&[E]>, rows: Range<usize>, cols: Range<usize>) {
+    if let Some(residual) = residual {
+        for row in rows.clone() {
+            prefetch(&residual[row * out.stride..][cols.clone()]);
+        }
+    }
+    out.prefetch(rows, cols);
 }
 
 /// The transposed product, in float32.

@@ -6,7 +6,7 @@ use super::{
     Dense, Operand, Segment, Source, Term,
     multiply::Multiply,
     product,
-    store::{AddScaled, Output, Replace, Residual},
+    store::{AddScaled, Biased, LinearCombination, Output, Replace, Residual},
 };
 use crate::kernels::{Element, instruction_set::forced::at_each_level};
 
@@ -178,6 +178,78 @@ fn segments_terms_and_stores_go_together() {
             }
         }
     });
+}
+
+/// Writes `x · wᵀ` through a store.
+fn product_to(rows: usize, depth: usize, cols: usize, store: &dyn super::Store) {
+    let (x, w): (Vec<bf16>, Vec<bf16>) = (values(rows * depth, 1), values(cols * depth, 2));
+    let (x, w) = (Dense::new(&x, depth), Dense::new(&w, depth));
+    let term = Term::<bf16> {
+        left: Operand::depth_last(&x),
+        right: Operand::depth_last(&w),
+        depth,
+    };
+    let terms = vec![term];
+    product(rows, &[Segment { cols, terms, store }]);
+}
+
+fn combinations_agree_with_a_plain_loop<E: Element + PartialEq + std::fmt::Debug>() {
+    at_each_level(|level| {
+        for (rows, depth, cols) in [(1, 1, 1), (33, 17, 31), (2, 0, 3), (40, 64, 65), (31, 33, 96)] {
+            let (scale, bias): (Vec<f32>, Vec<f32>) = (values(cols, 3), values(cols, 4));
+            let residual: Vec<E> = values(rows * cols, 5);
+            let mut sums = vec![f32::NAN; rows * cols];
+            let out = Output::new(&mut sums, cols);
+            product_to(rows, depth, cols, &Replace { out, scale: 1.0 });
+            for present in 0..8 {
+                let scale = (present & 1 != 0).then_some(&scale[..]);
+                let bias = (present & 2 != 0).then_some(&bias[..]);
+                let residual = (present & 4 != 0).then_some(&residual[..]);
+                let want: Vec<E> = (0..rows * cols)
+                    .map(|at| {
+                        let mut value = sums[at];
+                        if let Some(scale) = scale {
+                            value *= scale[at % cols];
+                        }
+                        if let Some(bias) = bias {
+                            value += bias[at % cols];
+                        }
+                        if let Some(residual) = residual {
+                            value += residual[at].widen();
+                        }
+                        E::narrow(value)
+                    })
+                    .collect();
+                let mut combined = vec![E::narrow(7.0); rows * cols];
+                let out = Output::new(&mut combined, cols);
+                let store = LinearCombination {
+                    out,
+                    scale,
+                    bias,
+                    residual,
+                };
+                product_to(rows, depth, cols, &store);
+                assert_eq!(combined, want, "{level:?}, {rows} x {depth} x {cols}, {present}");
+                if scale.is_some() {
+                    continue;
+                }
+                let mut other = vec![E::narrow(7.0); rows * cols];
+                let out = Output::new(&mut other, cols);
+                match (bias, residual) {
+                    (Some(bias), residual) => product_to(rows, depth, cols, &Biased { out, bias, residual }),
+                    (None, Some(residual)) => product_to(rows, depth, cols, &Residual { out, residual }),
+                    (None, None) => product_to(rows, depth, cols, &Replace { out, scale: 1.0 }),
+                }
+                assert_eq!(other, want, "{level:?}, {rows} x {depth} x {cols}, {present}");
+            }
+        }
+    });
+}
+
+#[test]
+fn scales_biases_and_residuals_are_applied_where_there_are_any() {
+    combinations_agree_with_a_plain_loop::<f32>();
+    combinations_agree_with_a_plain_loop::<bf16>();
 }
 
 /// A depth that does not fit the cache is taken in rounds.
