@@ -1,9 +1,10 @@
 //! The features that each stack computes: checks on top of a model's description.
 
-use super::config::{ModelConfig, RopeScaling};
+use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
 use super::presets::Preset;
+use super::rope::RopeScaling;
 use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
@@ -15,9 +16,15 @@ pub(crate) const TRAINED: [Family; 3] = [Family::Llama, Family::DistilBert, Fami
 /// Names the feature that the stack does not compute.
 pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
     check_activation(config)?;
+    // transformers' code for the other families rotates whole heads.
+    if config.rope.partial_factor != 1.0 && config.family != Family::Phi3 {
+        return Err(Unsupported::PartialRotary);
+    }
+    // A way to scale rotary frequencies changes no size, so PyTorch's stack is planned with any. A checkpoint that is
+    // quantised already is planned as one that is quantised while it is loaded.
     match stack {
         Stack::Candle => check_trained(config),
-        Stack::Torch => check_planned(config),
+        Stack::Torch => Ok(()),
     }
 }
 
@@ -55,24 +62,12 @@ fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
             return Err(Unsupported::Biases { key });
         }
     }
-    if config.rope.partial_factor != 1.0 {
-        return Err(Unsupported::PartialRotary);
-    }
     if let Some(RopeScaling::Other(kind)) = &config.rope.scaling {
         return Err(Unsupported::RopeScaling(kind.clone()));
     }
-    match config.head_dim.is_multiple_of(2) {
-        true => Ok(()),
-        false => Err(Unsupported::OddHead(config.head_dim)),
-    }
-}
-
-/// A way to scale rotary frequencies changes no size. A checkpoint that is quantised already is planned as one that is
-/// quantised while it is loaded.
-fn check_planned(config: &ModelConfig) -> Result<(), Unsupported> {
-    match config.rope.partial_factor != 1.0 && config.family != Family::Phi3 {
-        true => Err(Unsupported::PartialRotary),
-        false => Ok(()),
+    match config.rotary_dim() {
+        rotary_dim if rotary_dim > 0 && rotary_dim.is_multiple_of(2) => Ok(()),
+        rotary_dim => Err(Unsupported::RotaryDim(rotary_dim)),
     }
 }
 

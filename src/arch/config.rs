@@ -1,6 +1,7 @@
 //! The shape of a model.
 
 use super::family::Family;
+use super::rope::Rope;
 use crate::options::Task;
 
 /// A model's shape, as its `config.json` gives it; what the file leaves out is as transformers has it for the family.
@@ -58,41 +59,6 @@ pub struct ModelConfig {
     pub initializer_range: f64,
 }
 
-/// The rotary embedding (Su et al. 2021, arXiv:2104.09864).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rope {
-    /// Base of the frequencies.
-    pub theta: f64,
-    /// How the frequencies are stretched to longer contexts.
-    pub scaling: Option<RopeScaling>,
-    /// Share of a head's width that is rotated.
-    pub partial_factor: f64,
-}
-
-/// A way to stretch the rotary embedding's frequencies.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RopeScaling {
-    /// Llama 3's.
-    Llama3(Llama3Scaling),
-    /// Another, by transformers' `rope_type`.
-    Other(String),
-}
-
-/// Llama 3's scaling of rotary frequencies (transformers' `rope_type: llama3`): wavelengths above
-/// `original_max_position_embeddings / low_freq_factor` are stretched by `factor`, those below
-/// `original_max_position_embeddings / high_freq_factor` are kept, and those between are interpolated.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Llama3Scaling {
-    /// How far long wavelengths are stretched.
-    pub factor: f64,
-    /// Bounds the wavelengths that are stretched in full.
-    pub low_freq_factor: f64,
-    /// Bounds the wavelengths that are kept.
-    pub high_freq_factor: f64,
-    /// Positions that the model was trained on before its context was stretched.
-    pub original_max_position_embeddings: usize,
-}
-
 /// Attention to the last tokens alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
@@ -115,6 +81,6 @@ impl ModelConfig {
 
     /// Width of a head's part that is rotated.
     pub fn rotary_dim(&self) -> usize {
-        (self.head_dim as f64 * self.rope.partial_factor) as usize
+        self.rope.rotary_dim(self.head_dim)
     }
 }

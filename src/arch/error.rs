@@ -43,8 +43,8 @@ pub enum ConfigError {
     },
     #[error("`layer_types`: layers with a sliding window before layers without are not supported")]
     Windows,
-    #[error("rotary scaling llama3 needs {0}")]
-    Scaling(&'static str),
+    #[error("rotary scaling {kind} needs {needs}")]
+    Scaling { kind: &'static str, needs: &'static str },
     #[error("`pad_token_id` is not below `vocab_size`")]
     Padding,
 }
@@ -68,12 +68,14 @@ pub enum Unsupported {
         found: String,
         known: &'static str,
     },
-    #[error("rotary scaling `{0}` is not supported; default and llama3 are")]
+    #[error("rotary scaling `{0}` is not supported; default, llama3 and longrope are")]
     RopeScaling(String),
     #[error("`partial_rotary_factor` is not supported for this family: the whole head is rotated")]
     PartialRotary,
-    #[error("`head_dim` is {0}; the rotary embedding needs an even one")]
-    OddHead(usize),
+    #[error(
+        "{0} dimensions of a head are rotated (`head_dim` · `partial_rotary_factor`); it must be an even number above 0"
+    )]
+    RotaryDim(usize),
     #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
     Quantized,
 }

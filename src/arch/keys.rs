@@ -85,6 +85,27 @@ impl Keys<'_> {
         )
     }
 
+    /// A list of `count` numbers above 0, or `None`.
+    pub(super) fn factors(&self, key: &'static str, count: usize) -> Result<Option<Vec<f64>>, ConfigError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let is_right = |number: &f64| *number > 0.0 && number.is_finite();
+        let factor = |value: &Value| value.as_f64().filter(is_right);
+        let Some(values) = value.as_array() else {
+            return Err(self.wrong(key, format!("a list of {count} numbers above 0"), value));
+        };
+        if let Some(wrong) = values.iter().find(|value| factor(value).is_none()) {
+            return Err(self.wrong(key, "numbers above 0", wrong));
+        }
+        if values.len() != count {
+            return Err(ConfigError::Value {
+                key: self.name(key).into(),
+                expected: format!("{count} numbers, one for each pair of rotated dimensions"),
+                found: values.len().to_string(),
+            });
+        }
+        Ok(Some(values.iter().filter_map(factor).collect()))
+    }
+
     /// The probability of dropout.
     pub(super) fn probability(&self, key: &'static str) -> Result<Option<f64>, ConfigError> {
         let Some(_) = self.get(key) else { return Ok(None) };

@@ -16,13 +16,15 @@ mod module;
 mod outputs;
 mod presets;
 mod reader;
+mod rope;
 mod weights;
 
-pub use config::{Llama3Scaling, ModelConfig, Rope, RopeScaling, SlidingWindow};
+pub use config::{ModelConfig, SlidingWindow};
 pub use description::{Description, WeightlessLeaves};
 pub use error::{ArchError, ConfigError, Unsupported};
 pub use family::{Family, target_modules};
 pub use locate::{Location, locate, open};
 pub use module::{Bias, Kind, Module, Size};
 pub use presets::Preset;
+pub use rope::{Llama3Scaling, LongRopeScaling, Rope, RopeScaling};
 pub use weights::{Init, WeightSpec};

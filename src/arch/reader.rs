@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::config::{Llama3Scaling, ModelConfig, Rope, RopeScaling, SlidingWindow};
+use super::config::{ModelConfig, SlidingWindow};
 use super::description::Windows;
 use super::error::ConfigError;
 use super::family::Family;
 use super::keys::Keys;
+use super::rope::Rope;
 use crate::options::{DEFAULT_LABELS, Task};
 
 /// The standard deviation of random weights that all families have by default.
@@ -90,7 +91,7 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         num_key_value_heads: kv_heads,
         head_dim,
         norm_eps: keys.positive("rms_norm_eps", defaults.norm_eps)?,
-        rope: rope(keys)?,
+        rope: Rope::read(keys, head_dim, base.max_position_embeddings)?,
         sliding_window: sliding_window(keys, base.num_hidden_layers)?,
         attention_bias: keys.flag("attention_bias")?.unwrap_or(false),
         mlp_bias: keys.flag("mlp_bias")?.unwrap_or(false),
@@ -148,11 +149,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         type_vocab_size: 0,
         activation: keys.text("hidden_act")?.unwrap_or_else(|| defaults.activation.into()),
         norm_eps: defaults.norm_eps,
-        rope: Rope {
-            theta: 10_000.0,
-            scaling: None,
-            partial_factor: 1.0,
-        },
+        rope: Rope::default(),
         sliding_window: None,
         attention_bias: false,
         mlp_bias: false,
@@ -194,67 +191,6 @@ fn pad_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
         Some(id) => Ok(u32::try_from(id).ok()),
         None => Err(keys.wrong("pad_token_id", "a token's id", value)),
     }
-}
-
-/// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
-fn rope(keys: &Keys) -> Result<Rope, ConfigError> {
-    let nested = keys.get("rope_parameters").or(keys.get("rope_scaling"));
-    let nested = match nested {
-        None => None,
-        Some(value) => Some(
-            value
-                .as_object()
-                .ok_or_else(|| keys.wrong("rope_scaling", "an object", value))?,
-        ),
-    };
-    let inner = nested.map(|values| Keys {
-        values,
-        family: keys.family,
-    });
-    let theta = keys.positive("rope_theta", 10_000.0)?;
-    let share = keys.get("partial_rotary_factor");
-    let Some(inner) = inner else {
-        return Ok(Rope {
-            theta,
-            scaling: None,
-            partial_factor: partial_factor(keys, share)?,
-        });
-    };
-    // Old files call `rope_type` `type`; some have both.
-    let kind = inner.text("rope_type")?.or(inner.text("type")?);
-    Ok(Rope {
-        theta: inner.positive("rope_theta", theta)?,
-        partial_factor: partial_factor(keys, share.or(inner.get("partial_rotary_factor")))?,
-        scaling: match kind.as_deref() {
-            None | Some("default") => None,
-            Some("llama3") => Some(RopeScaling::Llama3(llama3(&inner)?)),
-            Some(other) => Some(RopeScaling::Other(other.into())),
-        },
-    })
-}
-
-fn partial_factor(keys: &Keys, value: Option<&Value>) -> Result<f64, ConfigError> {
-    let Some(value) = value else { return Ok(1.0) };
-    let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| keys.wrong("partial_rotary_factor", "a share from 0 to 1", value))
-}
-
-fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
-    let number = |key: &'static str, needed| match keys.get(key) {
-        Some(_) => keys.positive(key, 1.0),
-        None => Err(ConfigError::Scaling(needed)),
-    };
-    let original = keys.optional_size("original_max_position_embeddings")?;
-    let scaling = Llama3Scaling {
-        factor: number("factor", "`factor`, above 0")?,
-        low_freq_factor: number("low_freq_factor", "`low_freq_factor`, above 0")?,
-        high_freq_factor: number("high_freq_factor", "`high_freq_factor`, above 0")?,
-        original_max_position_embeddings: original.ok_or(ConfigError::Scaling("`original_max_position_embeddings`"))?,
-    };
-    if scaling.high_freq_factor <= scaling.low_freq_factor {
-        return Err(ConfigError::Scaling("`high_freq_factor` above `low_freq_factor`"));
-    }
-    Ok(scaling)
 }
 
 /// The window, if any of the `layers` blocks has it.

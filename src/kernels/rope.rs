@@ -9,15 +9,19 @@ pub struct Heads {
     pub len: usize,
     /// Heads of a position.
     pub heads: usize,
-    /// Dimensions of a head, an even number.
+    /// Dimensions of a head.
     pub head_dim: usize,
+    /// The first dimensions of each head that are rotated, an even number; those behind them stay.
+    pub rotary_dim: usize,
 }
 
-/// Rotates each head's halves by its position's angles (`cos`, `sin`: `[positions, head_dim / 2]`); `direction` is 1, or
-/// -1 to rotate back.
+/// Rotates the halves of each head's first `rotary_dim` dimensions by its position's angles (`cos`, `sin`:
+/// `[positions, rotary_dim / 2]`); `direction` is 1, or -1 to rotate back.
 pub fn rotate<A: Element, B: Element>(x: &[A], cos: &[f32], sin: &[f32], shape: Heads, direction: f32, out: &mut [B]) {
     assert_eq!(x.len(), out.len());
-    let (head_dim, half) = (shape.head_dim, shape.head_dim / 2);
+    let Heads {
+        head_dim, rotary_dim, ..
+    } = shape;
     for_positions(
         out,
         (cos, sin),
@@ -26,7 +30,11 @@ pub fn rotate<A: Element, B: Element>(x: &[A], cos: &[f32], sin: &[f32], shape: 
         |start, out, (cos, sin)| {
             let x = &x[start..][..out.len()];
             for (x, out) in x.chunks_exact(head_dim).zip(out.chunks_exact_mut(head_dim)) {
-                let ((x1, x2), (out1, out2)) = (x.split_at(half), out.split_at_mut(half));
+                let ((x, x_still), (out, out_still)) = (x.split_at(rotary_dim), out.split_at_mut(rotary_dim));
+                for (out, x) in out_still.iter_mut().zip(x_still) {
+                    *out = B::narrow(x.widen());
+                }
+                let ((x1, x2), (out1, out2)) = (x.split_at(rotary_dim / 2), out.split_at_mut(rotary_dim / 2));
                 let (x1, x1_rest) = x1.as_chunks();
                 let (x2, x2_rest) = x2.as_chunks();
                 let (out1, out1_rest) = out1.as_chunks_mut();
@@ -46,7 +54,9 @@ pub fn rotate<A: Element, B: Element>(x: &[A], cos: &[f32], sin: &[f32], shape: 
 
 /// [`rotate`], in place.
 pub fn rotate_in_place<E: Element>(x: &mut [E], cos: &[f32], sin: &[f32], shape: Heads, direction: f32) {
-    let (head_dim, half) = (shape.head_dim, shape.head_dim / 2);
+    let Heads {
+        head_dim, rotary_dim, ..
+    } = shape;
     for_positions(
         x,
         (cos, sin),
@@ -54,7 +64,7 @@ pub fn rotate_in_place<E: Element>(x: &mut [E], cos: &[f32], sin: &[f32], shape:
         #[inline(always)]
         |_, x, (cos, sin)| {
             for x in x.chunks_exact_mut(head_dim) {
-                let (x1, x2) = x.split_at_mut(half);
+                let (x1, x2) = x[..rotary_dim].split_at_mut(rotary_dim / 2);
                 let (x1, x1_rest) = x1.as_chunks_mut();
                 let (x2, x2_rest) = x2.as_chunks_mut();
                 for ((x1, x2), (cos, sin)) in x1.iter_mut().zip(x2).zip(cos.blocks.iter().zip(sin.blocks)) {
@@ -90,10 +100,11 @@ impl<'a> Angles<'a> {
 fn for_positions<T: Send>(
     values: &mut [T],
     (cos, sin): (&[f32], &[f32]),
-    Heads { len, heads, head_dim }: Heads,
+    shape: Heads,
     compute: impl Fn(usize, &mut [T], (Angles, Angles)) + Sync,
 ) {
-    let (half, row) = (head_dim / 2, heads * head_dim);
+    let (len, half, row) = (shape.len, shape.rotary_dim / 2, shape.heads * shape.head_dim);
+    assert!(shape.rotary_dim.is_multiple_of(2) && shape.rotary_dim <= shape.head_dim);
     assert!(values.len().is_multiple_of(len * row) && cos.len() >= len * half && sin.len() >= len * half);
     for_rows(
         values,
@@ -143,11 +154,19 @@ mod tests {
 
     /// In double precision.
     fn rotate_plain(x: &[f32], cos: &[f32], sin: &[f32], shape: Heads, direction: f64) -> Vec<f64> {
-        let Heads { len, heads, head_dim } = shape;
-        let half = head_dim / 2;
+        let Heads {
+            len,
+            heads,
+            head_dim,
+            rotary_dim,
+        } = shape;
+        let half = rotary_dim / 2;
         (0..x.len())
             .map(|at| {
                 let (i, position) = (at % head_dim, at / (heads * head_dim) % len);
+                if i >= rotary_dim {
+                    return f64::from(x[at]);
+                }
                 let angle = position * half + i % half;
                 let (cos, sin) = (f64::from(cos[angle]), f64::from(sin[angle]) * direction);
                 if i < half {
@@ -162,17 +181,27 @@ mod tests {
     #[test]
     fn both_variants_agree_with_double_precision() {
         at_each_level(|level| {
-            for (batch, len, heads, head_dim) in [
-                (1, 1, 1, 2),
-                (2, 3, 5, 6),
-                (1, 17, 3, 30),
-                (2, 15, 2, 66),
-                (3, 31, 9, 64),
-                (1, 3, 2, 128),
+            for (batch, len, heads, head_dim, rotary_dim) in [
+                (1, 1, 1, 2, 2),
+                (2, 3, 5, 6, 6),
+                (1, 17, 3, 30, 30),
+                (2, 15, 2, 66, 66),
+                (3, 31, 9, 64, 64),
+                (1, 3, 2, 128, 128),
+                (2, 3, 5, 6, 2),
+                (1, 5, 2, 7, 4),
+                (2, 17, 3, 96, 72),
+                (1, 3, 2, 128, 96),
+                (1, 2, 3, 4, 0),
             ] {
-                let shape = Heads { len, heads, head_dim };
+                let shape = Heads {
+                    len,
+                    heads,
+                    head_dim,
+                    rotary_dim,
+                };
                 let x = values(batch * len * heads * head_dim, 1);
-                let (cos, sin) = (values(len * head_dim / 2, 2), values(len * head_dim / 2, 3));
+                let (cos, sin) = (values(len * rotary_dim / 2, 2), values(len * rotary_dim / 2, 3));
                 let what = format!("{level:?}, {shape:?}");
                 for direction in [1.0, -1.0] {
                     let want = rotate_plain(&x, &cos, &sin, shape, f64::from(direction));
@@ -200,15 +229,17 @@ mod tests {
             let shape = Heads {
                 len: 2,
                 heads: 3,
-                head_dim: 34,
+                head_dim: 37,
+                rotary_dim: 34,
             };
             let (cos, sin) = (values(2 * 17, 2), values(2 * 17, 3));
             for special in [f32::NAN, f32::INFINITY] {
-                let mut x = values(2 * 3 * 34, 1);
-                x[34 + 16] = special;
+                let mut x = values(2 * 3 * 37, 1);
+                (x[37 + 16], x[2 * 37 + 35]) = (special, special);
                 rotate_in_place(&mut x, &cos, &sin, shape, 1.0);
                 for (at, value) in x.iter().enumerate() {
-                    assert_eq!(value.is_finite(), at != 34 + 16 && at != 34 + 33, "{at}");
+                    let expected = ![37 + 16, 37 + 33, 2 * 37 + 35].contains(&at);
+                    assert_eq!(value.is_finite(), expected, "{at}");
                 }
             }
         });

@@ -1,15 +1,16 @@
 //! Rotary position embedding (Su et al. 2021, arXiv:2104.09864), halves rotated as Hugging Face's Llama does it, with
-//! Llama 3's frequency scaling (transformers, `modeling_rope_utils._compute_llama3_parameters`).
+//! the frequency scaling of Llama 3 and of LongRoPE (transformers, `modeling_rope_utils._compute_llama3_parameters` and
+//! `_compute_longrope_parameters`). A part of each head may be rotated alone, as Phi 3 does.
 
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::host::{self, for_format, values};
 use crate::{
-    arch::{self, Llama3Scaling, RopeScaling},
+    arch::{self, Llama3Scaling, LongRopeScaling, RopeScaling},
     kernels::rope::{self, Heads},
 };
 
-/// The angles' cosines and sines, `[positions, head_dim / 2]`, float32.
+/// The angles' cosines and sines, `[positions, rotary_dim / 2]`, float32.
 #[derive(Debug)]
 pub struct Rope {
     cos: Tensor,
@@ -17,17 +18,23 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Tables for heads of the width `head_dim`, which is even.
+    /// Tables for heads of the width `head_dim`, of which an even number of dimensions is rotated.
+    ///
+    /// LongRoPE's factors are those for sequences of `positions`. transformers chooses them for each batch.
     pub fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
-        let frequencies = inverse_frequencies(rope, head_dim)?;
+        let frequencies = inverse_frequencies(rope, head_dim, positions)?;
         let angles: Vec<f32> = (0..positions)
             .flat_map(|p| frequencies.iter().map(move |f| p as f32 * f))
             .collect();
         let angles = Tensor::from_vec(angles, (positions, frequencies.len()), device)?;
-        Ok(Self {
-            cos: angles.cos()?,
-            sin: angles.sin()?,
-        })
+        let (cos, sin) = (angles.cos()?, angles.sin()?);
+        match &rope.scaling {
+            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => Ok(Self {
+                cos: (cos * *attention_factor)?,
+                sin: (sin * *attention_factor)?,
+            }),
+            _ => Ok(Self { cos, sin }),
+        }
     }
 
     /// Rotates `[batch, len, heads, head_dim]`, in its dtype and, on the CPU, in its memory, which must be nobody else's.
@@ -35,7 +42,7 @@ impl Rope {
         self.rotate(x, 1.0)
     }
 
-    /// Rotates back: the gradient of the input from that of the output.
+    /// The transpose of `forward`, which rotates back: the gradient of the input from that of the output.
     pub fn backward(&self, dy: Tensor) -> Result<Tensor> {
         self.rotate(dy, -1.0)
     }
@@ -45,7 +52,12 @@ impl Rope {
             return self.rotate_plain(&x, f64::from(direction))?.to_dtype(x.dtype());
         }
         let (_, len, heads, head_dim) = x.dims4()?;
-        let shape = Heads { len, heads, head_dim };
+        let shape = Heads {
+            len,
+            heads,
+            head_dim,
+            rotary_dim: 2 * self.cos.dim(1)?,
+        };
         let (cos, sin) = (values::<f32>(&self.cos)?, values::<f32>(&self.sin)?);
         for_format!(x.dtype(), E => {
             host::change(&x, |x: &mut [E]| rope::rotate_in_place(x, &cos, &sin, shape, direction))
@@ -56,26 +68,43 @@ impl Rope {
     /// The same in float32, by candle's ops.
     fn rotate_plain(&self, x: &Tensor, direction: f64) -> Result<Tensor> {
         let (_, len, _, head_dim) = x.dims4()?;
-        let half = head_dim / 2;
+        let half = self.cos.dim(1)?;
         let x = x.to_dtype(DType::F32)?;
         let cos = self.cos.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
         let sin = (self.sin.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
         let (first, second) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
         let rotated_first = (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?;
         let rotated_second = (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?;
-        Tensor::cat(&[rotated_first, rotated_second], 3)
+        if 2 * half == head_dim {
+            return Tensor::cat(&[rotated_first, rotated_second], 3);
+        }
+        let rest = x.narrow(3, 2 * half, head_dim - 2 * half)?;
+        Tensor::cat(&[rotated_first, rotated_second, rest], 3)
     }
 }
 
-/// `theta^(-2i / head_dim)`, scaled by wavelength where the configuration says so.
-fn inverse_frequencies(rope: &arch::Rope, head_dim: usize) -> Result<Vec<f32>> {
-    let exponents = (0..head_dim / 2).map(|i| 2.0 * i as f64 / head_dim as f64);
+/// `theta^(-2i / rotary_dim)`, scaled where the configuration says so.
+fn inverse_frequencies(rope: &arch::Rope, head_dim: usize, positions: usize) -> Result<Vec<f32>> {
+    let rotary_dim = rope.rotary_dim(head_dim);
+    let exponents = (0..rotary_dim / 2).map(|i| 2.0 * i as f64 / rotary_dim as f64);
     let frequencies = exponents.map(|exponent| 1.0 / rope.theta.powf(exponent));
     Ok(match &rope.scaling {
         None => frequencies.map(|frequency| frequency as f32).collect(),
         Some(RopeScaling::Llama3(scaling)) => frequencies.map(|frequency| llama3(frequency, scaling) as f32).collect(),
+        Some(RopeScaling::LongRope(scaling)) => frequencies
+            .zip(long_rope(scaling, positions))
+            .map(|(frequency, factor)| (frequency / factor) as f32)
+            .collect(),
         Some(RopeScaling::Other(kind)) => candle_core::bail!("rotary scaling {kind} is not supported"),
     })
+}
+
+/// The factors of the wavelengths.
+fn long_rope(scaling: &LongRopeScaling, positions: usize) -> &[f64] {
+    match positions > scaling.original_max_position_embeddings {
+        true => &scaling.long_factor,
+        false => &scaling.short_factor,
+    }
 }
 
 fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
@@ -101,35 +130,75 @@ mod tests {
         Rope::new(&tiny().rope, 6, len, &Device::Cpu).unwrap()
     }
 
+    /// Rotates 6 dimensions of 8 by stretched frequencies.
+    fn partial(len: usize) -> Rope {
+        Rope::new(&long(), 8, len, &Device::Cpu).unwrap()
+    }
+
+    fn long() -> arch::Rope {
+        arch::Rope {
+            scaling: Some(RopeScaling::LongRope(LongRopeScaling {
+                short_factor: vec![1.0, 1.5, 2.0],
+                long_factor: vec![4.0, 8.0, 16.0],
+                original_max_position_embeddings: 20,
+                attention_factor: 1.25,
+            })),
+            partial_factor: 0.75,
+            ..tiny().rope
+        }
+    }
+
     #[test]
     fn kernel_and_plain_ops_agree() {
         for (batch, len, heads) in [(1, 1, 1), (2, 17, 3), (3, 33, 5)] {
-            let x = uniform("x", &[batch, len, heads, 6]);
-            let rope = rope(len + 2);
-            assert_close(
-                &rope.forward(x.copy().unwrap()).unwrap(),
-                &rope.rotate_plain(&x, 1.0).unwrap(),
-                1e-6,
-                "forward",
-            );
-            assert_close(
-                &rope.backward(x.copy().unwrap()).unwrap(),
-                &rope.rotate_plain(&x, -1.0).unwrap(),
-                1e-6,
-                "backward",
-            );
+            for (head_dim, rope) in [(6, rope(len + 2)), (8, partial(len + 2))] {
+                let x = uniform("x", &[batch, len, heads, head_dim]);
+                assert_close(
+                    &rope.forward(x.copy().unwrap()).unwrap(),
+                    &rope.rotate_plain(&x, 1.0).unwrap(),
+                    1e-6,
+                    "forward",
+                );
+                assert_close(
+                    &rope.backward(x.copy().unwrap()).unwrap(),
+                    &rope.rotate_plain(&x, -1.0).unwrap(),
+                    1e-6,
+                    "backward",
+                );
+            }
         }
     }
 
     #[test]
     fn backward_is_the_transpose_of_forward() {
-        let (x, dy) = (uniform("x", &[1, 9, 2, 6]), uniform("dy", &[1, 9, 2, 6]));
-        let rope = rope(9);
-        let dot = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
-        let (forward, backward) = (
-            dot(&rope.forward(x.copy().unwrap()).unwrap(), &dy),
-            dot(&x, &rope.backward(dy.copy().unwrap()).unwrap()),
-        );
-        assert!((forward - backward).abs() < 1e-5);
+        for (head_dim, rope) in [(6, rope(9)), (8, partial(9))] {
+            let (x, dy) = (uniform("x", &[1, 9, 2, head_dim]), uniform("dy", &[1, 9, 2, head_dim]));
+            let dot = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
+            let (forward, backward) = (
+                dot(&rope.forward(x.copy().unwrap()).unwrap(), &dy),
+                dot(&x, &rope.backward(dy.copy().unwrap()).unwrap()),
+            );
+            assert!((forward - backward).abs() < 1e-5);
+        }
+    }
+
+    /// Against the definition, in double precision.
+    #[test]
+    fn long_sequences_have_factors_of_their_own() {
+        for (positions, factors) in [(20, [1.0, 1.5, 2.0]), (21, [4.0, 8.0, 16.0])] {
+            let rope = partial(positions);
+            let (cos, sin) = (rope.cos.to_vec2::<f32>().unwrap(), rope.sin.to_vec2::<f32>().unwrap());
+            assert_eq!((cos.len(), cos[0].len()), (positions, 3));
+            for (position, pair) in [(0, 0), (7, 1), (13, 0), (positions - 1, 2)] {
+                let frequency = 10_000f64.powf(-(pair as f64) / 3.0) / factors[pair];
+                let (want_sin, want_cos) = (position as f64 * frequency).sin_cos();
+                for (got, want) in [(cos[position][pair], want_cos), (sin[position][pair], want_sin)] {
+                    assert!(
+                        (f64::from(got) - 1.25 * want).abs() < 1e-5,
+                        "{positions}, {position}, {pair}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,173 @@
+//! The rotary embedding (Su et al. 2021, arXiv:2104.09864), and the keys of `config.json` that describe it.
+
+use serde_json::Value;
+
+use super::error::ConfigError;
+use super::keys::Keys;
+
+/// The rotary embedding of a decoder's queries and keys.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// How the frequencies are stretched to longer contexts.
+    pub scaling: Option<RopeScaling>,
+    /// Share of a head's width that is rotated.
+    pub partial_factor: f64,
+}
+
+/// A way to stretch the rotary embedding's frequencies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// Llama 3's.
+    Llama3(Llama3Scaling),
+    /// LongRoPE.
+    LongRope(LongRopeScaling),
+    /// Another, by transformers' `rope_type`.
+    Other(String),
+}
+
+/// Llama 3's scaling of rotary frequencies (transformers' `rope_type: llama3`): wavelengths above
+/// `original_max_position_embeddings / low_freq_factor` are stretched by `factor`, those below
+/// `original_max_position_embeddings / high_freq_factor` are kept, and those between are interpolated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Llama3Scaling {
+    /// How far long wavelengths are stretched.
+    pub factor: f64,
+    /// Bounds the wavelengths that are stretched in full.
+    pub low_freq_factor: f64,
+    /// Bounds the wavelengths that are kept.
+    pub high_freq_factor: f64,
+    /// Positions that the model was trained on before its context was stretched.
+    pub original_max_position_embeddings: usize,
+}
+
+/// LongRoPE (Ding et al. 2024, arXiv:2402.13753; transformers' `rope_type: longrope`): each wavelength is stretched by a
+/// factor of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LongRopeScaling {
+    /// A factor for each pair of rotated dimensions, for sequences of up to `original_max_position_embeddings`.
+    pub short_factor: Vec<f64>,
+    /// The same for longer sequences.
+    pub long_factor: Vec<f64>,
+    /// Positions that the model was trained on before its context was stretched; at least 2.
+    pub original_max_position_embeddings: usize,
+    /// Multiplies the cosines and sines.
+    pub attention_factor: f64,
+}
+
+impl Default for Rope {
+    fn default() -> Self {
+        Self {
+            theta: 10_000.0,
+            scaling: None,
+            partial_factor: 1.0,
+        }
+    }
+}
+
+impl Rope {
+    /// Width of the part that is rotated of a head of the width `head_dim`.
+    pub fn rotary_dim(&self, head_dim: usize) -> usize {
+        (head_dim as f64 * self.partial_factor) as usize
+    }
+
+    /// Reads the keys of a decoder with heads of the width `head_dim` and so many positions.
+    ///
+    /// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
+    pub(super) fn read(keys: &Keys, head_dim: usize, positions: usize) -> Result<Self, ConfigError> {
+        let nested = keys.get("rope_parameters").or(keys.get("rope_scaling"));
+        let nested = match nested {
+            None => None,
+            Some(value) => Some(
+                value
+                    .as_object()
+                    .ok_or_else(|| keys.wrong("rope_scaling", "an object", value))?,
+            ),
+        };
+        let inner = nested.map(|values| Keys {
+            values,
+            family: keys.family,
+        });
+        let rope = Self {
+            theta: keys.positive("rope_theta", 10_000.0)?,
+            scaling: None,
+            partial_factor: 1.0,
+        };
+        let share = keys.get("partial_rotary_factor");
+        let Some(inner) = inner else {
+            let partial_factor = partial_factor(keys, share)?;
+            return Ok(Self { partial_factor, ..rope });
+        };
+        let rope = Self {
+            theta: inner.positive("rope_theta", rope.theta)?,
+            partial_factor: partial_factor(keys, share.or(inner.get("partial_rotary_factor")))?,
+            ..rope
+        };
+        // Old files call `rope_type` `type`; some have both.
+        let kind = inner.text("rope_type")?.or(inner.text("type")?);
+        let scaling = match kind.as_deref() {
+            None | Some("default") => None,
+            Some("llama3") => Some(RopeScaling::Llama3(llama3(&inner)?)),
+            // The first checkpoints of Phi 3 call it su, after its author.
+            Some("longrope" | "su") => {
+                let pairs = rope.rotary_dim(head_dim) / 2;
+                Some(RopeScaling::LongRope(long_rope(keys, &inner, pairs, positions)?))
+            }
+            Some(other) => Some(RopeScaling::Other(other.into())),
+        };
+        Ok(Self { scaling, ..rope })
+    }
+}
+
+fn partial_factor(keys: &Keys, value: Option<&Value>) -> Result<f64, ConfigError> {
+    let Some(value) = value else { return Ok(1.0) };
+    let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| keys.wrong("partial_rotary_factor", "a share from 0 to 1", value))
+}
+
+fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
+    let missing = |needs| ConfigError::Scaling { kind: "llama3", needs };
+    let number = |key: &'static str, needs| match keys.get(key) {
+        Some(_) => keys.positive(key, 1.0),
+        None => Err(missing(needs)),
+    };
+    let original = keys.optional_size("original_max_position_embeddings")?;
+    let scaling = Llama3Scaling {
+        factor: number("factor", "`factor`, above 0")?,
+        low_freq_factor: number("low_freq_factor", "`low_freq_factor`, above 0")?,
+        high_freq_factor: number("high_freq_factor", "`high_freq_factor`, above 0")?,
+        original_max_position_embeddings: original.ok_or(missing("`original_max_position_embeddings`"))?,
+    };
+    if scaling.high_freq_factor <= scaling.low_freq_factor {
+        return Err(missing("`high_freq_factor` above `low_freq_factor`"));
+    }
+    Ok(scaling)
+}
+
+/// `inner` has the keys of the scaling, `outer` those of the file, where Phi 3 has its original positions.
+fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Result<LongRopeScaling, ConfigError> {
+    let missing = |needs| ConfigError::Scaling {
+        kind: "longrope",
+        needs,
+    };
+    let key = "original_max_position_embeddings";
+    let original = inner.optional_size(key)?.or(outer.optional_size(key)?);
+    let original = original.filter(|original| *original > 1);
+    let original = original.ok_or(missing("`original_max_position_embeddings`, above 1"))?;
+    let factor = inner.positive("factor", positions as f64 / original as f64)?;
+    Ok(LongRopeScaling {
+        short_factor: inner.factors("short_factor", pairs)?.ok_or(missing("`short_factor`"))?,
+        long_factor: inner.factors("long_factor", pairs)?.ok_or(missing("`long_factor`"))?,
+        original_max_position_embeddings: original,
+        attention_factor: inner.positive("attention_factor", attention_factor(factor, original))?,
+    })
+}
+
+/// transformers' default (`modeling_rope_utils._compute_longrope_parameters`) for a context that is stretched by `factor`.
+fn attention_factor(factor: f64, original: usize) -> f64 {
+    match factor > 1.0 {
+        true => (1.0 + factor.ln() / (original as f64).ln()).sqrt(),
+        false => 1.0,
+    }
+}
