@@ -1,6 +1,6 @@
 //! The features that each stack computes: checks on top of a model's description.
 
-use super::config::ModelConfig;
+use super::config::{ModelConfig, SlidingWindow};
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
 use super::presets::Preset;
@@ -92,10 +92,11 @@ pub(super) fn check_model(
     stack: Stack,
     place: &str,
 ) -> Result<(), ArchError> {
-    check(config, stack).map_err(|error| ArchError::Unsupported {
+    let unsupported = |error| ArchError::Unsupported {
         place: place.into(),
         error,
-    })?;
+    };
+    check(config, stack).map_err(unsupported)?;
     if config.task() != options.task {
         return Err(ArchError::Task {
             asked: options.task,
@@ -103,8 +104,19 @@ pub(super) fn check_model(
         });
     }
     match stack {
-        Stack::Candle => check_options(config, options),
+        Stack::Candle => {
+            check_window(config, options.max_seq_length).map_err(unsupported)?;
+            check_options(config, options)
+        }
         Stack::Torch => Ok(()),
+    }
+}
+
+/// Our trainer has no windows, so a sample must fit one.
+fn check_window(config: &ModelConfig, length: usize) -> Result<(), Unsupported> {
+    match config.sliding_window {
+        Some(SlidingWindow { tokens, .. }) if tokens < length => Err(Unsupported::Window { tokens, length }),
+        _ => Ok(()),
     }
 }
 
@@ -127,5 +139,22 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
             known: known.join(", "),
         }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_must_fit_the_window() {
+        let config = ModelConfig::from_json(br#"{"model_type": "phi3", "sliding_window": 2047}"#).unwrap();
+        assert_eq!(check_window(&config, 2047), Ok(()));
+        let message = check_window(&config, 2048).unwrap_err().to_string();
+        assert!(
+            message.contains("2047 tokens") && message.contains("`max_seq_length: 2048`"),
+            "{message}"
+        );
+        assert_eq!(check_window(&Preset::named("tiny").unwrap().config(), 1 << 20), Ok(()));
     }
 }

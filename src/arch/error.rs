@@ -76,6 +76,10 @@ pub enum Unsupported {
         "{0} dimensions of a head are rotated (`head_dim` · `partial_rotary_factor`); it must be an even number above 0"
     )]
     RotaryDim(usize),
+    #[error(
+        "its sliding window of {tokens} tokens is not supported for `max_seq_length: {length}`; shorter samples fit it"
+    )]
+    Window { tokens: usize, length: usize },
     #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
     Quantized,
 }
