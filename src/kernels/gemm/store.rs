@@ -258,26 +258,35 @@ unsafe fn combine<E: Element>(
         #[inline(always)]
         || {
             let values = &mut values[..rows.len() * EDGE];
-            for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
-                let mut sums = *block.row(at);
-                if let Some(scale) = &scale {
-                    for (sum, scale) in sums.iter_mut().zip(scale) {
-                        *sum *= scale;
-                    }
+            if let (None, None, Some(residual)) = (&scale, &bias, residual) {
+                // One loop over the block is a few percent faster than a loop for each row.
+                for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
+                    copy(&residual[row * out.stride..][cols.clone()], values);
                 }
-                if let Some(bias) = &bias {
-                    for (sum, bias) in sums.iter_mut().zip(bias) {
-                        *sum += bias;
-                    }
+                for (value, sum) in values.iter_mut().zip(&block.0) {
+                    *value = E::narrow(value.widen() + sum);
                 }
-                if let Some(residual) = residual {
-                    let residual = &residual[row * out.stride..][cols.clone()];
-                    for (sum, residual) in sums.iter_mut().zip(residual) {
-                        *sum += residual.widen();
+            } else {
+                for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
+                    let mut sums = *block.row(at);
+                    if let Some(scale) = &scale {
+                        for (sum, scale) in sums.iter_mut().zip(scale) {
+                            *sum *= scale;
+                        }
                     }
-                }
-                for (value, sum) in values.iter_mut().zip(&sums) {
-                    *value = E::narrow(*sum);
+                    if let Some(bias) = &bias {
+                        for (sum, bias) in sums.iter_mut().zip(bias) {
+                            *sum += bias;
+                        }
+                    }
+                    if let Some(residual) = residual {
+                        for (sum, residual) in sums.iter_mut().zip(&residual[row * out.stride..][cols.clone()]) {
+                            *sum += residual.widen();
+                        }
+                    }
+                    for (value, sum) in values.iter_mut().zip(&sums) {
+                        *value = E::narrow(*sum);
+                    }
                 }
             }
             // SAFETY: the caller's promise.
