@@ -6,10 +6,10 @@
 //!
 //! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
 //! * [`options`]: the vocabulary of a configuration.
-//! * [`memory`]: the ledger of live bytes under the global allocator, and its timeline.
+//! * [`trace`]: allocations and releases in their order, and their account.
+//! * [`memory`]: buffers of tensors; the ledger of live bytes under the global allocator, and its timeline; dry runs.
 //! * [`arch`]: what a model is: its configuration, weights and presets.
 //! * [`adapter`]: LoRA's start values, and PEFT's files.
-//! * [`trace`]: the allocations and releases of a plan, and their account.
 //! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
 //! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and
 //!   frames.

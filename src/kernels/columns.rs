@@ -9,18 +9,10 @@ const PARTS: usize = 32;
 /// The fewest rows of a part.
 const ROWS: usize = 16;
 
-/// The sum of each column of `x`, which has rows of `cols` elements.
-pub fn sums<E: Element>(x: &[E], cols: usize) -> Vec<f32> {
-    let mut out = vec![0f32; cols];
-    let mut scratch = vec![0f32; scratch_len(x.len() / cols, cols)];
-    sums_into(x, &mut scratch, &mut out);
-    out
-}
-
 /// Writes the sum of each column of `x` to `out`; a row has `out.len()` elements. `scratch` has [`scratch_len`] elements.
-pub fn sums_into<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
+pub fn sums<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
     let cols = out.len();
-    sum_rows_into(
+    sum_rows(
         rows(x, cols),
         scratch,
         out,
@@ -38,7 +30,7 @@ pub fn sums_into<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
 pub fn dot_products<A: Element, B: Element>(a: &[A], b: &[B], scratch: &mut [f32], out: &mut [f32]) {
     assert_eq!(a.len(), b.len());
     let cols = out.len();
-    sum_rows_into(
+    sum_rows(
         rows(a, cols),
         scratch,
         out,
@@ -78,7 +70,7 @@ fn rows<E>(x: &[E], cols: usize) -> usize {
 }
 
 /// The parts that so many rows are cut into.
-pub fn parts(rows: usize) -> usize {
+fn parts(rows: usize) -> usize {
     rows.div_ceil(rows_of_part(rows))
 }
 
@@ -93,7 +85,7 @@ pub fn scratch_len(rows: usize, width: usize) -> usize {
 
 /// Writes the sums of `add(row, sums)` over all rows to `out`, which has any width. `scratch` has [`scratch_len`] elements.
 /// Neither need be cleared. `add` is to be `#[inline(always)]`.
-pub fn sum_rows_into(rows: usize, scratch: &mut [f32], out: &mut [f32], add: impl Fn(usize, &mut [f32]) + Sync) {
+pub fn sum_rows(rows: usize, scratch: &mut [f32], out: &mut [f32], add: impl Fn(usize, &mut [f32]) + Sync) {
     let (part, width) = (rows_of_part(rows), out.len());
     assert_eq!(scratch.len(), scratch_len(rows, width));
     out.fill(0.0);
@@ -164,7 +156,7 @@ mod tests {
                 let what = format!("{level:?}, {rows} x {cols}");
                 let want = plain(rows, cols, wide_a);
                 assert_close(sums(&a, cols), &want, 1e-4, &what);
-                let got = written(rows, cols, |scratch, out| sums_into(&a, scratch, out));
+                let got = written(rows, cols, |scratch, out| sums(&a, scratch, out));
                 assert_close(got, &want, 1e-4, &what);
                 let got = written(rows, cols, |scratch, out| dot_products(&a, &b, scratch, out));
                 assert_close(got, &plain(rows, cols, |at| wide_a(at) * wide_b(at)), 1e-4, &what);
@@ -206,6 +198,6 @@ mod tests {
 
     #[test]
     fn a_matrix_without_columns_has_no_sums() {
-        assert!(written(0, 0, |scratch, out| sums_into::<f32>(&[], scratch, out)).is_empty());
+        assert!(written(0, 0, |scratch, out| sums::<f32>(&[], scratch, out)).is_empty());
     }
 }

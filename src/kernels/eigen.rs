@@ -4,6 +4,7 @@
 use rayon::prelude::*;
 
 use super::{InstructionSet, reduce};
+use crate::memory::{self, Buffer};
 
 /// What is left of a row once its part along those before is gone counts as nothing below this share of its length: the
 /// rows come from float32.
@@ -110,33 +111,51 @@ pub fn starts(n: usize, count: usize) -> usize {
 /// The `count` leading eigenvectors of a symmetric `[n, n]` matrix without negative eigenvalues, by subspace iteration with
 /// Rayleigh-Ritz steps (Saad, Numerical Methods for Large Eigenvalue Problems, 5.2), from [`starts`] random vectors. With
 /// as many as the matrix has rows, the first step is exact. Eigenvectors of eigenvalue zero may be zero.
-pub fn leading(a: &[f64], n: usize, count: usize, mut vectors: Vec<f64>) -> Vec<f64> {
+pub fn leading(a: &Buffer<f64>, n: usize, count: usize, mut vectors: Buffer<f64>) -> Buffer<f64> {
+    let [mut products, mut images, mut turned] = [(); 3].map(|()| Buffer::<f64>::zeros(vectors.len()));
     let kept = count.min(n) * n;
-    for _ in 0..ITERATIONS {
-        orthonormalise(&mut vectors, n);
-        let images = images(a, n, &vectors);
-        let wide = vectors.len() / n;
-        let projected = (0..wide * wide)
-            .map(|at| dot(row(&vectors, n, at / wide), row(&images, n, at % wide)))
-            .collect();
-        let (values, turn) = symmetric(projected, wide);
-        vectors = combine(&turn, wide, &vectors, n);
-        let images = combine(&turn, wide, &images, n);
-        let residual = |index: usize| {
-            let pairs = row(&images, n, index).iter().zip(row(&vectors, n, index));
-            pairs
-                .map(|(image, vector)| (image - values[index] * vector).powi(2))
-                .sum::<f64>()
-        };
-        let worst = (0..count.min(wide)).map(residual).fold(0.0, f64::max).sqrt();
-        if worst <= RESIDUAL * values[0].max(0.0) {
-            break;
+    if !memory::is_dry_run() {
+        for _ in 0..ITERATIONS {
+            let converged = iterate(
+                a.values(),
+                n,
+                count,
+                [&mut vectors, &mut products, &mut images, &mut turned].map(Buffer::values_mut),
+            );
+            if converged {
+                break;
+            }
+            std::mem::swap(&mut vectors, &mut images);
         }
-        vectors = images;
     }
-    vectors.truncate(kept);
-    orthonormalise(&mut vectors, n);
-    vectors
+    drop((products, images, turned));
+    let mut leading = Buffer::from_fn(kept, |at| vectors.values()[at]);
+    drop(vectors);
+    orthonormalise(leading.values_mut(), n);
+    leading
+}
+
+/// One step of the iteration: true if the vectors are near enough. If not, the images are the next step's vectors.
+fn iterate(a: &[f64], n: usize, count: usize, [vectors, products, images, turned]: [&mut [f64]; 4]) -> bool {
+    let wide = vectors.len() / n;
+    orthonormalise(vectors, n);
+    compute_images(a, n, vectors, products, images);
+    let projected = (0..wide * wide)
+        .map(|at| dot(row(vectors, n, at / wide), row(images, n, at % wide)))
+        .collect();
+    let (values, turn) = symmetric(projected, wide);
+    combine(&turn, wide, vectors, n, turned);
+    vectors.copy_from_slice(turned);
+    combine(&turn, wide, images, n, turned);
+    images.copy_from_slice(turned);
+    let residual = |index: usize| {
+        let pairs = row(images, n, index).iter().zip(row(vectors, n, index));
+        pairs
+            .map(|(image, vector)| (image - values[index] * vector).powi(2))
+            .sum::<f64>()
+    };
+    let worst = (0..count.min(wide)).map(residual).fold(0.0, f64::max).sqrt();
+    worst <= RESIDUAL * values[0].max(0.0)
 }
 
 fn row(rows: &[f64], len: usize, index: usize) -> &[f64] {
@@ -150,11 +169,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     )
 }
 
-/// `a · v` for every vector v.
-fn images(a: &[f64], n: usize, vectors: &[f64]) -> Vec<f64> {
+/// `images = a · v` for every vector v. `products` has as many elements, and whatever values.
+fn compute_images(a: &[f64], n: usize, vectors: &[f64], products: &mut [f64], images: &mut [f64]) {
     let count = vectors.len() / n;
     let level = InstructionSet::current();
-    let mut products = vec![0.0; n * count];
     products
         .par_chunks_mut(count)
         .zip(a.par_chunks(n))
@@ -168,12 +186,13 @@ fn images(a: &[f64], n: usize, vectors: &[f64]) -> Vec<f64> {
                 },
             );
         });
-    (0..count * n).map(|at| products[at % n * count + at / n]).collect()
+    for (at, image) in images.iter_mut().enumerate() {
+        *image = products[at % n * count + at / n];
+    }
 }
 
-/// `turn [count, count] · rows [count, len]`.
-pub fn combine(turn: &[f64], count: usize, rows: &[f64], len: usize) -> Vec<f64> {
-    let mut out = vec![0.0; turn.len() / count * len];
+/// `out = turn [_, count] · rows [count, len]`.
+pub fn combine(turn: &[f64], count: usize, rows: &[f64], len: usize, out: &mut [f64]) {
     let level = InstructionSet::current();
     out.par_chunks_mut(len)
         .zip(turn.par_chunks(count))
@@ -181,6 +200,7 @@ pub fn combine(turn: &[f64], count: usize, rows: &[f64], len: usize) -> Vec<f64>
             level.run(
                 #[inline(always)]
                 || {
+                    out.fill(0.0);
                     for (factor, row) in factors.iter().zip(rows.chunks(len)) {
                         for (out, value) in out.iter_mut().zip(row) {
                             *out += factor * value;
@@ -189,7 +209,6 @@ pub fn combine(turn: &[f64], count: usize, rows: &[f64], len: usize) -> Vec<f64>
                 },
             );
         });
-    out
 }
 
 #[cfg(test)]

@@ -36,13 +36,34 @@ pub fn sum_tables<E: Element, O: Element>(
     );
 }
 
+/// The rows of `table` (of `cols` elements) with these ids.
+pub fn rows<E: Element, O: Element>(table: &[E], cols: usize, ids: &[u32], out: &mut [O]) {
+    assert!(out.len() == ids.len() * cols);
+    assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));
+    for_rows(
+        out,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            for (&id, out) in ids[start / cols..].iter().zip(part.chunks_exact_mut(cols)) {
+                for (out, value) in out.iter_mut().zip(&table[id as usize * cols..][..cols]) {
+                    *out = O::narrow(value.widen());
+                }
+            }
+        },
+    );
+}
+
 /// Adds each of `rows` (of `cols` elements) to the table's row of its id: in float32 and in order, rounded once for each
-/// row of the table.
-pub fn add_rows<E: Element, R: Element>(table: &mut [E], cols: usize, ids: &[u32], rows: &[R]) {
+/// row of the table. `order` has an element for each id, and whatever values.
+pub fn add_rows<E: Element, R: Element>(table: &mut [E], cols: usize, ids: &[u32], rows: &[R], order: &mut [usize]) {
     assert!(rows.len() == ids.len() * cols && table.len().is_multiple_of(cols));
     assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));
-    let mut order: Vec<usize> = (0..ids.len()).collect();
+    for (at, place) in order.iter_mut().enumerate() {
+        *place = at;
+    }
     order.sort_by_key(|&at| ids[at]);
+    let order = &*order;
     let below = |id: usize| order.partition_point(|&at| (ids[at] as usize) < id);
     for_rows(
         table,

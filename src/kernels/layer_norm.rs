@@ -2,7 +2,7 @@
 
 use super::{
     Element,
-    columns::{scratch_len, sum_rows_into},
+    columns::sum_rows,
     reduce::{LANES, sum_over, total},
     rows::for_rows,
 };
@@ -48,20 +48,12 @@ pub fn backward_in_place<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut
     );
 }
 
-/// The gradients of weight and bias, one after the other: the sums over the rows of `dy · n` and `dy`.
-pub fn parameter_gradients<E: Element>(x: &[E], dy: &[f32], cols: usize, eps: f32) -> Vec<f32> {
-    let mut out = vec![0f32; 2 * cols];
-    let mut scratch = vec![0f32; scratch_len(x.len() / cols, 2 * cols)];
-    parameter_gradients_into(x, dy, eps, &mut scratch, &mut out);
-    out
-}
-
-/// [`parameter_gradients`] to `out`, which has two elements a column. `scratch` is that of
-/// [`columns::scratch_len`](scratch_len) for sums of its length.
-pub fn parameter_gradients_into<E: Element>(x: &[E], dy: &[f32], eps: f32, scratch: &mut [f32], out: &mut [f32]) {
+/// Writes the gradients of weight and bias, one after the other, to `out`: the sums over the rows of `dy · n` and `dy`.
+/// `scratch` is that of [`scratch_len`](super::columns::scratch_len) for sums of two elements a column.
+pub fn parameter_gradients<E: Element>(x: &[E], dy: &[f32], eps: f32, scratch: &mut [f32], out: &mut [f32]) {
     let cols = out.len() / 2;
     assert!(x.len() == dy.len() && x.len().is_multiple_of(cols) && out.len() == 2 * cols);
-    sum_rows_into(
+    sum_rows(
         x.len() / cols,
         scratch,
         out,

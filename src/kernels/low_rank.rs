@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use super::{
     Element, InstructionSet,
     arithmetic::Arithmetic,
-    buffer::written,
     reduce,
     rows::{PART, rows_per_part},
 };
@@ -18,20 +17,18 @@ const ROWS: usize = 512;
 /// Rows of a Gram matrix that a thread takes at a time.
 const GRAM_ROWS: usize = 16;
 
-/// `matrix [rows, columns] · right [count, columns]ᵀ`, `[rows, count]`.
-pub fn times<E: Element>(matrix: &[E], columns: usize, right: &[f32], count: usize) -> Vec<f32> {
-    assert!(matrix.len().is_multiple_of(columns) && right.len() == count * columns);
+/// `out = matrix [rows, columns] · right [count, columns]ᵀ`, `[rows, count]`.
+pub fn times<E: Element>(matrix: &[E], columns: usize, right: &[f32], count: usize, out: &mut [f32]) {
+    assert!(matrix.len() * count == out.len() * columns && right.len() == count * columns);
     let rows = rows_per_part(columns);
     let level = InstructionSet::current();
-    written(matrix.len() / columns * count, |out: &mut [f32]| {
-        let parts = out.par_chunks_mut(rows * count).zip(matrix.par_chunks(rows * columns));
-        parts.for_each(|(out, matrix)| {
-            level.compute(
-                #[inline(always)]
-                |arithmetic| times_part(arithmetic, matrix, columns, right, out),
-            );
-        });
-    })
+    let parts = out.par_chunks_mut(rows * count).zip(matrix.par_chunks(rows * columns));
+    parts.for_each(|(out, matrix)| {
+        level.compute(
+            #[inline(always)]
+            |arithmetic| times_part(arithmetic, matrix, columns, right, out),
+        );
+    });
 }
 
 #[inline(always)]
@@ -44,17 +41,24 @@ fn times_part<E: Element>(arithmetic: Arithmetic, matrix: &[E], columns: usize, 
     }
 }
 
-/// Bytes that [`transposed_times`] holds beside its output.
-pub fn blocks_bytes(columns: usize, count: usize) -> usize {
-    columns.div_ceil(BLOCK) * 2 * count * BLOCK * size_of::<f32>()
+/// Sums that [`transposed_times`] works with.
+pub fn sums(columns: usize, count: usize) -> usize {
+    columns.div_ceil(BLOCK) * 2 * count * BLOCK
 }
 
-/// `left [rows, count]ᵀ · matrix [rows, columns]`, `[count, columns]`.
-pub fn transposed_times<E: Element>(matrix: &[E], columns: usize, left: &[f32], count: usize) -> Vec<f32> {
+/// `out = left [rows, count]ᵀ · matrix [rows, columns]`, `[count, columns]`. `blocks` are as many zeros as [`sums`] says.
+pub fn transposed_times<E: Element>(
+    matrix: &[E],
+    columns: usize,
+    left: &[f32],
+    count: usize,
+    blocks: &mut [f32],
+    out: &mut [f32],
+) {
     assert!(matrix.len().is_multiple_of(columns) && left.len() * columns == matrix.len() * count);
     // A block of columns at a time: sums that are put aside, and the sum of the rows since then.
     let part = count * BLOCK;
-    let mut blocks = vec![0f32; blocks_bytes(columns, count) / size_of::<f32>()];
+    assert!(blocks.len() == sums(columns, count) && out.len() == count * columns);
     let level = InstructionSet::current();
     blocks.par_chunks_mut(2 * part).enumerate().for_each(|(index, block)| {
         let start = index * BLOCK;
@@ -75,13 +79,11 @@ pub fn transposed_times<E: Element>(matrix: &[E], columns: usize, left: &[f32], 
             },
         );
     });
-    written(count * columns, |out: &mut [f32]| {
-        for (k, out) in out.chunks_mut(columns).enumerate() {
-            for (out, block) in out.chunks_mut(BLOCK).zip(blocks.chunks(2 * part)) {
-                out.copy_from_slice(&block[k * BLOCK..][..out.len()]);
-            }
+    for (k, out) in out.chunks_mut(columns).enumerate() {
+        for (out, block) in out.chunks_mut(BLOCK).zip(blocks.chunks(2 * part)) {
+            out.copy_from_slice(&block[k * BLOCK..][..out.len()]);
         }
-    })
+    }
 }
 
 /// `sums[k] += factors[k] · row` for every k; a sum has [`BLOCK`] places.
@@ -144,9 +146,8 @@ fn move_block<E: Element>(
     }
 }
 
-/// `matrixᵀ · matrix`, `[columns, columns]`.
-pub fn gram_of_columns<E: Element>(matrix: &[E], columns: usize) -> Vec<f64> {
-    let mut gram = vec![0f64; columns * columns];
+/// `gram += matrixᵀ · matrix`, `[columns, columns]`.
+pub fn gram_of_columns<E: Element>(matrix: &[E], columns: usize, gram: &mut [f64]) {
     let level = InstructionSet::current();
     gram.par_chunks_mut(GRAM_ROWS * columns)
         .enumerate()
@@ -160,8 +161,7 @@ pub fn gram_of_columns<E: Element>(matrix: &[E], columns: usize) -> Vec<f64> {
                 },
             );
         });
-    mirror(&mut gram, columns);
-    gram
+    mirror(gram, columns);
 }
 
 /// Adds what up to four rows of the matrix give to rows `first..` of its columns' Gram matrix, from the diagonal on.
@@ -189,10 +189,9 @@ fn gram_add<E: Element>(rows: &[E], columns: usize, first: usize, part: &mut [f6
     }
 }
 
-/// `matrix · matrixᵀ`, `[rows, rows]`.
-pub fn gram_of_rows<E: Element>(matrix: &[E], columns: usize) -> Vec<f64> {
+/// `gram = matrix · matrixᵀ`, `[rows, rows]`.
+pub fn gram_of_rows<E: Element>(matrix: &[E], columns: usize, gram: &mut [f64]) {
     let rows = matrix.len() / columns;
-    let mut gram = vec![0f64; rows * rows];
     let at_a_time = (PART / (rows * columns).max(1)).clamp(1, rows.max(1));
     let level = InstructionSet::current();
     gram.par_chunks_mut(at_a_time * rows)
@@ -211,8 +210,7 @@ pub fn gram_of_rows<E: Element>(matrix: &[E], columns: usize) -> Vec<f64> {
                 },
             );
         });
-    mirror(&mut gram, rows);
-    gram
+    mirror(gram, rows);
 }
 
 /// Copies what is above the diagonal below it.

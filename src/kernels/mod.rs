@@ -11,6 +11,7 @@ pub mod adamw;
 pub mod arithmetic;
 pub mod attention;
 pub mod buffer;
+pub mod classifier;
 pub mod columns;
 pub mod convert;
 pub mod dropout;

@@ -1,10 +1,15 @@
 //! RMSNorm over rows.
 
+use rayon::prelude::*;
+
 use super::{
-    Element,
+    Element, InstructionSet,
     reduce::{LANES, sum_over, total},
     rows::for_rows,
 };
+
+/// Columns that a thread takes at a time.
+const COLUMNS: usize = 64;
 
 /// `out = x / sqrt(mean(x²) + eps) · w` for each row of `w.len()` elements.
 pub fn forward<E: Element>(x: &[E], weight: &[f32], eps: f32, out: &mut [E]) {
@@ -45,6 +50,37 @@ pub fn backward<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &
             }
         },
     );
+}
+
+/// The gradient of the weight: the sum over the rows, in their order, of `dy · x / rms(x)`. `inverses` has an element for
+/// each row, and whatever values.
+pub fn weight_gradient<E: Element>(x: &[E], dy: &[f32], eps: f32, inverses: &mut [f32], out: &mut [f32]) {
+    let cols = out.len();
+    assert!(x.len() == inverses.len() * cols && dy.len() == x.len());
+    let level = InstructionSet::current();
+    inverses
+        .par_iter_mut()
+        .zip(x.par_chunks_exact(cols))
+        .for_each(|(inverse, x)| {
+            let squares: f32 = x.iter().map(|x| x.widen() * x.widen()).sum();
+            *inverse = 1.0 / (squares * (1.0 / cols as f64) as f32 + eps).sqrt();
+        });
+    let inverses = &*inverses;
+    out.par_chunks_mut(COLUMNS).enumerate().for_each(|(at, out)| {
+        level.run(
+            #[inline(always)]
+            || {
+                out.fill(0.0);
+                let rows = x.chunks_exact(cols).zip(dy.chunks_exact(cols)).zip(inverses);
+                for ((x, dy), inverse) in rows {
+                    let (x, dy) = (&x[at * COLUMNS..], &dy[at * COLUMNS..]);
+                    for ((sum, x), dy) in out.iter_mut().zip(x).zip(dy) {
+                        *sum += dy * (x.widen() * inverse);
+                    }
+                }
+            },
+        );
+    });
 }
 
 /// `1 / sqrt(mean(x²) + eps)` of a row; to be called in [`super::InstructionSet::run`].

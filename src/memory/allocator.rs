@@ -5,11 +5,11 @@ use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::category::Category;
 use super::event::{Kind, RANK_SHIFT};
 use super::ledger::Ledger;
 use super::process_ledger::LEDGER;
 use super::scope;
+use crate::trace::Category;
 
 /// True once an allocation went through a [`LedgerAllocator`], which therefore is the process's global allocator.
 static INSTALLED: AtomicBool = AtomicBool::new(false);

@@ -3,27 +3,9 @@
 //! Unlike the names of [`super::module`], which a timeline alone needs, these cost no allocation and no look-up.
 
 use std::cell::Cell;
-use std::fmt::{self, Display, Formatter};
 use std::marker::PhantomData;
 
-/// A part of the model, or the optimizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Module {
-    /// Such as `mlp` or `lm_head`; empty for a block outside its parts.
-    pub name: &'static str,
-    /// The block it belongs to.
-    pub layer: Option<u16>,
-}
-
-impl Display for Module {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match (self.layer, self.name) {
-            (Some(layer), "") => write!(f, "layers.{layer}"),
-            (Some(layer), name) => write!(f, "layers.{layer}.{name}"),
-            (None, name) => f.write_str(name),
-        }
-    }
-}
+use crate::trace::Module;
 
 thread_local! {
     // Constant and without a destructor, so that the allocator can read it at any time in a thread's life.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::os::fd::RawFd;
 
-use super::category::{Category, Phase};
+use crate::trace::{Category, Phase};
 
 /// Exit code of a process that ran out of memory and reported it on its descriptor.
 pub const OOM_EXIT_CODE: i32 = 42;

@@ -1,6 +1,6 @@
 //! An event of the timeline, and its encoding in 20 bytes.
 
-use super::category::Category;
+use crate::trace::Category;
 
 /// The kind of an event, which says what its address and bytes mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

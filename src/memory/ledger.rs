@@ -1,10 +1,10 @@
 //! The account: live bytes by category, the peak with its split, and the peaks by phase.
 
-use super::binding::{self, Module};
+use super::binding;
 use super::budget::{Budget, Refusal};
-use super::category::{ByCategory, ByPhase, Category, Phase};
 use super::event::Kind;
 use super::recorder::Recorder;
+use crate::trace::{ByCategory, ByPhase, Category, Module, Phase};
 
 /// Live bytes at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-use super::category::Category;
 use super::event::Kind;
 use super::process_ledger::LEDGER;
 use super::{module_names, scope, timeline};
+use crate::trace::Category;
 
 /// Opens a scope in which this thread works for the submodule `name` of its module, such as `self_attn` of
 /// `model.layers.3`. Scopes nest. Without a recording, this only reads a flag.
@@ -21,10 +21,10 @@ pub fn part(name: impl Display) -> ModuleScope {
     open(&name, Path::Relative, false)
 }
 
-/// Like [`part`], with the full name of a weight, from which `.weight` is left out.
+/// Like [`part`], with a full name.
 #[must_use = "the scope ends when it is dropped"]
-pub fn module_of(weight: &str) -> ModuleScope {
-    open(&weight.strip_suffix(".weight").unwrap_or(weight), Path::Absolute, false)
+pub fn whole(name: impl Display) -> ModuleScope {
+    open(&name, Path::Absolute, false)
 }
 
 /// An open [`module`] scope of this thread.

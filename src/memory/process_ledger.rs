@@ -3,9 +3,10 @@
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use super::budget::Budget;
-use super::category::Phase;
+use super::dry_run;
 use super::ledger::{Ledger, Live, Peaks};
 use super::spin_lock::SpinLock;
+use crate::trace::Phase;
 
 pub(super) static LEDGER: SpinLock<Ledger> = SpinLock::new(Ledger::new());
 
@@ -31,8 +32,11 @@ pub fn phase() -> Phase {
     LEDGER.with(|ledger| ledger.phase())
 }
 
-/// Begins a phase, for all threads.
+/// Begins a phase, for all threads; in a dry run, of that run.
 pub fn set_phase(phase: Phase) {
+    if dry_run::is_dry_run() {
+        return dry_run::mark(|trace| trace.phase(phase));
+    }
     LEDGER.with(|ledger| ledger.set_phase(phase));
 }
 

@@ -4,9 +4,9 @@
 use std::io;
 use std::ptr::{NonNull, null_mut};
 
-use super::category::Category;
 use super::event::{Event, Kind};
 use super::module_names;
+use crate::trace::Category;
 
 /// Events that a buffer holds (16 MiB, of which only pages that are written to become memory). Some thousands of events
 /// happen between two calls of [`super::timeline::write_out`].

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use super::category::Category;
+use crate::trace::Category;
 
 thread_local! {
     // Constant and without a destructor, so that the allocator can read it at any time in a thread's life.
@@ -35,4 +35,13 @@ impl Drop for Scope {
 #[inline]
 pub(super) fn current() -> Category {
     CURRENT.get()
+}
+
+/// The category of a tensor that is made now: the innermost scope's, or temporary if that is the host's.
+#[inline]
+pub(super) fn tensor() -> Category {
+    match current() {
+        Category::Host => Category::Temporary,
+        category => category,
+    }
 }

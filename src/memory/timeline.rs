@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::allocator::installed;
-use super::category::{ByCategory, Category};
 use super::event::{Event, Kind};
 use super::module_names;
 use super::process_ledger::LEDGER;
 use super::recorder::{Buffers, Recorder};
 use super::scope::scope;
+use crate::trace::{ByCategory, Category};
 
 /// The first bytes of a timeline.
 pub const MAGIC: &[u8; 16] = b"expctl timeline1";

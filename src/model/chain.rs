@@ -1,11 +1,10 @@
 //! A model as a chain of segments: embedding, blocks, and a head with the loss.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Result};
 
 use crate::data::MicroBatch;
-use crate::memory::{self, Category};
-use crate::nn::Pass;
-use crate::nn::param::Param;
+use crate::memory::{self, Buffer, Category};
+use crate::nn::{Pass, param::Param, tensor::Tensor};
 
 /// The segments of a model. Hidden states are `[tokens, hidden]`, and their gradients float32.
 pub trait Chain {
@@ -18,14 +17,16 @@ pub trait Chain {
     fn device(&self) -> &Device;
     /// Number of blocks.
     fn blocks(&self) -> usize;
-    /// Everything that is trained, in a fixed order, each once.
-    fn trainable(&mut self) -> Vec<&mut Param>;
+    /// Adds everything that is trained to the list, in a fixed order, each once.
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
     /// The first block's input, from token ids.
-    fn embed(&self, ids: &Tensor, pass: &Pass) -> Result<Tensor>;
+    fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor>;
     /// A block's output, and what its backward pass needs.
-    fn block(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)>;
+    fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)>;
     /// The tensors that [`Chain::block`] saves, without its output.
-    fn recompute(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<Self::Saved>;
+    fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved>;
+    /// A block's input alone, of all that it saved.
+    fn into_input(saved: Self::Saved) -> Tensor;
     /// The loss sum, and the gradient of `scale · loss sum` in `x`; adds the head's gradients. Calls `on_checkpoint` at
     /// good moments to sample memory.
     fn head(
@@ -39,7 +40,7 @@ pub trait Chain {
     /// The gradient of the block's input; adds the block's gradients.
     fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor>;
     /// Adds the embedding's gradients.
-    fn embed_backward(&mut self, ids: &Tensor, dy: Tensor, pass: &Pass) -> Result<()>;
+    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()>;
     /// The loss of the last block's output, without gradients.
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated>;
     /// The logits of the last block's output, float32.
@@ -66,10 +67,10 @@ pub struct Evaluated {
     pub correct: Option<usize>,
 }
 
-/// Copies ids or labels to `device`.
-pub fn input(name: &str, values: &[u32], device: &Device) -> Result<Tensor> {
+/// A copy of ids or labels as an input of the model; in a dry run, so many of them.
+pub fn input(name: &str, values: &[u32], count: usize) -> Buffer<u32> {
     let (_scope, _module) = (memory::scope(Category::Input), memory::part(name));
-    let input = Tensor::from_slice(values, values.len(), device)?;
-    memory::describe(&input);
-    Ok(input)
+    let input = Buffer::from_fn(count, |at| values[at]);
+    input.describe("uint32", &[count]);
+    input
 }

@@ -1,24 +1,28 @@
 //! Builds a model's layers from its source, tensor by tensor: rows are read into one buffer, and stored in their format
 //! before the next ones are read. So loading holds one chunk in float32 and the finished weights.
-//!
-//! Scopes of the ledger hold the values alone: what a tensor keeps beside them, and what threads pass each other while
-//! they are made, is neither parameter nor adapter.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use half::{bf16, f16};
 
 use super::error::LoadError;
 use super::source::Source;
 use crate::{
-    adapter::lora as lora_init,
-    memory::{self, Category},
-    nn::{dropout::Dropout, host, linear::Linear, lora::Lora, param::Param, weight::Weight},
+    arch::{Kind, ModelConfig, Module, ModuleName, WeightName},
+    memory::{self, Buffer, Category},
+    nn::{
+        adapter,
+        dropout::Dropout,
+        linear::{Linear, Projection},
+        param::Param,
+        tensor::{Float, Tensor},
+        weight::Weight,
+    },
     options::{Dtype, ModelOptions},
     quant::{self, Quantized, device::OnDevice},
 };
 
 /// Elements that are read at a time (4 MiB in float32).
-pub(crate) const CHUNK_ELEMENTS: usize = 1 << 20;
+const CHUNK_ELEMENTS: usize = 1 << 20;
 
 /// The format of hidden states and of what is not quantised.
 pub fn dense_dtype(dtype: Dtype) -> DType {
@@ -29,87 +33,88 @@ pub fn dense_dtype(dtype: Dtype) -> DType {
     }
 }
 
-/// Builds the layers that models share; each family adds its own.
+/// Builds the layers that models share; each kind of model adds its own.
 pub(super) struct Loader<'a> {
     options: &'a ModelOptions,
-    source: &'a Source,
+    config: &'a ModelConfig,
+    /// `None` in a dry run, which reads nothing.
+    source: Option<&'a Source>,
     device: &'a Device,
     /// The rows that were read last, in float32.
-    buffer: Vec<f32>,
+    buffer: Buffer<f32>,
 }
 
 impl<'a> Loader<'a> {
-    pub(super) fn new(options: &'a ModelOptions, source: &'a Source, device: &'a Device) -> Self {
+    pub(super) fn new(
+        options: &'a ModelOptions,
+        config: &'a ModelConfig,
+        source: Option<&'a Source>,
+        device: &'a Device,
+    ) -> Self {
         Self {
             options,
+            config,
             source,
             device,
-            buffer: Vec::new(),
+            buffer: Buffer::zeros(0),
         }
     }
 
-    /// The linear layer `module` (without `.weight`), with its adapter if it is one of the targets.
-    pub(super) fn linear(&mut self, module: &str) -> Result<Linear, LoadError> {
-        let name = format!("{module}.weight");
-        let weight = match self.options.dtype {
-            Dtype::Int4 | Dtype::Int8 => {
-                let matrix = self.quantized(&name)?;
-                if host::has_kernels(self.device) {
+    /// A module outside the blocks.
+    pub(super) fn outside(&self, module: &Module) -> ModuleName {
+        ModuleName::new(module.path)
+    }
+
+    /// A linear layer, with its bias, and its adapter if it is one of the targets.
+    pub(super) fn linear(&mut self, name: ModuleName, module: &Module) -> Result<Linear, LoadError> {
+        let shape = (module.shape[0].of(self.config), module.shape[1].of(self.config));
+        // PEFT trains the head beside adapters whole (`modules_to_save`).
+        let is_whole = module.kind == Kind::Classifier;
+        let weight_name = name.part("weight");
+        let weight = match self.format().filter(|_| !is_whole) {
+            None => Weight::Dense(self.param(weight_name, shape, is_whole || self.trains_all())?),
+            Some(format) => {
+                let matrix = self.quantized(weight_name, shape, format)?;
+                if self.device.is_cpu() {
                     Weight::Quantized(matrix)
                 } else {
                     Weight::OnDevice(OnDevice::new(&matrix, self.device)?)
                 }
             }
-            _ => Weight::Dense(self.dense(&name)?),
         };
-        Ok(Linear {
-            weight,
-            adapter: self.adapter(module)?,
-        })
-    }
-
-    /// The linear layer `module`, dense and trained whatever the rank.
-    pub(super) fn trained_linear(&mut self, module: &str) -> Result<Linear, LoadError> {
-        Ok(Linear {
-            weight: Weight::Dense(self.trained(&format!("{module}.weight"))?),
-            adapter: None,
-        })
-    }
-
-    fn adapter(&self, module: &str) -> Result<Option<Lora>, LoadError> {
-        let lora = self.options.lora.as_ref();
-        let Some(lora) = lora.filter(|lora| lora.target_modules.contains(module)) else {
-            return Ok(None);
+        let options = self.options.lora.as_ref().filter(|_| !is_whole);
+        let adapter = match options.filter(|lora| lora.target_modules.contains(module.path)) {
+            Some(options) => {
+                let _module = memory::whole(name);
+                Some(adapter::new(options, self.options.seed, name, shape, self.device)?)
+            }
+            None => None,
         };
-        let _module = memory::module_of(module);
-        let (rows, cols) = self.matrix(&format!("{module}.weight"))?;
-        let rank = lora.rank;
-        let lora_init::Factors { a, b } = {
-            let _scope = memory::scope(Category::Adapter);
-            lora_init::init(self.options.seed, module, rank, cols, rows)
+        let bias = if module.bias.of(self.config) {
+            Some(self.param(name.part("bias"), (1, shape.0), is_whole || self.trains_all())?)
+        } else {
+            None
         };
-        Ok(Some(Lora {
-            a: Param::adapter(
-                format!("{module}.lora_A.weight"),
-                Tensor::from_vec(a, (rank, cols), self.device)?,
-            ),
-            b: Param::adapter(
-                format!("{module}.lora_B.weight"),
-                Tensor::from_vec(b, (rows, rank), self.device)?,
-            ),
-            scale: lora.alpha / rank as f64,
-            dropout: Dropout::new(self.options.seed, module, lora.dropout),
-        }))
+        Ok(Linear { weight, bias, adapter })
     }
 
-    /// A dense tensor, which is trained if there are no adapters.
-    pub(super) fn dense(&mut self, name: &str) -> Result<Param, LoadError> {
-        self.param(name, self.options.lora.is_none())
+    /// A linear layer by itself.
+    pub(super) fn projection(&mut self, name: ModuleName, module: &Module) -> Result<Projection<1>, LoadError> {
+        self.linear(name, module).map(Projection::of)
     }
 
-    /// A dense tensor that is trained whatever the rank.
-    pub(super) fn trained(&mut self, name: &str) -> Result<Param, LoadError> {
-        self.param(name, true)
+    /// A dense weight `part` of a module, trained if there are no adapters.
+    pub(super) fn dense(&mut self, name: ModuleName, module: &Module, part: &'static str) -> Result<Param, LoadError> {
+        let shape = match module.shape {
+            [rows, cols] => (rows.of(self.config), cols.of(self.config)),
+            _ => (1, module.shape[0].of(self.config)),
+        };
+        self.param(name.part(part), shape, self.trains_all())
+    }
+
+    /// The dropout that is called `name`.
+    pub(super) fn dropout(&self, name: impl std::fmt::Display, probability: f64) -> Dropout {
+        Dropout::new(self.options.seed, name, probability)
     }
 
     /// The format of hidden states.
@@ -117,12 +122,8 @@ impl<'a> Loader<'a> {
         dense_dtype(self.options.dtype)
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &'a Device {
         self.device
-    }
-
-    pub(super) fn seed(&self) -> u64 {
-        self.options.seed
     }
 
     /// The most tokens that a sample has.
@@ -130,72 +131,96 @@ impl<'a> Loader<'a> {
         self.options.max_seq_length
     }
 
-    fn param(&mut self, name: &str, trainable: bool) -> Result<Param, LoadError> {
-        let _module = memory::module_of(name);
-        let shape = self.source.shape(name)?;
-        let value = match dense_dtype(self.options.dtype) {
-            DType::F16 => Tensor::from_vec(self.collect(name, f16::from_f32)?, shape, self.device)?,
-            DType::BF16 => Tensor::from_vec(self.collect(name, bf16::from_f32)?, shape, self.device)?,
-            _ => Tensor::from_vec(self.collect(name, |value| value)?, shape, self.device)?,
+    fn trains_all(&self) -> bool {
+        self.options.lora.is_none()
+    }
+
+    /// The format of matrices that are not dense.
+    fn format(&self) -> Option<quant::Format> {
+        match self.options.dtype {
+            Dtype::Int4 => Some(quant::Format::Nf4 {
+                double_quant: self.options.bnb_4bit_use_double_quant,
+            }),
+            Dtype::Int8 => Some(quant::Format::Int8),
+            Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => None,
+        }
+    }
+
+    /// A matrix, or a vector of one row.
+    fn param(&mut self, name: WeightName, shape: (usize, usize), trainable: bool) -> Result<Param, LoadError> {
+        let _module = memory::whole(name.in_timeline());
+        let value = match self.hidden() {
+            DType::F16 => self.collect(name, shape, f16::from_f32)?,
+            DType::BF16 => self.collect(name, shape, bf16::from_f32)?,
+            _ => self.collect(name, shape, |value| value)?,
         };
         Ok(Param::base(name, value, trainable))
     }
 
-    fn collect<T>(&mut self, name: &str, convert: impl Fn(f32) -> T) -> Result<Vec<T>, LoadError> {
-        let (rows, cols) = self.matrix(name)?;
+    fn collect<E: Float>(
+        &mut self,
+        name: WeightName,
+        (rows, cols): (usize, usize),
+        convert: impl Fn(f32) -> E,
+    ) -> Result<Tensor, LoadError> {
         let mut values = {
             let _scope = memory::scope(Category::Parameter);
-            Vec::with_capacity(rows * cols)
+            Buffer::<E>::unwritten(rows * cols)
         };
-        self.chunks(name, |chunk| {
-            values.extend(chunk.iter().map(|&value| convert(value)));
+        let mut done = 0;
+        self.chunks(name, (rows, cols), |chunk| {
+            for (value, read) in values.values_mut()[done..].iter_mut().zip(chunk) {
+                *value = convert(*read);
+            }
+            done += chunk.len();
             Ok(())
         })?;
-        Ok(values)
+        Ok(match rows {
+            1 => Tensor::on_device(values, cols, self.device)?,
+            _ => Tensor::on_device(values, (rows, cols), self.device)?,
+        })
     }
 
-    fn quantized(&mut self, name: &str) -> Result<Quantized, LoadError> {
-        let _module = memory::module_of(name);
-        let (rows, cols) = self.matrix(name)?;
-        let format = match self.options.dtype {
-            Dtype::Int8 => quant::Format::Int8,
-            _ => quant::Format::Nf4 {
-                double_quant: self.options.bnb_4bit_use_double_quant,
-            },
-        };
+    fn quantized(
+        &mut self,
+        name: WeightName,
+        (rows, cols): (usize, usize),
+        format: quant::Format,
+    ) -> Result<Quantized, LoadError> {
+        let _module = memory::whole(name.in_timeline());
         let fail = |error| LoadError::Quantise {
-            name: name.to_owned(),
+            name: name.to_string(),
             error,
         };
         let mut builder = {
             let _scope = memory::scope(Category::Parameter);
             quant::Builder::new(format, rows, cols)
         };
-        self.chunks(name, |chunk| builder.push(chunk).map_err(fail))?;
+        self.chunks(name, (rows, cols), |chunk| builder.push(chunk).map_err(fail))?;
         let _scope = memory::scope(Category::Parameter);
         builder.finish().map_err(fail)
     }
 
     /// Calls `take` with consecutive parts of the flattened tensor.
-    fn chunks(&mut self, name: &str, mut take: impl FnMut(&[f32]) -> Result<(), LoadError>) -> Result<(), LoadError> {
-        let (rows, cols) = self.matrix(name)?;
-        let step = (CHUNK_ELEMENTS / cols).max(1);
+    fn chunks(
+        &mut self,
+        name: WeightName,
+        (rows, cols): (usize, usize),
+        mut take: impl FnMut(&[f32]) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        let step = (CHUNK_ELEMENTS / cols).clamp(1, rows);
+        if self.buffer.len() < step * cols {
+            self.buffer = Buffer::zeros(0);
+            self.buffer = Buffer::unwritten(step * cols);
+        }
+        let Some(source) = self.source else { return Ok(()) };
+        let name = name.to_string();
         for start in (0..rows).step_by(step) {
             let end = rows.min(start + step);
-            self.buffer.resize((end - start) * cols, 0.0);
-            self.source.read_rows(name, start..end, &mut self.buffer)?;
-            take(&self.buffer)?;
+            let chunk = &mut self.buffer.values_mut()[..(end - start) * cols];
+            source.read_rows(&name, start..end, chunk)?;
+            take(chunk)?;
         }
         Ok(())
-    }
-
-    /// Rows and columns; a vector is one row.
-    fn matrix(&self, name: &str) -> Result<(usize, usize), LoadError> {
-        let shape = self.source.shape(name)?;
-        Ok(match *shape {
-            [cols] => (1, cols),
-            [rows, cols] => (rows, cols),
-            _ => (shape.iter().product(), 1),
-        })
     }
 }

@@ -1,110 +1,142 @@
-//! Grouped-query attention: projections, rotary embedding, causal attention, output projection.
+//! Attention: projections, rotary embedding, scaled-dot-product attention, output projection. Decoders hide later tokens
+//! and rotate queries and keys; encoders have dropout.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
-use super::{
-    Pass,
-    linear::{self, Linear},
-    param::Param,
-    rope::Rope,
-    sdpa,
-};
+use super::{Pass, dropout::Dropout, linear::Projection, param::Param, rope::Rope, sdpa, tensor::Tensor};
 use crate::{
-    kernels::attention::Pattern,
-    memory::{self, Category},
+    kernels::{
+        attention::{Keys, Pattern, Shape},
+        dropout::Mask,
+        rope::Heads,
+    },
+    memory,
 };
 
-/// A decoder's attention layer, with Hugging Face's names.
+/// An attention layer.
 #[derive(Debug)]
 pub struct Attention {
-    /// Projection of queries, `[heads · head_dim, hidden]`.
-    pub q_proj: Linear,
-    /// Projection of keys, `[kv_heads · head_dim, hidden]`.
-    pub k_proj: Linear,
-    /// Projection of values, `[kv_heads · head_dim, hidden]`.
-    pub v_proj: Linear,
+    /// Names of the projections that give queries, keys and values.
+    pub names: [&'static str; 3],
+    /// Projections of queries, keys and values: `[heads · head_dim, hidden]` and twice `[kv_heads · head_dim, hidden]`.
+    pub qkv: Projection<3>,
     /// Projection of the output, `[hidden, heads · head_dim]`.
-    pub o_proj: Linear,
+    pub output: Projection<1>,
     /// Heads of queries.
     pub heads: usize,
     /// Heads of keys and values, a divisor of `heads`.
     pub kv_heads: usize,
     /// Dimensions of a head.
     pub head_dim: usize,
+    /// True if a token sees no later ones; else it sees all of its sample.
+    pub is_causal: bool,
+    /// Dropout of the softmax weights.
+    pub weight_dropout: Dropout,
+    /// Dropout of the output, before the residual is added.
+    pub output_dropout: Dropout,
 }
 
-/// In the hidden dtype: rotated q `[batch, len, heads, head_dim]`, rotated k and v `[batch, len, kv_heads, head_dim]`,
-/// the output before its projection (shape of q); and float32 log-sum-exps, one a query and head.
+/// In the hidden dtype: rotated q `[tokens, heads · head_dim]`, rotated k and v `[tokens, kv_heads · head_dim]`, the output
+/// before its projection (shape of q); and float32 log-sum-exps, one a query and head.
 #[derive(Debug)]
 pub struct Saved {
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    qkv: [Tensor; 3],
     out: Tensor,
-    sums: Tensor,
+    lse: Tensor,
 }
 
 impl Attention {
     /// The output added to `residual`, in the hidden dtype.
-    pub fn forward(&self, x: &Tensor, residual: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
-        let [q, k, v] = linear::forward([&self.q_proj, &self.k_proj, &self.v_proj], x, pass)?;
-        let q = kept("q_proj", rope.forward(self.heads_of(&q, self.heads, pass)?)?);
-        let k = kept("k_proj", rope.forward(self.heads_of(&k, self.kv_heads, pass)?)?);
-        let v = kept("v_proj", self.heads_of(&v, self.kv_heads, pass)?);
-        let (out, sums) = sdpa::forward(&q, &k, &v, Pattern::CAUSAL)?;
-        let (out, sums) = (kept("sdpa", out), kept("sdpa", sums));
-        let y = self.o_proj.forward_onto(&self.tokens_of(&out)?, residual, pass)?;
-        Ok((y, Saved { q, k, v, out, sums }))
+    pub fn forward(&self, x: &Tensor, residual: &Tensor, rope: Option<&Rope>, pass: &Pass) -> Result<(Tensor, Saved)> {
+        let [q, k, v] = self.qkv.forward(x, pass)?;
+        let [q, k] = match rope {
+            Some(rope) => [
+                rope.forward(q, self.rotated(rope, self.heads, pass))?,
+                rope.forward(k, self.rotated(rope, self.kv_heads, pass))?,
+            ],
+            None => [q, k],
+        };
+        let [q_name, k_name, v_name] = self.names;
+        let qkv = [kept(q_name, q), kept(k_name, k), kept(v_name, v)];
+        let masks = self.weight_dropout.masks(pass);
+        let [q, k, v] = &qkv;
+        let (out, lse) = sdpa::forward(q, k, v, self.shape(pass), self.pattern(pass, masks.as_deref()))?;
+        let (out, lse) = (kept("sdpa", out), kept("sdpa", lse));
+        let y = self
+            .output_dropout
+            .forward_projection(&self.output, &out, residual, pass)?;
+        Ok((y, Saved { qkv, out, lse }))
     }
 
-    /// The gradient of `x`, float32, from that of the output, in the hidden dtype. Takes what the forward pass saved, and
-    /// frees it as it goes.
-    pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
-        let Saved { q, k, v, out, sums } = saved;
-        let out_tokens = self.tokens_of(&out)?;
-        let (d_out_tokens, ranks) = linear::input_gradient([&self.o_proj], [&dy], pass, dy.dtype())?;
-        linear::accumulate([&mut self.o_proj], &out_tokens, [&dy], ranks, pass)?;
+    /// The gradient of `x`, float32, from that of the output, float32, without that of the residual. Takes what the
+    /// forward pass saved, and frees it as it goes.
+    pub fn backward(
+        &mut self,
+        x: &Tensor,
+        saved: Saved,
+        dy: &Tensor,
+        rope: Option<&Rope>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let Saved { qkv, out, lse } = saved;
+        let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
+        let (d_out, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
+        self.output.accumulate(&out, [&dy], carried, pass)?;
         drop(dy);
-        let d_out = self.heads_of(&d_out_tokens, self.heads, pass)?;
-        drop(d_out_tokens);
-        let (dq, dk, dv) = sdpa::backward(&q, &k, &v, &out, &sums, &d_out, Pattern::CAUSAL)?;
-        drop((q, k, v, out, out_tokens, sums, d_out));
-        let (dq, dk) = (
-            self.tokens_of(&rope.backward(dq)?)?,
-            self.tokens_of(&rope.backward(dk)?)?,
-        );
-        let dys = [&dq, &dk, &self.tokens_of(&dv)?];
-        drop(dv);
-        let linears = [&self.q_proj, &self.k_proj, &self.v_proj];
-        let (dx, ranks) = linear::input_gradient(linears, dys, pass, DType::F32)?;
-        let linears = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj];
-        linear::accumulate(linears, x, dys, ranks, pass)?;
+        let masks = self.weight_dropout.masks(pass);
+        let pattern = self.pattern(pass, masks.as_deref());
+        let [dq, dk, dv] = sdpa::backward(qkv.each_ref(), (&out, &lse), &d_out, self.shape(pass), pattern)?;
+        drop((qkv, out, lse, d_out));
+        let [dq, dk] = match rope {
+            Some(rope) => [
+                rope.backward(dq, self.rotated(rope, self.heads, pass))?,
+                rope.backward(dk, self.rotated(rope, self.kv_heads, pass))?,
+            ],
+            None => [dq, dk],
+        };
+        let dys = [&dq, &dk, &dv];
+        let (dx, carried) = self.qkv.input_gradient(dys, pass, DType::F32)?;
+        self.qkv.accumulate(x, dys, carried, pass)?;
         Ok(dx)
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj, &mut self.o_proj]
-            .into_iter()
-            .flat_map(Linear::trainable)
-            .collect()
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.qkv.trainable(params);
+        self.output.trainable(params);
     }
 
-    /// `[tokens, heads · head_dim]` as `[batch, len, heads, head_dim]`.
-    fn heads_of(&self, x: &Tensor, heads: usize, pass: &Pass) -> Result<Tensor> {
-        x.reshape((pass.batch, pass.len, heads, self.head_dim))
+    fn shape(&self, pass: &Pass) -> Shape {
+        Shape {
+            batch: pass.batch,
+            len: pass.len,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        }
     }
 
-    /// `[batch, len, heads, head_dim]` as `[tokens, heads · head_dim]`.
-    fn tokens_of(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, len, heads, head_dim) = x.dims4()?;
-        x.reshape((batch * len, heads * head_dim))
+    fn rotated(&self, rope: &Rope, heads: usize, pass: &Pass) -> Heads {
+        Heads {
+            len: pass.len,
+            heads,
+            head_dim: self.head_dim,
+            rotary_dim: rope.rotary_dim(),
+        }
+    }
+
+    fn pattern<'a>(&self, pass: &'a Pass, dropout: Option<&'a [Mask]>) -> Pattern<'a> {
+        let keys = if self.is_causal {
+            Keys::Causal
+        } else {
+            Keys::First(&pass.lengths)
+        };
+        Pattern { keys, dropout }
     }
 }
 
 /// Labels what a part made and what is kept for the backward pass.
 fn kept(part: &str, tensor: Tensor) -> Tensor {
     let _part = memory::part(part);
-    memory::label(&tensor, Category::Activation);
-    tensor
+    tensor.kept()
 }

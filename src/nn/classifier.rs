@@ -1,55 +1,53 @@
 //! The last segment of an encoder that classifies: a dense layer over each sample's first token, dropout, the classifier,
 //! and cross-entropy over the labels.
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{DType, Result, Tensor as Candle};
 
 use super::{
-    Pass,
-    affine::{self, Affine},
+    Pass, convert,
     dropout::Dropout,
-    host,
+    embedding::rows,
+    linear::Projection,
     param::Param,
+    tensor::{Tensor, for_format},
 };
-use crate::memory::{self, Category, Phase};
+use crate::{
+    kernels::classifier,
+    memory::{self, Buffer, Phase},
+};
+
+pub use crate::kernels::classifier::Activation;
 
 /// A sequence classifier's head.
 #[derive(Debug)]
 pub struct Classifier {
     /// BERT's pooler, DistilBERT's pre_classifier: `[hidden, hidden]`.
-    pub dense: Affine,
+    pub dense: Projection<1>,
     /// Follows the dense layer.
     pub activation: Activation,
     /// Precedes the classifier.
     pub dropout: Dropout,
     /// `[labels, hidden]`.
-    pub classifier: Affine,
+    pub classifier: Projection<1>,
 }
 
-/// The activation after the dense layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// DistilBERT's `max(x, 0)`.
-    Relu,
-    /// BERT's hyperbolic tangent.
-    Tanh,
-}
-
-/// What a forward pass computes of a micro-batch, `[batch, …]`; kept until the loss is known.
+/// Results of a forward pass for a micro-batch, `[batch, …]`; kept until the loss is known.
 struct Computed {
     first: Tensor,
     activated: Tensor,
-    dropped: Tensor,
+    /// `None` if nothing is dropped.
+    dropped: Option<Tensor>,
     /// Float32.
     logits: Tensor,
 }
 
 impl Classifier {
     /// The sum of the losses over the samples, and the gradient of `scale · sum` in `x [tokens, hidden]`, float32; adds the
-    /// gradients of what is trained. `between` is called where all is kept that the backward pass needs.
+    /// gradients of what is trained. `between` is called when all is kept that the backward pass needs.
     pub fn forward_backward(
         &mut self,
         x: &Tensor,
-        labels: &Tensor,
+        labels: &Buffer<u32>,
         scale: f64,
         pass: &Pass,
         between: &mut dyn FnMut(),
@@ -60,31 +58,34 @@ impl Classifier {
             dropped,
             logits,
         } = self.forward(x, pass)?;
-        let (loss, log_sums) = losses(&logits, labels)?;
         between();
         memory::set_phase(Phase::Backward);
         let dtype = x.dtype();
-        let d_logits = host::narrow(&d_logits(&logits, &log_sums, labels, scale)?, dtype)?;
-        drop((logits, log_sums));
-        let (d_dropped, ranks) = affine::input_gradient([&self.classifier], [&d_logits], pass, DType::F32)?;
-        affine::accumulate([&mut self.classifier], &dropped, [&d_logits], ranks, pass)?;
+        let (loss, d_logits) = cross_entropy(logits, labels, scale)?;
+        let d_logits = convert::into_narrow(d_logits, dtype)?;
+        let (d_dropped, carried) = self.classifier.input_gradient([&d_logits], pass, DType::F32)?;
+        let input = dropped.as_ref().unwrap_or(&activated);
+        self.classifier.accumulate(input, [&d_logits], carried, pass)?;
         drop((dropped, d_logits));
-        let d_activated = self.dropout.backward(&d_dropped, DType::F32, pass)?;
-        let d_dense = host::narrow(&(d_activated * self.activation.slope(&activated)?)?, dtype)?;
-        let (d_first, ranks) = affine::input_gradient([&self.dense], [&d_dense], pass, DType::F32)?;
-        affine::accumulate([&mut self.dense], &first, [&d_dense], ranks, pass)?;
-        let hidden = x.dim(1)?;
-        let d_first = d_first.reshape((pass.batch, 1, hidden))?;
-        let dx = d_first.pad_with_zeros(1, 0, pass.len - 1)?.contiguous()?;
-        Ok((loss, dx.reshape((pass.batch * pass.len, hidden))?))
+        let d_activated = self
+            .dropout
+            .backward(&d_dropped, DType::F32, pass)?
+            .copy()
+            .unwrap_or(d_dropped);
+        let d_dense = convert::into_narrow(activation_backward(self.activation, &activated, d_activated)?, dtype)?;
+        drop(activated);
+        let (d_first, carried) = self.dense.input_gradient([&d_dense], pass, DType::F32)?;
+        self.dense.accumulate(&first, [&d_dense], carried, pass)?;
+        drop((d_dense, first));
+        Ok((loss, to_first_tokens(&d_first, pass)?))
     }
 
-    /// The sum of the losses over the samples, and how many of them have their highest logit at their label.
-    pub fn evaluate(&self, x: &Tensor, labels: &Tensor, pass: &Pass) -> Result<(f64, usize)> {
-        let logits = self.forward(x, pass)?.logits;
-        let found = logits.argmax(D::Minus1)?.eq(labels)?.to_vec1::<u8>()?;
-        let correct = found.iter().filter(|&&found| found != 0).count();
-        Ok((losses(&logits, labels)?.0, correct))
+    /// The sum of the losses over the samples, and the number of those with their highest logit at their label.
+    pub fn evaluate(&self, x: &Tensor, labels: &Buffer<u32>, pass: &Pass) -> Result<(f64, usize)> {
+        let logits = self.logits(x, pass)?;
+        let values = logits.to_vec_f32()?;
+        let correct = classifier::correct(&values, labels.values());
+        Ok((cross_entropy(logits, labels, 0.0)?.0, correct))
     }
 
     /// `[batch, labels]`, float32.
@@ -93,72 +94,103 @@ impl Classifier {
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = self.dense.trainable();
-        params.extend(self.classifier.trainable());
-        params
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.dense.trainable(params);
+        self.classifier.trainable(params);
     }
 
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Computed> {
-        let first = first_tokens(x, pass)?;
-        let [dense] = affine::forward([&self.dense], &first, pass)?;
-        let activated = self.activation.of(&dense)?;
-        let dropped = match self.dropout.masks(pass) {
-            None => activated.clone(),
-            Some(_) => self.dropout.forward(activated.copy()?, pass)?,
+        let indices = Buffer::from_fn(pass.batch, |sample| (sample * pass.len) as u32);
+        let first = rows(x, &indices, x.dtype())?.kept();
+        let [dense] = self.dense.forward(&first, pass)?;
+        let activated = activation_forward(self.activation, dense)?.kept();
+        let dropped = if self.dropout.drops(pass) {
+            Some(self.dropout.forward_of(&activated, pass)?.kept())
+        } else {
+            None
         };
-        let [logits] = affine::forward([&self.classifier], &dropped, pass)?;
-        for kept in [&first, &activated, &dropped] {
-            memory::label(kept, Category::Activation);
-        }
+        let [logits] = self.classifier.forward(dropped.as_ref().unwrap_or(&activated), pass)?;
+        let logits = convert::widen(&logits)?.copy().unwrap_or(logits);
         Ok(Computed {
             first,
             activated,
             dropped,
-            logits: host::widen(&logits)?,
+            logits,
         })
     }
 }
 
-impl Activation {
-    fn of(self, x: &Tensor) -> Result<Tensor> {
-        match self {
-            Self::Relu => x.relu(),
-            Self::Tanh => x.to_dtype(DType::F32)?.tanh()?.to_dtype(x.dtype()),
-        }
+/// The activation, in place on the CPU.
+fn activation_forward(activation: Activation, mut x: Tensor) -> Result<Tensor> {
+    if !x.has_kernels() {
+        let y = match activation {
+            Activation::Relu => x.to_candle()?.relu()?,
+            Activation::Tanh => x.to_candle_f32()?.tanh()?.to_dtype(x.dtype())?,
+        };
+        return Tensor::from_candle(y);
     }
-
-    /// The derivative, float32, from the activation's own value.
-    fn slope(self, y: &Tensor) -> Result<Tensor> {
-        let y = y.to_dtype(DType::F32)?;
-        match self {
-            Self::Relu => y.gt(0f32)?.to_dtype(DType::F32),
-            Self::Tanh => y.sqr()?.affine(-1.0, 1.0),
-        }
-    }
+    for_format!(x.dtype(), E => {
+        classifier::activate(activation, x.values_mut::<E>()?);
+        Ok(())
+    })?;
+    Ok(x)
 }
 
-/// `[tokens, hidden]` to the first token of each sample.
-fn first_tokens(x: &Tensor, pass: &Pass) -> Result<Tensor> {
-    let x = x.reshape((pass.batch, pass.len, x.dim(1)?))?;
-    // Memory of their own: what is kept of them is not kept of all, also where a view of them has no gaps.
-    x.narrow(1, 0, 1)?.squeeze(1)?.force_contiguous()
+/// The gradient of the activation's input from that of its value `y`, float32, on the CPU in its memory.
+fn activation_backward(activation: Activation, y: &Tensor, mut dy: Tensor) -> Result<Tensor> {
+    if !dy.has_kernels() {
+        let y = y.to_candle_f32()?;
+        let slope = match activation {
+            Activation::Relu => y.gt(0f32)?.to_dtype(DType::F32)?,
+            Activation::Tanh => y.sqr()?.affine(-1.0, 1.0)?,
+        };
+        return Tensor::from_candle((dy.to_candle()? * slope)?);
+    }
+    for_format!(y.dtype(), E => {
+        classifier::activate_backward(activation, y.values::<E>()?, dy.values_mut()?);
+        Ok(())
+    })?;
+    Ok(dy)
 }
 
-/// The sum of `logsumexp(row) - row[label]`, and the rows' log-sum-exps `[rows, 1]`.
-fn losses(logits: &Tensor, labels: &Tensor) -> Result<(f64, Tensor)> {
+/// `[batch, hidden]` in the rows of the samples' first tokens, and zeros in the others.
+fn to_first_tokens(d_first: &Tensor, pass: &Pass) -> Result<Tensor> {
+    let (rows, hidden) = (pass.batch * pass.len, d_first.cols());
+    if !d_first.has_kernels() {
+        let dx = d_first.to_candle()?.reshape((pass.batch, 1, hidden))?;
+        let dx = dx.pad_with_zeros(1, 0, pass.len - 1)?.contiguous()?;
+        return Tensor::from_candle(dx.reshape((rows, hidden))?);
+    }
+    let mut dx = Tensor::zeros((rows, hidden), DType::F32, d_first.device())?;
+    let samples = dx.values_mut::<f32>()?.chunks_exact_mut(pass.len * hidden);
+    for (sample, d_first) in samples.zip(d_first.values::<f32>()?.chunks_exact(hidden)) {
+        sample[..hidden].copy_from_slice(d_first);
+    }
+    Ok(dx)
+}
+
+/// The sum of `logsumexp(row) - row[label]`, and `scale · (softmax(logits) - one_hot(label))`, on the CPU in the memory of
+/// the logits.
+fn cross_entropy(mut logits: Tensor, labels: &Buffer<u32>, scale: f64) -> Result<(f64, Tensor)> {
+    if !logits.has_kernels() {
+        let labels = Candle::from_slice(labels.values(), labels.len(), logits.device())?;
+        let (loss, d_logits) = cross_entropy_plain(&logits.to_candle()?, &labels, scale)?;
+        return Ok((loss, Tensor::from_candle(d_logits)?));
+    }
+    let loss = classifier::cross_entropy(logits.values_mut()?, labels.values(), scale as f32);
+    Ok((loss, logits))
+}
+
+fn cross_entropy_plain(logits: &Candle, labels: &Candle, scale: f64) -> Result<(f64, Candle)> {
+    use candle_core::D;
     let max = logits.max_keepdim(D::Minus1)?;
-    let log_sums = (logits.broadcast_sub(&max)?.exp()?.sum_keepdim(D::Minus1)?.log()? + max)?;
+    let lse = (logits.broadcast_sub(&max)?.exp()?.sum_keepdim(D::Minus1)?.log()? + max)?;
     let chosen = logits.gather(&labels.unsqueeze(1)?, 1)?;
-    let losses = (&log_sums - chosen)?.flatten_all()?.to_dtype(DType::F64)?;
-    Ok((losses.sum_all()?.to_scalar::<f64>()?, log_sums))
-}
-
-/// `scale · (softmax(logits) - one_hot(label))`.
-fn d_logits(logits: &Tensor, log_sums: &Tensor, labels: &Tensor, scale: f64) -> Result<Tensor> {
-    let probabilities = (logits.broadcast_sub(log_sums)?.exp()? * scale)?;
-    let minus = (Tensor::ones((labels.dim(0)?, 1), DType::F32, labels.device())? * -scale)?;
-    probabilities.scatter_add(&labels.unsqueeze(1)?, &minus, 1)
+    let losses = (&lse - chosen)?.flatten_all()?.to_dtype(DType::F64)?;
+    let probabilities = (logits.broadcast_sub(&lse)?.exp()? * scale)?;
+    let minus = (Candle::ones((labels.dim(0)?, 1), DType::F32, labels.device())? * -scale)?;
+    let d_logits = probabilities.scatter_add(&labels.unsqueeze(1)?, &minus, 1)?;
+    Ok((losses.sum_all()?.to_scalar::<f64>()?, d_logits))
 }
 
 #[cfg(test)]

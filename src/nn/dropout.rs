@@ -2,16 +2,20 @@
 //! stored between the passes, and neither the order of computation, the number of threads, recomputation, padding nor how
 //! samples are put into micro-batches changes a mask.
 
-use candle_core::{DType, Result, Tensor};
+use std::fmt::Display;
+
+use candle_core::{DType, Result};
 use rand_chacha::rand_core::RngCore;
 
 use super::{
     Pass,
-    host::{self, for_format, values},
+    convert::{self, Converted},
+    linear::Projection,
+    tensor::{Tensor, for_format},
 };
 use crate::{
     kernels::dropout::{self, Mask, mix},
-    random,
+    memory, random,
 };
 
 /// The dropout of one module.
@@ -23,8 +27,12 @@ pub struct Dropout {
 
 impl Dropout {
     /// Drops with `probability`, a number in [0, 1), in steps of 2^-24, and scales what is kept by 1 / (1 - probability).
-    pub fn new(seed: u64, module: &str, probability: f64) -> Self {
-        let module = random::stream(seed, &format!("{module}.dropout")).next_u64();
+    pub fn new(seed: u64, module: impl Display, probability: f64) -> Self {
+        let module = if probability > 0.0 && !memory::is_dry_run() {
+            random::stream(seed, &format!("{module}.dropout")).next_u64()
+        } else {
+            0
+        };
         Self { module, probability }
     }
 
@@ -39,13 +47,18 @@ impl Dropout {
         Mask::new(key, self.probability)
     }
 
-    /// The masks of the pass's samples; none where nothing is dropped.
+    /// True if the pass drops anything here.
+    pub fn drops(&self, pass: &Pass) -> bool {
+        self.is_active() && pass.dropout.is_some()
+    }
+
+    /// The masks of the pass's samples; none if nothing is dropped.
     pub fn masks(&self, pass: &Pass) -> Option<Vec<Mask>> {
         let at = pass.dropout.as_ref().filter(|_| self.is_active())?;
         Some(at.samples.iter().map(|&sample| self.mask(at.step, sample)).collect())
     }
 
-    /// `x` with its dropped elements, in the memory of `x`, which must be nobody else's. The samples follow one another.
+    /// `x` with its dropped elements. The samples follow one another.
     pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         match self.masks(pass) {
             None => Ok(x),
@@ -53,49 +66,69 @@ impl Dropout {
         }
     }
 
-    /// `residual` and `x` with its dropped elements, in the memory of `x`, which must be nobody else's.
-    pub fn forward_onto(&self, x: Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
+    /// A copy of `x` with its dropped elements.
+    pub fn forward_of(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let masks = self.masks(pass).unwrap_or_default();
+        drop_elements(x, &masks, x.dtype())
+    }
+
+    /// A layer's output of `x` with its dropped elements, added to `residual`.
+    pub fn forward_projection(
+        &self,
+        layer: &Projection<1>,
+        x: &Tensor,
+        residual: &Tensor,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let Some(masks) = self.masks(pass) else {
-            return x + residual;
+            return layer.forward_onto(x, residual, pass);
         };
-        if !host::has_kernels(x.device()) {
-            let sum = (x.to_dtype(DType::F32)? * factors(&x, &masks)?)? + residual.to_dtype(DType::F32)?;
-            return sum?.to_dtype(x.dtype());
-        }
-        for_format!(x.dtype(), E => {
-            let residual = values::<E>(residual)?;
-            host::change(&x, |x: &mut [E]| dropout::add_in_place(x, &residual, &masks))
-        })?;
-        Ok(x)
+        let [y] = layer.forward(x, pass)?;
+        add_dropped(y, residual, &masks)
     }
 
     /// The gradient of the input, in `dtype`, from that of the output, in float32.
-    pub fn backward(&self, dy: &Tensor, dtype: DType, pass: &Pass) -> Result<Tensor> {
+    pub(crate) fn backward<'a>(&self, dy: &'a Tensor, dtype: DType, pass: &Pass) -> Result<Converted<'a>> {
         match self.masks(pass) {
-            None => host::narrow(dy, dtype),
-            Some(masks) => drop_elements(dy, &masks, dtype),
+            None => convert::narrow(dy, dtype),
+            Some(masks) => drop_elements(dy, &masks, dtype).map(Converted::Copy),
         }
     }
 }
 
+/// `residual` and `x` with its dropped elements, on the CPU in the memory of `x`.
+fn add_dropped(mut x: Tensor, residual: &Tensor, masks: &[Mask]) -> Result<Tensor> {
+    if !x.has_kernels() {
+        let sum = (drop_plain(&x, masks)? + residual.to_candle_f32()?)?;
+        return Tensor::from_candle(sum.to_dtype(x.dtype())?);
+    }
+    if !memory::is_dry_run() {
+        for_format!(x.dtype(), E => {
+            dropout::add_in_place(x.values_mut::<E>()?, residual.values::<E>()?, masks);
+            Ok(())
+        })?;
+    }
+    Ok(x)
+}
+
 fn drop_elements(x: &Tensor, masks: &[Mask], dtype: DType) -> Result<Tensor> {
-    if !host::has_kernels(x.device()) {
-        return (x.to_dtype(DType::F32)? * factors(x, masks)?)?.to_dtype(dtype);
+    if !x.has_kernels() {
+        return Tensor::from_candle(drop_plain(x, masks)?.to_dtype(dtype)?);
     }
     for_format!(x.dtype(), X => {
-        let x_values = values::<X>(x)?;
-        for_format!(dtype, E => host::tensor(x.shape(), |out: &mut [E]| dropout::apply(&x_values, masks, out)))
+        let values = x.values::<X>()?;
+        for_format!(dtype, E => Ok(Tensor::written(x.shape(), |out: &mut [E]| dropout::apply(values, masks, out))))
     })
 }
 
-/// What each element of `x` is multiplied by.
-fn factors(x: &Tensor, masks: &[Mask]) -> Result<Tensor> {
-    let mut factors = vec![0f32; x.elem_count()];
-    let sample = factors.len() / masks.len();
+/// `x` with its dropped elements in float32, by candle's ops.
+fn drop_plain(x: &Tensor, masks: &[Mask]) -> Result<candle_core::Tensor> {
+    let mut factors = vec![1f32; x.len()];
+    let sample = factors.len() / masks.len().max(1);
     for (mask, part) in masks.iter().zip(factors.chunks_mut(sample)) {
         mask.fill(0, part);
     }
-    Tensor::from_vec(factors, x.shape(), x.device())
+    x.to_candle_f32()? * candle_core::Tensor::from_vec(factors, x.dims(), x.device())?
 }
 
 #[cfg(test)]

@@ -1,28 +1,36 @@
 //! Token embedding: a row of the table for each token.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
 use super::{
-    host::{self, for_format, values},
     param::Param,
+    tensor::{Tensor, for_format},
 };
+use crate::{kernels::embedding, memory::Buffer};
 
-/// `[n]` ids to `[n, hidden]` in the hidden dtype.
-pub fn forward(table: &Param, ids: &Tensor, hidden: DType) -> Result<Tensor> {
-    table.value.index_select(ids, 0)?.to_dtype(hidden)
+/// `n` ids to `[n, hidden]` in the hidden dtype.
+pub fn forward(table: &Param, ids: &Buffer<u32>, hidden: DType) -> Result<Tensor> {
+    rows(&table.value, ids, hidden)
 }
 
-/// Adds each row's gradient to its token's; does nothing where the table is frozen.
-pub fn backward(table: &mut Param, ids: &Tensor, dy: &Tensor) -> Result<()> {
-    if !table.trainable {
-        return Ok(());
+/// Adds each row's gradient to its token's; does nothing if the table is frozen.
+pub fn backward(table: &mut Param, ids: &Buffer<u32>, dy: &Tensor) -> Result<()> {
+    table.accumulate_rows(ids, dy)
+}
+
+/// The rows of a matrix with these indices, in `dtype`.
+pub(super) fn rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType) -> Result<Tensor> {
+    if !table.has_kernels() {
+        let indices = candle_core::Tensor::from_slice(indices.values(), indices.len(), table.device())?;
+        return Tensor::from_candle(table.to_candle()?.index_select(&indices, 0)?.to_dtype(dtype)?);
     }
-    if !host::has_kernels(dy.device()) {
-        let zeros = Tensor::zeros(table.value.shape(), DType::F32, dy.device())?;
-        return table.accumulate(zeros.index_add(ids, &dy.to_dtype(DType::F32)?, 0)?);
-    }
-    let ids = ids.to_vec1::<u32>()?;
-    for_format!(dy.dtype(), R => table.accumulate_rows(&ids, &values::<R>(dy)?))
+    let cols = table.cols();
+    for_format!(table.dtype(), T => for_format!(dtype, E => {
+        let (table, indices) = (table.values::<T>()?, indices);
+        Ok(Tensor::written((indices.len(), cols), |out: &mut [E]| {
+            embedding::rows(table, cols, indices.values(), out);
+        }))
+    }))
 }
 
 #[cfg(test)]

@@ -1,34 +1,39 @@
 //! An encoder block: attention and feed-forward layer, each with a residual connection that is normed together with its
 //! output (Vaswani et al. 2017, arXiv:1706.03762; Devlin et al. 2018, arXiv:1810.04805).
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::Result;
 
 use super::{
     Pass,
-    block::within,
-    encoder_names::{ATTENTION, FEED_FORWARD, Names},
-    feed_forward::{self, FeedForward},
-    host::{self, values},
+    activation::Gelu,
+    attention::{self, Attention},
+    convert,
+    feed_forward::{self, FeedForward, within},
     layer_norm::LayerNorm,
     param::Param,
-    self_attention::{self, SelfAttention},
+    tensor::Tensor,
 };
-use crate::{
-    kernels::convert,
-    memory::{self, Category},
-};
+use crate::memory;
+
+/// The name of a block's attention in every family.
+pub const ATTENTION: &str = "attention";
+
+/// The name of a block's feed-forward layer in PyTorch's plans; it has no name of its own in BERT.
+pub const FEED_FORWARD: &str = "ffn";
 
 /// An encoder block.
 #[derive(Debug)]
 pub struct EncoderBlock {
-    /// The family's names of the layers.
-    pub names: &'static Names,
     /// Attention.
-    pub attention: SelfAttention,
+    pub attention: Attention,
+    /// The name of [`Self::attention_norm`].
+    pub attention_norm_name: &'static str,
     /// Norm of attention's output and its residual.
     pub attention_norm: LayerNorm,
     /// The feed-forward layer.
-    pub feed_forward: FeedForward,
+    pub feed_forward: FeedForward<Gelu, 1>,
+    /// The name of [`Self::output_norm`].
+    pub output_norm_name: &'static str,
     /// Norm of the feed-forward layer's output and its residual.
     pub output_norm: LayerNorm,
 }
@@ -40,32 +45,39 @@ pub struct Saved {
     x: Tensor,
     middle: Tensor,
     last: Tensor,
-    attention: self_attention::Saved,
-    feed_forward: feed_forward::Saved,
+    attention: attention::Saved,
+    feed_forward: feed_forward::Saved<1>,
+}
+
+impl Saved {
+    /// The block's input alone.
+    pub fn into_input(self) -> Tensor {
+        self.x
+    }
 }
 
 impl EncoderBlock {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
-    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
+    pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, pass)?;
         let _entered = memory::enter(FEED_FORWARD);
-        let y = within(self.names.output_norm, || self.output_norm.forward(&saved.last))?;
+        let y = within(self.output_norm_name, || self.output_norm.forward(&saved.last))?;
         Ok((y, saved))
     }
 
     /// What the forward pass saves, without the block's output, which nobody needs a second time.
-    pub fn recompute(&self, x: &Tensor, pass: &Pass) -> Result<Saved> {
-        memory::label(x, Category::Activation);
+    pub fn recompute(&self, x: Tensor, pass: &Pass) -> Result<Saved> {
+        let x = x.kept();
         let entered = memory::enter(ATTENTION);
-        let (middle, attention) = within(ATTENTION, || self.attention.forward(x, pass))?;
-        memory::label(&middle, Category::Activation);
-        let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
+        let (middle, attention) = within(ATTENTION, || self.attention.forward(&x, &x, None, pass))?;
+        let middle = middle.kept();
+        let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
         drop(entered);
         let _entered = memory::enter(FEED_FORWARD);
-        let (last, feed_forward) = self.feed_forward.forward(&normed, pass)?;
-        memory::label(&last, Category::Activation);
+        let feed_forward = self.feed_forward.forward(&normed, pass)?;
+        let last = self.feed_forward.output(&feed_forward, &normed, pass)?.kept();
         Ok(Saved {
-            x: x.clone(),
+            x,
             middle,
             last,
             attention,
@@ -73,8 +85,7 @@ impl EncoderBlock {
         })
     }
 
-    /// The gradient of the block's input from that of its output, both float32. Layers are given it in the hidden dtype,
-    /// which their products are computed from.
+    /// The gradient of the block's input from that of its output, both float32.
     pub fn backward(&mut self, saved: Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
         let Saved {
             x,
@@ -84,38 +95,28 @@ impl EncoderBlock {
             feed_forward,
         } = saved;
         let entered = memory::enter(FEED_FORWARD);
-        let dy = within(self.names.output_norm, || self.output_norm.backward(&last, dy))?;
+        let dy = within(self.output_norm_name, || self.output_norm.backward(&last, dy))?;
         drop(last);
-        let normed = within(self.names.attention_norm, || self.attention_norm.forward(&middle))?;
+        let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
         let d_normed = self.feed_forward.backward(&normed, feed_forward, &dy, pass)?;
         drop((normed, entered));
         let _entered = memory::enter(ATTENTION);
-        let dy = within(self.names.attention_norm, || {
-            self.attention_norm.backward(&middle, add(d_normed, dy)?)
+        let d_normed = convert::add(d_normed, dy)?;
+        let dy = within(self.attention_norm_name, || {
+            self.attention_norm.backward(&middle, d_normed)
         })?;
         drop(middle);
-        let dx = within(ATTENTION, || self.attention.backward(&x, attention, &dy, pass))?;
-        add(dx, dy)
+        let dx = within(ATTENTION, || self.attention.backward(&x, attention, &dy, None, pass))?;
+        convert::add(dx, dy)
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = self.attention.trainable();
-        params.extend(self.attention_norm.trainable());
-        params.extend(self.feed_forward.trainable());
-        params.extend(self.output_norm.trainable());
-        params
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.attention.trainable(params);
+        self.attention_norm.trainable(params);
+        self.feed_forward.trainable(params);
+        self.output_norm.trainable(params);
     }
-}
-
-/// The sum of two float32 tensors, in the memory of the first, which must be nobody else's.
-fn add(sum: Tensor, other: Tensor) -> Result<Tensor> {
-    if sum.dtype() != DType::F32 || !host::has_kernels(sum.device()) {
-        return sum + other;
-    }
-    let other = values::<f32>(&other)?;
-    host::change(&sum, |sum: &mut [f32]| convert::accumulate(sum, &other))?;
-    Ok(sum)
 }
 
 #[cfg(test)]

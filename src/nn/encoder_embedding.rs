@@ -1,15 +1,18 @@
 //! An encoder's input: the sum of learned embeddings of token, position and token type, normed.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
 use super::{
     Pass,
     dropout::Dropout,
-    host::{self, for_format, values},
     layer_norm::LayerNorm,
     param::Param,
+    tensor::{Tensor, for_format},
 };
-use crate::kernels::embedding;
+use crate::{
+    kernels::embedding,
+    memory::{self, Buffer},
+};
 
 /// The embedding of an encoder's tokens.
 #[derive(Debug)]
@@ -18,7 +21,7 @@ pub struct EncoderEmbedding {
     pub words: Param,
     /// A row a position.
     pub positions: Param,
-    /// Of which every token has the first: there is one text a sample.
+    /// Every token has the first row: there is one text a sample.
     pub token_types: Option<Param>,
     /// Norm of the rows' sum.
     pub norm: LayerNorm,
@@ -29,97 +32,87 @@ pub struct EncoderEmbedding {
 }
 
 impl EncoderEmbedding {
-    /// `[n]` ids to `[n, hidden]` in the hidden dtype. Keeps nothing: the backward pass takes the sum again.
-    pub fn forward(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
+    /// `n` ids to `[n, hidden]` in the hidden dtype. Keeps nothing: the backward pass takes the sum again.
+    pub fn forward(&self, ids: &Buffer<u32>, hidden: DType, pass: &Pass) -> Result<Tensor> {
         self.dropout
             .forward(self.norm.forward(&self.sum(ids, hidden, pass)?)?, pass)
     }
 
-    /// Adds the gradients of what is trained, given that of the output, float32 and nobody else's.
-    pub fn backward(&mut self, ids: &Tensor, dy: Tensor, hidden: DType, pass: &Pass) -> Result<()> {
+    /// Adds the gradients of what is trained, given that of the output, float32.
+    pub fn backward(&mut self, ids: &Buffer<u32>, dy: Tensor, hidden: DType, pass: &Pass) -> Result<()> {
         if !self.words.trainable {
             return Ok(());
         }
-        let dy = self.dropout.backward(&dy, DType::F32, pass)?;
-        let dx = self.norm.backward(&self.sum(ids, hidden, pass)?, dy)?;
-        let tokens = pass.batch * pass.len;
-        let positions: Vec<u32> = (0..pass.batch).flat_map(|_| 0..pass.len as u32).collect();
-        add_rows(&mut self.positions, &positions, &dx)?;
+        let dropped = self.dropout.backward(&dy, DType::F32, pass)?.copy();
+        let dx = self
+            .norm
+            .backward(&self.sum(ids, hidden, pass)?, dropped.unwrap_or(dy))?;
+        let positions = Buffer::from_fn(ids.len(), |at| (at % pass.len) as u32);
+        self.positions.accumulate_rows(&positions, &dx)?;
         if let Some(types) = &mut self.token_types {
-            add_rows(types, &vec![0; tokens], &dx)?;
+            types.accumulate_rows(&Buffer::zeros(ids.len()), &dx)?;
         }
-        let ids = ids.to_vec1::<u32>()?;
-        let dx = self.without_padding(&ids, dx)?;
-        add_rows(&mut self.words, &ids, &dx)
+        let dx = self.without_padding(ids.values(), dx)?;
+        self.words.accumulate_rows(ids, &dx)
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let tables = [
-            Some(&mut self.words),
-            Some(&mut self.positions),
-            self.token_types.as_mut(),
-        ];
-        let mut params: Vec<&mut Param> = tables.into_iter().flatten().filter(|table| table.trainable).collect();
-        params.extend(self.norm.trainable());
-        params
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.words.push_trainable(params);
+        self.positions.push_trainable(params);
+        if let Some(types) = &mut self.token_types {
+            types.push_trainable(params);
+        }
+        self.norm.trainable(params);
     }
 
-    /// What is normed, in the hidden dtype.
-    fn sum(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
-        let cols = self.words.value.dim(1)?;
-        if !host::has_kernels(ids.device()) {
+    /// The sum that is normed, in the hidden dtype.
+    fn sum(&self, ids: &Buffer<u32>, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        if !self.words.value.has_kernels() {
             return self.sum_plain(ids, hidden, pass);
         }
-        let ids = ids.to_vec1::<u32>()?;
+        let cols = self.words.value.cols();
         for_format!(hidden, E => {
-            let (words, positions) = (values::<E>(&self.words.value)?, values::<E>(&self.positions.value)?);
-            let types = self.token_types.as_ref().map(|types| values::<E>(&types.value)).transpose()?;
-            let shared = types.as_ref().map_or(&[][..], |types| &types[..cols]);
-            host::tensor((ids.len(), cols), |out: &mut [E]| {
-                embedding::sum_tables((&words, &positions, shared), &ids, pass.len, cols, out);
-            })
+            let (words, positions) = (self.words.value.values::<E>()?, self.positions.value.values::<E>()?);
+            let types = self.token_types.as_ref().map(|types| types.value.values::<E>()).transpose()?;
+            Ok(Tensor::written((ids.len(), cols), |out: &mut [E]| {
+                let shared = types.map_or(&[][..], |types| &types[..cols]);
+                embedding::sum_tables((words, positions, shared), ids.values(), pass.len, cols, out);
+            }))
         })
     }
 
-    fn sum_plain(&self, ids: &Tensor, hidden: DType, pass: &Pass) -> Result<Tensor> {
-        let cols = self.words.value.dim(1)?;
-        let mut sum = self.words.value.index_select(ids, 0)?.to_dtype(DType::F32)?;
+    fn sum_plain(&self, ids: &Buffer<u32>, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        let (words, cols) = (self.words.value.to_candle()?, self.words.value.cols());
+        let ids = candle_core::Tensor::from_slice(ids.values(), ids.len(), words.device())?;
+        let mut sum = words.index_select(&ids, 0)?.to_dtype(DType::F32)?;
         if let Some(types) = &self.token_types {
-            sum = sum.broadcast_add(&types.value.get(0)?.to_dtype(DType::F32)?)?;
+            sum = sum.broadcast_add(&types.value.to_candle_f32()?.get(0)?)?;
         }
-        let positions = self.positions.value.narrow(0, 0, pass.len)?.to_dtype(DType::F32)?;
+        let positions = self.positions.value.to_candle_f32()?.narrow(0, 0, pass.len)?;
         let sum = sum.reshape((pass.batch, pass.len, cols))?.broadcast_add(&positions)?;
-        sum.reshape((pass.batch * pass.len, cols))?.to_dtype(hidden)
+        Tensor::from_candle(sum.reshape((pass.batch * pass.len, cols))?.to_dtype(hidden)?)
     }
 
     /// The gradient with zeros in the rows of the padding token.
-    fn without_padding(&self, ids: &[u32], dx: Tensor) -> Result<Tensor> {
+    fn without_padding(&self, ids: &[u32], mut dx: Tensor) -> Result<Tensor> {
         let Some(padding) = self.padding.filter(|padding| ids.contains(padding)) else {
             return Ok(dx);
         };
-        if !host::has_kernels(dx.device()) {
+        if !dx.has_kernels() {
             let counts: Vec<f32> = ids.iter().map(|&id| f32::from(u8::from(id != padding))).collect();
-            return dx.broadcast_mul(&Tensor::from_vec(counts, (ids.len(), 1), dx.device())?);
+            let counts = candle_core::Tensor::from_vec(counts, (ids.len(), 1), dx.device())?;
+            return Tensor::from_candle(dx.to_candle()?.broadcast_mul(&counts)?);
         }
-        let cols = dx.dim(1)?;
-        host::change(&dx, |dx: &mut [f32]| {
-            for (row, _) in dx.chunks_exact_mut(cols).zip(ids).filter(|(_, id)| **id == padding) {
+        if !memory::is_dry_run() {
+            let cols = dx.cols();
+            let rows = dx.values_mut::<f32>()?.chunks_exact_mut(cols).zip(ids);
+            for (row, _) in rows.filter(|(_, id)| **id == padding) {
                 row.fill(0.0);
             }
-        })?;
+        }
         Ok(dx)
     }
-}
-
-/// Adds each row of the gradient to the table's row of its index.
-fn add_rows(table: &mut Param, indices: &[u32], dx: &Tensor) -> Result<()> {
-    if host::has_kernels(dx.device()) {
-        return table.accumulate_rows(indices, &values::<f32>(dx)?);
-    }
-    let zeros = Tensor::zeros(table.value.shape(), DType::F32, dx.device())?;
-    let indices = Tensor::from_slice(indices, indices.len(), dx.device())?;
-    table.accumulate(zeros.index_add(&indices, dx, 0)?)
 }
 
 #[cfg(test)]

@@ -1,123 +1,83 @@
-//! An encoder's feed-forward layer: `output(gelu(intermediate(x)))`.
+//! A feed-forward layer: projections to the intermediate size, an activation, and the projection back.
 
-use candle_core::{DType, Result, Tensor};
+use std::marker::PhantomData;
 
-use super::{
-    Pass,
-    affine::{self, Affine},
-    block::within,
-    dropout::Dropout,
-    encoder_names::Names,
-    host::{self, for_format, values},
-    param::Param,
-};
-use crate::{
-    kernels::gelu,
-    memory::{self, Category},
-};
+use candle_core::{DType, Result};
 
-/// A feed-forward layer.
+use super::{Pass, activation::Activation, dropout::Dropout, linear::Projection, param::Param, tensor::Tensor};
+use crate::memory;
+
+/// A feed-forward layer with an activation `A` of `N` inputs.
 #[derive(Debug)]
-pub struct FeedForward {
-    /// The family's names of the layers.
-    pub names: &'static Names,
-    /// Before GELU, `[intermediate, hidden]`.
-    pub intermediate: Affine,
-    /// After GELU, `[hidden, intermediate]`.
-    pub output: Affine,
-    /// On the output, before the residual is added.
-    pub dropout: Dropout,
+pub struct FeedForward<A, const N: usize> {
+    /// The modules that a timeline knows the two halves by.
+    pub modules: [&'static str; 2],
+    /// Names of the layers that give the activation's inputs, within the first module; empty if it is the layer.
+    pub names: [&'static str; N],
+    /// Projections to the activation's inputs, `[intermediate, hidden]` each.
+    pub inner: Projection<N>,
+    /// Projection of the output, `[hidden, intermediate]`.
+    pub output: Projection<1>,
+    /// Dropout of the output, before the residual is added.
+    pub output_dropout: Dropout,
+    /// The activation has no state.
+    pub activation: PhantomData<A>,
 }
 
-/// `intermediate(x)`, `[n, intermediate]` in the hidden dtype.
+/// The activation's inputs, `[n, intermediate]` in the hidden dtype.
 #[derive(Debug)]
-pub struct Saved(Tensor);
+pub struct Saved<const N: usize>([Tensor; N]);
 
-impl FeedForward {
-    /// The output added to `x`, in the hidden dtype.
-    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Saved)> {
-        let (inner, activated) = within(self.names.intermediate, || {
-            let [inner] = affine::forward([&self.intermediate], x, pass)?;
-            memory::label(&inner, Category::Activation);
-            let activated = activate(&inner)?;
-            Ok::<_, candle_core::Error>((inner, activated))
-        })?;
-        let y = within(self.names.output, || {
-            add_output(&self.output, &self.dropout, &activated, x, pass)
-        })?;
-        Ok((y, Saved(inner)))
+impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
+    /// Everything but activation and output, which [`Self::output`] computes.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Saved<N>> {
+        let _module = memory::module(self.modules[0]);
+        let inner = self.inner.forward(x, pass)?;
+        for (name, inner) in self.names.iter().zip(&inner) {
+            let _part = (!name.is_empty()).then(|| memory::part(name));
+            inner.label(memory::Category::Activation);
+        }
+        Ok(Saved(inner))
     }
 
-    /// The gradient of `x`, float32, from that of the output, float32, without what the residual adds. Takes what the
+    /// The output added to `residual`, in the hidden dtype.
+    pub fn output(&self, saved: &Saved<N>, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let activated = within(self.modules[0], || A::forward(&saved.0))?;
+        within(self.modules[1], || {
+            self.output_dropout
+                .forward_projection(&self.output, &activated, residual, pass)
+        })
+    }
+
+    /// The gradient of `x`, float32, from that of the output, float32, without that of the residual. Takes what the
     /// forward pass saved.
-    pub fn backward(&mut self, x: &Tensor, saved: Saved, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let d_inner = within(self.names.output, || {
-            let dy = self.dropout.backward(dy, x.dtype(), pass)?;
-            let (d_product, ranks) = affine::input_gradient([&self.output], [&dy], pass, dy.dtype())?;
-            let (d_inner, product) = activate_backward(saved.0, d_product)?;
-            affine::accumulate([&mut self.output], &product, [&dy], ranks, pass)?;
+    pub fn backward(&mut self, x: &Tensor, saved: Saved<N>, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let d_inner = within(self.modules[1], || {
+            let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
+            let (d_activated, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
+            let (d_inner, activated) = A::backward(saved.0, d_activated)?;
+            self.output.accumulate(&activated, [&dy], carried, pass)?;
             Ok::<_, candle_core::Error>(d_inner)
         })?;
-        within(self.names.intermediate, || {
-            let (dx, ranks) = affine::input_gradient([&self.intermediate], [&d_inner], pass, DType::F32)?;
-            affine::accumulate([&mut self.intermediate], x, [&d_inner], ranks, pass)?;
+        within(self.modules[0], || {
+            let dys = d_inner.each_ref();
+            let (dx, carried) = self.inner.input_gradient(dys, pass, DType::F32)?;
+            self.inner.accumulate(x, dys, carried, pass)?;
             Ok(dx)
         })
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = self.intermediate.trainable();
-        params.extend(self.output.trainable());
-        params
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.inner.trainable(params);
+        self.output.trainable(params);
     }
 }
 
-/// A layer's output, with its dropped elements, added to `residual`.
-pub(super) fn add_output(
-    layer: &Affine,
-    dropout: &Dropout,
-    x: &Tensor,
-    residual: &Tensor,
-    pass: &Pass,
-) -> Result<Tensor> {
-    if dropout.masks(pass).is_none() {
-        return layer.forward_onto(x, residual, pass);
-    }
-    let [y] = affine::forward([layer], x, pass)?;
-    dropout.forward_onto(y, residual, pass)
-}
-
-/// `gelu(x)`, in the dtype of `x`.
-fn activate(x: &Tensor) -> Result<Tensor> {
-    if !host::has_kernels(x.device()) {
-        return x.to_dtype(DType::F32)?.gelu_erf()?.to_dtype(x.dtype());
-    }
-    for_format!(x.dtype(), E => {
-        let x_values = values::<E>(x)?;
-        host::tensor(x.shape(), |out: &mut [E]| gelu::forward(&x_values, out))
-    })
-}
-
-/// The gradient of `x` from that of `gelu(x)`, and `gelu(x)` again, in the dtype of `x`: in the memory of the two operands,
-/// which must be nobody else's.
-fn activate_backward(x: Tensor, dy: Tensor) -> Result<(Tensor, Tensor)> {
-    if !host::has_kernels(x.device()) {
-        let (product, dx) = (activate(&x)?, activate_backward_plain(&x, &dy)?);
-        return Ok((dx.to_dtype(x.dtype())?, product));
-    }
-    for_format!(x.dtype(), E => {
-        host::change(&x, |x: &mut [E]| host::change(&dy, |dy: &mut [E]| gelu::backward_in_place(x, dy)))?
-    })?;
-    Ok((x, dy))
-}
-
-/// `gelu'(x) = Φ(x) + x φ(x)` with the normal distribution and its density.
-fn activate_backward_plain(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
-    let x = x.to_dtype(DType::F32)?;
-    let share = (((&x / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let density = ((x.sqr()? * -0.5)?.exp()? / (2.0 * std::f64::consts::PI).sqrt())?;
-    dy.to_dtype(DType::F32)? * (share + (x * density)?)?
+/// Computes for a module, which a timeline then knows by its name.
+pub(super) fn within<T>(module: &str, compute: impl FnOnce() -> T) -> T {
+    let _module = memory::module(module);
+    compute()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! LayerNorm (Ba et al. 2016, arXiv:1607.06450): `y = (x - mean) / sqrt(variance + eps) · w + b`.
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, DType, Result};
 
 use super::{
-    host::{self, for_format, values},
     param::Param,
+    tensor::{Tensor, for_format},
 };
-use crate::kernels::layer_norm;
+use crate::{
+    kernels::{columns, layer_norm},
+    memory::{self, Buffer},
+};
 
 /// A layer norm over the features.
 #[derive(Debug)]
@@ -22,79 +25,91 @@ pub struct LayerNorm {
 impl LayerNorm {
     /// `[n, features]` in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if !host::has_kernels(x.device()) {
+        if !x.has_kernels() {
             return self.forward_plain(x);
         }
         let (weight, bias) = (self.weight.f32()?, self.bias.f32()?);
         for_format!(x.dtype(), E => {
-            let (values, weight, bias) = (values::<E>(x)?, values::<f32>(&weight)?, values::<f32>(&bias)?);
-            host::tensor(x.shape(), |out: &mut [E]| {
-                layer_norm::forward(&values, &weight, &bias, self.eps as f32, out);
-            })
+            let (values, weight, bias) = (x.values::<E>()?, weight.values::<f32>()?, bias.values::<f32>()?);
+            Ok(Tensor::written(x.shape(), |out: &mut [E]| {
+                layer_norm::forward(values, weight, bias, self.eps as f32, out);
+            }))
         })
     }
 
-    /// The gradient of the input from the output's, float32, in its memory, which must be nobody else's. Adds the
-    /// gradients of weight and bias where they are trained.
-    pub fn backward(&mut self, x: &Tensor, dy: Tensor) -> Result<Tensor> {
+    /// The gradient of the input from the output's, float32, in its memory. Adds the gradients of weight and bias if they
+    /// are trained.
+    pub fn backward(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
         if self.weight.trainable {
-            self.accumulate(x, &dy)?;
+            let [weight, bias] = self.parameter_gradients(x, &dy)?;
+            self.weight.accumulate(weight)?;
+            self.bias.accumulate(bias)?;
         }
-        if !host::has_kernels(x.device()) {
+        if !x.has_kernels() {
             return self.backward_plain(x, &dy);
         }
         let weight = self.weight.f32()?;
-        for_format!(x.dtype(), E => {
-            let (values, weight) = (values::<E>(x)?, values::<f32>(&weight)?);
-            host::change(&dy, |dy: &mut [f32]| {
-                layer_norm::backward_in_place(&values, &weight, self.eps as f32, dy);
-            })
-        })?;
+        if !memory::is_dry_run() {
+            for_format!(x.dtype(), E => {
+                let (values, weight) = (x.values::<E>()?, weight.values::<f32>()?);
+                layer_norm::backward_in_place(values, weight, self.eps as f32, dy.values_mut()?);
+                Ok(())
+            })?;
+        }
         Ok(dy)
     }
 
     /// What is trained of this layer, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let params = [&mut self.weight, &mut self.bias];
-        params.into_iter().filter(|param| param.trainable).collect()
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.weight.push_trainable(params);
+        self.bias.push_trainable(params);
     }
 
-    fn accumulate(&mut self, x: &Tensor, dy: &Tensor) -> Result<()> {
-        let cols = x.dim(1)?;
-        let [weight, bias] = if host::has_kernels(x.device()) {
-            let sums = for_format!(x.dtype(), E => {
-                let (values, dy) = (values::<E>(x)?, values::<f32>(dy)?);
-                Ok::<_, candle_core::Error>(layer_norm::parameter_gradients(&values, &dy, cols, self.eps as f32))
+    fn parameter_gradients(&self, x: &Tensor, dy: &Tensor) -> Result<[Tensor; 2]> {
+        if !x.has_kernels() {
+            let ((normed, _), dy) = (normalise(x, self.eps)?, dy.to_candle()?);
+            return Ok([
+                Tensor::from_candle((&dy * normed)?.sum(0)?)?,
+                Tensor::from_candle(dy.sum(0)?)?,
+            ]);
+        }
+        let cols = x.cols();
+        let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(x.rows(), 2 * cols));
+        let mut sums = Buffer::<f32>::unwritten(2 * cols);
+        if !memory::is_dry_run() {
+            for_format!(x.dtype(), E => {
+                let (values, dy) = (x.values::<E>()?, dy.values::<f32>()?);
+                let eps = self.eps as f32;
+                layer_norm::parameter_gradients(values, dy, eps, scratch.values_mut(), sums.values_mut());
+                Ok(())
             })?;
-            // Of their own: a copy of a view would hold all that it is a view of.
-            let (weight, bias) = sums.split_at(cols);
-            [weight, bias].map(|sums| Tensor::from_slice(sums, cols, x.device()))
-        } else {
-            let (normed, _) = normalise(x, self.eps)?;
-            [(dy * normed)?.sum(0), dy.sum(0)]
-        };
-        self.weight.accumulate(weight?)?;
-        self.bias.accumulate(bias?)
+        }
+        Ok([0, cols].map(|start| {
+            Tensor::written(cols, |out: &mut [f32]| {
+                out.copy_from_slice(&sums.values()[start..start + cols])
+            })
+        }))
     }
 
     fn forward_plain(&self, x: &Tensor) -> Result<Tensor> {
         let (normed, _) = normalise(x, self.eps)?;
-        let scaled = normed.broadcast_mul(&self.weight.f32()?)?;
-        scaled.broadcast_add(&self.bias.f32()?)?.to_dtype(x.dtype())
+        let scaled = normed.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
+        let y = scaled.broadcast_add(&self.bias.value.to_candle_f32()?)?;
+        Tensor::from_candle(y.to_dtype(x.dtype())?)
     }
 
     fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
         let (normed, inverse) = normalise(x, self.eps)?;
-        let dn = dy.broadcast_mul(&self.weight.f32()?)?;
+        let dn = dy.to_candle()?.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
         let along = (&dn * &normed)?.mean_keepdim(D::Minus1)?;
         let centred = dn.broadcast_sub(&dn.mean_keepdim(D::Minus1)?)?;
-        (centred - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)
+        Tensor::from_candle((centred - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)?)
     }
 }
 
 /// `(x - mean) / deviation` and `1 / deviation`, float32.
-fn normalise(x: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
-    let x = x.to_dtype(DType::F32)?;
+fn normalise(x: &Tensor, eps: f64) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
+    let x = x.to_candle()?.to_dtype(DType::F32)?;
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let inverse = (centred.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()?;
     Ok((centred.broadcast_mul(&inverse)?, inverse))

@@ -1,73 +1,110 @@
 //! The last segment: final norm, head, and cross-entropy, with the head's product taken in chunks of rows so that the
 //! logits of the whole batch are never held, and only for rows that count.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use std::ops::Range;
+
+use candle_core::{D, DType, Device, Result, Tensor as Candle};
 
 use super::{
-    host::{self, for_format, for_number, values},
+    embedding::rows,
     norm::RmsNorm,
+    operand::Matrix,
     param::Param,
+    tensor::{Float, Tensor, for_format, for_number},
 };
 use crate::{
     kernels::{
         gemm::{
-            Operand, Segment, Term, product, product_of_grain,
+            Operand, Segment, Term,
+            multiply::Multiply,
+            product, product_of_grain,
             store::{AddScaled, Output, Replace},
         },
         head::{Exponentials, LogSumExps, SoftmaxGradient, next_logits, subtract_next},
     },
-    memory::{self, Phase},
+    memory::{self, Buffer, Phase},
 };
 
 /// Logits, or gradients of logits, that are held at a time are at most about this many (16 MiB in a 16-bit format).
-pub(crate) const CHUNK_ELEMENTS: usize = if cfg!(test) { 2048 } else { 8 << 20 };
+const CHUNK_ELEMENTS: usize = if cfg!(test) { 2048 } else { 8 << 20 };
 /// Columns of the gradients that are held are a multiple of this.
 const SLOT: usize = if cfg!(test) { 32 } else { 512 };
 /// Rows whose losses are computed at a time.
-pub(crate) const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
+const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
 /// Rows of the head that plain ops hold in float32 at a time, in elements (16 MiB).
 const PANEL_ELEMENTS: usize = if cfg!(test) { 2048 } else { 4 << 20 };
 
 /// The rows whose next token counts: their index among the micro-batch's tokens, and that next token.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Targets {
     /// Indices of the rows among the micro-batch's tokens.
-    pub rows: Vec<u32>,
+    pub rows: Buffer<u32>,
     /// The next token of each row.
-    pub next: Vec<u32>,
+    pub next: Buffer<u32>,
 }
 
 impl Targets {
-    /// Every token but a sample's last is followed by one that counts; padding (right of a sample) is not.
+    /// The targets of samples of `lengths` tokens, padded to `len`: every token but a sample's last is followed by one
+    /// that counts; padding, on the right, is not. A dry run has lengths without ids.
     pub fn new(ids: &[u32], lengths: &[u32], len: usize) -> Self {
-        let mut targets = Self::default();
-        for (sample, &length) in lengths.iter().enumerate() {
-            for position in 0..(length as usize).saturating_sub(1) {
-                let row = sample * len + position;
-                targets.rows.push(row as u32);
-                targets.next.push(ids[row + 1]);
-            }
+        let counted = lengths.iter().map(|&length| (length as usize).saturating_sub(1)).sum();
+        let samples = lengths.iter().enumerate();
+        let mut counting = samples.flat_map(|(sample, &length)| {
+            (0..(length as usize).saturating_sub(1)).map(move |position| (sample * len + position) as u32)
+        });
+        let rows = Buffer::from_fn(counted, |_| counting.next().unwrap_or_default());
+        let next = Buffer::from_fn(counted, |at| ids[rows.values()[at] as usize + 1]);
+        Self { rows, next }
+    }
+
+    fn chunks(&self, rows: usize) -> impl Iterator<Item = Chunk> + '_ {
+        let (all, rows) = (self.rows.len(), rows);
+        (0..all)
+            .step_by(rows)
+            .map(move |start| self.chunk(start..all.min(start + rows)))
+    }
+
+    fn chunk(&self, range: Range<usize>) -> Chunk {
+        let part = |of: &Buffer<u32>| Buffer::from_fn(range.len(), |at| of.values()[range.start + at]);
+        Chunk {
+            rows: part(&self.rows),
+            next: part(&self.next),
         }
-        targets
+    }
+}
+
+/// Counted rows that are taken at a time.
+struct Chunk {
+    rows: Buffer<u32>,
+    next: Buffer<u32>,
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn next_plain(&self, device: &Device) -> Result<Candle> {
+        Candle::from_slice(self.next.values(), self.next.len(), device)
     }
 }
 
 /// The sum of the losses over the counted rows of `x [tokens, hidden]`.
 pub fn evaluate(x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> Result<f64> {
     let mut sum = 0.0;
-    for chunk in targets.chunks(rows_at_a_time(head)?) {
-        let normed = norm.forward(&rows_of(x, &chunk)?)?;
-        sum += if host::has_kernels(x.device()) {
+    for chunk in targets.chunks(rows_at_a_time(x, head)) {
+        let normed = norm.forward(&rows(x, &chunk.rows, x.dtype())?)?;
+        sum += if x.has_kernels() {
             log_sum_exps(&normed, head, &chunk)?.0
         } else {
-            losses_plain(&logits_plain(&normed, head)?, &chunk.next_tensor(x.device())?)?.0
+            losses_plain(&logits_plain(&normed, head)?, &chunk.next_plain(x.device())?)?.0
         };
     }
     Ok(sum)
 }
 
 /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
-/// and head where they are trained. `between` is called while logits, or their gradients, are held.
+/// and head if they are trained. `between` is called while logits, or their gradients, are held.
 pub fn forward_backward(
     x: &Tensor,
     norm: &mut RmsNorm,
@@ -78,21 +115,22 @@ pub fn forward_backward(
 ) -> Result<(f64, Tensor)> {
     let mut sum = 0.0;
     let mut dx = Tensor::zeros(x.shape(), DType::F32, x.device())?;
-    for chunk in targets.chunks(rows_at_a_time(head)?) {
+    for chunk in targets.chunks(rows_at_a_time(x, head)) {
         memory::set_phase(Phase::Forward);
-        let rows = rows_of(x, &chunk)?;
-        let normed = norm.forward(&rows)?;
-        let (loss, d_normed) = if host::has_kernels(x.device()) {
+        let chunk_x = rows(x, &chunk.rows, x.dtype())?;
+        let normed = norm.forward(&chunk_x)?;
+        let (loss, d_normed) = if x.has_kernels() {
             loss_and_gradient(&normed, head, &chunk, scale as f32, between)?
         } else {
             let logits = logits_plain(&normed, head)?;
             between();
             memory::set_phase(Phase::Backward);
-            backward_plain(logits, &normed, head, &chunk.next_tensor(x.device())?, scale)?
+            backward_plain(logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
         };
         sum += loss;
         drop(normed);
-        let d_rows = norm.backward(&rows, &d_normed, Tensor::zeros(rows.shape(), DType::F32, x.device())?)?;
+        let zeros = Tensor::zeros(chunk_x.shape(), DType::F32, x.device())?;
+        let d_rows = norm.backward(&chunk_x, &d_normed, zeros)?;
         dx = put_rows(dx, &d_rows, &chunk)?;
     }
     memory::set_phase(Phase::Backward);
@@ -101,77 +139,70 @@ pub fn forward_backward(
 
 /// `[rows, hidden] → [rows, vocabulary]`, float32.
 pub fn logits(x: &Tensor, head: &Param) -> Result<Tensor> {
-    if host::has_kernels(x.device()) {
+    if x.has_kernels() {
         product_with_head(x, head)
     } else {
-        logits_plain(x, head)
+        Tensor::from_candle(logits_plain(x, head)?)
     }
 }
 
-/// Counted rows that are taken at a time.
-struct Chunk<'a> {
-    rows: &'a [u32],
-    next: &'a [u32],
-}
-
-impl Targets {
-    fn chunks(&self, rows: usize) -> impl Iterator<Item = Chunk<'_>> {
-        let chunks = self.rows.chunks(rows).zip(self.next.chunks(rows));
-        chunks.map(|(rows, next)| Chunk { rows, next })
-    }
-}
-
-/// How many rows a chunk has: on the CPU the columns are cut too, so that only the sums of the rows limit it; plain ops
-/// hold the logits of a chunk.
-fn rows_at_a_time(head: &Param) -> Result<usize> {
-    Ok(if host::has_kernels(head.value.device()) {
+/// Rows of a chunk: on the CPU the columns are cut too, so that only the sums of the rows limit it; plain ops hold the
+/// logits of a chunk.
+fn rows_at_a_time(x: &Tensor, head: &Param) -> usize {
+    if x.has_kernels() {
         ROWS
     } else {
-        (CHUNK_ELEMENTS / head.value.dim(0)?).max(1)
-    })
-}
-
-impl Chunk<'_> {
-    fn next_tensor(&self, device: &Device) -> Result<Tensor> {
-        Tensor::from_slice(self.next, self.next.len(), device)
+        (CHUNK_ELEMENTS / head.value.rows()).max(1)
     }
-}
-
-/// The chunk's rows of `x`.
-fn rows_of(x: &Tensor, chunk: &Chunk) -> Result<Tensor> {
-    x.index_select(&Tensor::from_slice(chunk.rows, chunk.rows.len(), x.device())?, 0)
 }
 
 /// `dx` with `d_rows` in the place of the chunk's rows, which nobody has written yet.
-fn put_rows(dx: Tensor, d_rows: &Tensor, chunk: &Chunk) -> Result<Tensor> {
-    if !host::has_kernels(dx.device()) {
-        let rows = Tensor::from_slice(chunk.rows, chunk.rows.len(), dx.device())?;
-        return dx.index_add(&rows, d_rows, 0);
+fn put_rows(mut dx: Tensor, d_rows: &Tensor, chunk: &Chunk) -> Result<Tensor> {
+    if !dx.has_kernels() {
+        let rows = Candle::from_slice(chunk.rows.values(), chunk.len(), dx.device())?;
+        return Tensor::from_candle(dx.to_candle()?.index_add(&rows, &d_rows.to_candle()?, 0)?);
     }
-    let (hidden, values) = (dx.dim(1)?, values::<f32>(d_rows)?);
-    host::change(&dx, |dx: &mut [f32]| {
-        for (&row, values) in chunk.rows.iter().zip(values.chunks_exact(hidden)) {
-            dx[row as usize * hidden..][..hidden].copy_from_slice(values);
-        }
-    })?;
+    let hidden = dx.cols();
+    let (dx_values, values) = (dx.values_mut::<f32>()?, d_rows.values::<f32>()?);
+    for (&row, values) in chunk.rows.values().iter().zip(values.chunks_exact(hidden)) {
+        dx_values[row as usize * hidden..][..hidden].copy_from_slice(values);
+    }
     Ok(dx)
 }
 
-/// `x · headᵀ`: `[rows, hidden] → [rows, vocabulary]`, float32.
 fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
-    let ((rows, hidden), vocabulary) = (x.dims2()?, head.value.dim(0)?);
+    let (rows, hidden, vocabulary) = (x.rows(), x.cols(), head.value.rows());
     for_number!(x.dtype(), P => {
-        let (x, head) = (host::matrix(x)?, host::matrix(&head.value)?);
-        host::tensor((rows, vocabulary), |out: &mut [f32]| {
-            let store = Replace { out: Output::new(out, vocabulary), scale: 1.0 };
-            let terms = vec![Term::<P> { left: Operand::depth_last(&x), right: Operand::depth_last(&head), depth: hidden }];
-            product(rows, &[Segment { cols: vocabulary, terms, store: &store }]);
-        })
+        let (x, head) = (Matrix::new(x)?, Matrix::new(&head.value)?);
+        Ok(Tensor::written((rows, vocabulary), |out: &mut [f32]| {
+            let out = Output::new(out, vocabulary);
+            head_product::<P>(rows, vocabulary, hidden, &x, &head, &Replace { out, scale: 1.0 }, 1);
+        }))
     })
 }
 
-/// The sum of the losses, and the gradient of `scale · sum` in the head's input, float32; adds the head's gradient where
-/// it is trained.
+/// The product of rows with some rows of the head, whose blocks go to `store`.
+fn head_product<P: Multiply>(
+    rows: usize,
+    cols: usize,
+    hidden: usize,
+    x: &Matrix,
+    head: &Matrix,
+    store: &dyn crate::kernels::gemm::Store,
+    grain: usize,
+) {
+    let term = Term::<P> {
+        left: Operand::depth_last(x),
+        right: Operand::depth_last(head),
+        depth: hidden,
+    };
+    let terms = vec![term];
+    product_of_grain(rows, &[Segment { cols, terms, store }], grain);
+}
+
+/// The sum of the losses of normed rows, and the gradient of `scale · sum` in them, float32; adds the head's gradient if it
+/// is trained. A frozen head is multiplied once, unless a logit lies far above that of its next token. A dry run takes it
+/// for granted that none does.
 fn loss_and_gradient(
     normed: &Tensor,
     head: &mut Param,
@@ -184,12 +215,14 @@ fn loss_and_gradient(
     {
         return Ok(done);
     }
-    let (loss, sums) = log_sum_exps(normed, head, chunk)?;
+    let (loss, lse) = log_sum_exps(normed, head, chunk)?;
     memory::set_phase(Phase::Backward);
-    Ok((loss, backward(normed, head, chunk, &sums, scale, between)?))
+    for_format!(normed.dtype(), E => for_number!(normed.dtype(), P => {
+        Ok((loss, backward::<E, P>(normed, head, chunk, &lse, scale, between)?))
+    }))
 }
 
-/// [`loss_and_gradient`] with a head that is not trained; none where a logit is too far above that of the next token.
+/// [`loss_and_gradient`] with a head that is not trained; none if a logit is too far above that of the next token.
 fn in_one_pass(
     normed: &Tensor,
     head: &Param,
@@ -198,113 +231,141 @@ fn in_one_pass(
     between: &mut dyn FnMut(),
 ) -> Result<Option<(f64, Tensor)>> {
     memory::set_phase(Phase::Backward);
-    let ((rows, hidden), vocabulary) = (normed.dims2()?, head.value.dim(0)?);
-    let d_normed = Tensor::zeros((rows, hidden), DType::F32, normed.device())?;
-    let mut totals = vec![0.0; rows];
+    let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
+    let mut d_normed = Tensor::zeros((rows, hidden), DType::F32, normed.device())?;
+    let mut totals = Buffer::<f64>::zeros(rows);
     for_number!(normed.dtype(), P => {
-        let (x, weight) = (host::matrix(normed)?, host::matrix(&head.value)?);
-        let bases = next_logits::<P>(&x, &weight, hidden, chunk.next);
+        let (x, weight) = (Matrix::new(normed)?, Matrix::new(&head.value)?);
+        let bases = next_logits::<P>(&x, &weight, hidden, &chunk.next);
         let at_a_time = columns_at_a_time(exponentials(size_of::<P>()), rows, vocabulary);
         for start in (0..vocabulary).step_by(at_a_time) {
             let cols = at_a_time.min(vocabulary - start);
-            let weight = host::matrix(&head.value)?.skip_rows(start);
-            let mut fits = true;
-            let exponentials = host::tensor((rows, cols), |out: &mut [P]| {
-                let store = Exponentials::new(Output::new(out, cols), &bases, cols);
-                let terms =
-                    vec![Term::<P> { left: Operand::depth_last(&x), right: Operand::depth_last(&weight), depth: hidden }];
-                product_of_grain(rows, &[Segment { cols, terms, store: &store }], Exponentials::<P>::GRAIN);
-                fits = store.finish(&mut totals);
-            })?;
-            if !fits {
+            let weight = Matrix::new(&head.value)?.skip_rows(start);
+            let mut exponentials = Tensor::new(Buffer::<P>::unwritten(rows * cols), (rows, cols));
+            let store = Exponentials::new(Output::new(exponentials.values_mut::<P>()?, cols), &bases, cols);
+            if memory::is_dry_run() {
+                continue;
+            }
+            head_product::<P>(rows, cols, hidden, &x, &weight, &store, Exponentials::<P>::GRAIN);
+            if !store.finish(totals.values_mut()) {
                 return Ok(None);
             }
             between();
-            let exponentials = host::matrix(&exponentials)?;
-            host::change(&d_normed, |out: &mut [f32]| {
-                let store = AddScaled { out: Output::new(out, hidden), factor: |_, _| 1.0 };
-                let (left, right) = (Operand::depth_last(&exponentials), Operand::depth_first(&weight));
-                let terms = vec![Term::<P> { left, right, depth: cols }];
-                product(rows, &[Segment { cols: hidden, terms, store: &store }]);
-            })?;
+            let exponentials = Matrix::new(&exponentials)?;
+            let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
+            let store = AddScaled { out, factor: |_, _| 1.0 };
+            let (left, right) = (Operand::depth_last(&exponentials), Operand::depth_first(&weight));
+            let terms = vec![Term::<P> { left, right, depth: cols }];
+            product(rows, &[Segment { cols: hidden, terms, store: &store }]);
         }
-        host::change(&d_normed, |out: &mut [f32]| {
-            subtract_next::<P>(out, hidden, &totals, &weight, chunk.next, scale);
-        })?;
+        if !memory::is_dry_run() {
+            let d_normed = d_normed.values_mut::<f32>()?;
+            subtract_next::<P>(d_normed, hidden, totals.values(), &weight, chunk.next.values(), scale);
+        }
     });
     // The base is the next token's logit, so nothing is left of it in the loss.
-    Ok(Some((totals.iter().map(|total| total.ln()).sum(), d_normed)))
+    Ok(Some((totals.values().iter().map(|total| total.ln()).sum(), d_normed)))
 }
 
 /// Exponentials of logits that are held at a time, of so many bytes each.
-pub(crate) fn exponentials(bytes: usize) -> usize {
+fn exponentials(bytes: usize) -> usize {
     CHUNK_ELEMENTS * 2 / bytes
 }
 
-/// How many columns of logits, or of what becomes of them, are held at a time, given how many elements at most.
-pub(crate) fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
+/// Columns of logits, or of what becomes of them, that are held at a time, given the most elements.
+fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
     (most / rows / SLOT * SLOT).clamp(SLOT, vocabulary.next_multiple_of(SLOT))
 }
 
 /// The sum of the losses, and the log-sum-exp of each row's logits, of which none is kept.
-fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Chunk) -> Result<(f64, Vec<f32>)> {
-    let ((rows, hidden), vocabulary) = (normed.dims2()?, head.value.dim(0)?);
+fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Chunk) -> Result<(f64, Buffer<f32>)> {
+    let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
     for_number!(normed.dtype(), P => {
-        let (x, head) = (host::matrix(normed)?, host::matrix(&head.value)?);
-        let store = LogSumExps::new(chunk.next, vocabulary);
-        let terms = vec![Term::<P> { left: Operand::depth_last(&x), right: Operand::depth_last(&head), depth: hidden }];
-        product_of_grain(rows, &[Segment { cols: vocabulary, terms, store: &store }], LogSumExps::GRAIN);
+        let (x, head) = (Matrix::new(normed)?, Matrix::new(&head.value)?);
+        let store = LogSumExps::new(&chunk.next, vocabulary);
+        if !memory::is_dry_run() {
+            head_product::<P>(rows, vocabulary, hidden, &x, &head, &store, LogSumExps::GRAIN);
+        }
         Ok(store.finish())
     })
 }
 
-/// The gradient of `scale · sum of the losses` in the head's input, float32; adds the head's gradient where it is trained.
+/// The gradient of `scale · sum of the losses` in the head's input, float32; adds the head's gradient if it is trained.
 /// Logits are computed a second time, some columns at once, to become their gradients, in the hidden dtype.
-fn backward(
+fn backward<E: Float, P: Multiply>(
     normed: &Tensor,
     head: &mut Param,
     chunk: &Chunk,
-    log_sum_exps: &[f32],
+    lse: &Buffer<f32>,
     scale: f32,
     between: &mut dyn FnMut(),
 ) -> Result<Tensor> {
-    let ((rows, hidden), vocabulary) = (normed.dims2()?, head.value.dim(0)?);
-    let cols = columns_at_a_time(CHUNK_ELEMENTS, rows, vocabulary);
-    let d_normed = Tensor::zeros((rows, hidden), DType::F32, normed.device())?;
-    let d_head = if head.trainable {
+    let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
+    let at_a_time = columns_at_a_time(CHUNK_ELEMENTS, rows, vocabulary);
+    let mut d_normed = Tensor::zeros((rows, hidden), DType::F32, normed.device())?;
+    let mut d_head = if head.trainable {
         Some(Tensor::zeros((vocabulary, hidden), DType::F32, normed.device())?)
     } else {
         None
     };
-    for start in (0..vocabulary).step_by(cols) {
-        let cols = cols.min(vocabulary - start);
-        for_format!(normed.dtype(), E => for_number!(normed.dtype(), P => {
-            let (x, weight) = (host::matrix(normed)?, host::matrix(&head.value)?.skip_rows(start));
-            let d_logits = host::tensor((rows, cols), |out: &mut [E]| {
-                let out = Output::new(out, cols);
-                let store = SoftmaxGradient { out, first: start, next: chunk.next, log_sum_exps };
-                let terms =
-                    vec![Term::<P> { left: Operand::depth_last(&x), right: Operand::depth_last(&weight), depth: hidden }];
-                product(rows, &[Segment { cols, terms, store: &store }]);
-            })?;
-            between();
-            let d_logits = host::matrix(&d_logits)?;
-            host::change(&d_normed, |out: &mut [f32]| {
-                let store = AddScaled { out: Output::new(out, hidden), factor: |_, _| scale };
-                let (left, right) = (Operand::depth_last(&d_logits), Operand::depth_first(&weight));
-                let terms = vec![Term::<P> { left, right, depth: cols }];
-                product(rows, &[Segment { cols: hidden, terms, store: &store }]);
-            })?;
-            match &d_head {
-                None => Ok(()),
-                Some(d_head) => host::change(d_head, |out: &mut [f32]| {
-                    let out = Output::new(&mut out[start * hidden..][..cols * hidden], hidden);
-                    let (left, right) = (Operand::depth_first(&d_logits), Operand::depth_first(&x));
-                    let terms = vec![Term::<P> { left, right, depth: rows }];
-                    product(cols, &[Segment { cols: hidden, terms, store: &Replace { out, scale } }]);
-                }),
-            }
-        }))?;
+    for start in (0..vocabulary).step_by(at_a_time) {
+        let cols = at_a_time.min(vocabulary - start);
+        let mut d_logits = Tensor::new(Buffer::<E>::unwritten(rows * cols), (rows, cols));
+        if memory::is_dry_run() {
+            continue;
+        }
+        let (x, weight) = (Matrix::new(normed)?, Matrix::new(&head.value)?.skip_rows(start));
+        let out = Output::new(d_logits.values_mut::<E>()?, cols);
+        let (next, log_sum_exps) = (chunk.next.values(), lse.values());
+        let store = SoftmaxGradient {
+            out,
+            first: start,
+            next,
+            log_sum_exps,
+        };
+        head_product::<P>(rows, cols, hidden, &x, &weight, &store, 1);
+        between();
+        let d_logits = Matrix::new(&d_logits)?;
+        let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
+        let store = AddScaled {
+            out,
+            factor: |_, _| scale,
+        };
+        let (left, right) = (Operand::depth_last(&d_logits), Operand::depth_first(&weight));
+        let terms = vec![Term::<P> {
+            left,
+            right,
+            depth: cols,
+        }];
+        product(
+            rows,
+            &[Segment {
+                cols: hidden,
+                terms,
+                store: &store,
+            }],
+        );
+        if let Some(d_head) = &mut d_head {
+            let out = &mut d_head.values_mut::<f32>()?[start * hidden..][..cols * hidden];
+            let store = Replace {
+                out: Output::new(out, hidden),
+                scale,
+            };
+            let (left, right) = (Operand::depth_first(&d_logits), Operand::depth_first(&x));
+            let terms = vec![Term::<P> {
+                left,
+                right,
+                depth: rows,
+            }];
+            product(
+                cols,
+                &[Segment {
+                    cols: hidden,
+                    terms,
+                    store: &store,
+                }],
+            );
+        }
     }
     if let Some(d_head) = d_head {
         head.accumulate(d_head)?;
@@ -313,40 +374,41 @@ fn backward(
 }
 
 fn backward_plain(
-    logits: Tensor,
+    logits: Candle,
     normed: &Tensor,
     head: &mut Param,
-    next: &Tensor,
+    next: &Candle,
     scale: f64,
 ) -> Result<(f64, Tensor)> {
-    let (loss, sums) = losses_plain(&logits, next)?;
-    let d_logits = d_logits_plain(logits, &sums, next, scale)?;
+    let (loss, lse) = losses_plain(&logits, next)?;
+    let d_logits = d_logits_plain(logits, &lse, next, scale)?;
     if head.trainable {
-        head.accumulate(d_logits.t()?.matmul(&normed.to_dtype(DType::F32)?)?)?;
+        head.accumulate(Tensor::from_candle(d_logits.t()?.matmul(&normed.to_candle_f32()?)?)?)?;
     }
-    Ok((loss, head_backward_plain(&d_logits, head)?))
+    Ok((loss, Tensor::from_candle(head_backward_plain(&d_logits, head)?)?))
 }
 
-fn logits_plain(x: &Tensor, head: &Param) -> Result<Tensor> {
-    let x = x.to_dtype(DType::F32)?;
-    let parts = panels(head)?
-        .map(|(start, count)| x.matmul(&head.value.narrow(0, start, count)?.to_dtype(DType::F32)?.t()?))
+fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
+    let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
+    let parts = panels(&weight)?
+        .map(|(start, count)| x.matmul(&weight.narrow(0, start, count)?.to_dtype(DType::F32)?.t()?))
         .collect::<Result<Vec<_>>>()?;
-    Tensor::cat(&parts, 1)
+    Candle::cat(&parts, 1)
 }
 
-fn head_backward_plain(d_logits: &Tensor, head: &Param) -> Result<Tensor> {
-    let mut dx = Tensor::zeros((d_logits.dim(0)?, head.value.dim(1)?), DType::F32, d_logits.device())?;
-    for (start, count) in panels(head)? {
-        let weight = head.value.narrow(0, start, count)?.to_dtype(DType::F32)?;
+fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Candle> {
+    let head = head.value.to_candle()?;
+    let mut dx = Candle::zeros((d_logits.dim(0)?, head.dim(1)?), DType::F32, d_logits.device())?;
+    for (start, count) in panels(&head)? {
+        let weight = head.narrow(0, start, count)?.to_dtype(DType::F32)?;
         // cuBLAS takes no matrix with gaps between its rows.
         dx = (dx + d_logits.narrow(1, start, count)?.contiguous()?.matmul(&weight)?)?;
     }
     Ok(dx)
 }
 
-fn panels(head: &Param) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
-    let (rows, cols) = head.value.dims2()?;
+fn panels(head: &Candle) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
+    let (rows, cols) = head.dims2()?;
     let step = (PANEL_ELEMENTS / cols).max(1);
     Ok((0..rows)
         .step_by(step)
@@ -354,19 +416,19 @@ fn panels(head: &Param) -> Result<impl Iterator<Item = (usize, usize)> + use<>> 
 }
 
 /// The sum of `logsumexp(row) - row[next]`, and the rows' log-sum-exps `[rows, 1]`.
-fn losses_plain(logits: &Tensor, next: &Tensor) -> Result<(f64, Tensor)> {
+fn losses_plain(logits: &Candle, next: &Candle) -> Result<(f64, Candle)> {
     let max = logits.max_keepdim(D::Minus1)?;
-    let sums = (logits.broadcast_sub(&max)?.exp()?.sum_keepdim(D::Minus1)?.log()? + max)?;
+    let lse = (logits.broadcast_sub(&max)?.exp()?.sum_keepdim(D::Minus1)?.log()? + max)?;
     let chosen = logits.gather(&next.unsqueeze(1)?, 1)?;
-    let losses = (&sums - chosen)?.flatten_all()?.to_dtype(DType::F64)?;
-    Ok((losses.sum_all()?.to_scalar::<f64>()?, sums))
+    let losses = (&lse - chosen)?.flatten_all()?.to_dtype(DType::F64)?;
+    Ok((losses.sum_all()?.to_scalar::<f64>()?, lse))
 }
 
 /// `scale · (softmax(logits) - one_hot(next))`.
-fn d_logits_plain(logits: Tensor, sums: &Tensor, next: &Tensor, scale: f64) -> Result<Tensor> {
-    let probabilities = (logits.broadcast_sub(sums)?.exp()? * scale)?;
+fn d_logits_plain(logits: Candle, lse: &Candle, next: &Candle, scale: f64) -> Result<Candle> {
+    let probabilities = (logits.broadcast_sub(lse)?.exp()? * scale)?;
     drop(logits);
-    let minus = (Tensor::ones((next.dim(0)?, 1), DType::F32, next.device())? * -scale)?;
+    let minus = (Candle::ones((next.dim(0)?, 1), DType::F32, next.device())? * -scale)?;
     probabilities.scatter_add(&next.unsqueeze(1)?, &minus, 1)
 }
 

@@ -6,29 +6,27 @@
 //! taken in bfloat16 where the CPU multiplies it, else, as on other devices, in float32. Frozen weights never get
 //! gradients.
 
-pub mod affine;
+pub mod activation;
+pub mod adapter;
 pub mod attention;
-pub mod block;
 pub mod classifier;
+mod convert;
+pub mod decoder_block;
 pub mod dropout;
 pub mod embedding;
 pub mod encoder_block;
 pub mod encoder_embedding;
-pub mod encoder_names;
 pub mod feed_forward;
-pub(crate) mod host;
 pub mod layer_norm;
 pub mod linear;
-pub mod lora;
 pub mod loss;
-pub mod mlp;
 pub mod norm;
 mod operand;
 pub mod param;
 mod pass;
 pub mod rope;
 mod sdpa;
-pub mod self_attention;
+pub mod tensor;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod weight;

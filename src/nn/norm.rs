@@ -1,12 +1,15 @@
 //! RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467): `y = x / sqrt(mean(x²) + eps) · w`.
 
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, DType, Result};
 
 use super::{
-    host::{self, for_format, values},
     param::Param,
+    tensor::{Tensor, for_format},
 };
-use crate::kernels;
+use crate::{
+    kernels::norm,
+    memory::{self, Buffer},
+};
 
 /// A root mean square norm over the features.
 #[derive(Debug)]
@@ -20,52 +23,73 @@ pub struct RmsNorm {
 impl RmsNorm {
     /// `[n, features]` in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if !host::has_kernels(x.device()) {
+        if !x.has_kernels() {
             return self.forward_plain(x);
         }
         let weight = self.weight.f32()?;
         for_format!(x.dtype(), E => {
-            let (values, weight) = (values::<E>(x)?, values::<f32>(&weight)?);
-            host::tensor(x.shape(), |out: &mut [E]| kernels::norm::forward(&values, &weight, self.eps as f32, out))
+            let (values, weight) = (x.values::<E>()?, weight.values::<f32>()?);
+            Ok(Tensor::written(x.shape(), |out: &mut [E]| norm::forward(values, weight, self.eps as f32, out)))
         })
     }
 
-    /// The gradient of the input from the output's, added to `residual`, which is the gradient that goes past the norm
-    /// and nobody else's; all float32. Adds the weight's gradient where it is trained.
-    pub fn backward(&mut self, x: &Tensor, dy: &Tensor, residual: Tensor) -> Result<Tensor> {
+    /// The gradient of the input from the output's, added to `residual`, the gradient that goes past the norm, in its
+    /// memory; all float32. Adds the weight's gradient if it is trained.
+    pub fn backward(&mut self, x: &Tensor, dy: &Tensor, mut residual: Tensor) -> Result<Tensor> {
         if self.weight.trainable {
-            let (normed, _) = normalise(x, self.eps)?;
-            self.weight.accumulate((dy * normed)?.sum(0)?)?;
+            let gradient = self.weight_gradient(x, dy)?;
+            self.weight.accumulate(gradient)?;
         }
-        if !host::has_kernels(x.device()) {
-            return residual + self.backward_plain(x, dy)?;
+        if !x.has_kernels() {
+            return Tensor::from_candle((residual.to_candle()? + self.backward_plain(x, dy)?)?);
         }
         let weight = self.weight.f32()?;
-        for_format!(x.dtype(), E => {
-            let (values, weight, dy) = (values::<E>(x)?, values::<f32>(&weight)?, values::<f32>(dy)?);
-            host::change(&residual, |dx: &mut [f32]| {
-                kernels::norm::backward(&values, &weight, self.eps as f32, &dy, dx);
-            })
-        })?;
+        if !memory::is_dry_run() {
+            for_format!(x.dtype(), E => {
+                let (values, weight, dy) = (x.values::<E>()?, weight.values::<f32>()?, dy.values::<f32>()?);
+                norm::backward(values, weight, self.eps as f32, dy, residual.values_mut()?);
+                Ok(())
+            })?;
+        }
         Ok(residual)
+    }
+
+    /// What is trained of this layer.
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.weight.push_trainable(params);
+    }
+
+    fn weight_gradient(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+        if !x.has_kernels() {
+            let (normed, _) = normalise(x, self.eps)?;
+            return Tensor::from_candle((dy.to_candle()? * normed)?.sum(0)?);
+        }
+        let mut inverses = Buffer::<f32>::unwritten(x.rows());
+        for_format!(x.dtype(), E => {
+            let (values, dy) = (x.values::<E>()?, dy.values::<f32>()?);
+            Ok(Tensor::written(x.cols(), |out: &mut [f32]| {
+                norm::weight_gradient(values, dy, self.eps as f32, inverses.values_mut(), out);
+            }))
+        })
     }
 
     fn forward_plain(&self, x: &Tensor) -> Result<Tensor> {
         let (normed, _) = normalise(x, self.eps)?;
-        normed.broadcast_mul(&self.weight.f32()?)?.to_dtype(x.dtype())
+        let y = normed.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
+        Tensor::from_candle(y.to_dtype(x.dtype())?)
     }
 
-    fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<candle_core::Tensor> {
         let (normed, inverse) = normalise(x, self.eps)?;
-        let dn = dy.broadcast_mul(&self.weight.f32()?)?;
+        let dn = dy.to_candle()?.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
         let along = (&dn * &normed)?.mean_keepdim(D::Minus1)?;
         (dn - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)
     }
 }
 
 /// `x / rms(x)` and `1 / rms(x)`, float32.
-fn normalise(x: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
-    let x = x.to_dtype(DType::F32)?;
+fn normalise(x: &Tensor, eps: f64) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
+    let x = x.to_candle()?.to_dtype(DType::F32)?;
     let inverse = (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()?;
     Ok((x.broadcast_mul(&inverse)?, inverse))
 }

@@ -2,34 +2,120 @@
 
 use std::ops::Range;
 
-use candle_core::{Result, Tensor};
+use candle_core::Result;
 use half::bf16;
 
-use super::{host, weight::Weight};
+use super::{
+    tensor::{Data, Tensor},
+    weight::Weight,
+};
 use crate::{
     kernels::{
         Element,
         dropout::Mask,
-        gemm::{Source, operand::Number},
+        gemm::{
+            Source,
+            multiply::Multiply,
+            operand::{Number, prefetch},
+        },
     },
     quant::Quantized,
 };
 
+/// A matrix of activations or dense weights, from one of its rows and columns on.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    data: &'a Data,
+    /// The first element.
+    start: usize,
+    /// Elements from one row to the next.
+    stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// # Errors
+    /// If the elements are candle's.
+    pub(super) fn new(tensor: &'a Tensor) -> Result<Self> {
+        match tensor.data() {
+            Data::F32(_) | Data::F16(_) | Data::Bf16(_) => Ok(Self {
+                data: tensor.data(),
+                start: 0,
+                stride: tensor.cols(),
+            }),
+            Data::U32(_) | Data::Candle(_) => candle_core::bail!("a kernel was given a tensor of candle's: {tensor:?}"),
+        }
+    }
+
+    /// The same rows without their first columns.
+    pub(super) fn skip_columns(mut self, columns: usize) -> Self {
+        self.start += columns;
+        self
+    }
+
+    /// The matrix without its first rows.
+    pub(super) fn skip_rows(mut self, rows: usize) -> Self {
+        self.start += rows * self.stride;
+        self
+    }
+
+    fn range(&self, row: usize, cols: Range<usize>) -> Range<usize> {
+        let start = self.start + row * self.stride;
+        start + cols.start..start + cols.end
+    }
+}
+
+impl<P: Multiply> Source<P> for Matrix<'_> {
+    fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
+        let at = self.range(row, cols);
+        match self.data {
+            Data::F32(values) => P::read(&values.values()[at], buffer),
+            Data::F16(values) => P::read(&values.values()[at], buffer),
+            Data::Bf16(values) => P::read(&values.values()[at], buffer),
+            Data::U32(_) | Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
+        }
+    }
+
+    fn lend(&self) -> Option<(&[P], usize)> {
+        let values = match self.data {
+            Data::F32(values) => P::lend(&values.values()[self.start..]),
+            Data::F16(values) => P::lend(&values.values()[self.start..]),
+            Data::Bf16(values) => P::lend(&values.values()[self.start..]),
+            Data::U32(_) | Data::Candle(_) => None,
+        };
+        values.map(|values| (values, self.stride))
+    }
+
+    fn prefetch(&self, row: usize, cols: Range<usize>) {
+        let at = self.range(row, cols);
+        match self.data {
+            Data::F32(values) => prefetch(&values.values()[at]),
+            Data::F16(values) => prefetch(&values.values()[at]),
+            Data::Bf16(values) => prefetch(&values.values()[at]),
+            Data::U32(_) | Data::Candle(_) => {}
+        }
+    }
+}
+
 /// A matrix as it is stored.
 pub(super) enum Stored<'a> {
-    Dense(host::Matrix<'a>),
-    Quantized(&'a Quantized),
+    Dense(Matrix<'a>),
+    Quantized {
+        matrix: &'a Quantized,
+        /// The row of the matrix that is row 0 here.
+        first: usize,
+    },
 }
 
 impl<'a> Stored<'a> {
     pub(super) fn tensor(tensor: &'a Tensor) -> Result<Self> {
-        host::matrix(tensor).map(Self::Dense)
+        Matrix::new(tensor).map(Self::Dense)
     }
 
-    pub(super) fn weight(weight: &'a Weight) -> Result<Self> {
+    /// The rows of a weight from `first` on.
+    pub(super) fn weight(weight: &'a Weight, first: usize) -> Result<Self> {
         match weight {
-            Weight::Dense(param) => Self::tensor(&param.value),
-            Weight::Quantized(matrix) => Ok(Self::Quantized(matrix)),
+            Weight::Dense(param) => Ok(Self::Dense(Matrix::new(&param.value)?.skip_rows(first))),
+            Weight::Quantized(matrix) => Ok(Self::Quantized { matrix, first }),
             Weight::OnDevice(_) => candle_core::bail!("a CPU kernel was given a weight of another device"),
         }
     }
@@ -39,8 +125,8 @@ impl Source<bf16> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [bf16]) -> &'a [bf16] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
-            Self::Quantized(matrix) => {
-                matrix.dequantize_serial(row * matrix.cols() + cols.start, buffer);
+            Self::Quantized { matrix, first } => {
+                matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
                 buffer
             }
         }
@@ -49,7 +135,7 @@ impl Source<bf16> for Stored<'_> {
     fn lend(&self) -> Option<(&[bf16], usize)> {
         match self {
             Self::Dense(matrix) => matrix.lend(),
-            Self::Quantized(_) => None,
+            Self::Quantized { .. } => None,
         }
     }
 
@@ -66,8 +152,8 @@ impl Source<f32> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [f32]) -> &'a [f32] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
-            Self::Quantized(matrix) => {
-                matrix.dequantize_serial(row * matrix.cols() + cols.start, buffer);
+            Self::Quantized { matrix, first } => {
+                matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
                 for value in buffer.iter_mut() {
                     *value = <bf16 as Element>::narrow(*value).widen();
                 }
@@ -79,7 +165,7 @@ impl Source<f32> for Stored<'_> {
     fn lend(&self) -> Option<(&[f32], usize)> {
         match self {
             Self::Dense(matrix) => matrix.lend(),
-            Self::Quantized(_) => None,
+            Self::Quantized { .. } => None,
         }
     }
 

@@ -1,18 +1,22 @@
-//! A dense tensor of the model, and its gradient where it is trained.
+//! A dense tensor of the model, and its gradient if it is trained.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
-use super::host::{self, for_format, values};
+use super::{
+    convert::{self, Converted},
+    tensor::{Float, Tensor, for_format},
+};
 use crate::{
-    kernels::{Element, convert, embedding, scale},
-    memory::{self, Category},
+    arch::WeightName,
+    kernels::{self, embedding},
+    memory::{self, Buffer, Category},
 };
 
 /// A tensor that may be trained. Only a trainable one ever holds a gradient.
 #[derive(Debug)]
 pub struct Param {
     /// Hugging Face's name, such as `model.layers.0.input_layernorm.weight`.
-    pub name: String,
+    pub name: WeightName,
     /// The value, in the dtype that it is stored and trained in.
     pub value: Tensor,
     /// True if it is trained.
@@ -23,79 +27,94 @@ pub struct Param {
 
 impl Param {
     /// A weight of the base model.
-    pub fn base(name: impl Into<String>, value: Tensor, trainable: bool) -> Self {
-        memory::label(&value, Category::Parameter);
-        Self {
-            name: name.into(),
-            value,
-            trainable,
-            category: Category::Parameter,
-            gradient: None,
-        }
+    pub fn base(name: WeightName, value: Tensor, trainable: bool) -> Self {
+        Self::new(name, value, trainable, Category::Parameter)
     }
 
     /// A weight of an adapter; always trained.
-    pub fn adapter(name: impl Into<String>, value: Tensor) -> Self {
-        memory::label(&value, Category::Adapter);
+    pub fn adapter(name: WeightName, value: Tensor) -> Self {
+        Self::new(name, value, true, Category::Adapter)
+    }
+
+    fn new(name: WeightName, value: Tensor, trainable: bool, category: Category) -> Self {
+        value.label(category);
         Self {
-            name: name.into(),
+            name,
             value,
-            trainable: true,
-            category: Category::Adapter,
+            trainable,
+            category,
             gradient: None,
         }
     }
 
     /// Puts a new value, of the same shape and dtype, in place of the old one.
     pub fn set(&mut self, value: Tensor) {
-        memory::label(&value, self.category);
+        value.label(self.category);
         self.value = value;
     }
 
-    /// The value in float32 (itself, where it is stored so).
-    pub fn f32(&self) -> Result<Tensor> {
-        host::widen(&self.value)
+    /// The value in float32.
+    pub(crate) fn f32(&self) -> Result<Converted<'_>> {
+        convert::widen(&self.value)
     }
 
-    /// Adds a float32 gradient of the value's shape to the accumulator, which has the value's dtype. The gradient must be
-    /// nobody else's: where it is the first, its memory may become the accumulator's.
-    pub fn accumulate(&mut self, gradient: Tensor) -> Result<()> {
+    /// Adds a float32 gradient of the value's shape to the accumulator, which has the value's dtype. The first gradient's
+    /// memory may become the accumulator's.
+    pub(crate) fn accumulate(&mut self, gradient: Tensor) -> Result<()> {
         if !self.trainable {
             return Ok(());
         }
-        let gradient = gradient.contiguous()?;
         let dtype = self.value.dtype();
-        match &self.gradient {
-            None => self.hold(host::narrow(&gradient, dtype)?),
-            Some(held) if host::has_kernels(held.device()) => {
-                let gradient = values::<f32>(&gradient)?;
-                for_format!(dtype, E => host::change(held, |held: &mut [E]| convert::accumulate(held, &gradient)))?;
+        match &mut self.gradient {
+            None => {
+                let gradient = convert::into_narrow(gradient, dtype)?;
+                self.hold(gradient);
             }
-            Some(held) => self.hold((held.to_dtype(DType::F32)? + gradient)?.to_dtype(dtype)?),
+            Some(held) if held.has_kernels() => {
+                let gradient = gradient.values::<f32>()?;
+                for_format!(dtype, E => {
+                    kernels::convert::accumulate(held.values_mut::<E>()?, gradient);
+                    Ok(())
+                })?;
+            }
+            Some(held) => {
+                let sum = (held.to_candle_f32()? + gradient.to_candle()?)?.to_dtype(dtype)?;
+                let sum = Tensor::from_candle(sum)?;
+                self.hold(sum);
+            }
         }
         Ok(())
     }
 
-    /// Adds rows of a gradient to the accumulator's rows of these indices, on the CPU.
-    pub fn accumulate_rows<R: Element>(&mut self, indices: &[u32], rows: &[R]) -> Result<()> {
+    /// Adds the rows of a gradient, `[indices, columns]`, to the accumulator's rows of these indices.
+    pub(crate) fn accumulate_rows(&mut self, indices: &Buffer<u32>, rows: &Tensor) -> Result<()> {
         if !self.trainable {
             return Ok(());
         }
-        let held = match self.gradient.take() {
+        if !rows.has_kernels() {
+            let device = self.value.device();
+            let zeros = candle_core::Tensor::zeros(self.value.dims(), DType::F32, device)?;
+            let indices = candle_core::Tensor::from_slice(indices.values(), indices.len(), device)?;
+            let sum = zeros.index_add(&indices, &rows.to_candle_f32()?, 0)?;
+            return self.accumulate(Tensor::from_candle(sum)?);
+        }
+        let mut held = match self.gradient.take() {
             Some(held) => held,
-            None => self.value.zeros_like()?,
+            None => Tensor::zeros(self.value.shape(), self.value.dtype(), self.value.device())?,
         };
-        let cols = held.dim(1)?;
-        for_format!(held.dtype(), E => {
-            host::change(&held, |held: &mut [E]| embedding::add_rows(held, cols, indices, rows))
-        })?;
+        let mut order = Buffer::<usize>::zeros(indices.len());
+        if !memory::is_dry_run() {
+            for_format!(held.dtype(), E => for_format!(rows.dtype(), R => {
+                add_rows::<E, R>(&mut held, indices.values(), rows, order.values_mut())
+            }))?;
+        }
         self.hold(held);
         Ok(())
     }
 
     fn hold(&mut self, gradient: Tensor) {
-        let _module = memory::module_of(&self.name);
-        memory::label(&gradient, Category::Gradient);
+        let _module = memory::whole(self.name.in_timeline());
+        gradient.label(Category::Gradient);
         self.gradient = Some(gradient);
     }
 
@@ -104,22 +123,44 @@ impl Param {
         self.gradient.as_ref()
     }
 
+    /// The value, to be changed in place, and the accumulated gradient.
+    pub(crate) fn value_and_gradient(&mut self) -> (&mut Tensor, Option<&Tensor>) {
+        (&mut self.value, self.gradient.as_ref())
+    }
+
     /// Scales the accumulated gradient, as clipping does.
-    pub fn scale_gradient(&mut self, factor: f64) -> Result<()> {
-        let Some(gradient) = &self.gradient else { return Ok(()) };
-        if !host::has_kernels(gradient.device()) {
-            self.hold((gradient * factor)?);
+    pub(crate) fn scale_gradient(&mut self, factor: f64) -> Result<()> {
+        let Some(gradient) = &mut self.gradient else {
+            return Ok(());
+        };
+        if !gradient.has_kernels() {
+            let scaled = (gradient.to_candle()? * factor)?;
+            self.hold(Tensor::from_candle(scaled)?);
             return Ok(());
         }
         for_format!(gradient.dtype(), E => {
-            host::change(gradient, |values: &mut [E]| scale(values, factor as f32))
+            kernels::convert::scale(gradient.values_mut::<E>()?, factor as f32);
+            Ok(())
         })
+    }
+
+    /// Adds the parameter to the list if it is trained.
+    pub(crate) fn push_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Self>) {
+        if self.trainable {
+            params.push(self);
+        }
     }
 
     /// Gives the gradient's memory back.
     pub fn release_gradient(&mut self) {
         self.gradient = None;
     }
+}
+
+fn add_rows<E: Float, R: Float>(table: &mut Tensor, indices: &[u32], rows: &Tensor, order: &mut [usize]) -> Result<()> {
+    let cols = table.cols();
+    embedding::add_rows(table.values_mut::<E>()?, cols, indices, rows.values::<R>()?, order);
+    Ok(())
 }
 
 #[cfg(test)]

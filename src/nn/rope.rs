@@ -2,12 +2,13 @@
 //! the frequency scaling of Llama 3 and of LongRoPE (transformers, `modeling_rope_utils._compute_llama3_parameters` and
 //! `_compute_longrope_parameters`). A part of each head may be rotated alone, as Phi 3 does.
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Device, Result};
 
-use super::host::{self, for_format, values};
+use super::tensor::{Tensor, for_format};
 use crate::{
     arch::{self, Llama3Scaling, LongRopeScaling, RopeScaling},
     kernels::rope::{self, Heads},
+    memory::{self, Buffer},
 };
 
 /// The angles' cosines and sines, `[positions, rotary_dim / 2]`, float32.
@@ -23,63 +24,70 @@ impl Rope {
     /// LongRoPE's factors are those for sequences of `positions`. transformers chooses them for each batch.
     pub fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
         let frequencies = inverse_frequencies(rope, head_dim, positions)?;
-        let angles: Vec<f32> = (0..positions)
-            .flat_map(|p| frequencies.iter().map(move |f| p as f32 * f))
-            .collect();
-        let angles = Tensor::from_vec(angles, (positions, frequencies.len()), device)?;
-        let (cos, sin) = (angles.cos()?, angles.sin()?);
-        match &rope.scaling {
-            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => Ok(Self {
-                cos: (cos * *attention_factor)?,
-                sin: (sin * *attention_factor)?,
-            }),
-            _ => Ok(Self { cos, sin }),
-        }
+        let factor = match &rope.scaling {
+            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => *attention_factor as f32,
+            _ => 1.0,
+        };
+        let table = |of: fn(f32) -> f32| {
+            let cols = frequencies.len();
+            let angle = |at: usize| (at / cols) as f32 * frequencies[at % cols];
+            let values = Buffer::from_fn(positions * cols, |at| of(angle(at)) * factor);
+            Tensor::on_device(values, (positions, cols), device)
+        };
+        Ok(Self {
+            cos: table(f32::cos)?,
+            sin: table(f32::sin)?,
+        })
     }
 
-    /// Rotates `[batch, len, heads, head_dim]`, in its dtype and, on the CPU, in its memory, which must be nobody else's.
-    pub fn forward(&self, x: Tensor) -> Result<Tensor> {
-        self.rotate(x, 1.0)
+    /// Dimensions of a head that are rotated.
+    pub fn rotary_dim(&self) -> usize {
+        2 * self.cos.cols()
+    }
+
+    /// Rotates heads `[batch · len, heads · head_dim]` in their dtype, on the CPU in their memory.
+    pub fn forward(&self, x: Tensor, shape: Heads) -> Result<Tensor> {
+        self.rotate(x, shape, 1.0)
     }
 
     /// The transpose of `forward`, which rotates back: the gradient of the input from that of the output.
-    pub fn backward(&self, dy: Tensor) -> Result<Tensor> {
-        self.rotate(dy, -1.0)
+    pub fn backward(&self, dy: Tensor, shape: Heads) -> Result<Tensor> {
+        self.rotate(dy, shape, -1.0)
     }
 
-    fn rotate(&self, x: Tensor, direction: f32) -> Result<Tensor> {
-        if !host::has_kernels(x.device()) {
-            return self.rotate_plain(&x, f64::from(direction))?.to_dtype(x.dtype());
+    fn rotate(&self, mut x: Tensor, shape: Heads, direction: f32) -> Result<Tensor> {
+        if !x.has_kernels() {
+            let rotated = self.rotate_plain(&x, shape, f64::from(direction))?;
+            return Tensor::from_candle(rotated.to_dtype(x.dtype())?);
         }
-        let (_, len, heads, head_dim) = x.dims4()?;
-        let shape = Heads {
-            len,
-            heads,
-            head_dim,
-            rotary_dim: 2 * self.cos.dim(1)?,
-        };
-        let (cos, sin) = (values::<f32>(&self.cos)?, values::<f32>(&self.sin)?);
-        for_format!(x.dtype(), E => {
-            host::change(&x, |x: &mut [E]| rope::rotate_in_place(x, &cos, &sin, shape, direction))
-        })?;
+        if !memory::is_dry_run() {
+            let (cos, sin) = (self.cos.values::<f32>()?, self.sin.values::<f32>()?);
+            for_format!(x.dtype(), E => {
+                rope::rotate_in_place(x.values_mut::<E>()?, cos, sin, shape, direction);
+                Ok(())
+            })?;
+        }
         Ok(x)
     }
 
     /// The same in float32, by candle's ops.
-    fn rotate_plain(&self, x: &Tensor, direction: f64) -> Result<Tensor> {
-        let (_, len, _, head_dim) = x.dims4()?;
-        let half = self.cos.dim(1)?;
-        let x = x.to_dtype(DType::F32)?;
-        let cos = self.cos.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
-        let sin = (self.sin.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
+    fn rotate_plain(&self, x: &Tensor, shape: Heads, direction: f64) -> Result<candle_core::Tensor> {
+        let Heads {
+            len, heads, head_dim, ..
+        } = shape;
+        let half = self.cos.cols();
+        let (rows, cols) = (x.rows(), x.cols());
+        let x = x.to_candle_f32()?.reshape((rows / len, len, heads, head_dim))?;
+        let cos = self.cos.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
+        let sin = (self.sin.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
         let (first, second) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
         let rotated_first = (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?;
         let rotated_second = (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?;
-        if 2 * half == head_dim {
-            return Tensor::cat(&[rotated_first, rotated_second], 3);
+        let mut parts = vec![rotated_first, rotated_second];
+        if 2 * half < head_dim {
+            parts.push(x.narrow(3, 2 * half, head_dim - 2 * half)?);
         }
-        let rest = x.narrow(3, 2 * half, head_dim - 2 * half)?;
-        Tensor::cat(&[rotated_first, rotated_second, rest], 3)
+        candle_core::Tensor::cat(&parts, 3)?.reshape((rows, cols))
     }
 }
 

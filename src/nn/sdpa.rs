@@ -4,83 +4,87 @@
 //! backward pass computes the probabilities again from the rows' log-sum-exp (Dao et al. 2022, arXiv:2205.14135). Where it
 //! is causal, padding needs no mask of its own: it stands right of every counted token, which causality hides.
 
-use candle_core::{D, DType, Device, Result, Tensor};
+use candle_core::{D, DType, Device, Result, Tensor as Candle};
 
-use super::host::{self, for_format, for_number, values};
-use crate::kernels::{
-    attention::{self, Gradients, Keys, Pattern, Saved, Shape},
-    buffer::written,
+use super::tensor::{Tensor, for_format, for_number};
+use crate::{
+    kernels::attention::{self, Gradients, Keys, Pattern, Saved, Shape},
+    memory,
 };
 
 /// Queries a chunk: its scores are `heads × QUERIES × keys` float32 at most.
 const QUERIES: usize = 128;
 
-/// `q [batch, len, heads, head_dim]`, `k` and `v` `[batch, len, kv_heads, head_dim]` to the output (shape and dtype of
+/// `q [batch · len, heads · head_dim]`, `k` and `v` `[batch · len, kv_heads · head_dim]` to the output (shape and dtype of
 /// `q`) and the rows' log-sum-exps (float32, `batch · heads · len` of them, for [`backward`] alone to read).
-pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
-    if !host::has_kernels(q.device()) {
-        let (out, sums) = forward_plain(q, k, v, pattern)?;
-        return Ok((out.to_dtype(q.dtype())?, sums));
+pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, shape: Shape, pattern: Pattern) -> Result<(Tensor, Tensor)> {
+    if !q.has_kernels() {
+        let [q4, k4, v4] = [q, k, v].map(|x| heads_of(x, shape));
+        let (out, lse) = forward_plain(&q4?, &k4?, &v4?, pattern)?;
+        let out = out.to_dtype(q.dtype())?.reshape(q.dims())?;
+        return Ok((Tensor::from_candle(out)?, Tensor::from_candle(lse.flatten_all()?)?));
     }
-    let shape = shape_of(q, k)?;
-    let mut sums = vec![0f32; shape.batch * shape.heads * shape.len];
+    let mut lse = Tensor::zeros(shape.batch * shape.heads * shape.len, DType::F32, q.device())?;
     let out = for_format!(q.dtype(), E => {
-        let (q_values, k, v) = (values::<E>(q)?, values::<E>(k)?, values::<E>(v)?);
-        host::tensor(q.shape(), |out: &mut [E]| {
-            for_number!(q.dtype(), P => attention::forward::<P, E>(&q_values, &k, &v, shape, pattern, out, &mut sums));
-        })
+        let (q_values, k, v) = (q.values::<E>()?, k.values::<E>()?, v.values::<E>()?);
+        let lse = lse.values_mut::<f32>()?;
+        Ok(Tensor::written(q.shape(), |out: &mut [E]| {
+            for_number!(q.dtype(), P => attention::forward::<P, E>(q_values, k, v, shape, pattern, out, lse));
+        }))
     })?;
-    Ok((out, host::new(sums, (shape.batch, shape.heads, shape.len))?))
+    Ok((out, lse))
 }
 
 /// The gradients of q, k and v from that of the output, all in the dtype of `q`, and what the forward pass gave.
 pub(super) fn backward(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    out: &Tensor,
-    sums: &Tensor,
+    [q, k, v]: [&Tensor; 3],
+    (out, lse): (&Tensor, &Tensor),
     d_out: &Tensor,
+    shape: Shape,
     pattern: Pattern,
-) -> Result<(Tensor, Tensor, Tensor)> {
-    if !host::has_kernels(q.device()) {
-        let d_out = d_out.to_dtype(DType::F32)?;
-        let (dq, dk, dv) = backward_plain(q, k, v, out, sums, &d_out, pattern)?;
-        let dtype = q.dtype();
-        return Ok((dq.to_dtype(dtype)?, dk.to_dtype(dtype)?, dv.to_dtype(dtype)?));
-    }
-    let shape = shape_of(q, k)?;
+) -> Result<[Tensor; 3]> {
     let dtype = q.dtype();
-    for_format!(dtype, E => {
-        let (q_values, k_values, v_values) = (values::<E>(q)?, values::<E>(k)?, values::<E>(v)?);
-        let (out, sums, d_out) = (values::<E>(out)?, values::<f32>(sums)?, values::<E>(d_out)?);
-        let saved = Saved { q: &q_values, k: &k_values, v: &v_values, out: &out, sums: &sums };
-        let (mut dk, mut dv) = (Vec::new(), Vec::new());
-        let dq = written(q.elem_count(), |q| dk = written(k.elem_count(), |k| dv = written(v.elem_count(), |v| {
-            let gradients = Gradients { q, k, v };
-            for_number!(dtype, P => attention::backward::<P, E>(&saved, &d_out, shape, pattern, gradients));
-        })));
-        Ok((
-            host::new(dq, q.shape())?,
-            host::new(dk, k.shape())?,
-            host::new(dv, v.shape())?,
-        ))
-    })
+    if !q.has_kernels() {
+        let [q4, k4, v4, out4] = [q, k, v, out].map(|x| heads_of(x, shape));
+        let lse = lse.to_candle()?.reshape((shape.batch, ()))?;
+        let d_out = heads_of(d_out, shape)?.to_dtype(DType::F32)?;
+        let (dq, dk, dv) = backward_plain(&q4?, &k4?, &v4?, &out4?, &lse, &d_out, pattern)?;
+        let back = |gradient: Candle, of: &Tensor| Tensor::from_candle(gradient.to_dtype(dtype)?.reshape(of.dims())?);
+        return Ok([back(dq, q)?, back(dk, k)?, back(dv, v)?]);
+    }
+    let mut dq = Tensor::unwritten(q.shape(), dtype)?;
+    let mut dk = Tensor::unwritten(k.shape(), dtype)?;
+    let mut dv = Tensor::unwritten(v.shape(), dtype)?;
+    if !memory::is_dry_run() {
+        for_format!(dtype, E => {
+            let saved = Saved {
+                q: q.values::<E>()?,
+                k: k.values()?,
+                v: v.values()?,
+                out: out.values()?,
+                sums: lse.values()?,
+            };
+            let gradients = Gradients { q: dq.values_mut()?, k: dk.values_mut()?, v: dv.values_mut()? };
+            let d_out = d_out.values::<E>()?;
+            for_number!(dtype, P => attention::backward::<P, E>(&saved, d_out, shape, pattern, gradients));
+            Ok(())
+        })?;
+    }
+    Ok([dq, dk, dv])
 }
 
-fn shape_of(q: &Tensor, k: &Tensor) -> Result<Shape> {
-    let (batch, len, heads, head_dim) = q.dims4()?;
-    Ok(Shape {
-        batch,
-        len,
-        heads,
-        kv_heads: k.dim(2)?,
-        head_dim,
-    })
+/// `[batch, len, heads, head_dim]` for plain ops.
+fn heads_of(
+    x: &Tensor,
+    Shape {
+        batch, len, head_dim, ..
+    }: Shape,
+) -> Result<Candle> {
+    x.to_candle()?.reshape((batch, len, x.cols() / head_dim, head_dim))
 }
 
 /// The output in float32, and the log-sum-exps by sample and in the order of the chunks.
-fn forward_plain(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result<(Tensor, Tensor)> {
+fn forward_plain(q: &Candle, k: &Candle, v: &Candle, pattern: Pattern) -> Result<(Candle, Candle)> {
     let (batch, len, heads, head_dim) = q.dims4()?;
     let mut outputs = Vec::with_capacity(batch);
     let mut sums = Vec::with_capacity(batch);
@@ -102,23 +106,23 @@ fn forward_plain(q: &Tensor, k: &Tensor, v: &Tensor, pattern: Pattern) -> Result
             chunks.push(view.ungroup(&out, count)?);
             chunk_sums.push((max + total.log()?)?.squeeze(2)?);
         }
-        outputs.push(Tensor::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
-        sums.push(Tensor::cat(&chunk_sums, 1)?);
+        outputs.push(Candle::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
+        sums.push(Candle::cat(&chunk_sums, 1)?);
     }
-    let out = Tensor::stack(&outputs, 0)?.reshape((batch, len, heads, head_dim))?;
-    Ok((out, Tensor::stack(&sums, 0)?))
+    let out = Candle::stack(&outputs, 0)?.reshape((batch, len, heads, head_dim))?;
+    Ok((out, Candle::stack(&sums, 0)?))
 }
 
 /// As [`backward`], with `sums` as [`forward_plain`] gives them.
 fn backward_plain(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    out: &Tensor,
-    sums: &Tensor,
-    d_out: &Tensor,
+    q: &Candle,
+    k: &Candle,
+    v: &Candle,
+    out: &Candle,
+    sums: &Candle,
+    d_out: &Candle,
     pattern: Pattern,
-) -> Result<(Tensor, Tensor, Tensor)> {
+) -> Result<(Candle, Candle, Candle)> {
     let (batch, len, _, head_dim) = q.dims4()?;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let (mut dqs, mut dks, mut dvs) = (Vec::new(), Vec::new(), Vec::new());
@@ -154,14 +158,14 @@ fn backward_plain(
             let dk_part = (ds.t()?.matmul(&view.group_rows(&view.q, start, count)?)? * scale)?;
             dk = (dk + dk_part.pad_with_zeros(1, 0, len - keys)?)?;
         }
-        dqs.push(Tensor::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
+        dqs.push(Candle::cat(&chunks, 1)?.transpose(0, 1)?.contiguous()?);
         dks.push(dk.transpose(0, 1)?.contiguous()?);
         dvs.push(dv.transpose(0, 1)?.contiguous()?);
     }
     Ok((
-        Tensor::stack(&dqs, 0)?,
-        Tensor::stack(&dks, 0)?,
-        Tensor::stack(&dvs, 0)?,
+        Candle::stack(&dqs, 0)?,
+        Candle::stack(&dks, 0)?,
+        Candle::stack(&dvs, 0)?,
     ))
 }
 
@@ -175,15 +179,15 @@ fn chunks_of(len: usize) -> impl Iterator<Item = (usize, usize)> {
 struct Grouped<'a> {
     pattern: Pattern<'a>,
     sample: usize,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: Candle,
+    k: Candle,
+    v: Candle,
     /// Query heads that share a key-value head.
     group: usize,
 }
 
 impl<'a> Grouped<'a> {
-    fn new(q: &Tensor, k: &Tensor, v: &Tensor, sample: usize, pattern: Pattern<'a>) -> Result<Self> {
+    fn new(q: &Candle, k: &Candle, v: &Candle, sample: usize, pattern: Pattern<'a>) -> Result<Self> {
         let group = q.dim(2)? / k.dim(2)?;
         Ok(Self {
             pattern,
@@ -195,12 +199,12 @@ impl<'a> Grouped<'a> {
         })
     }
 
-    fn heads_first(x: &Tensor, sample: usize) -> Result<Tensor> {
+    fn heads_first(x: &Candle, sample: usize) -> Result<Candle> {
         x.get(sample)?.to_dtype(DType::F32)?.transpose(0, 1)?.contiguous()
     }
 
     /// Rows `start .. start + count` of `[heads, len, head_dim]` as `[kv_heads, group · count, head_dim]`.
-    fn group_rows(&self, x: &Tensor, start: usize, count: usize) -> Result<Tensor> {
+    fn group_rows(&self, x: &Candle, start: usize, count: usize) -> Result<Candle> {
         let (heads, _, head_dim) = x.dims3()?;
         x.narrow(1, start, count)?
             .contiguous()?
@@ -208,7 +212,7 @@ impl<'a> Grouped<'a> {
     }
 
     /// `[kv_heads, group · count, head_dim]` as `[heads, count, head_dim]`.
-    fn ungroup(&self, x: &Tensor, count: usize) -> Result<Tensor> {
+    fn ungroup(&self, x: &Candle, count: usize) -> Result<Candle> {
         let (kv_heads, _, head_dim) = x.dims3()?;
         x.reshape((kv_heads * self.group, count, head_dim))
     }
@@ -222,7 +226,7 @@ impl<'a> Grouped<'a> {
     }
 
     /// Scaled, masked scores `[kv_heads, group · count, keys]`.
-    fn scores(&self, start: usize, count: usize) -> Result<Tensor> {
+    fn scores(&self, start: usize, count: usize) -> Result<Candle> {
         let keys = self.seen(start, count);
         let (kv_heads, _, head_dim) = self.k.dims3()?;
         let q = (self.group_rows(&self.q, start, count)? * (1.0 / (head_dim as f64).sqrt()))?;
@@ -237,7 +241,7 @@ impl<'a> Grouped<'a> {
     }
 
     /// What dropout multiplies the weights of these queries by, `[kv_heads, group · count, keys]`.
-    fn factors(&self, start: usize, count: usize) -> Result<Option<Tensor>> {
+    fn factors(&self, start: usize, count: usize) -> Result<Option<Candle>> {
         let Some(masks) = self.pattern.dropout else {
             return Ok(None);
         };
@@ -247,17 +251,17 @@ impl<'a> Grouped<'a> {
         });
         let factors: Vec<f32> = weights.map(|index| mask.factor(index)).collect();
         let shape = (kv_heads, self.group * count, keys);
-        Tensor::from_vec(factors, shape, self.k.device()).map(Some)
+        Candle::from_vec(factors, shape, self.k.device()).map(Some)
     }
 }
 
 /// `[count, start + count]`: 0 where the key stands at or before the query, minus infinity after it.
-fn causal_mask(start: usize, count: usize, device: &Device) -> Result<Tensor> {
+fn causal_mask(start: usize, count: usize, device: &Device) -> Result<Candle> {
     let keys = start + count;
     let mask: Vec<f32> = (0..count)
         .flat_map(|row| (0..keys).map(move |key| if key <= start + row { 0.0 } else { f32::NEG_INFINITY }))
         .collect();
-    Tensor::from_vec(mask, (count, keys), device)
+    Candle::from_vec(mask, (count, keys), device)
 }
 
 #[cfg(test)]

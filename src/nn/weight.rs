@@ -1,12 +1,11 @@
-//! A matrix `[out, in]` in the format it is stored in, and its products.
+//! A matrix `[out, in]` in the format it is stored in, and its products by candle's ops.
 
 use std::ops::Range;
 
-use candle_core::{DType, Device, Result, Tensor};
-
+use candle_core::{DType, Device, Result, Tensor as Candle};
 use half::bf16;
 
-use super::{host, param::Param};
+use super::param::Param;
 use crate::{
     kernels::convert,
     quant::{Quantized, device::OnDevice},
@@ -28,20 +27,35 @@ pub enum Weight {
 }
 
 impl Weight {
+    /// Rows: outputs.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Dense(param) => param.value.rows(),
+            Self::Quantized(weight) => weight.rows(),
+            Self::OnDevice(weight) => weight.rows(),
+        }
+    }
+
+    /// Columns: inputs.
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Dense(param) => param.value.cols(),
+            Self::Quantized(weight) => weight.cols(),
+            Self::OnDevice(weight) => weight.cols(),
+        }
+    }
+
     /// `x · Wᵀ`: `[n, in] → [n, out]`, float32.
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    pub(super) fn forward_plain(&self, x: &Candle) -> Result<Candle> {
         let x = x.to_dtype(DType::F32)?;
-        let parts = self
-            .panels()?
-            .map(|rows| x.matmul(&self.rows_f32(rows)?.t()?))
-            .collect::<Result<Vec<_>>>()?;
-        concatenate(parts)
+        let parts = self.panels().map(|rows| x.matmul(&self.rows_f32(rows)?.t()?));
+        Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 1)
     }
 
     /// `dy · W`: `[n, out] → [n, in]`, float32.
-    pub(super) fn backward(&self, dy: &Tensor) -> Result<Tensor> {
-        let mut dx: Option<Tensor> = None;
-        for rows in self.panels()? {
+    pub(super) fn backward_plain(&self, dy: &Candle) -> Result<Candle> {
+        let mut dx: Option<Candle> = None;
+        for rows in self.panels() {
             // cuBLAS takes no matrix with gaps between its rows.
             let part = dy.narrow(1, rows.start, rows.len())?.contiguous()?;
             let part = part.matmul(&self.rows_f32(rows)?)?;
@@ -53,43 +67,30 @@ impl Weight {
         dx.ok_or_else(|| candle_core::Error::Msg("a weight without rows".into()))
     }
 
-    /// Rows (outputs) and columns (inputs).
-    pub fn shape(&self) -> Result<(usize, usize)> {
-        match self {
-            Self::Dense(param) => param.value.dims2(),
-            Self::Quantized(weight) => Ok((weight.rows(), weight.cols())),
-            Self::OnDevice(weight) => Ok((weight.rows(), weight.cols())),
-        }
-    }
-
     /// The row ranges whose elements fit a panel.
-    pub(super) fn panels(&self) -> Result<impl Iterator<Item = Range<usize>> + use<>> {
-        let (rows, cols) = self.shape()?;
+    fn panels(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (rows, cols) = (self.rows(), self.cols());
         let step = (PANEL_ELEMENTS / cols).max(1);
-        Ok((0..rows).step_by(step).map(move |start| start..rows.min(start + step)))
+        (0..rows).step_by(step).map(move |start| start..rows.min(start + step))
     }
 
-    /// Rows in float32: a view where they are stored so. Quantised ones are rounded to bfloat16 on the way, the format
+    /// Rows in float32: a view if they are stored so. Quantised ones are rounded to bfloat16 on the way, the format
     /// that bitsandbytes computes their products from (`bnb_4bit_compute_dtype`).
-    pub(super) fn rows_f32(&self, rows: Range<usize>) -> Result<Tensor> {
+    pub(super) fn rows_f32(&self, rows: Range<usize>) -> Result<Candle> {
         match self {
-            Self::Dense(param) => host::widen(&param.value.narrow(0, rows.start, rows.len())?),
+            Self::Dense(param) => param
+                .value
+                .to_candle()?
+                .narrow(0, rows.start, rows.len())?
+                .to_dtype(DType::F32),
             Self::Quantized(weight) => {
                 let mut values = vec![0f32; rows.len() * weight.cols()];
                 let shape = (rows.len(), weight.cols());
                 weight.dequantize_rows(rows, &mut values);
                 convert::round::<bf16>(&mut values);
-                Tensor::from_vec(values, shape, &Device::Cpu)
+                Candle::from_vec(values, shape, &Device::Cpu)
             }
             Self::OnDevice(weight) => weight.rows_f32(rows)?.to_dtype(DType::BF16)?.to_dtype(DType::F32),
         }
-    }
-}
-
-fn concatenate(mut parts: Vec<Tensor>) -> Result<Tensor> {
-    if parts.len() == 1 {
-        Ok(parts.remove(0))
-    } else {
-        Tensor::cat(&parts, 1)
     }
 }

@@ -1,125 +1,53 @@
 //! AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101), as `torch.optim.AdamW` computes it. The moments are float32 for
 //! every dtype of the parameter.
 
-use candle_core::{DType, Device, Result, Shape, Tensor};
-use rayon::prelude::*;
+use candle_core::{Result, Tensor as Candle};
 
-use super::optimizer::{Optimizer, have_kernels};
+use super::elementwise::{Elementwise, Rule};
 use crate::{
     kernels::adamw::{self, Coefficients},
-    memory::{self, Category},
-    nn::{
-        host::{self, for_format},
-        param::Param,
-    },
+    nn::tensor::Float,
     options::AdamwOptions,
 };
 
-/// The kernel's coefficients for the `step`th step (from 1).
-pub(super) fn coefficients(options: AdamwOptions, step: usize, learning_rate: f64) -> Coefficients {
-    let step = i32::try_from(step).unwrap_or(i32::MAX);
-    Coefficients {
-        beta1: options.beta1 as f32,
-        beta2: options.beta2 as f32,
-        epsilon: options.epsilon as f32,
-        decay: (1.0 - learning_rate * options.weight_decay) as f32,
-        rate: (learning_rate / (1.0 - options.beta1.powi(step))) as f32,
-        root_correction: (1.0 / (1.0 - options.beta2.powi(step)).sqrt()) as f32,
-    }
-}
+/// AdamW with its two moments.
+pub(super) type AdamW = Elementwise<AdamwRule, 2>;
 
-/// AdamW with its moments.
-#[derive(Debug)]
-pub(super) struct AdamW {
-    options: AdamwOptions,
-    steps: usize,
-    /// First and second moment of each parameter, in the order of the parameters.
-    moments: Vec<(Tensor, Tensor)>,
-}
+/// AdamW's rule of an element.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AdamwRule(pub(super) AdamwOptions);
 
-impl AdamW {
-    pub(super) fn new(options: AdamwOptions) -> Self {
-        Self {
-            options,
-            steps: 0,
-            moments: Vec::new(),
+impl Rule<2> for AdamwRule {
+    type Coefficients = Coefficients;
+
+    fn coefficients(&self, step: usize, learning_rate: f64) -> Coefficients {
+        let options = self.0;
+        let step = i32::try_from(step).unwrap_or(i32::MAX);
+        Coefficients {
+            beta1: options.beta1 as f32,
+            beta2: options.beta2 as f32,
+            epsilon: options.epsilon as f32,
+            decay: (1.0 - learning_rate * options.weight_decay) as f32,
+            rate: (learning_rate / (1.0 - options.beta1.powi(step))) as f32,
+            root_correction: (1.0 / (1.0 - options.beta2.powi(step)).sqrt()) as f32,
         }
     }
-}
 
-impl Optimizer for AdamW {
-    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
-        if self.moments.is_empty() {
-            for param in params.iter() {
-                let _module = memory::module_of(&param.name);
-                let zeros = || state(param.value.shape().clone(), param.value.device());
-                self.moments.push((zeros()?, zeros()?));
-            }
-        }
-        self.steps += 1;
-        let coefficients = coefficients(self.options, self.steps, learning_rate);
-        if have_kernels(params) {
-            // All parameters share a parallel region: adapters are many and small.
-            let moments = self.moments.par_iter();
-            return params
-                .par_iter()
-                .zip(moments)
-                .try_for_each(|(param, (m, v))| match param.gradient() {
-                    Some(gradient) => update(param, m, v, gradient, coefficients),
-                    None => Ok(()),
-                });
-        }
-        for (param, (m, v)) in params.iter_mut().zip(&mut self.moments) {
-            if let Some(gradient) = param.gradient().cloned() {
-                update_plain(param, m, v, &gradient, coefficients)?;
-            }
-        }
-        Ok(())
+    fn update<E: Float>(values: &mut [E], gradients: &[E], [m, v]: [&mut [f32]; 2], c: Coefficients) {
+        adamw::step(values, gradients, m, v, c);
     }
 
-    fn release(&mut self) {
-        self.moments = Vec::new();
+    fn update_plain(values: &Candle, gradients: &Candle, [m, v]: &mut [Candle; 2], c: Coefficients) -> Result<Candle> {
+        let change = moments_plain(gradients, m, v, c)?;
+        (values * f64::from(c.decay))? - change
     }
-}
-
-/// A state tensor of zeros. Only its elements count as optimizer state, not the tensor's bookkeeping.
-pub(super) fn state(shape: Shape, device: &Device) -> Result<Tensor> {
-    let values = {
-        let _scope = memory::scope(Category::OptimizerState);
-        vec![0f32; shape.elem_count()]
-    };
-    let state = Tensor::from_vec(values, shape, device)?;
-    memory::describe(&state);
-    Ok(state)
-}
-
-/// One parameter's step in place, by the CPU's kernel.
-fn update(param: &Param, m: &Tensor, v: &Tensor, gradient: &Tensor, coefficients: Coefficients) -> Result<()> {
-    for_format!(param.value.dtype(), E => {
-        let gradient = host::values::<E>(gradient)?;
-        host::change(&param.value, |values: &mut [E]| {
-            host::change(m, |m: &mut [f32]| {
-                host::change(v, |v: &mut [f32]| adamw::step(values, &gradient, m, v, coefficients))
-            })
-        })??
-    })
-}
-
-/// One parameter's step by candle's ops, into new tensors.
-fn update_plain(param: &mut Param, m: &mut Tensor, v: &mut Tensor, gradient: &Tensor, c: Coefficients) -> Result<()> {
-    let change = moments_plain(&gradient.to_dtype(DType::F32)?, m, v, c)?;
-    let decayed = (param.f32()? * f64::from(c.decay))?;
-    param.set((decayed - change)?.to_dtype(param.value.dtype())?);
-    Ok(())
 }
 
 /// Updates the moments by a float32 gradient, into new tensors. Returns the amount to subtract from the values.
-pub(super) fn moments_plain(gradient: &Tensor, m: &mut Tensor, v: &mut Tensor, c: Coefficients) -> Result<Tensor> {
-    let scaled = |x: &Tensor, factor: f32| x * f64::from(factor);
+pub(super) fn moments_plain(gradient: &Candle, m: &mut Candle, v: &mut Candle, c: Coefficients) -> Result<Candle> {
+    let scaled = |x: &Candle, factor: f32| x * f64::from(factor);
     *m = (scaled(m, c.beta1)? + scaled(gradient, 1.0 - c.beta1)?)?;
     *v = (scaled(v, c.beta2)? + scaled(&gradient.sqr()?, 1.0 - c.beta2)?)?;
-    memory::label(m, Category::OptimizerState);
-    memory::label(v, Category::OptimizerState);
     let denominator = (scaled(&v.sqrt()?, c.root_correction)? + f64::from(c.epsilon))?;
     scaled(&(&*m / denominator)?, c.rate)
 }

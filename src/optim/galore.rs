@@ -11,7 +11,7 @@ use super::{
     gradient::Gradient,
     projection::{Projection, ProjectionSide, uniform},
 };
-use crate::kernels::eigen;
+use crate::{kernels::eigen, memory::Buffer};
 
 /// GaLore's projection.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ impl Projection for Galore {
     /// The leading eigenvectors of the shorter side's Gram matrix, which are the gradient's singular vectors there.
     ///
     /// Both are computed in float64: squaring the singular values then costs no digit of float32.
-    fn basis(&self, gradient: &Gradient, rank: usize, mut random: ChaCha8Rng) -> Result<Vec<f64>> {
+    fn basis(&self, gradient: &Gradient, rank: usize, mut random: ChaCha8Rng) -> Result<Buffer<f64>> {
         let (side, gram) = match self.side(gradient.rows, gradient.columns) {
             ProjectionSide::Columns => (gradient.columns, gradient.gram_of_columns()?),
             ProjectionSide::Rows => (gradient.rows, gradient.gram_of_rows()?),

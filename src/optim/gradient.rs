@@ -1,10 +1,11 @@
 //! A gradient as a matrix: its products with thin factors, by the CPU's kernels or candle's ops.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
 use crate::{
     kernels::low_rank,
-    nn::host::{self, for_format},
+    memory::{self, Buffer},
+    nn::tensor::{Tensor, for_format},
 };
 
 /// The gradient of a weight `[rows, columns]`.
@@ -15,71 +16,85 @@ pub(super) struct Gradient<'a> {
 }
 
 impl<'a> Gradient<'a> {
-    /// # Errors
-    /// If the tensor does not have two dimensions.
-    pub(super) fn new(tensor: &'a Tensor) -> Result<Self> {
-        let (rows, columns) = tensor.dims2()?;
-        Ok(Self { tensor, rows, columns })
-    }
-
-    fn has_kernels(&self) -> bool {
-        host::has_kernels(self.tensor.device())
+    pub(super) fn new(tensor: &'a Tensor) -> Self {
+        Self {
+            rows: tensor.rows(),
+            columns: tensor.cols(),
+            tensor,
+        }
     }
 
     /// `gradient · right [count, columns]ᵀ`, `[rows, count]`, float32.
     pub(super) fn times(&self, right: &Tensor) -> Result<Tensor> {
-        if !self.has_kernels() {
-            return self.wide()?.matmul(&right.t()?);
+        let count = right.rows();
+        if !self.tensor.has_kernels() {
+            return Tensor::from_candle(self.tensor.to_candle_f32()?.matmul(&right.to_candle()?.t()?)?);
         }
-        let count = right.dim(0)?;
-        let product = for_format!(self.tensor.dtype(), E => {
-            let (gradient, right) = (host::values::<E>(self.tensor)?, host::values::<f32>(right)?);
-            Ok(low_rank::times(&gradient, self.columns, &right, count))
-        })?;
-        self.to_device(product, (self.rows, count))
+        for_format!(self.tensor.dtype(), E => {
+            let (gradient, right) = (self.tensor.values::<E>()?, right.values::<f32>()?);
+            Ok(Tensor::written((self.rows, count), |out| {
+                low_rank::times(gradient, self.columns, right, count, out);
+            }))
+        })
     }
 
     /// `left [rows, count]ᵀ · gradient`, `[count, columns]`, float32.
     pub(super) fn transposed_times(&self, left: &Tensor) -> Result<Tensor> {
-        if !self.has_kernels() {
-            return left.t()?.contiguous()?.matmul(&self.wide()?);
+        let count = left.cols();
+        if !self.tensor.has_kernels() {
+            let left = left.to_candle()?.t()?.contiguous()?;
+            return Tensor::from_candle(left.matmul(&self.tensor.to_candle_f32()?)?);
         }
-        let count = left.dim(1)?;
-        let product = for_format!(self.tensor.dtype(), E => {
-            let (gradient, left) = (host::values::<E>(self.tensor)?, host::values::<f32>(left)?);
-            Ok(low_rank::transposed_times(&gradient, self.columns, &left, count))
-        })?;
-        self.to_device(product, (count, self.columns))
+        let mut sums = Buffer::zeros(low_rank::sums(self.columns, count));
+        for_format!(self.tensor.dtype(), E => {
+            let (gradient, left) = (self.tensor.values::<E>()?, left.values::<f32>()?);
+            Ok(Tensor::written((count, self.columns), |out| {
+                low_rank::transposed_times(gradient, self.columns, left, count, sums.values_mut(), out);
+            }))
+        })
     }
 
     /// `gradientᵀ · gradient` in float64, row by row.
-    pub(super) fn gram_of_columns(&self) -> Result<Vec<f64>> {
-        if !self.has_kernels() {
-            let wide = self.tensor.to_dtype(DType::F64)?;
-            return wide.t()?.contiguous()?.matmul(&wide)?.flatten_all()?.to_vec1();
+    pub(super) fn gram_of_columns(&self) -> Result<Buffer<f64>> {
+        if !self.tensor.has_kernels() {
+            let wide = self.tensor.to_candle()?.to_dtype(DType::F64)?;
+            let gram = wide.t()?.contiguous()?.matmul(&wide)?;
+            return Ok(gram.flatten_all()?.to_vec1::<f64>()?.into());
+        }
+        let mut gram = Buffer::zeros(self.columns * self.columns);
+        if memory::is_dry_run() {
+            return Ok(gram);
         }
         for_format!(self.tensor.dtype(), E => {
-            Ok(low_rank::gram_of_columns(&host::values::<E>(self.tensor)?, self.columns))
+            low_rank::gram_of_columns(self.tensor.values::<E>()?, self.columns, gram.values_mut());
+            Ok(gram)
         })
     }
 
     /// `gradient · gradientᵀ` in float64, row by row.
-    pub(super) fn gram_of_rows(&self) -> Result<Vec<f64>> {
-        if !self.has_kernels() {
-            let wide = self.tensor.to_dtype(DType::F64)?;
-            return wide.matmul(&wide.t()?.contiguous()?)?.flatten_all()?.to_vec1();
+    pub(super) fn gram_of_rows(&self) -> Result<Buffer<f64>> {
+        if !self.tensor.has_kernels() {
+            let wide = self.tensor.to_candle()?.to_dtype(DType::F64)?;
+            let gram = wide.matmul(&wide.t()?.contiguous()?)?;
+            return Ok(gram.flatten_all()?.to_vec1::<f64>()?.into());
+        }
+        let mut gram = Buffer::zeros(self.rows * self.rows);
+        if memory::is_dry_run() {
+            return Ok(gram);
         }
         for_format!(self.tensor.dtype(), E => {
-            Ok(low_rank::gram_of_rows(&host::values::<E>(self.tensor)?, self.columns))
+            low_rank::gram_of_rows(self.tensor.values::<E>()?, self.columns, gram.values_mut());
+            Ok(gram)
         })
     }
 
-    /// A float32 tensor of these values on the gradient's device.
-    pub(super) fn to_device(&self, values: Vec<f32>, shape: (usize, usize)) -> Result<Tensor> {
-        Tensor::from_vec(values, shape, self.tensor.device())
-    }
-
-    fn wide(&self) -> Result<Tensor> {
-        self.tensor.to_dtype(DType::F32)
+    /// A float32 tensor `[rows, columns]` on the gradient's device, element by element.
+    pub(super) fn on_device(
+        &self,
+        (rows, columns): (usize, usize),
+        element: impl FnMut(usize) -> f32,
+    ) -> Result<Tensor> {
+        let values = Buffer::from_fn(rows * columns, element);
+        Tensor::on_device(values, (rows, columns), self.tensor.device())
     }
 }

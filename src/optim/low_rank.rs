@@ -3,23 +3,24 @@
 //!
 //! As in galore-torch, a new basis leaves the moments as they are, and weight decay is AdamW's.
 
-use candle_core::{Result, Tensor};
+use candle_core::Result;
 
 use super::{
-    adamw::{AdamW, coefficients, moments_plain, state},
+    adamw::{AdamW, AdamwRule, moments_plain},
+    elementwise::{Rule, state},
     gradient::Gradient,
-    optimizer::{Optimizer, have_kernels},
-    projection::{Projection, ProjectionSide, transposed},
+    optimizer::Optimizer,
+    projection::{Projection, ProjectionSide},
 };
 use crate::{
     kernels::{
         adamw::{self, Coefficients},
         low_rank,
     },
-    memory::{self, Category},
+    memory::{self, Buffer},
     nn::{
-        host::{self, for_format},
         param::Param,
+        tensor::{Tensor, for_format},
     },
     options::{AdamwOptions, LowRankOptions},
     random,
@@ -28,7 +29,7 @@ use crate::{
 /// Adam in a low-rank basis.
 pub(super) struct LowRank<P> {
     projection: P,
-    adamw_options: AdamwOptions,
+    rule: AdamwRule,
     options: LowRankOptions,
     steps: usize,
     /// Trains the parameters that are not projected.
@@ -49,10 +50,10 @@ impl<P: Projection> LowRank<P> {
     pub(super) fn new(projection: P, adamw_options: AdamwOptions, options: LowRankOptions) -> Self {
         Self {
             projection,
-            adamw_options,
+            rule: AdamwRule(adamw_options),
             options,
             steps: 0,
-            adamw: AdamW::new(adamw_options),
+            adamw: AdamW::new(AdamwRule(adamw_options)),
             states: Vec::new(),
         }
     }
@@ -62,8 +63,8 @@ impl<P: Projection> LowRank<P> {
     }
 
     fn new_state(&self, param: &Param) -> Result<State> {
-        let _module = memory::module_of(&param.name);
-        let ((rows, columns), rank) = (param.value.dims2()?, self.options.rank);
+        let _module = memory::whole(param.name.in_timeline());
+        let (rows, columns, rank) = (param.value.rows(), param.value.cols(), self.options.rank);
         let (basis, moment) = match self.projection.side(rows, columns) {
             ProjectionSide::Rows => ((rows, rank), (rank, columns)),
             ProjectionSide::Columns => ((rank, columns), (rows, rank)),
@@ -78,74 +79,90 @@ impl<P: Projection> LowRank<P> {
     }
 
     /// Computes a new basis if the current one is due.
-    fn refresh_basis(&self, name: &str, state: &mut State, gradient: &Gradient) -> Result<()> {
+    fn refresh_basis(&self, param: &Param, state: &mut State, gradient: &Gradient) -> Result<()> {
         if state
             .refreshed
             .is_some_and(|step| self.steps - step < self.options.update_proj_gap)
         {
             return Ok(());
         }
-        let purpose = format!("basis {name} {}", self.steps);
+        let purpose = format!("basis {} {}", param.name, self.steps);
         let random = random::stream(self.options.seed, &purpose);
         let basis = self.projection.basis(gradient, self.options.rank, random)?;
-        if basis.iter().all(|value| *value == 0.0) {
+        // A dry run takes it for granted that a gradient is not zero.
+        if !memory::is_dry_run() && basis.values().iter().all(|value| *value == 0.0) {
             return Ok(());
         }
-        let basis = match self.projection.side(gradient.rows, gradient.columns) {
-            ProjectionSide::Rows => transposed(&basis, gradient.rows),
-            ProjectionSide::Columns => basis,
-        };
-        let basis: Vec<f32> = basis.into_iter().map(|value| value as f32).collect();
-        let shape = state.basis.dims2()?;
-        if host::has_kernels(state.basis.device()) {
-            host::change(&state.basis, |held: &mut [f32]| held.copy_from_slice(&basis))?;
-        } else {
-            state.basis = gradient.to_device(basis, shape)?;
-            memory::label(&state.basis, Category::OptimizerState);
-        }
+        self.store_basis(&basis, state, gradient)?;
         state.refreshed = Some(self.steps);
         Ok(())
     }
 
+    /// Rounds a basis to float32, in the layout of its side.
+    fn store_basis(&self, basis: &Buffer<f64>, state: &mut State, gradient: &Gradient) -> Result<()> {
+        let (rows, columns) = (state.basis.rows(), state.basis.cols());
+        let side = self.projection.side(gradient.rows, gradient.columns);
+        let element = |at: usize| {
+            let at = match side {
+                ProjectionSide::Rows => at % columns * rows + at / columns,
+                ProjectionSide::Columns => at,
+            };
+            basis.values().get(at).map_or(0.0, |value| *value as f32)
+        };
+        if state.basis.has_kernels() {
+            for (at, value) in state.basis.values_mut::<f32>()?.iter_mut().enumerate() {
+                *value = element(at);
+            }
+        } else {
+            state.basis = gradient.on_device((rows, columns), element)?;
+        }
+        Ok(())
+    }
+
     /// One step of a projected matrix.
-    fn update_param(&self, param: &mut Param, state: &mut State, kernels: bool, c: Coefficients) -> Result<()> {
-        let Some(gradient) = param.gradient().cloned() else {
+    fn update_param(&self, param: &mut Param, state: &mut State, c: Coefficients) -> Result<()> {
+        let Some(gradient) = param.gradient() else {
             return Ok(());
         };
-        let gradient = Gradient::new(&gradient)?;
-        self.refresh_basis(&param.name, state, &gradient)?;
+        let gradient = Gradient::new(gradient);
+        self.refresh_basis(param, state, &gradient)?;
         let side = self.projection.side(gradient.rows, gradient.columns);
-        let projected = match side {
+        let mut projected = match side {
             ProjectionSide::Rows => gradient.transposed_times(&state.basis)?,
             ProjectionSide::Columns => gradient.times(&state.basis)?,
         };
-        let change = if kernels {
-            let (m, v) = (&state.m, &state.v);
-            host::change(&projected, |gradients: &mut [f32]| {
-                host::change(m, |m: &mut [f32]| {
-                    host::change(v, |v: &mut [f32]| adamw::change(gradients, m, v, c))
-                })
-            })???;
-            projected
-        } else {
-            moments_plain(&projected, &mut state.m, &mut state.v, c)?
-        };
-        let (left, right) = match side {
-            ProjectionSide::Rows => (&state.basis, &change),
-            ProjectionSide::Columns => (&change, &state.basis),
-        };
-        let scale = self.projection.scale() as f32;
-        if kernels {
-            let (left, right) = (host::values::<f32>(left)?, host::values::<f32>(right)?);
-            return for_format!(param.value.dtype(), E => {
-                host::change(&param.value, |values: &mut [E]| {
-                    low_rank::move_by(values, gradient.columns, c.decay, scale, (&left, &right));
-                })
-            });
+        if !projected.has_kernels() {
+            return self.update_plain(param, state, &projected, c);
         }
-        let change = (left.matmul(right)? * f64::from(scale))?;
-        let decayed = (param.f32()? * f64::from(c.decay))?;
-        param.set((decayed - change)?.to_dtype(param.value.dtype())?);
+        if memory::is_dry_run() {
+            return Ok(());
+        }
+        adamw::change(projected.values_mut()?, state.m.values_mut()?, state.v.values_mut()?, c);
+        let (left, right) = match side {
+            ProjectionSide::Rows => (&state.basis, &projected),
+            ProjectionSide::Columns => (&projected, &state.basis),
+        };
+        let (left, right) = (left.values::<f32>()?, right.values::<f32>()?);
+        let (columns, scale) = (gradient.columns, self.projection.scale() as f32);
+        for_format!(param.value.dtype(), E => {
+            low_rank::move_by(param.value.values_mut::<E>()?, columns, c.decay, scale, (left, right));
+            Ok(())
+        })
+    }
+
+    /// The same by candle's ops, into new tensors.
+    fn update_plain(&self, param: &mut Param, state: &mut State, projected: &Tensor, c: Coefficients) -> Result<()> {
+        let (mut m, mut v) = (state.m.to_candle()?, state.v.to_candle()?);
+        let change = moments_plain(&projected.to_candle()?, &mut m, &mut v, c)?;
+        (state.m, state.v) = (Tensor::from_candle(m)?, Tensor::from_candle(v)?);
+        let basis = state.basis.to_candle()?;
+        let change = match self.projection.side(param.value.rows(), param.value.cols()) {
+            ProjectionSide::Rows => basis.matmul(&change)?,
+            ProjectionSide::Columns => change.matmul(&basis)?,
+        };
+        let change = (change * self.projection.scale())?;
+        let decayed = (param.value.to_candle_f32()? * f64::from(c.decay))?;
+        param.set(Tensor::from_candle((decayed - change)?.to_dtype(param.value.dtype())?)?);
         Ok(())
     }
 }
@@ -154,7 +171,6 @@ impl<P: Projection> Optimizer for LowRank<P> {
     /// # Errors
     /// If no parameter would be projected, and errors of candle.
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
-        let kernels = have_kernels(params);
         let each = params.iter_mut().map(|param| &mut **param);
         let (mut matrices, mut others): (Vec<&mut Param>, Vec<&mut Param>) =
             each.partition(|param| self.is_projected(param));
@@ -172,11 +188,11 @@ impl<P: Projection> Optimizer for LowRank<P> {
         }
         self.adamw.step(&mut others, learning_rate)?;
         self.steps += 1;
-        let coefficients = coefficients(self.adamw_options, self.steps, learning_rate);
+        let coefficients = self.rule.coefficients(self.steps, learning_rate);
         // One after the other: the work space of a basis grows with the gradient's sides, and is freed before the next.
         let mut states = std::mem::take(&mut self.states);
         for (param, state) in matrices.iter_mut().zip(&mut states) {
-            self.update_param(param, state, kernels, coefficients)?;
+            self.update_param(param, state, coefficients)?;
         }
         self.states = states;
         Ok(())

@@ -2,13 +2,14 @@
 
 mod adamw;
 mod clip;
+mod elementwise;
 mod galore;
 mod gradient;
 mod low_rank;
 mod optimizer;
 mod projection;
 mod registry;
-pub(crate) mod rsvd;
+mod rsvd;
 mod schedule;
 
 pub use clip::clip_gradients;

@@ -2,7 +2,7 @@
 
 use candle_core::Result;
 
-use crate::nn::{host, param::Param};
+use crate::nn::param::Param;
 
 /// Updates weights by their gradients. The first step creates the state.
 pub trait Optimizer {
@@ -18,7 +18,5 @@ pub trait Optimizer {
 
 /// True if the kernels can update these parameters, which share a device.
 pub(super) fn have_kernels(params: &[&mut Param]) -> bool {
-    params
-        .first()
-        .is_some_and(|param| host::has_kernels(param.value.device()))
+    params.first().is_some_and(|param| param.value.has_kernels())
 }

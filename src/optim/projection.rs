@@ -5,6 +5,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::gradient::Gradient;
+use crate::memory::Buffer;
 
 /// The side of the gradient that a basis spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +25,10 @@ pub(super) trait Projection {
     fn scale(&self) -> f64;
 
     /// `rank` orthonormal rows, each as long as the side. If the gradient has fewer directions, the other rows are zero.
-    fn basis(&self, gradient: &Gradient, rank: usize, random: ChaCha8Rng) -> Result<Vec<f64>>;
+    fn basis(&self, gradient: &Gradient, rank: usize, random: ChaCha8Rng) -> Result<Buffer<f64>>;
 }
 
 /// Start vectors of the search for a basis: `count` values between -1 and 1.
-pub(super) fn uniform(random: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
-    (0..count).map(|_| random.random_range(-1.0..1.0)).collect()
-}
-
-/// Transposes a row-major matrix with `len` columns.
-pub(super) fn transposed(rows: &[f64], len: usize) -> Vec<f64> {
-    let count = rows.len() / len;
-    (0..rows.len()).map(|at| rows[at % count * len + at / count]).collect()
+pub(super) fn uniform(random: &mut ChaCha8Rng, count: usize) -> Buffer<f64> {
+    Buffer::from_fn(count, |_| random.random_range(-1.0..1.0))
 }

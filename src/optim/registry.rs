@@ -2,7 +2,13 @@
 
 use candle_core::Result;
 
-use super::{adamw::AdamW, galore::Galore, low_rank::LowRank, optimizer::Optimizer, rsvd::Rsvd};
+use super::{
+    adamw::{AdamW, AdamwRule},
+    galore::Galore,
+    low_rank::LowRank,
+    optimizer::Optimizer,
+    rsvd::Rsvd,
+};
 use crate::options::{Optimizer as Name, OptimizerOptions};
 
 /// Makes the optimizer that the options name.
@@ -16,7 +22,7 @@ pub fn new(options: &OptimizerOptions) -> Result<Box<dyn Optimizer>> {
         low_rank,
     } = *options;
     Ok(match optimizer {
-        Name::Adamw => Box::new(AdamW::new(adamw)),
+        Name::Adamw => Box::new(AdamW::new(AdamwRule(adamw))),
         Name::Galore => {
             let scale = low_rank.galore_scale;
             Box::new(LowRank::new(Galore { scale }, adamw, low_rank))

@@ -4,19 +4,23 @@
 //!
 //! A weight of `m × n` keeps `rank · (m + 2n)` numbers: the basis, and two moments of `rank × n`.
 
-use candle_core::{Result, Tensor};
+use candle_core::Result;
 use rand_chacha::ChaCha8Rng;
 
 use super::{
     gradient::Gradient,
-    projection::{Projection, ProjectionSide, transposed, uniform},
+    projection::{Projection, ProjectionSide, uniform},
 };
-use crate::kernels::eigen;
+use crate::{
+    kernels::eigen,
+    memory::{self, Buffer},
+    nn::tensor::Tensor,
+};
 
 /// Extra directions beyond the rank; section 4.2 of the paper recommends 5 or 10.
-pub(crate) const OVERSAMPLING: usize = 5;
+const OVERSAMPLING: usize = 5;
 /// Power iterations: passes over the gradient and back that sharpen the directions.
-pub(crate) const POWER_ITERATIONS: usize = 1;
+const POWER_ITERATIONS: usize = 1;
 
 /// The projection by randomised SVD.
 #[derive(Debug, Clone, Copy)]
@@ -31,49 +35,68 @@ impl Projection for Rsvd {
         1.0
     }
 
-    fn basis(&self, gradient: &Gradient, rank: usize, mut random: ChaCha8Rng) -> Result<Vec<f64>> {
+    fn basis(&self, gradient: &Gradient, rank: usize, mut random: ChaCha8Rng) -> Result<Buffer<f64>> {
         let Gradient { rows, columns, .. } = *gradient;
         let wide = (rank + OVERSAMPLING).min(rows).min(columns);
         let mut right = uniform(&mut random, wide * columns);
-        let mut range = Vec::new();
+        let mut range = Buffer::zeros(0);
         for iteration in 0..=POWER_ITERATIONS {
             if iteration > 0 {
-                right = orthonormal(&project_rows(gradient, &range, wide)?, columns);
+                right = orthonormal(project_rows(gradient, &range, wide)?, columns);
             }
-            let product = gradient.times(&tensor(gradient, &right, (wide, columns))?)?;
-            range = orthonormal(&transposed(&host_values(&product)?, wide), rows);
+            let right = gradient.on_device((wide, columns), |at| right.values()[at] as f32)?;
+            let product = gradient.times(&right)?;
+            range = orthonormal(in_float64(&product, true)?, rows);
         }
         // The SVD of the gradient within the range; only the left vectors are needed.
         let small = project_rows(gradient, &range, wide)?;
+        if memory::is_dry_run() {
+            return Ok(Buffer::zeros(rank.min(wide) * rows));
+        }
         let gram = (0..wide * wide)
             .map(|at| {
-                let row = |index: usize| &small[index * columns..(index + 1) * columns];
+                let row = |index: usize| &small.values()[index * columns..(index + 1) * columns];
                 row(at / wide).iter().zip(row(at % wide)).map(|(a, b)| a * b).sum()
             })
             .collect();
         let (_, mut rotation) = eigen::symmetric(gram, wide);
         rotation.truncate(rank.min(wide) * wide);
-        Ok(eigen::combine(&rotation, wide, &range, rows))
+        let mut basis = Buffer::zeros(rank.min(wide) * rows);
+        eigen::combine(&rotation, wide, range.values(), rows, basis.values_mut());
+        Ok(basis)
     }
 }
 
 /// `range [count, rows] · gradient`, `[count, columns]`.
-fn project_rows(gradient: &Gradient, range: &[f64], count: usize) -> Result<Vec<f64>> {
-    let left = tensor(gradient, &transposed(range, gradient.rows), (gradient.rows, count))?;
-    host_values(&gradient.transposed_times(&left)?)
+fn project_rows(gradient: &Gradient, range: &Buffer<f64>, count: usize) -> Result<Buffer<f64>> {
+    let rows = gradient.rows;
+    let left = gradient.on_device((rows, count), |at| {
+        range.values()[at % count * rows + at / count] as f32
+    })?;
+    in_float64(&gradient.transposed_times(&left)?, false)
 }
 
-fn orthonormal(rows: &[f64], len: usize) -> Vec<f64> {
-    let mut rows = rows.to_vec();
-    eigen::orthonormalise(&mut rows, len);
+fn orthonormal(mut rows: Buffer<f64>, len: usize) -> Buffer<f64> {
+    eigen::orthonormalise(rows.values_mut(), len);
     rows
 }
 
-fn tensor(gradient: &Gradient, values: &[f64], shape: (usize, usize)) -> Result<Tensor> {
-    gradient.to_device(values.iter().map(|value| *value as f32).collect(), shape)
-}
-
-fn host_values(tensor: &Tensor) -> Result<Vec<f64>> {
-    let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
-    Ok(values.into_iter().map(f64::from).collect())
+/// A float32 matrix in float64, transposed if asked.
+fn in_float64(matrix: &Tensor, is_transposed: bool) -> Result<Buffer<f64>> {
+    let (rows, cols) = (matrix.rows(), matrix.cols());
+    let plain;
+    let values = if matrix.has_kernels() {
+        matrix.values::<f32>()?
+    } else {
+        plain = matrix.to_vec_f32()?;
+        &plain
+    };
+    let index = |at: usize| {
+        if is_transposed {
+            at % rows * cols + at / rows
+        } else {
+            at
+        }
+    };
+    Ok(Buffer::from_fn(rows * cols, |at| f64::from(values[index(at)])))
 }

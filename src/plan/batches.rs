@@ -16,32 +16,6 @@ const LARGEST: usize = 3;
 /// Equal micro-batches of a step in a plan. The first allocates the gradients; all after the second are like the second.
 const MOST_MICRO_BATCHES: usize = 3;
 
-/// A micro-batch's size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Micro {
-    /// Samples.
-    pub batch: usize,
-    /// Tokens of each with its padding.
-    pub len: usize,
-    /// Tokens that are predicted, or samples that have labels.
-    pub counted: usize,
-}
-
-impl Micro {
-    /// A micro-batch whose samples all have `max_seq_length` tokens.
-    pub fn full(options: &DataOptions, task: Task) -> Self {
-        let (batch, len) = (options.batch_size, options.max_seq_length);
-        Self {
-            batch,
-            len,
-            counted: match task {
-                Task::CausalLm => batch * (len - 1),
-                Task::SequenceClassification => batch,
-            },
-        }
-    }
-}
-
 /// The optimizer steps that decide the memory of training, each with its micro-batches. If all steps are equal, these are
 /// the first two, else the first and the largest. Calls `dataset` only if the options do not give the lengths.
 ///
@@ -51,32 +25,40 @@ pub fn steps(
     options: &DataOptions,
     config: &ModelConfig,
     dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
-) -> Result<Vec<Vec<Micro>>, DataError> {
+) -> Result<Vec<EffectiveBatch>, DataError> {
     let is_even = matches!(&options.data, Data::Synthetic(data)
         if data.lengths == Lengths::Fixed && trained_on(options, data.samples) >= options.effective_batch_size());
     if is_even {
-        let step =
-            vec![Micro::full(options, config.task()); options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)];
+        let micro = vec![full(options, config.task()); options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)];
+        let counted = micro.iter().map(MicroBatch::counted).sum();
         // The first step allocates the optimizer's state.
         let count = options.length.steps().unwrap_or(2).min(2);
-        return Ok(vec![step; count]);
+        return Ok(vec![EffectiveBatch { micro, counted }; count]);
     }
     let dataset = dataset()?;
-    let sizes = |batch: EffectiveBatch| {
-        let micro = batch.micro.iter().map(|micro| Micro {
-            batch: micro.batch,
-            len: micro.len,
-            counted: micro.counted(),
-        });
-        micro.collect::<Vec<_>>()
-    };
-    let mut steps = dataset.batches(options, config).map(sizes);
+    let mut steps = dataset.batches(options, config);
     let first = steps.next();
-    let mut others: Vec<Vec<Micro>> = steps.collect();
-    let largest = |step: &Vec<Micro>| step.iter().map(|micro| (micro.batch * micro.len, micro.counted)).max();
-    others.sort_by_key(|step| std::cmp::Reverse(largest(step)));
+    let mut others: Vec<EffectiveBatch> = steps.collect();
+    let size = |micro: &MicroBatch| (micro.batch * micro.len, micro.counted());
+    others.sort_by_key(|step| std::cmp::Reverse(step.micro.iter().map(size).max()));
     others.truncate(LARGEST);
     Ok(first.into_iter().chain(others).collect())
+}
+
+/// A micro-batch whose samples all have `max_seq_length` tokens, without their ids.
+fn full(options: &DataOptions, task: Task) -> MicroBatch {
+    let (batch, len) = (options.batch_size, options.max_seq_length);
+    MicroBatch {
+        ids: Vec::new(),
+        lengths: vec![len as u32; batch],
+        labels: match task {
+            Task::CausalLm => Vec::new(),
+            Task::SequenceClassification => vec![0; batch],
+        },
+        sample_ids: vec![0; batch],
+        batch,
+        len,
+    }
 }
 
 /// Samples to train on.

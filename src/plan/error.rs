@@ -3,6 +3,7 @@
 use crate::arch::ArchError;
 use crate::data::DataError;
 use crate::spec::cell::Invalid;
+use crate::train::TrainError;
 
 /// Why a cell could not be planned.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum PlanError {
     /// The data cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// Our trainer would fail before its first number.
+    #[error(transparent)]
+    Training(#[from] TrainError),
     /// Samples are longer than the model can take.
     #[error("the model `{model}` has {most} positions (max_position_embeddings), fewer than max_seq_length")]
     Positions {

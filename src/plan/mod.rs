@@ -1,12 +1,11 @@
 //! Predictions of the memory that training needs, before anything runs.
 //!
-//! A stack writes a [`Trace`](crate::trace::Trace) of what it will allocate and release: `candle/`, our trainer, or the room
-//! [`torch`](crate::torch), transformers with PEFT and bitsandbytes on a GPU. [`Planner`] turns a trace into a prediction,
+//! A stack writes a [`Trace`](crate::trace::Trace) of what it will allocate and release: our trainer in a
+//! [`dry_run`](crate::train::dry_run), or the room [`torch`](crate::torch), transformers with PEFT and bitsandbytes on a GPU. [`Planner`] turns a trace into a prediction,
 //! [`advice`] looks for a change that makes a cell fit.
 
 pub mod advice;
 pub mod batches;
-pub mod candle;
 mod error;
 mod planner;
 mod torch;

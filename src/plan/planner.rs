@@ -6,13 +6,13 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{PlanError, batches, candle};
+use super::{PlanError, batches};
 use crate::{
     adapter::peft::{self, FileDtype},
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
     memory::{ByCategory, Phase},
-    options::{DataOptions, LoraOptions},
+    options::{DataOptions, ModelOptions},
     results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
@@ -21,10 +21,15 @@ use crate::{
         gpu::{Budget, Gpu},
     },
     trace::Account,
+    train::{self, TrainError},
 };
 
 /// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
 const GPU_GRANULARITY: u64 = 512;
+
+/// Bytes that the trainer's process holds beside its tensors: the program, its libraries, and what its threads pack operands
+/// into. Read off runs of many sizes (`docs/accuracy.md`). How well its allocator uses its pages is not followed.
+const PROCESS: u64 = 25 << 20;
 
 /// Plans the cells of a spec.
 #[derive(Debug)]
@@ -110,18 +115,14 @@ impl Planner {
         fits_positions(cell, config.max_position_embeddings)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
-        let planned = candle::plan(&options, cell.instruction_set.resolve(), &config, &steps);
+        let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let prediction = Prediction {
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
             checkpoint_file_bytes: checkpoint_file_bytes(cell, &config),
-            adapter_file_bytes: options
-                .model
-                .lora
-                .as_ref()
-                .map(|lora| self.adapter_file_bytes(cell, lora, &config)),
-            process_peak_bytes: Some(candle::process_bytes(account.peak.bytes)),
+            adapter_file_bytes: self.adapter_file_bytes(cell, &options.model, &config)?,
+            process_peak_bytes: Some(account.peak.bytes + PROCESS),
             ..prediction_from(&account)
         };
         let own = cell.device_memory.map(|size| size.0);
@@ -235,12 +236,15 @@ impl Planner {
         counts
     }
 
-    fn adapter_file_bytes(&self, cell: &Cell, lora: &LoraOptions, config: &ModelConfig) -> u64 {
+    fn adapter_file_bytes(
+        &self,
+        cell: &Cell,
+        options: &ModelOptions,
+        config: &ModelConfig,
+    ) -> Result<Option<u64>, TrainError> {
+        let Some(lora) = &options.lora else { return Ok(None) };
         let key = (model_key(cell), lora.rank, lora.target_modules.clone());
-        let Ok(bytes) = cached(&self.adapter_files, key, || {
-            Ok::<_, Infallible>(candle::adapter_file_bytes(lora, config))
-        });
-        bytes
+        cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
 }
 

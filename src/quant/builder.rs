@@ -1,11 +1,6 @@
 //! The formats of quantised matrices, and a builder for either.
 
-use super::{
-    error::QuantError,
-    int8::{self, Int8},
-    nf4::{self, Nf4},
-    quantized::Quantized,
-};
+use super::{error::QuantError, int8, nf4, quantized::Quantized};
 
 /// The storage format of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,16 +12,6 @@ pub enum Format {
     },
     /// int8 with a scale for each row, its absolute maximum / 127.
     Int8,
-}
-
-impl Format {
-    /// Bytes of a matrix of this shape, as [`Quantized::bytes`] of a built one.
-    pub fn bytes(self, rows: usize, cols: usize) -> usize {
-        match self {
-            Self::Nf4 { double_quant } => Nf4::bytes_for(rows, cols, double_quant),
-            Self::Int8 => Int8::bytes_for(rows, cols),
-        }
-    }
 }
 
 /// Quantises a matrix that arrives in consecutive slices.

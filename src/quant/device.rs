@@ -119,11 +119,11 @@ impl OnDevice {
 impl BlockScales {
     fn new(scales: &Scales, device: &Device) -> Result<Self> {
         Ok(match scales {
-            Scales::Plain(scales) => Self::Plain(Tensor::new(scales.as_slice(), device)?),
+            Scales::Plain(scales) => Self::Plain(Tensor::new(scales.values(), device)?),
             Scales::Double(double) => Self::Double {
-                codes: Tensor::new(double.codes.as_slice(), device)?,
+                codes: Tensor::new(double.codes.values(), device)?,
                 map: Tensor::new(dynamic::MAP.as_slice(), device)?,
-                absmax: Tensor::new(double.absmax.as_slice(), device)?,
+                absmax: Tensor::new(double.absmax.values(), device)?,
                 offset: f64::from(double.offset),
             },
         })

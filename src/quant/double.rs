@@ -1,36 +1,36 @@
 //! The scales of NF4's blocks, in float32 or quantised a second time.
 
 use super::dynamic;
-use crate::memory;
+use crate::memory::Buffer;
 
 /// Number of scales that share a second-level scale.
 pub(super) const GROUP: usize = 256;
 
 /// The absolute maximum of each block.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Scales {
     /// In float32.
-    Plain(Vec<f32>),
+    Plain(Buffer<f32>),
     /// Quantised to 8-bit codes.
     Double(DoubleQuantised),
 }
 
 /// Scales less their mean, in groups of 256. Each is the value of a code in the dynamic map times the group's absolute
 /// maximum.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct DoubleQuantised {
     /// One code of [`dynamic::MAP`] for each scale.
-    pub codes: Vec<u8>,
+    pub codes: Buffer<u8>,
     /// Absolute maximum of each group's scales less the offset.
-    pub absmax: Vec<f32>,
+    pub absmax: Buffer<f32>,
     /// Mean of all scales. Summed in float64: torch sums in float32, which can be an ulp off.
     pub offset: f32,
 }
 
 impl DoubleQuantised {
     /// Quantises scales.
-    pub fn new(scales: &[f32]) -> Self {
-        let sum: f64 = scales.iter().map(|&scale| f64::from(scale)).sum();
+    pub fn new(scales: &Buffer<f32>) -> Self {
+        let sum: f64 = scales.values().iter().map(|&scale| f64::from(scale)).sum();
         let offset = if scales.is_empty() {
             0.0
         } else {
@@ -40,16 +40,18 @@ impl DoubleQuantised {
     }
 
     /// Quantises scales around a given offset.
-    pub fn with_offset(scales: &[f32], offset: f32) -> Self {
-        let mut codes = Vec::with_capacity(scales.len());
-        let mut absmax = Vec::with_capacity(scales.len().div_ceil(GROUP));
-        for group in scales.chunks(GROUP) {
-            let max = group.iter().fold(0.0f32, |max, &scale| max.max((scale - offset).abs()));
-            let inverse = 1.0 / max;
+    pub fn with_offset(scales: &Buffer<f32>, offset: f32) -> Self {
+        let mut codes = Buffer::zeros(scales.len());
+        let mut absmax = Buffer::zeros(scales.len().div_ceil(GROUP));
+        let groups = scales.values().chunks(GROUP).zip(codes.values_mut().chunks_mut(GROUP));
+        for ((group, codes), absmax) in groups.zip(absmax.values_mut()) {
+            *absmax = group.iter().fold(0.0f32, |max, &scale| max.max((scale - offset).abs()));
+            let inverse = 1.0 / *absmax;
             // A group of zeros gives 0 * inf, which is NaN and has code 0, as in bitsandbytes. Times absmax it is 0
             // again.
-            codes.extend(group.iter().map(|&scale| dynamic::nearest((scale - offset) * inverse)));
-            absmax.push(max);
+            for (code, &scale) in codes.iter_mut().zip(group) {
+                *code = dynamic::nearest((scale - offset) * inverse);
+            }
         }
         Self { codes, absmax, offset }
     }
@@ -57,7 +59,7 @@ impl DoubleQuantised {
     /// The scale of a block.
     #[inline]
     fn at(&self, block: usize) -> f32 {
-        dynamic::MAP[usize::from(self.codes[block])] * self.absmax[block / GROUP] + self.offset
+        dynamic::MAP[usize::from(self.codes.values()[block])] * self.absmax.values()[block / GROUP] + self.offset
     }
 }
 
@@ -66,7 +68,7 @@ impl Scales {
     #[inline]
     pub fn at(&self, block: usize) -> f32 {
         match self {
-            Self::Plain(scales) => scales[block],
+            Self::Plain(scales) => scales.values()[block],
             Self::Double(scales) => scales.at(block),
         }
     }
@@ -87,26 +89,19 @@ impl Scales {
     /// Records in the timeline what the buffers are.
     pub(super) fn describe(&self) {
         match self {
-            Self::Plain(scales) => memory::describe_buffer(scales, "float32", &[scales.len()]),
+            Self::Plain(scales) => scales.describe("float32", &[scales.len()]),
             Self::Double(DoubleQuantised { codes, absmax, .. }) => {
-                memory::describe_buffer(codes, "uint8", &[codes.len()]);
-                memory::describe_buffer(absmax, "float32", &[absmax.len()]);
+                codes.describe("uint8", &[codes.len()]);
+                absmax.describe("float32", &[absmax.len()]);
             }
         }
     }
 
-    /// Bytes of the scales on the heap.
+    /// Bytes of the scales on the heap. The offset lies in the struct.
     pub fn bytes(&self) -> usize {
-        Self::bytes_for(self.len(), matches!(self, Self::Double(_)))
-    }
-
-    /// Bytes of the scales of `blocks` blocks on the heap. The offset lies in the struct.
-    pub(super) fn bytes_for(blocks: usize, double_quant: bool) -> usize {
-        let per_scale = size_of::<f32>();
-        if double_quant {
-            blocks + blocks.div_ceil(GROUP) * per_scale
-        } else {
-            blocks * per_scale
+        match self {
+            Self::Plain(scales) => scales.bytes(),
+            Self::Double(DoubleQuantised { codes, absmax, .. }) => codes.bytes() + absmax.bytes(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{element::Element, int8::Int8, nf4::Nf4, parallel};
 
 /// A quantised matrix.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Quantized {
     /// 4 bits for each value, in blocks of 64.
     Nf4(Nf4),

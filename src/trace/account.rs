@@ -1,7 +1,6 @@
 //! Live bytes over a trace: the peaks, their instants and their purposes.
 
-use super::{Event, LiveTensors, Trace};
-use crate::memory::{ByCategory, ByPhase, Module, Phase};
+use super::{ByCategory, ByPhase, Event, LiveTensors, Module, Phase, Trace};
 
 /// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::memory::{Category, Module, Phase};
+use super::{Category, Module, Phase};
 
 /// Events from the load on. A block is allocated once before it is freed, and a block that is not freed is live at the
 /// end.

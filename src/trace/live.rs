@@ -1,7 +1,6 @@
 //! Requested bytes of live tensors, by purpose.
 
-use super::{Block, Event};
-use crate::memory::{ByCategory, Category};
+use super::{Block, ByCategory, Category, Event};
 
 /// The live tensors during a replay; host memory does not count.
 #[derive(Debug)]

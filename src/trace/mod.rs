@@ -1,9 +1,13 @@
 //! The allocations and releases of training, and the account of live bytes.
 
 mod account;
+mod category;
 mod events;
 mod live;
+mod module;
 
 pub use account::{Account, Mean};
+pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use events::{Block, Event, Trace};
 pub(crate) use live::LiveTensors;
+pub use module::Module;

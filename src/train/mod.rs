@@ -3,6 +3,7 @@
 //! Training takes options. It reads no YAML, no environment, and no clock that changes numbers.
 
 mod device;
+mod dry_run;
 mod error;
 mod memory_meter;
 mod profile;
@@ -13,6 +14,7 @@ mod steps;
 mod summary;
 mod trainer;
 
+pub use dry_run::{DryRun, adapter_file_bytes, dry_run};
 pub use error::TrainError;
 pub use run::{Trained, run};
 pub use trainer::{Evaluation, StepOutcome, Trainer};

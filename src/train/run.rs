@@ -6,7 +6,7 @@ use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, sav
 use crate::{
     arch::ModelConfig,
     data::{self, Dataset},
-    memory::{self, Category, Phase, timeline},
+    memory::{self, Phase, timeline},
     model::{self, Source},
     options::{Measure, TrainOptions, TrainingLength},
     results::record::{Event, Measured},
@@ -39,7 +39,6 @@ pub fn run(
     memory::set_phase(Phase::Load);
     let device = device::open(options.device)?;
     let (source, dataset) = {
-        let _scope = memory::scope(Category::Host);
         let source = Source::open(&options.model, base_dir)?;
         let positions = source.config().max_position_embeddings;
         if options.data.max_seq_length > positions {

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use candle_core::Device;
-
 use super::{TrainError, Trainer};
 use crate::{
     adapter::peft::{self, AdapterTensor},
-    memory::{self, Category},
     options::ModelOptions,
 };
 
@@ -16,14 +13,12 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     let Some(lora) = &options.lora else {
         return Ok(None);
     };
-    let _scope = memory::scope(Category::Host);
     let mut tensors = Vec::new();
     for param in trainer.trainable() {
-        let values = param.f32()?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?;
         tensors.push(AdapterTensor {
-            name: param.name.clone(),
+            name: param.name.to_string(),
             shape: param.value.dims().to_vec(),
-            values,
+            values: param.value.to_vec_f32()?,
         });
     }
     let config = peft::Config::new(options.task, &options.name, lora);

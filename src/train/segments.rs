@@ -1,13 +1,13 @@
 //! One micro-batch through the chain of segments and back. Between segments only the hidden state crosses; a segment
 //! frees what it held as soon as its backward pass is done.
 
-use candle_core::{Result, Tensor};
+use candle_core::Result;
 
 use crate::{
     data::MicroBatch,
-    memory::{self, Category, Phase},
+    memory::{self, Phase},
     model::{Chain, Evaluated, Model, SegmentNames, input, with_chain},
-    nn::Pass,
+    nn::{Pass, tensor::Tensor},
     options::Checkpointing,
 };
 
@@ -61,7 +61,7 @@ trait Walk: Chain {
             blocks,
             head,
         } = self.names();
-        let ids = input("input_ids", &batch.ids, self.device())?;
+        let ids = input("input_ids", &batch.ids, batch.batch * batch.len);
         let mut x = {
             let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
             self.embed(&ids, pass)?
@@ -70,9 +70,9 @@ trait Walk: Chain {
         for index in 0..self.blocks() {
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
-            let (y, saved) = self.block(index, &x, pass)?;
+            let (y, saved) = self.block(index, x, pass)?;
             kept.push(if checkpointing.recomputes(index) {
-                Kept::Input(x)
+                Kept::Input(Self::into_input(saved))
             } else {
                 Kept::Saved(Box::new(saved))
             });
@@ -80,7 +80,7 @@ trait Walk: Chain {
             on_checkpoint();
         }
 
-        memory::label(&x, Category::Activation);
+        let x = x.kept();
         on_checkpoint();
         let (loss, mut dx) = {
             let (_entered, _module) = (memory::enter(last_part(head)), memory::module(head));
@@ -94,7 +94,7 @@ trait Walk: Chain {
             let _module = memory::module(format_args!("{blocks}.{index}"));
             let saved = match kept {
                 Kept::Saved(saved) => *saved,
-                Kept::Input(x) => self.recompute(index, &x, pass)?,
+                Kept::Input(x) => self.recompute(index, x, pass)?,
             };
             dx = self.block_backward(index, saved, dx, pass)?;
             on_checkpoint();
@@ -106,9 +106,9 @@ trait Walk: Chain {
 
     /// The last block's output, `[tokens, hidden]`.
     fn hidden_states(&self, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
-        let mut x = self.embed(&input("input_ids", &batch.ids, self.device())?, pass)?;
+        let mut x = self.embed(&input("input_ids", &batch.ids, batch.batch * batch.len), pass)?;
         for index in 0..self.blocks() {
-            x = self.block(index, &x, pass)?.0;
+            x = self.block(index, x, pass)?.0;
         }
         Ok(x)
     }

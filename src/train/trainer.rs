@@ -1,13 +1,13 @@
 //! An optimizer step over an effective batch.
 
-use candle_core::{Device, Tensor};
+use candle_core::Device;
 
 use super::{TrainError, segments};
 use crate::{
     data::{EffectiveBatch, MicroBatch},
-    memory::{self, Category, Phase},
+    memory::{self, Phase},
     model::Model,
-    nn::{DropoutPass, Pass, param::Param},
+    nn::{DropoutPass, Pass, param::Param, tensor::Tensor},
     optim::{self, Optimizer, clip_gradients},
     options::TrainOptions,
 };
@@ -66,7 +66,6 @@ impl Trainer {
     ) -> Result<StepOutcome, TrainError> {
         let loss = self.forward_backward(batch, step, between)?;
         memory::set_phase(Phase::Optimizer);
-        let _scope = memory::scope(Category::Temporary);
         let (_entered, _module) = (memory::enter("optimizer"), memory::module("optimizer"));
         let mut params = self.model.trainable();
         let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm)?;
@@ -101,7 +100,6 @@ impl Trainer {
         step: usize,
         between: &mut dyn FnMut(),
     ) -> Result<f64, TrainError> {
-        let _scope = memory::scope(Category::Temporary);
         let scale = 1.0 / batch.counted as f64;
         let mut sum = 0.0;
         for micro in &batch.micro {
@@ -123,7 +121,6 @@ impl Trainer {
     /// # Errors
     /// Errors of candle.
     pub fn gradient_norm(&mut self) -> Result<f64, TrainError> {
-        let _scope = memory::scope(Category::Temporary);
         Ok(clip_gradients(&mut self.model.trainable(), 0.0)?)
     }
 
@@ -132,7 +129,6 @@ impl Trainer {
     /// # Errors
     /// Errors of candle.
     pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
-        let _scope = memory::scope(Category::Temporary);
         let (mut sum, mut counted, mut correct) = (0.0, 0, None);
         for micro in batches {
             let evaluated = segments::evaluate(&self.model, &micro, &self.pass(&micro, None))?;
@@ -153,7 +149,6 @@ impl Trainer {
     /// # Errors
     /// Errors of candle.
     pub fn logits(&self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
-        let _scope = memory::scope(Category::Temporary);
         Ok(segments::logits(&self.model, micro, &self.pass(micro, None))?)
     }
 
@@ -164,10 +159,7 @@ impl Trainer {
 
     /// Number of trained elements.
     pub fn trainable_count(&mut self) -> u64 {
-        self.trainable()
-            .iter()
-            .map(|param| param.value.elem_count() as u64)
-            .sum()
+        self.trainable().iter().map(|param| param.value.len() as u64).sum()
     }
 
     /// Frees the gradients.
@@ -189,7 +181,7 @@ impl Trainer {
 
     fn pass(&self, micro: &MicroBatch, step: Option<usize>) -> Pass {
         let (lengths, has_dropout) = match &self.model {
-            Model::Llama(_) => (Vec::new(), false),
+            Model::Decoder(_) => (Vec::new(), false),
             Model::Encoder(model) => (micro.lengths.clone(), model.has_dropout),
         };
         let lora = self.options.model.lora.as_ref();

@@ -7,5 +7,5 @@
 mod one_pass;
 mod two_passes;
 
-pub use one_pass::{Exponentials, exponentials_bytes, next_logits, subtract_next};
-pub use two_passes::{LogSumExps, SoftmaxGradient, log_sum_exps_bytes};
+pub use one_pass::{Exponentials, next_logits, subtract_next};
+pub use two_passes::{LogSumExps, SoftmaxGradient};

@@ -22,6 +22,7 @@ use super::super::{
     reduce,
     rows::for_rows,
 };
+use crate::memory::Buffer;
 
 /// Columns of the logits whose exponentials are summed together.
 const SLOT: usize = 512;
@@ -33,7 +34,7 @@ pub struct Exponentials<'a, E> {
     out: Output<'a, E>,
     bases: &'a [f32],
     /// By slot, then by row.
-    sums: Vec<UnsafeCell<f64>>,
+    sums: Buffer<UnsafeCell<f64>>,
     is_too_high: AtomicBool,
 }
 
@@ -46,12 +47,11 @@ impl<'a, E: Element> Exponentials<'a, E> {
     pub const GRAIN: usize = SLOT / EDGE;
 
     /// For `cols` columns of rows with these bases.
-    pub fn new(out: Output<'a, E>, bases: &'a [f32], cols: usize) -> Self {
-        let cells = bases.len() * cols.div_ceil(SLOT);
+    pub fn new(out: Output<'a, E>, bases: &'a Buffer<f32>, cols: usize) -> Self {
         Self {
             out,
-            bases,
-            sums: (0..cells).map(|_| UnsafeCell::new(0.0)).collect(),
+            bases: bases.values(),
+            sums: Buffer::from_fn(bases.len() * cols.div_ceil(SLOT), |_| UnsafeCell::new(0.0)),
             is_too_high: AtomicBool::new(false),
         }
     }
@@ -60,7 +60,7 @@ impl<'a, E: Element> Exponentials<'a, E> {
     /// written is of no use.
     pub fn finish(mut self, totals: &mut [f64]) -> bool {
         let rows = self.bases.len();
-        for (at, sum) in self.sums.iter_mut().enumerate() {
+        for (at, sum) in self.sums.values_mut().iter_mut().enumerate() {
             totals[at % rows] += *sum.get_mut();
         }
         !self.is_too_high.into_inner()
@@ -102,7 +102,7 @@ impl<E: Element> Store for Exponentials<'_, E> {
                 let slot = cols.start / SLOT * self.bases.len();
                 for (exps, row) in above.as_chunks::<EDGE>().0.iter().zip(rows.clone()) {
                     // SAFETY: the caller's promise, for the row and the slot these columns are of.
-                    unsafe { *self.sums[slot + row].get() += f64::from(sum(exps)) };
+                    unsafe { *self.sums.values()[slot + row].get() += f64::from(sum(exps)) };
                 }
                 for (value, exp) in values[..count].iter_mut().zip(&above) {
                     *value = E::narrow(*exp);
@@ -116,11 +116,6 @@ impl<E: Element> Store for Exponentials<'_, E> {
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
         self.out.prefetch(rows, cols);
     }
-}
-
-/// Bytes that [`Exponentials`] holds beside what it writes.
-pub fn exponentials_bytes(rows: usize, cols: usize) -> usize {
-    rows * cols.div_ceil(SLOT) * size_of::<UnsafeCell<f64>>()
 }
 
 /// The sum of a block's row, in pairs.
@@ -138,19 +133,26 @@ fn sum(values: &[f32; EDGE]) -> f32 {
 }
 
 /// Each row's logit of its next token: `x[row] · head[next[row]]`, over `hidden` elements.
-pub fn next_logits<P: Number>(x: &dyn Source<P>, head: &dyn Source<P>, hidden: usize, next: &[u32]) -> Vec<f32> {
+pub fn next_logits<P: Number>(
+    x: &dyn Source<P>,
+    head: &dyn Source<P>,
+    hidden: usize,
+    next: &Buffer<u32>,
+) -> Buffer<f32> {
     let level = InstructionSet::current();
-    let dot = |(row, &next): (usize, &u32)| {
-        scratch::with(|scratch| {
+    let mut logits = Buffer::<f32>::unwritten(next.len());
+    let rows = logits.values_mut().par_iter_mut().zip(next.values()).enumerate();
+    rows.with_min_len(64).for_each(|(row, (logit, &next))| {
+        *logit = scratch::with(|scratch| {
             let x = x.row(row, 0..hidden, scratch.left.of(hidden));
             let weight = head.row(next as usize, 0..hidden, scratch.right.of(hidden));
             level.run(
                 #[inline(always)]
                 || reduce::products(x, weight),
             )
-        })
-    };
-    next.par_iter().enumerate().with_min_len(64).map(dot).collect()
+        });
+    });
+    logits
 }
 
 /// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`.

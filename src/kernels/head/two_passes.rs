@@ -10,6 +10,7 @@ use super::super::{
         store::{Output, Store},
     },
 };
+use crate::memory::Buffer;
 
 /// Columns of the logits whose exponentials are summed together.
 const SLOT: usize = 2048;
@@ -32,8 +33,8 @@ pub struct LogSumExps<'a> {
     rows: usize,
     next: &'a [u32],
     /// By slot, then by row; none as long as no block came.
-    sums: Vec<UnsafeCell<Option<Sums>>>,
-    chosen: Vec<UnsafeCell<f32>>,
+    sums: Buffer<UnsafeCell<Option<Sums>>>,
+    chosen: Buffer<UnsafeCell<f32>>,
 }
 
 // SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
@@ -45,44 +46,42 @@ impl<'a> LogSumExps<'a> {
     pub const GRAIN: usize = SLOT / EDGE;
 
     /// For rows with these next tokens.
-    pub fn new(next: &'a [u32], vocabulary: usize) -> Self {
+    pub fn new(next: &'a Buffer<u32>, vocabulary: usize) -> Self {
         let rows = next.len();
-        let slots = vocabulary.div_ceil(SLOT);
         Self {
             rows,
-            next,
-            sums: (0..rows * slots).map(|_| UnsafeCell::new(None)).collect(),
-            chosen: (0..rows).map(|_| UnsafeCell::new(f32::NAN)).collect(),
+            next: next.values(),
+            sums: Buffer::from_fn(rows * vocabulary.div_ceil(SLOT), |_| UnsafeCell::new(None)),
+            chosen: Buffer::from_fn(rows, |_| UnsafeCell::new(f32::NAN)),
         }
     }
 
     /// The sum of the losses `logsumexp - logit of the next token`, and the log-sum-exps, after the product.
-    pub fn finish(self) -> (f64, Vec<f32>) {
+    pub fn finish(mut self) -> (f64, Buffer<f32>) {
         let rows = self.rows;
-        let mut sums: Vec<Option<Sums>> = self.sums.into_iter().map(UnsafeCell::into_inner).collect();
-        let log_sum_exps: Vec<f64> = (0..rows)
-            .map(|row| {
-                let slots = || sums.iter().skip(row).step_by(rows).flatten();
-                let base = slots().fold(LEAST, |base, sums| if sums.base > base { sums.base } else { base });
-                let total = |sums: &Sums| {
+        let sums = self.sums.values_mut();
+        let chosen = self.chosen.values_mut();
+        let mut loss = 0.0;
+        let log_sum_exps = Buffer::from_fn(rows, |row| {
+            let mut base = LEAST;
+            for cell in sums.iter_mut().skip(row).step_by(rows) {
+                if let Some(sums) = cell.get_mut() {
+                    base = if sums.base > base { sums.base } else { base };
+                }
+            }
+            let total: f64 = (sums.iter_mut().skip(row).step_by(rows))
+                .filter_map(|cell| cell.get_mut().as_ref())
+                .map(|sums| {
                     let total: f64 = sums.lanes.iter().map(|&lane| f64::from(lane)).sum();
                     total * (f64::from(sums.base) - f64::from(base)).exp()
-                };
-                f64::from(base) + slots().map(total).sum::<f64>().ln()
-            })
-            .collect();
-        sums.clear();
-        let losses = log_sum_exps
-            .iter()
-            .zip(self.chosen)
-            .map(|(sum, chosen)| sum - f64::from(chosen.into_inner()));
-        (losses.sum(), log_sum_exps.iter().map(|&sum| sum as f32).collect())
+                })
+                .sum();
+            let lse = f64::from(base) + total.ln();
+            loss += lse - f64::from(*chosen[row].get_mut());
+            lse as f32
+        });
+        (loss, log_sum_exps)
     }
-}
-
-/// Bytes that [`LogSumExps`] holds.
-pub fn log_sum_exps_bytes(rows: usize, vocabulary: usize) -> usize {
-    rows * vocabulary.div_ceil(SLOT) * size_of::<UnsafeCell<Option<Sums>>>() + rows * size_of::<f32>()
 }
 
 impl Store for LogSumExps<'_> {
@@ -95,7 +94,8 @@ impl Store for LogSumExps<'_> {
                 for (at, row) in rows.clone().enumerate() {
                     let logits = &block.row(at)[..cols.len()];
                     // SAFETY: the caller's promise, for the row and the slot these columns are of.
-                    let (sums, chosen) = unsafe { (&mut *self.sums_of(row, &cols), &mut *self.chosen[row].get()) };
+                    let (sums, chosen) =
+                        unsafe { (&mut *self.sums_of(row, &cols), &mut *self.chosen.values()[row].get()) };
                     let next = self.next[row] as usize;
                     if cols.contains(&next) {
                         *chosen = logits[next - cols.start];
@@ -140,7 +140,7 @@ impl Store for LogSumExps<'_> {
 impl LogSumExps<'_> {
     /// A row's sums over the slot of these columns.
     fn sums_of(&self, row: usize, cols: &Range<usize>) -> *mut Option<Sums> {
-        self.sums[cols.start / SLOT * self.rows + row].get()
+        self.sums.values()[cols.start / SLOT * self.rows + row].get()
     }
 }
 

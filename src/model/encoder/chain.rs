@@ -1,24 +1,25 @@
 //! An encoder's segments: embeddings, blocks, classifier with the labels' loss.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Result};
 
-use super::{Encoder, variant::Variant};
+use super::Encoder;
 use crate::{
     data::MicroBatch,
+    memory::Buffer,
     model::chain::{Chain, Evaluated, SegmentNames, input},
-    nn::{Pass, encoder_block, encoder_block::EncoderBlock, param::Param},
+    nn::{Pass, encoder_block, param::Param, tensor::Tensor},
 };
 
 impl Chain for Encoder {
     type Saved = encoder_block::Saved;
 
     fn names(&self) -> SegmentNames {
+        let word_embeddings = self.description.embeddings[0].path;
         SegmentNames {
-            embedding: match self.variant {
-                Variant::Bert => "bert.embeddings",
-                Variant::DistilBert => "distilbert.embeddings",
-            },
-            blocks: self.variant.family().description().blocks,
+            embedding: word_embeddings
+                .rsplit_once('.')
+                .map_or(word_embeddings, |(embeddings, _)| embeddings),
+            blocks: self.description.blocks,
             head: "classifier",
         }
     }
@@ -31,23 +32,28 @@ impl Chain for Encoder {
         self.blocks.len()
     }
 
-    fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = self.embedding.trainable();
-        params.extend(self.blocks.iter_mut().flat_map(EncoderBlock::trainable));
-        params.extend(self.head.trainable());
-        params
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embedding.trainable(params);
+        for block in &mut self.blocks {
+            block.trainable(params);
+        }
+        self.head.trainable(params);
     }
 
-    fn embed(&self, ids: &Tensor, pass: &Pass) -> Result<Tensor> {
+    fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {
         self.embedding.forward(ids, self.hidden, pass)
     }
 
-    fn block(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<(Tensor, encoder_block::Saved)> {
+    fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {
         self.blocks[index].forward(x, pass)
     }
 
-    fn recompute(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<encoder_block::Saved> {
+    fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved> {
         self.blocks[index].recompute(x, pass)
+    }
+
+    fn into_input(saved: Self::Saved) -> Tensor {
+        saved.into_input()
     }
 
     fn head(
@@ -58,20 +64,20 @@ impl Chain for Encoder {
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
-        let labels = input("labels", &batch.labels, &self.device)?;
+        let labels = input("labels", &batch.labels, batch.batch);
         self.head.forward_backward(x, &labels, scale, pass, on_checkpoint)
     }
 
-    fn block_backward(&mut self, index: usize, saved: encoder_block::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
+    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
         self.blocks[index].backward(saved, dy, pass)
     }
 
-    fn embed_backward(&mut self, ids: &Tensor, dy: Tensor, pass: &Pass) -> Result<()> {
+    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {
         self.embedding.backward(ids, dy, self.hidden, pass)
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
-        let labels = input("labels", &batch.labels, &self.device)?;
+        let labels = input("labels", &batch.labels, batch.batch);
         let (loss_sum, correct) = self.head.evaluate(x, &labels, pass)?;
         Ok(Evaluated {
             loss_sum,

@@ -1,54 +1,97 @@
 //! Builds an encoder, layer by layer.
 
-use super::{Encoder, names::EncoderNames, variant::Variant};
+use std::marker::PhantomData;
+
+use super::Encoder;
 use crate::{
-    arch::ModelConfig,
+    arch::{ModelConfig, Module, ModuleName},
     memory,
-    model::{error::LoadError, loader::Loader},
+    model::{Model, error::LoadError, loader::Loader},
     nn::{
-        affine::Affine,
+        attention::Attention,
         classifier::{Activation, Classifier},
-        dropout::Dropout,
-        encoder_block::EncoderBlock,
+        encoder_block::{ATTENTION, EncoderBlock},
         encoder_embedding::EncoderEmbedding,
-        encoder_names::ATTENTION,
         feed_forward::FeedForward,
         layer_norm::LayerNorm,
-        self_attention::SelfAttention,
+        linear::Projection,
     },
 };
 
+/// The features in which a family differs by more than names and sizes.
+struct Variant {
+    /// The activation after the dense layer of the head.
+    activation: Activation,
+    /// True if attention's output has dropout.
+    drops_attention_output: bool,
+}
+
 impl Loader<'_> {
-    pub(crate) fn encoder(&mut self, config: &ModelConfig) -> Result<Encoder, LoadError> {
-        let variant = Variant::new(config.family).ok_or(LoadError::Family(config.family.name()))?;
-        let names = EncoderNames::get(variant);
-        Ok(Encoder {
-            variant,
-            embedding: self.encoder_embedding(config, names)?,
-            blocks: (0..config.num_hidden_layers)
-                .map(|index| self.encoder_block(config, variant, index))
-                .collect::<Result<Vec<_>, _>>()?,
-            head: self.classifier(config, variant)?,
-            has_dropout: [
-                config.hidden_dropout,
-                config.attention_dropout,
-                config.classifier_dropout,
-            ]
-            .iter()
-            .any(|probability| *probability > 0.0),
-            hidden: self.hidden(),
-            device: self.device().clone(),
-        })
+    pub(crate) fn bert(&mut self, config: &ModelConfig) -> Result<Model, LoadError> {
+        let variant = Variant {
+            activation: Activation::Tanh,
+            drops_attention_output: true,
+        };
+        self.encoder(config, &variant)
     }
 
-    fn encoder_embedding(&mut self, config: &ModelConfig, names: &EncoderNames) -> Result<EncoderEmbedding, LoadError> {
-        let mut table = |name| self.dense(&format!("{name}.weight"));
+    pub(crate) fn distilbert(&mut self, config: &ModelConfig) -> Result<Model, LoadError> {
+        let variant = Variant {
+            activation: Activation::Relu,
+            drops_attention_output: false,
+        };
+        self.encoder(config, &variant)
+    }
+
+    fn encoder(&mut self, config: &ModelConfig, variant: &Variant) -> Result<Model, LoadError> {
+        let description = config.family.description();
+        let embedding = self.encoder_embedding(config, description.embeddings)?;
+        let mut blocks = Vec::with_capacity(config.num_hidden_layers);
+        for index in 0..config.num_hidden_layers {
+            blocks.push(self.encoder_block(config, variant, index)?);
+        }
+        let [dense, classifier] = description.head else {
+            return Err(LoadError::Family(config.family.name()));
+        };
+        let classifier_name = self.outside(classifier);
+        let dropouts = [
+            config.hidden_dropout,
+            config.attention_dropout,
+            config.classifier_dropout,
+        ];
+        Ok(Model::Encoder(Box::new(Encoder {
+            description,
+            embedding,
+            blocks,
+            head: Classifier {
+                dense: self.projection(self.outside(dense), dense)?,
+                activation: variant.activation,
+                dropout: self.dropout(format_args!("{classifier_name}.input"), config.classifier_dropout),
+                classifier: self.projection(classifier_name, classifier)?,
+            },
+            has_dropout: dropouts.iter().any(|probability| *probability > 0.0),
+            hidden: self.hidden(),
+            device: self.device().clone(),
+        })))
+    }
+
+    fn encoder_embedding(
+        &mut self,
+        config: &ModelConfig,
+        modules: &'static [Module],
+    ) -> Result<EncoderEmbedding, LoadError> {
+        let (words, positions, token_types, norm) = match modules {
+            [words, positions, norm] => (words, positions, None, norm),
+            [words, positions, token_types, norm] => (words, positions, Some(token_types), norm),
+            _ => return Err(LoadError::Family(config.family.name())),
+        };
+        let mut table = |module| self.dense(self.outside(module), module, "weight");
         Ok(EncoderEmbedding {
-            words: table(names.words)?,
-            positions: table(names.positions)?,
-            token_types: names.token_types.map(table).transpose()?,
-            norm: self.layer_norm(config, names.embedding_norm)?,
-            dropout: self.dropout(names.embedding_norm, config.hidden_dropout),
+            words: table(words)?,
+            positions: table(positions)?,
+            token_types: token_types.map(table).transpose()?,
+            dropout: self.dropout(self.outside(norm), config.hidden_dropout),
+            norm: self.layer_norm(config, self.outside(norm), norm)?,
             padding: config.pad_token_id,
         })
     }
@@ -56,84 +99,73 @@ impl Loader<'_> {
     fn encoder_block(
         &mut self,
         config: &ModelConfig,
-        variant: Variant,
+        variant: &Variant,
         index: usize,
     ) -> Result<EncoderBlock, LoadError> {
         memory::timeline::write_out();
-        let names = &EncoderNames::get(variant).block;
-        let block = format!("{}.{index}", config.family.description().blocks);
-        let of_block = |name: &str| format!("{block}.{name}");
-        let of_attention = |name: &str| format!("{block}.{ATTENTION}.{name}");
-        // DistilBERT's attention has no dropout on its output.
-        let output_dropout = match variant {
-            Variant::Bert => config.hidden_dropout,
-            Variant::DistilBert => 0.0,
+        let [
+            query,
+            key,
+            value,
+            attention_output,
+            attention_norm,
+            intermediate,
+            output,
+            output_norm,
+        ] = config.family.description().block
+        else {
+            return Err(LoadError::Family(config.family.name()));
         };
-        let (query, attention_output) = (of_attention(names.query), of_attention(names.attention_output));
-        let output = of_block(names.output);
+        let name = |module| config.in_block(index, module);
+        let output_dropout = if variant.drops_attention_output {
+            config.hidden_dropout
+        } else {
+            0.0
+        };
+        let hidden = config.hidden_size;
+        let qkv = vec![
+            self.linear(name(query), query)?,
+            self.linear(name(key), key)?,
+            self.linear(name(value), value)?,
+        ];
         Ok(EncoderBlock {
-            names,
-            attention: SelfAttention {
-                names,
-                query: self.affine(&query)?,
-                key: self.affine(&of_attention(names.key))?,
-                value: self.affine(&of_attention(names.value))?,
-                output: self.affine(&attention_output)?,
+            attention: Attention {
+                names: [query, key, value].map(in_attention),
+                qkv: Projection::new(qkv, [hidden; 3]),
+                output: self.projection(name(attention_output), attention_output)?,
                 heads: config.num_attention_heads,
-                weight_dropout: self.dropout(&format!("{query}.weights"), config.attention_dropout),
-                dropout: self.dropout(&format!("{attention_output}.output"), output_dropout),
+                kv_heads: config.num_attention_heads,
+                head_dim: hidden / config.num_attention_heads,
+                is_causal: false,
+                weight_dropout: self.dropout(format_args!("{}.weights", name(query)), config.attention_dropout),
+                output_dropout: self.dropout(format_args!("{}.output", name(attention_output)), output_dropout),
             },
-            attention_norm: self.layer_norm(config, &of_block(names.attention_norm))?,
+            attention_norm_name: attention_norm.path,
+            attention_norm: self.layer_norm(config, name(attention_norm), attention_norm)?,
             feed_forward: FeedForward {
-                names,
-                intermediate: self.affine(&of_block(names.intermediate))?,
-                output: self.affine(&output)?,
-                dropout: self.dropout(&format!("{output}.output"), config.hidden_dropout),
+                modules: [intermediate.path, output.path],
+                names: [""],
+                inner: self.projection(name(intermediate), intermediate)?,
+                output: self.projection(name(output), output)?,
+                output_dropout: self.dropout(format_args!("{}.output", name(output)), config.hidden_dropout),
+                activation: PhantomData,
             },
-            output_norm: self.layer_norm(config, &of_block(names.output_norm))?,
+            output_norm_name: output_norm.path,
+            output_norm: self.layer_norm(config, name(output_norm), output_norm)?,
         })
     }
 
-    /// Beside adapters the head is trained whole, as PEFT does it (`modules_to_save`): all that is called `…classifier`,
-    /// so DistilBERT's dense layer too. BERT's is a layer like those of the blocks.
-    fn classifier(&mut self, config: &ModelConfig, variant: Variant) -> Result<Classifier, LoadError> {
-        let names = EncoderNames::get(variant);
-        let (dense, activation) = match variant {
-            Variant::Bert => (self.affine(names.dense)?, Activation::Tanh),
-            Variant::DistilBert => (self.trained_affine(names.dense)?, Activation::Relu),
-        };
-        let classifier = names.classifier;
-        Ok(Classifier {
-            dense,
-            activation,
-            dropout: self.dropout(&format!("{classifier}.input"), config.classifier_dropout),
-            classifier: self.trained_affine(classifier)?,
-        })
-    }
-
-    fn affine(&mut self, module: &str) -> Result<Affine, LoadError> {
-        Ok(Affine {
-            linear: self.linear(module)?,
-            bias: self.dense(&format!("{module}.bias"))?,
-        })
-    }
-
-    fn trained_affine(&mut self, module: &str) -> Result<Affine, LoadError> {
-        Ok(Affine {
-            linear: self.trained_linear(module)?,
-            bias: self.trained(&format!("{module}.bias"))?,
-        })
-    }
-
-    fn layer_norm(&mut self, config: &ModelConfig, name: &str) -> Result<LayerNorm, LoadError> {
+    fn layer_norm(&mut self, config: &ModelConfig, name: ModuleName, module: &Module) -> Result<LayerNorm, LoadError> {
         Ok(LayerNorm {
-            weight: self.dense(&format!("{name}.weight"))?,
-            bias: self.dense(&format!("{name}.bias"))?,
+            weight: self.dense(name, module, "weight")?,
+            bias: self.dense(name, module, "bias")?,
             eps: config.norm_eps,
         })
     }
+}
 
-    fn dropout(&self, module: &str, probability: f64) -> Dropout {
-        Dropout::new(self.seed(), module, probability)
-    }
+/// The name of a layer from the attention on.
+fn in_attention(module: &Module) -> &'static str {
+    let name = module.path.strip_prefix(ATTENTION).unwrap_or(module.path);
+    name.strip_prefix('.').unwrap_or(name)
 }

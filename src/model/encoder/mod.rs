@@ -3,7 +3,5 @@
 mod chain;
 mod load;
 mod model;
-mod names;
-mod variant;
 
 pub use model::Encoder;

@@ -2,13 +2,15 @@
 
 use candle_core::{DType, Device};
 
-use super::variant::Variant;
-use crate::nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding};
+use crate::{
+    arch::Description,
+    nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding},
+};
 
 /// DistilBERT or BERT with everything it was configured to train.
 #[derive(Debug)]
 pub struct Encoder {
-    pub(super) variant: Variant,
+    pub(crate) description: &'static Description,
     pub(crate) embedding: EncoderEmbedding,
     pub(crate) blocks: Vec<EncoderBlock>,
     pub(crate) head: Classifier,

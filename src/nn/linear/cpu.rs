@@ -1,316 +1,374 @@
 //! Linear layers on the CPU. Weights are dequantised panel by panel while they are multiplied, the adapter's second
 //! product is a term of the weight's, and layers that share an input share the work on it.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result};
 
-use super::layer::{Linear, RankGradients};
+use super::{
+    layer::Linear,
+    projection::{Carried, Cut},
+};
 use crate::kernels::{
-    buffer::written,
+    columns,
     gemm::{
         Operand, Segment, Source, Store, Term,
         multiply::Multiply,
         product,
-        store::{AddScaled, Biased, Output, Replace, Residual, Transposed},
+        store::{AddScaled, LinearCombination, Output, Replace, Transposed},
     },
 };
+use crate::memory::{self, Buffer};
 use crate::nn::{
-    host::{self, Format, for_format, for_number},
-    lora::Lora,
-    operand::{Masked, Masks, Stack, Stored},
+    adapter::LowRank,
+    convert::{self, Converted},
+    operand::{Masked, Masks, Matrix, Stack, Stored},
     param::Param,
     pass::Pass,
+    tensor::{Float, Tensor, for_format, for_number},
     weight::Weight,
 };
 
-/// The outputs, in the dtype of `x`; `residual`, of the only layer's output's shape, is added to it, and so are the biases,
-/// one a layer or none at all.
-pub(in crate::nn) fn forward(
-    linears: &[&Linear],
-    biases: &[&Param],
+/// The outputs, in the dtype of `x`; `residual`, of the only output's shape, is added to it.
+pub(super) fn forward<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
     x: &Tensor,
     residual: Option<&Tensor>,
     pass: &Pass,
-) -> Result<Vec<Tensor>> {
-    if linears.iter().any(|linear| linear.rank() != linears[0].rank()) {
-        let alone = |(at, linear): (usize, &&Linear)| {
-            let biases = biases.get(at..=at).unwrap_or_default();
-            Ok(forward(&[linear], biases, x, None, pass)?.remove(0))
-        };
-        return linears.iter().enumerate().map(alone).collect();
-    }
-    for_format!(x.dtype(), E => for_number!(x.dtype(), P => forward_as::<E, P>(linears, biases, x, residual, pass)))
-}
-
-fn forward_as<E: Format, P: Multiply>(
-    linears: &[&Linear],
-    biases: &[&Param],
-    x: &Tensor,
-    residual: Option<&Tensor>,
-    pass: &Pass,
-) -> Result<Vec<Tensor>>
-where
-    for<'a> Stored<'a>: Source<P>,
-{
-    let (tokens, inputs) = x.dims2()?;
-    let ranks = Ranks::of(linears);
-    let h = rank_products::<E, P>(linears, &ranks, x, pass)?;
-    let h = ranks.windows(&h)?;
-    let x = Stored::tensor(x)?;
-    let weights = linears
-        .iter()
-        .map(|linear| Stored::weight(&linear.weight))
-        .collect::<Result<Vec<_>>>()?;
-    let b = adapters(linears, |adapter| Stored::tensor(&adapter.b.value))?;
-    let biases = biases.iter().map(|bias| bias.f32()).collect::<Result<Vec<_>>>()?;
-    let biases = biases.iter().map(host::values::<f32>).collect::<Result<Vec<_>>>()?;
-    let outputs = linears
-        .iter()
-        .map(|linear| Ok(linear.weight.shape()?.0))
-        .collect::<Result<Vec<_>>>()?;
-    let mut values: Vec<Vec<E>> = outputs
-        .iter()
-        .map(|outputs| written(tokens * outputs, |_: &mut [E]| ()))
-        .collect();
-    {
-        let residual = residual.map(host::values::<E>).transpose()?;
-        let outs = values
-            .iter_mut()
-            .zip(&outputs)
-            .map(|(values, outputs)| Output::new(values, *outputs));
-        let residual = residual.as_deref();
-        let stores: Vec<Box<dyn Store + '_>> = outs
-            .enumerate()
-            .map(|(at, out)| -> Box<dyn Store> {
-                match (residual, biases.get(at)) {
-                    (Some(residual), None) => Box::new(Residual { out, residual }),
-                    (None, None) => Box::new(Replace { out, scale: 1.0 }),
-                    (residual, Some(bias)) => Box::new(Biased { out, bias, residual }),
-                }
-            })
-            .collect();
-        let segments: Vec<Segment<P>> = (0..linears.len())
-            .map(|at| {
-                let weight = Term {
-                    left: Operand::depth_last(&x),
-                    right: Operand::depth_last(&weights[at]),
-                    depth: inputs,
-                };
-                let adapter = b[at].as_ref().map(|b| Term {
-                    left: Operand::depth_last(&h[at]),
-                    right: Operand::depth_last(b),
-                    depth: ranks.of[at],
-                });
-                Segment {
-                    cols: outputs[at],
-                    terms: std::iter::once(weight).chain(adapter).collect(),
-                    store: &*stores[at],
-                }
-            })
-            .collect();
-        product(tokens, &segments);
-    }
-    let tensors = values.into_iter().zip(outputs);
-    tensors
-        .map(|(values, outputs)| host::new(values, (tokens, outputs)))
-        .collect()
-}
-
-/// The gradient of the input in `dtype`, summed over the layers, from those of the outputs; and that of the adapters'
-/// inner products, for [`accumulate`].
-pub(super) fn input_gradient(
-    linears: &[&Linear],
-    dys: &[&Tensor],
-    pass: &Pass,
-    dtype: DType,
-) -> Result<(Tensor, RankGradients)> {
-    let masked = is_masked(linears, pass);
-    if masked && dtype != DType::F32 {
-        let (dx, dh) = input_gradient(linears, dys, pass, DType::F32)?;
-        return Ok((host::narrow(&dx, dtype)?, dh));
-    }
-    for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
-        for_format!(dtype, O => input_gradient_as::<E, O, P>(linears, dys, pass, masked))
+) -> Result<[Tensor; N]> {
+    for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+        forward_as::<E, P, N>(linears, cuts, x, residual, pass)
     }))
 }
 
-fn input_gradient_as<E: Format, O: Format, P: Multiply>(
-    linears: &[&Linear],
-    dys: &[&Tensor],
+fn forward_as<E: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    residual: Option<&Tensor>,
     pass: &Pass,
-    masked: bool,
-) -> Result<(Tensor, RankGradients)>
+) -> Result<[Tensor; N]>
 where
     for<'a> Stored<'a>: Source<P>,
 {
-    let tokens = dys[0].dim(0)?;
-    let inputs = linears[0].weight.shape()?.1;
     let ranks = Ranks::of(linears);
-    let sources = dys.iter().map(|dy| Stored::tensor(dy)).collect::<Result<Vec<_>>>()?;
-    let weights = linears
+    let h = rank_products::<E, P>(linears, &ranks, x, pass)?;
+    let biases = linears
         .iter()
-        .map(|linear| Stored::weight(&linear.weight))
-        .collect::<Result<Vec<_>>>()?;
-    let dh = ranks.tensor(tokens, |values: &mut [E]| {
-        for (at, linear) in linears.iter().enumerate() {
-            let Some(adapter) = &linear.adapter else { continue };
-            let b = Stored::tensor(&adapter.b.value)?;
-            let term = Term::<P> {
-                left: Operand::depth_last(&sources[at]),
-                right: Operand::depth_first(&b),
-                depth: dys[at].dim(1)?,
-            };
-            let out = Output::window(values, ranks.total, ranks.start(at));
-            let scale = adapter.scale as f32;
-            one_product(tokens, ranks.of[at], vec![term], &Replace { out, scale });
-        }
-        Ok(())
-    })?;
-    let dh_source = Stored::tensor(&dh)?;
-    let a = Stack::new(stacked(linears, |adapter| Stored::tensor(&adapter.a.value))?);
-    let mut terms: Vec<Term<P>> = sources
-        .iter()
-        .zip(&weights)
-        .zip(dys)
-        .map(|((dy, weight), values)| {
-            Ok(Term {
-                left: Operand::depth_last(dy),
-                right: Operand::depth_first(weight),
-                depth: values.dim(1)?,
+        .map(|linear| linear.bias.as_ref().map(Param::f32).transpose());
+    let biases: Vec<Option<Converted>> = biases.collect::<Result<_>>()?;
+    let mut ys = cuts.map(|cut| Tensor::new(Buffer::<E>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
+    if memory::is_dry_run() {
+        return Ok(ys);
+    }
+    let residual = residual.map(Tensor::values::<E>).transpose()?;
+    let source = Stored::tensor(x)?;
+    let operands = cuts.iter().map(|cut| CutOperands::of(linears, cut, &ranks, h.as_ref()));
+    let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
+    let mut stores: Vec<Box<dyn Store + '_>> = Vec::with_capacity(N);
+    for (y, cut) in ys.iter_mut().zip(cuts) {
+        let out = Output::new(y.values_mut::<E>()?, cut.width);
+        let bias = match &biases[cut.linear] {
+            Some(bias) => Some(&bias.values::<f32>()?[cut.first..cut.first + cut.width]),
+            None => None,
+        };
+        stores.push(if bias.is_none() && residual.is_none() {
+            Box::new(Replace { out, scale: 1.0 })
+        } else {
+            let scale = None;
+            Box::new(LinearCombination {
+                out,
+                scale,
+                bias,
+                residual,
             })
-        })
-        .collect::<Result<_>>()?;
-    if ranks.total > 0 && !masked {
-        terms.push(Term {
-            left: Operand::depth_last(&dh_source),
-            right: Operand::depth_first(&a),
-            depth: ranks.total,
         });
     }
-    let mut dx: Vec<O> = written(tokens * inputs, |dx| {
-        let out = Output::new(dx, inputs);
-        one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
-    });
-    if masked {
-        let windows = ranks.windows(&dh)?;
+    let segment = |at: usize| {
+        let CutOperands { weight, low_rank } = &operands[at];
+        let mut terms = vec![Term {
+            left: Operand::depth_last(&source),
+            right: Operand::depth_last(weight),
+            depth: x.cols(),
+        }];
+        terms.extend(low_rank.as_ref().map(|(h, b)| Term {
+            left: Operand::depth_last(h),
+            right: Operand::depth_last(b),
+            depth: ranks.of[cuts[at].linear],
+        }));
+        Segment {
+            cols: cuts[at].width,
+            terms,
+            store: &*stores[at],
+        }
+    };
+    // Segments of a product have the same depths.
+    let rank = |at: usize| ranks.of[cuts[at].linear];
+    let mut remaining: Vec<usize> = (0..N).collect();
+    while let Some(&first) = remaining.first() {
+        let alike: Vec<Segment<P>> = remaining
+            .iter()
+            .filter(|at| rank(**at) == rank(first))
+            .map(|at| segment(*at))
+            .collect();
+        product(x.rows(), &alike);
+        remaining.retain(|at| rank(*at) != rank(first));
+    }
+    drop((stores, operands));
+    Ok(ys)
+}
+
+/// The right operands of one output, and the left one of its low-rank term.
+struct CutOperands<'a> {
+    weight: Stored<'a>,
+    /// The inner product and the rows of B.
+    low_rank: Option<(Stored<'a>, Stored<'a>)>,
+}
+
+impl<'a> CutOperands<'a> {
+    fn of(linears: &'a [Linear], cut: &Cut, ranks: &Ranks, h: Option<&'a Tensor>) -> Result<Self> {
+        let linear = &linears[cut.linear];
+        let low_rank = match (linear.low_rank(), h) {
+            (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, rows(&low_rank.b.value, cut)?)),
+            _ => None,
+        };
+        Ok(Self {
+            weight: Stored::weight(&linear.weight, cut.first)?,
+            low_rank,
+        })
+    }
+}
+
+/// The rows of a matrix that belong to a cut.
+fn rows<'a>(matrix: &'a Tensor, cut: &Cut) -> Result<Stored<'a>> {
+    Ok(Stored::Dense(Matrix::new(matrix)?.skip_rows(cut.first)))
+}
+
+/// The gradient of the input in `dtype`, summed over the outputs; and that of the low-rank terms' inner products, for
+/// [`accumulate`].
+pub(super) fn input_gradient<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+    dtype: DType,
+) -> Result<(Tensor, Carried)> {
+    if is_masked(linears, pass) && dtype != DType::F32 {
+        let (dx, carried) = input_gradient(linears, cuts, dys, pass, DType::F32)?;
+        return Ok((convert::into_narrow(dx, dtype)?, carried));
+    }
+    for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
+        for_format!(dtype, O => input_gradient_as::<E, O, P, N>(linears, cuts, dys, pass))
+    }))
+}
+
+fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+) -> Result<(Tensor, Carried)>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
+    let ranks = Ranks::of(linears);
+    let mut dh = ranks.unwritten::<E>(tokens);
+    let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
+    if memory::is_dry_run() {
+        return Ok((dx, Carried { dh }));
+    }
+    let sources = dys.iter().map(|dy| Stored::tensor(dy)).collect::<Result<Vec<_>>>()?;
+    if let Some(dh) = &mut dh {
+        let values = dh.values_mut::<E>()?;
         for (at, linear) in linears.iter().enumerate() {
-            let Some(adapter) = &linear.adapter else { continue };
-            let a = Stored::tensor(&adapter.a.value)?;
-            let masks = masks(adapter, pass, inputs);
+            let Some(low_rank) = linear.low_rank() else { continue };
+            let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
+            let bs = mine()
+                .map(|(_, cut)| rows(&low_rank.b.value, cut))
+                .collect::<Result<Vec<_>>>()?;
+            let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
+                left: Operand::depth_last(&sources[at]),
+                right: Operand::depth_first(b),
+                depth: cut.width,
+            });
+            let out = Output::window(values, ranks.total, ranks.start(at));
+            let scale = low_rank.scale as f32;
+            one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
+        }
+    }
+    let weights = cuts
+        .iter()
+        .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));
+    let weights: Vec<Stored> = weights.collect::<Result<_>>()?;
+    let cut_terms = sources.iter().zip(&weights).zip(cuts);
+    let cut_terms = cut_terms.map(|((dy, weight), cut)| Term {
+        left: Operand::depth_last(dy),
+        right: Operand::depth_first(weight),
+        depth: cut.width,
+    });
+    let mut terms: Vec<Term<P>> = cut_terms.collect();
+    let masked = is_masked(linears, pass);
+    let a = Stack::new(stacked(linears)?);
+    let whole = dh.as_ref().map(Stored::tensor).transpose()?;
+    terms.extend(whole.as_ref().filter(|_| !masked).map(|dh| Term {
+        left: Operand::depth_last(dh),
+        right: Operand::depth_first(&a),
+        depth: ranks.total,
+    }));
+    let out = Output::new(dx.values_mut::<O>()?, inputs);
+    one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+    if let Some(dh) = dh.as_ref().filter(|_| masked) {
+        for (at, linear) in linears.iter().enumerate() {
+            let Some(low_rank) = linear.low_rank() else { continue };
+            let (dh, a) = (ranks.window(dh, at)?, Stored::tensor(&low_rank.a.value)?);
+            let masks = masks(low_rank, pass, inputs);
             let term = Term::<P> {
-                left: Operand::depth_last(&windows[at]),
+                left: Operand::depth_last(&dh),
                 right: Operand::depth_first(&a),
                 depth: ranks.of[at],
             };
             let factor = |row, col| masks.as_ref().map_or(1.0, |masks| masks.factor(row, col));
-            let out = Output::new(&mut dx, inputs);
+            let out = Output::new(dx.values_mut::<O>()?, inputs);
             one_product(tokens, inputs, vec![term], &AddScaled { out, factor });
         }
     }
-    drop(dh_source);
-    let dx = host::new(dx, (tokens, inputs))?;
-    Ok((dx, RankGradients(Some(dh))))
+    Ok((dx, Carried { dh }))
 }
 
 /// Adds the gradients of what is trained.
-pub(super) fn accumulate(
-    linears: &mut [&mut Linear],
+pub(super) fn accumulate<const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
     x: &Tensor,
-    dys: &[&Tensor],
-    dh: RankGradients,
+    dys: [&Tensor; N],
+    Carried { dh }: Carried,
     pass: &Pass,
 ) -> Result<()> {
-    let RankGradients(Some(dh)) = dh else {
-        candle_core::bail!("the adapters' gradients were not computed on the CPU")
-    };
-    for_format!(x.dtype(), E => for_number!(x.dtype(), P => accumulate_as::<E, P>(linears, x, dys, &dh, pass)))
+    for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+        accumulate_biases::<E, N>(linears, cuts, dys)?;
+        accumulate_weights::<P, N>(linears, cuts, x, dys)?;
+        match dh {
+            Some(dh) => accumulate_low_rank::<E, P, N>(linears, cuts, x, dys, &dh, pass),
+            None => Ok(()),
+        }
+    }))
 }
 
-fn accumulate_as<E: Format, P: Multiply>(
-    linears: &mut [&mut Linear],
+fn accumulate_biases<E: Float, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+) -> Result<()> {
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let Some(bias) = linear.bias.as_mut().filter(|bias| bias.trainable) else {
+            continue;
+        };
+        let mut gradient = Tensor::new(Buffer::<f32>::unwritten(bias.value.len()), bias.value.len());
+        for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
+            let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(dy.rows(), cut.width));
+            if !memory::is_dry_run() {
+                let out = &mut gradient.values_mut()?[cut.first..cut.first + cut.width];
+                columns::sums(dy.values::<E>()?, scratch.values_mut(), out);
+            }
+        }
+        bias.accumulate(gradient)?;
+    }
+    Ok(())
+}
+
+fn accumulate_weights<P: Multiply, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
     x: &Tensor,
-    dys: &[&Tensor],
+    dys: [&Tensor; N],
+) -> Result<()>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let (tokens, inputs) = (x.rows(), x.cols());
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let Weight::Dense(param) = &mut linear.weight else {
+            continue;
+        };
+        if !param.trainable {
+            continue;
+        }
+        let mut dw = Tensor::new(Buffer::<f32>::unwritten(param.value.len()), param.value.shape());
+        if !memory::is_dry_run() {
+            let source = Stored::tensor(x)?;
+            for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
+                let dy = Stored::tensor(dy)?;
+                let term = token_sum::<P>(&dy, &source, tokens);
+                let dw = &mut dw.values_mut::<f32>()?[cut.first * inputs..][..cut.width * inputs];
+                let out = Output::new(dw, inputs);
+                one_product(cut.width, inputs, vec![term], &Replace { out, scale: 1.0 });
+            }
+        }
+        param.accumulate(dw)?;
+    }
+    Ok(())
+}
+
+fn accumulate_low_rank<E: Float, P: Multiply, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    dys: [&Tensor; N],
     dh: &Tensor,
     pass: &Pass,
 ) -> Result<()>
 where
     for<'a> Stored<'a>: Source<P>,
 {
-    let (tokens, inputs) = x.dims2()?;
-    let source = Stored::tensor(x)?;
-    for (linear, dy) in linears.iter_mut().zip(dys) {
-        if let Weight::Dense(param) = &mut linear.weight
-            && param.trainable
-        {
-            let (outputs, dy) = (dy.dim(1)?, Stored::tensor(dy)?);
-            let term = token_sum::<P>(&dy, &source, tokens);
-            let dw = written(outputs * inputs, |dw| {
-                let out = Output::new(dw, inputs);
-                one_product(outputs, inputs, vec![term], &Replace::<f32> { out, scale: 1.0 });
-            });
-            param.accumulate(host::new(dw, (outputs, inputs))?)?;
-        }
-    }
-    let shared: Vec<&Linear> = linears.iter().map(|linear| &**linear).collect();
-    let ranks = Ranks::of(&shared);
-    if ranks.total == 0 {
+    let ranks = Ranks::of(linears);
+    let Some(h) = rank_products::<E, P>(linears, &ranks, x, pass)? else {
         return Ok(());
-    }
-    let h = rank_products::<E, P>(&shared, &ranks, x, pass)?;
-    let (h, dh) = (ranks.windows(&h)?, ranks.windows(dh)?);
-
-    // With dropout, each layer has its own input; without, the rows of all A's gradients are one product.
-    let groups: Vec<_> = if is_masked(&shared, pass) {
-        (0..shared.len()).map(|at| at..at + 1).collect()
-    } else {
-        std::iter::once(0..shared.len()).collect()
     };
-    let mut da = Vec::with_capacity(ranks.total * inputs);
-    for group in groups {
-        let rows: usize = ranks.of[group.clone()].iter().sum();
-        if rows == 0 {
-            continue;
-        }
-        let masked = masked(&source, shared[group.start], pass, inputs);
-        let input: &dyn Source<P> = masked.as_ref().map_or(&source as &dyn Source<P>, |masked| masked);
-        let term = Term {
-            left: Operand::depth_first(&dh[group.start]),
-            right: Operand::depth_first(input),
-            depth: tokens,
-        };
-        let start = da.len();
-        da.resize(start + rows * inputs, 0f32);
-        let out = Output::new(&mut da[start..], inputs);
-        one_product(rows, inputs, vec![term], &Replace { out, scale: 1.0 });
-    }
-    let mut gradients = Vec::new();
-    for (at, linear) in shared.iter().enumerate() {
-        if linear.adapter.is_none() {
-            continue;
-        }
-        let (outputs, rank) = (dys[at].dim(1)?, ranks.of[at]);
-        let dy = Stored::tensor(dys[at])?;
-        let term = token_sum::<P>(&h[at], &dy, tokens);
-        let db = written(outputs * rank, |db| {
+    let (tokens, inputs) = (x.rows(), x.cols());
+    let mut das = Buffer::<f32>::unwritten(ranks.total * inputs);
+    if !memory::is_dry_run() {
+        let source = Stored::tensor(x)?;
+        // With dropout, each layer has its own input; without, the rows of all A's gradients are one product.
+        for group in groups(linears, is_masked(linears, pass)) {
+            let rows: usize = ranks.of[group.clone()].iter().sum();
+            if rows == 0 {
+                continue;
+            }
+            let masked = masked(&source, &linears[group.start], pass, inputs);
+            let input: &dyn Source<P> = masked.as_ref().map_or(&source as &dyn Source<P>, |masked| masked);
+            let dh = ranks.window(dh, group.start)?;
+            let da = &mut das.values_mut()[ranks.start(group.start) * inputs..][..rows * inputs];
+            let out = Output::new(da, inputs);
             one_product(
-                rank,
-                outputs,
-                vec![term],
-                &Transposed {
-                    out: Output::new(db, rank),
-                },
+                rows,
+                inputs,
+                vec![token_sum(&dh, input, tokens)],
+                &Replace { out, scale: 1.0 },
             );
-        });
-        let da = da[ranks.start(at) * inputs..][..rank * inputs].to_vec();
-        gradients.push((host::new(da, (rank, inputs))?, host::new(db, (outputs, rank))?));
+        }
     }
-    drop(shared);
-    for (adapter, (da, db)) in linears
-        .iter_mut()
-        .filter_map(|linear| linear.adapter.as_mut())
-        .zip(gradients)
-    {
-        adapter.a.accumulate(da)?;
-        adapter.b.accumulate(db)?;
+    let mut start = 0;
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let (rank, outputs) = (ranks.of[at], linear.weight.rows());
+        let Some(adapter) = &mut linear.adapter else { continue };
+        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), (outputs, rank));
+        if !memory::is_dry_run() {
+            let h = ranks.window(&h, at)?;
+            for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
+                let dy = Stored::tensor(dy)?;
+                let term = token_sum::<P>(&h, &dy, tokens);
+                let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
+                let out = Output::new(db, rank);
+                one_product(rank, cut.width, vec![term], &Transposed { out });
+            }
+        }
+        let da = Tensor::written((rank, inputs), |da: &mut [f32]| {
+            da.copy_from_slice(&das.values()[start..start + rank * inputs]);
+        });
+        start += rank * inputs;
+        let low_rank = adapter.low_rank_mut();
+        low_rank.a.accumulate(da)?;
+        low_rank.b.accumulate(db)?;
     }
     Ok(())
 }
@@ -328,52 +386,52 @@ fn one_product<P: Multiply>(rows: usize, cols: usize, terms: Vec<Term<P>>, store
     product(rows, &[Segment { cols, terms, store }]);
 }
 
-/// `scale · dropout(x) · Aᵀ` of each layer, side by side.
-fn rank_products<E: Format, P: Multiply>(linears: &[&Linear], ranks: &Ranks, x: &Tensor, pass: &Pass) -> Result<Tensor>
+/// `scale · dropout(x) · Aᵀ` of each layer, side by side; `None` without low-rank terms.
+fn rank_products<E: Float, P: Multiply>(
+    linears: &[Linear],
+    ranks: &Ranks,
+    x: &Tensor,
+    pass: &Pass,
+) -> Result<Option<Tensor>>
 where
     for<'a> Stored<'a>: Source<P>,
 {
-    let (tokens, inputs) = x.dims2()?;
+    let Some(mut h) = ranks.unwritten::<E>(x.rows()) else {
+        return Ok(None);
+    };
+    if memory::is_dry_run() {
+        return Ok(Some(h));
+    }
+    let (tokens, inputs) = (x.rows(), x.cols());
+    let values = h.values_mut::<E>()?;
     let x = Stored::tensor(x)?;
-    ranks.tensor(tokens, |values: &mut [E]| {
-        let same_scale = |linear: &&Linear| linear.adapter.as_ref().map(|adapter| adapter.scale);
-        let together = !is_masked(linears, pass)
-            && linears
-                .iter()
-                .all(|linear| same_scale(linear) == same_scale(&linears[0]));
-        let groups: Vec<_> = if together {
-            std::iter::once(0..linears.len()).collect()
-        } else {
-            (0..linears.len()).map(|at| at..at + 1).collect()
+    let scale = |linear: &Linear| linear.low_rank().map(|low_rank| low_rank.scale);
+    let is_alike = linears.iter().all(|linear| scale(linear) == scale(&linears[0]));
+    for group in groups(linears, is_masked(linears, pass) || !is_alike) {
+        let Some(low_rank) = linears[group.start].low_rank() else {
+            continue;
         };
-        for group in groups {
-            let Some(adapter) = &linears[group.start].adapter else {
-                continue;
-            };
-            let masked = masked(&x, linears[group.start], pass, inputs);
-            let input: &dyn Source<P> = masked.as_ref().map_or(&x as &dyn Source<P>, |masked| masked);
-            let a = Stack::new(stacked(&linears[group.clone()], |adapter| {
-                Stored::tensor(&adapter.a.value)
-            })?);
-            let term = Term {
-                left: Operand::depth_last(input),
-                right: Operand::depth_last(&a),
-                depth: inputs,
-            };
-            let cols = ranks.of[group.clone()].iter().sum();
-            let out = Output::window(values, ranks.total, ranks.start(group.start));
-            one_product(
-                tokens,
-                cols,
-                vec![term],
-                &Replace {
-                    out,
-                    scale: adapter.scale as f32,
-                },
-            );
-        }
-        Ok(())
-    })
+        let masked = masked(&x, &linears[group.start], pass, inputs);
+        let input: &dyn Source<P> = masked.as_ref().map_or(&x as &dyn Source<P>, |masked| masked);
+        let a = Stack::new(stacked(&linears[group.clone()])?);
+        let term = Term {
+            left: Operand::depth_last(input),
+            right: Operand::depth_last(&a),
+            depth: inputs,
+        };
+        let cols = ranks.of[group.clone()].iter().sum();
+        let out = Output::window(values, ranks.total, ranks.start(group.start));
+        let scale = low_rank.scale as f32;
+        one_product(tokens, cols, vec![term], &Replace { out, scale });
+    }
+    Ok(Some(h))
+}
+
+/// The layers one by one, or all together.
+fn groups(linears: &[Linear], one_by_one: bool) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+    let step = if one_by_one { 1 } else { linears.len() };
+    let count = linears.len();
+    (0..count).step_by(step).map(move |at| at..at + step)
 }
 
 /// The ranks of layers whose inner products stand side by side.
@@ -383,8 +441,8 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn of(linears: &[&Linear]) -> Self {
-        let of: Vec<usize> = linears.iter().map(|linear| linear.rank()).collect();
+    fn of(linears: &[Linear]) -> Self {
+        let of: Vec<usize> = linears.iter().map(Linear::rank).collect();
         Self {
             total: of.iter().sum(),
             of,
@@ -396,63 +454,41 @@ impl Ranks {
         self.of[..at].iter().sum()
     }
 
-    /// `[tokens, total]`, written by `fill`.
-    fn tensor<E: Format>(&self, tokens: usize, fill: impl FnOnce(&mut [E]) -> Result<()>) -> Result<Tensor> {
-        let mut filled = Ok(());
-        let values = written(tokens * self.total, |values| filled = fill(values));
-        filled?;
-        host::new(values, (tokens, self.total))
+    /// `[tokens, total]`; `None` without low-rank terms.
+    fn unwritten<E: Float>(&self, tokens: usize) -> Option<Tensor> {
+        (self.total > 0).then(|| Tensor::new(Buffer::<E>::unwritten(tokens * self.total), (tokens, self.total)))
     }
 
-    /// Each layer's part of `[tokens, total]`.
-    fn windows<'a>(&self, side_by_side: &'a Tensor) -> Result<Vec<Stored<'a>>> {
-        let window = |at| Ok(Stored::Dense(host::matrix(side_by_side)?.skip_columns(self.start(at))));
-        (0..self.of.len()).map(window).collect()
+    /// A layer's part of `[tokens, total]`.
+    fn window<'a>(&self, side_by_side: &'a Tensor, at: usize) -> Result<Stored<'a>> {
+        Ok(Stored::Dense(Matrix::new(side_by_side)?.skip_columns(self.start(at))))
     }
 }
 
-/// Something of each layer's adapter.
-fn adapters<'a, T>(linears: &[&'a Linear], of: impl Fn(&'a Lora) -> Result<T>) -> Result<Vec<Option<T>>> {
-    linears
-        .iter()
-        .map(|linear| linear.adapter.as_ref().map(&of).transpose())
+/// Each A with its rank.
+fn stacked(linears: &[Linear]) -> Result<Vec<(usize, Stored<'_>)>> {
+    let low_rank = linears.iter().filter_map(Linear::low_rank);
+    low_rank
+        .map(|low_rank| Ok((low_rank.rank(), Stored::tensor(&low_rank.a.value)?)))
         .collect()
 }
 
-/// A matrix of each adapter that there is, with its rank.
-fn stacked<'a>(
-    linears: &[&'a Linear],
-    of: impl Fn(&'a Lora) -> Result<Stored<'a>>,
-) -> Result<Vec<(usize, Stored<'a>)>> {
-    let with_adapter = linears
-        .iter()
-        .filter_map(|linear| linear.adapter.as_ref().map(|adapter| (linear.rank(), adapter)));
-    with_adapter.map(|(rank, adapter)| Ok((rank, of(adapter)?))).collect()
+/// True if some low-rank term's input is not its layer's own.
+fn is_masked(linears: &[Linear], pass: &Pass) -> bool {
+    let mut low_rank = linears.iter().filter_map(Linear::low_rank);
+    low_rank.any(|low_rank| low_rank.dropout_of(pass).is_some())
 }
 
-/// Whether some adapter's input is not its layer's own.
-fn is_masked(linears: &[&Linear], pass: &Pass) -> bool {
-    let mut adapters = linears.iter().filter_map(|linear| linear.adapter.as_ref());
-    adapters.any(|adapter| adapter.dropout_of(pass).is_some())
-}
-
-fn masks(adapter: &Lora, pass: &Pass, features: usize) -> Option<Masks> {
-    adapter.dropout_of(pass).map(|at| Masks {
-        samples: at
-            .samples
-            .iter()
-            .map(|&sample| adapter.dropout.mask(at.step, sample))
-            .collect(),
+fn masks(low_rank: &LowRank, pass: &Pass, features: usize) -> Option<Masks> {
+    low_rank.dropout.masks(pass).map(|samples| Masks {
+        samples,
         len: pass.len,
         features,
     })
 }
 
-/// The input of a layer's adapter, where that is not the layer's own.
+/// The input of a layer's low-rank term, if that is not the layer's own.
 fn masked<'a>(x: &'a Stored<'a>, linear: &Linear, pass: &Pass, features: usize) -> Option<Masked<'a>> {
-    let adapter = linear.adapter.as_ref()?;
-    Some(Masked {
-        x,
-        masks: masks(adapter, pass, features)?,
-    })
+    let masks = masks(linear.low_rank()?, pass, features)?;
+    Some(Masked { x, masks })
 }

@@ -1,8 +1,9 @@
-//! Linear layers with their adapters.
+//! Linear layers with their biases and adapters.
 
-pub(super) mod cpu;
+mod cpu;
 mod layer;
-mod passes;
+mod plain;
+mod projection;
 
-pub use layer::{Linear, RankGradients};
-pub use passes::{accumulate, forward, input_gradient};
+pub use layer::Linear;
+pub use projection::{Carried, Projection};

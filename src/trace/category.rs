@@ -95,7 +95,7 @@ impl Phase {
 pub struct ByCategory([u64; Category::ALL.len()]);
 
 impl ByCategory {
-    pub(super) const ZERO: Self = Self([0; Category::ALL.len()]);
+    pub(crate) const ZERO: Self = Self([0; Category::ALL.len()]);
 
     /// Every category with its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Category, u64)> + '_ {
@@ -122,7 +122,7 @@ impl IndexMut<Category> for ByCategory {
 pub struct ByPhase([u64; Phase::ALL.len()]);
 
 impl ByPhase {
-    pub(super) const ZERO: Self = Self([0; Phase::ALL.len()]);
+    pub(crate) const ZERO: Self = Self([0; Phase::ALL.len()]);
 
     /// Every phase with its bytes.
     pub fn iter(&self) -> impl Iterator<Item = (Phase, u64)> + '_ {

@@ -1,27 +1,27 @@
-//! The Llama family's segments: token embedding, blocks, final norm with head and the next token's loss.
+//! A decoder's segments: token embedding, blocks, final norm with head and the next token's loss.
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{Device, Result};
 
-use super::Llama;
+use super::Decoder;
 use crate::{
     data::MicroBatch,
+    memory::Buffer,
     model::chain::{Chain, Evaluated, SegmentNames},
     nn::{
-        Pass, block,
-        block::Block,
-        embedding,
+        Pass, decoder_block, embedding,
         loss::{self, Targets},
         param::Param,
+        tensor::Tensor,
     },
 };
 
-impl Chain for Llama {
-    type Saved = block::Saved;
+impl Chain for Decoder {
+    type Saved = decoder_block::Saved;
 
     fn names(&self) -> SegmentNames {
         SegmentNames {
-            embedding: "model.embed_tokens",
-            blocks: "model.layers",
+            embedding: self.description.embeddings[0].path,
+            blocks: self.description.blocks,
             head: "lm_head",
         }
     }
@@ -34,25 +34,31 @@ impl Chain for Llama {
         self.blocks.len()
     }
 
-    fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = Vec::new();
-        params.extend(self.embed_tokens.trainable.then_some(&mut self.embed_tokens));
-        params.extend(self.blocks.iter_mut().flat_map(Block::trainable));
-        params.extend(self.norm.weight.trainable.then_some(&mut self.norm.weight));
-        params.extend(self.lm_head.as_mut().filter(|head| head.trainable));
-        params
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embed_tokens.push_trainable(params);
+        for block in &mut self.blocks {
+            block.trainable(params);
+        }
+        self.norm.trainable(params);
+        if let Some(head) = &mut self.lm_head {
+            head.push_trainable(params);
+        }
     }
 
-    fn embed(&self, ids: &Tensor, _: &Pass) -> Result<Tensor> {
+    fn embed(&self, ids: &Buffer<u32>, _: &Pass) -> Result<Tensor> {
         embedding::forward(&self.embed_tokens, ids, self.hidden)
     }
 
-    fn block(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<(Tensor, block::Saved)> {
+    fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {
         self.blocks[index].forward(x, &self.rope, pass)
     }
 
-    fn recompute(&self, index: usize, x: &Tensor, pass: &Pass) -> Result<block::Saved> {
+    fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved> {
         self.blocks[index].recompute(x, &self.rope, pass)
+    }
+
+    fn into_input(saved: Self::Saved) -> Tensor {
+        saved.into_input()
     }
 
     fn head(
@@ -68,16 +74,16 @@ impl Chain for Llama {
         loss::forward_backward(x, norm, head, &targets, scale, on_checkpoint)
     }
 
-    fn block_backward(&mut self, index: usize, saved: block::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
+    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
         self.blocks[index].backward(saved, dy, &self.rope, pass)
     }
 
-    fn embed_backward(&mut self, ids: &Tensor, dy: Tensor, _: &Pass) -> Result<()> {
+    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, _: &Pass) -> Result<()> {
         embedding::backward(&mut self.embed_tokens, ids, &dy)
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, _: &Pass) -> Result<Evaluated> {
-        let (norm, head) = Llama::head(self);
+        let (norm, head) = Decoder::head(self);
         Ok(Evaluated {
             loss_sum: loss::evaluate(x, norm, head, &targets(batch))?,
             correct: None,
@@ -85,7 +91,7 @@ impl Chain for Llama {
     }
 
     fn logits(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
-        let (norm, head) = Llama::head(self);
+        let (norm, head) = Decoder::head(self);
         loss::logits(&norm.forward(x)?, head)
     }
 }

@@ -1,16 +1,20 @@
-//! The layers of a Llama model.
+//! The layers of a decoder.
 
 use candle_core::{DType, Device};
 
-use crate::nn::{block::Block, norm::RmsNorm, param::Param, rope::Rope};
+use crate::{
+    arch::Description,
+    nn::{decoder_block::DecoderBlock, norm::RmsNorm, param::Param, rope::Rope},
+};
 
 /// A decoder with everything it was configured to train.
 #[derive(Debug)]
-pub struct Llama {
+pub struct Decoder {
+    pub(crate) description: &'static Description,
     pub(crate) embed_tokens: Param,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<DecoderBlock>,
     pub(crate) norm: RmsNorm,
-    /// `None` where the head is tied to the embedding.
+    /// `None` if the head is tied to the embedding.
     pub(crate) lm_head: Option<Param>,
     pub(crate) rope: Rope,
     /// The format that hidden states are kept in.
@@ -18,7 +22,7 @@ pub struct Llama {
     pub(crate) device: Device,
 }
 
-impl Llama {
+impl Decoder {
     /// The final norm and the head's weight, which may be the embedding's.
     pub(crate) fn head_mut(&mut self) -> (&mut RmsNorm, &mut Param) {
         (&mut self.norm, self.lm_head.as_mut().unwrap_or(&mut self.embed_tokens))

@@ -1,29 +1,24 @@
-//! A decoder block: attention and MLP, each behind a norm and beside a residual connection.
+//! A decoder block: attention and a feed-forward layer, each behind a norm and beside a residual connection.
 
-use candle_core::{Result, Tensor};
+use candle_core::Result;
 
 use super::{
     Pass,
+    activation::SwiGlu,
     attention::{self, Attention},
-    host,
-    mlp::{self, Mlp},
+    feed_forward::{self, FeedForward, within},
     norm::RmsNorm,
     param::Param,
     rope::Rope,
+    tensor::Tensor,
 };
-use crate::memory::{self, Category};
+use crate::memory;
 
 /// Hugging Face's names of the block's parts.
 pub(crate) const INPUT_NORM: &str = "input_layernorm";
 pub(crate) const ATTENTION: &str = "self_attn";
 pub(crate) const POST_NORM: &str = "post_attention_layernorm";
 pub(crate) const MLP: &str = "mlp";
-
-/// Computes for a part, which a timeline then knows by its name.
-pub(super) fn within<T>(part: &str, compute: impl FnOnce() -> T) -> T {
-    let _module = memory::module(part);
-    compute()
-}
 
 /// Computes for a part of the block, which the ledger knows by its name, too.
 fn of_block<T>(part: &'static str, compute: impl FnOnce() -> T) -> T {
@@ -33,15 +28,15 @@ fn of_block<T>(part: &'static str, compute: impl FnOnce() -> T) -> T {
 
 /// A decoder block, with Hugging Face's names.
 #[derive(Debug)]
-pub struct Block {
+pub struct DecoderBlock {
     /// Norm before attention.
     pub input_layernorm: RmsNorm,
     /// Attention.
     pub self_attn: Attention,
-    /// Norm before the MLP.
+    /// Norm before the feed-forward layer.
     pub post_attention_layernorm: RmsNorm,
-    /// The MLP.
-    pub mlp: Mlp,
+    /// The feed-forward layer.
+    pub mlp: FeedForward<SwiGlu, 2>,
 }
 
 /// The block's input and the residual stream after attention, `[tokens, hidden]` in the hidden dtype, and what its
@@ -51,36 +46,44 @@ pub struct Saved {
     x: Tensor,
     middle: Tensor,
     attention: attention::Saved,
-    mlp: mlp::Saved,
+    mlp: feed_forward::Saved<2>,
 }
 
-impl Block {
+impl Saved {
+    /// The block's input alone.
+    pub fn into_input(self) -> Tensor {
+        self.x
+    }
+}
+
+impl DecoderBlock {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
-    pub fn forward(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
+    pub fn forward(&self, x: Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
         let saved = self.recompute(x, rope, pass)?;
-        let y = of_block(MLP, || self.mlp.output(&saved.mlp, &saved.middle, pass))?;
+        let _entered = memory::enter(MLP);
+        let y = self.mlp.output(&saved.mlp, &saved.middle, pass)?;
         Ok((y, saved))
     }
 
     /// What the forward pass saves, without the block's output, which nobody needs a second time.
-    pub fn recompute(&self, x: &Tensor, rope: &Rope, pass: &Pass) -> Result<Saved> {
-        memory::label(x, Category::Activation);
-        let normed = of_block(INPUT_NORM, || self.input_layernorm.forward(x))?;
-        let (middle, attention) = of_block(ATTENTION, || self.self_attn.forward(&normed, x, rope, pass))?;
+    pub fn recompute(&self, x: Tensor, rope: &Rope, pass: &Pass) -> Result<Saved> {
+        let x = x.kept();
+        let normed = of_block(INPUT_NORM, || self.input_layernorm.forward(&x))?;
+        let (middle, attention) = of_block(ATTENTION, || self.self_attn.forward(&normed, &x, Some(rope), pass))?;
         drop(normed);
-        memory::label(&middle, Category::Activation);
+        let middle = middle.kept();
         let normed = of_block(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
-        let mlp = of_block(MLP, || self.mlp.forward(&normed, pass))?;
+        let _entered = memory::enter(MLP);
+        let mlp = self.mlp.forward(&normed, pass)?;
         Ok(Saved {
-            x: x.clone(),
+            x,
             middle,
             attention,
             mlp,
         })
     }
 
-    /// The gradient of the block's input from that of its output, both float32. Layers are given it in the hidden dtype,
-    /// which their products are computed from.
+    /// The gradient of the block's input from that of its output, both float32.
     pub fn backward(&mut self, saved: Saved, dy: Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
         let Saved {
             x,
@@ -89,9 +92,10 @@ impl Block {
             mlp,
         } = saved;
         let normed = of_block(POST_NORM, || self.post_attention_layernorm.forward(&middle))?;
-        let d_normed = of_block(MLP, || {
-            self.mlp.backward(&normed, mlp, &host::narrow(&dy, x.dtype())?, pass)
-        })?;
+        let d_normed = {
+            let _entered = memory::enter(MLP);
+            self.mlp.backward(&normed, mlp, &dy, pass)?
+        };
         drop(normed);
         let dy = of_block(POST_NORM, || {
             self.post_attention_layernorm.backward(&middle, &d_normed, dy)
@@ -99,25 +103,19 @@ impl Block {
         drop((middle, d_normed));
         let normed = of_block(INPUT_NORM, || self.input_layernorm.forward(&x))?;
         let d_normed = of_block(ATTENTION, || {
-            let d_out = host::narrow(&dy, x.dtype())?;
-            self.self_attn.backward(&normed, attention, d_out, rope, pass)
+            self.self_attn.backward(&normed, attention, &dy, Some(rope), pass)
         })?;
         drop(normed);
         of_block(INPUT_NORM, || self.input_layernorm.backward(&x, &d_normed, dy))
     }
 
     /// The parameters that are trained, in a fixed order.
-    pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = own(&mut self.input_layernorm.weight);
-        params.extend(self.self_attn.trainable());
-        params.extend(own(&mut self.post_attention_layernorm.weight));
-        params.extend(self.mlp.trainable());
-        params
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.input_layernorm.trainable(params);
+        self.self_attn.trainable(params);
+        self.post_attention_layernorm.trainable(params);
+        self.mlp.trainable(params);
     }
-}
-
-fn own(param: &mut Param) -> Vec<&mut Param> {
-    if param.trainable { vec![param] } else { Vec::new() }
 }
 
 #[cfg(test)]

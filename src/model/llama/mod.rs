@@ -1,7 +1,0 @@
-//! The Llama family as a chain of segments: embedding, blocks, final norm with head.
-
-mod chain;
-mod load;
-mod model;
-
-pub use model::Llama;

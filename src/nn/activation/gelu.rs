@@ -1,0 +1,51 @@
+//! GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415): `x Φ(x)` with the normal distribution.
+
+use candle_core::{DType, Result};
+
+use super::interface::Activation;
+use crate::{
+    kernels::gelu,
+    memory,
+    nn::tensor::{Tensor, for_format},
+};
+
+/// GELU by the error function.
+#[derive(Debug)]
+pub struct Gelu;
+
+impl Activation<1> for Gelu {
+    fn forward([x]: &[Tensor; 1]) -> Result<Tensor> {
+        if !x.has_kernels() {
+            return Tensor::from_candle(x.to_candle_f32()?.gelu_erf()?.to_dtype(x.dtype())?);
+        }
+        for_format!(x.dtype(), E => {
+            let values = x.values::<E>()?;
+            Ok(Tensor::written(x.shape(), |out: &mut [E]| gelu::forward(values, out)))
+        })
+    }
+
+    fn backward([mut x]: [Tensor; 1], mut dy: Tensor) -> Result<([Tensor; 1], Tensor)> {
+        if !x.has_kernels() {
+            let dx = backward_plain(&x, &dy)?;
+            let y = Self::forward(&[x])?;
+            return Ok(([dx], y));
+        }
+        if !memory::is_dry_run() {
+            for_format!(x.dtype(), E => {
+                gelu::backward_in_place(x.values_mut::<E>()?, dy.values_mut()?);
+                Ok(())
+            })?;
+        }
+        Ok(([x], dy))
+    }
+}
+
+/// `gelu'(x) = Φ(x) + x φ(x)` with the normal distribution and its density.
+fn backward_plain(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let dtype = x.dtype();
+    let x = x.to_candle()?.to_dtype(DType::F32)?;
+    let share = (((&x / std::f64::consts::SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+    let density = ((x.sqr()? * -0.5)?.exp()? / (2.0 * std::f64::consts::PI).sqrt())?;
+    let dx = (dy.to_candle_f32()? * (share + (x * density)?)?)?;
+    Tensor::from_candle(dx.to_dtype(dtype)?)
+}

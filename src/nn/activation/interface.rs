@@ -1,0 +1,17 @@
+//! The interface of an activation.
+
+use std::fmt::Debug;
+
+use candle_core::Result;
+
+use crate::nn::tensor::Tensor;
+
+/// An activation of `N` inputs of one shape, element by element.
+pub trait Activation<const N: usize>: Debug {
+    /// The value, in the dtype of the inputs.
+    fn forward(inputs: &[Tensor; N]) -> Result<Tensor>;
+
+    /// The gradients of the inputs from that of the value, and the value again, all in the dtype of the inputs. On the CPU
+    /// they are computed in the memory of the operands.
+    fn backward(inputs: [Tensor; N], dy: Tensor) -> Result<([Tensor; N], Tensor)>;
+}

@@ -1,0 +1,22 @@
+//! LoRA (Hu et al. 2021, arXiv:2106.09685): the low-rank term alone, with `scale = alpha / r`.
+
+use super::{interface::Adapter, low_rank::LowRank};
+use crate::nn::param::Param;
+
+/// LoRA's adapter of a linear layer.
+#[derive(Debug)]
+pub struct Lora(pub LowRank);
+
+impl Adapter for Lora {
+    fn low_rank(&self) -> &LowRank {
+        &self.0
+    }
+
+    fn low_rank_mut(&mut self) -> &mut LowRank {
+        &mut self.0
+    }
+
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.0.trainable(params);
+    }
+}

@@ -1,0 +1,121 @@
+//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer, by PEFT's convention: A `[rank, in]` is drawn,
+//! B `[out, rank]` starts at zero.
+
+use candle_core::{DType, Device, Result, Tensor as Candle};
+
+use crate::{
+    adapter::lora::{self, Factors},
+    arch::ModuleName,
+    memory::{self, Buffer, Category},
+    nn::{DropoutPass, Pass, dropout::Dropout, param::Param, tensor::Tensor},
+    options::LoraOptions,
+};
+
+/// A low-rank term of a linear layer.
+#[derive(Debug)]
+pub struct LowRank {
+    /// `[rank, in]`.
+    pub a: Param,
+    /// `[out, rank]`.
+    pub b: Param,
+    /// Factor of the product.
+    pub scale: f64,
+    /// Dropout of the term's input.
+    pub dropout: Dropout,
+}
+
+impl LowRank {
+    /// The term of a layer `[rows, cols]` before training.
+    pub(super) fn new(
+        options: &LoraOptions,
+        seed: u64,
+        module: ModuleName,
+        (rows, cols): (usize, usize),
+        device: &Device,
+    ) -> Result<Self> {
+        let _scope = memory::scope(Category::Adapter);
+        let rank = options.rank;
+        let (a, b) = if memory::is_dry_run() {
+            (Buffer::zeros(rank * cols), Buffer::zeros(rows * rank))
+        } else {
+            let Factors { a, b } = lora::init(seed, &module.to_string(), rank, cols, rows);
+            (a.into(), b.into())
+        };
+        Ok(Self {
+            a: Param::adapter(
+                module.part("lora_A.weight"),
+                Tensor::on_device(a, (rank, cols), device)?,
+            ),
+            b: Param::adapter(
+                module.part("lora_B.weight"),
+                Tensor::on_device(b, (rows, rank), device)?,
+            ),
+            scale: options.alpha / rank as f64,
+            dropout: Dropout::new(seed, module, options.dropout),
+        })
+    }
+
+    /// Columns of the inner product `x Aᵀ`.
+    pub fn rank(&self) -> usize {
+        self.a.value.rows()
+    }
+
+    /// What is trained, in a fixed order.
+    pub(super) fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        params.push(&mut self.a);
+        params.push(&mut self.b);
+    }
+
+    /// Where the masks of its input come from, if it has any.
+    pub(crate) fn dropout_of<'a>(&self, pass: &'a Pass) -> Option<&'a DropoutPass> {
+        pass.dropout.as_ref().filter(|_| self.dropout.is_active())
+    }
+
+    /// The term's part of the output by candle's ops: `[n, in] → [n, out]`, float32.
+    pub(crate) fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
+        let h = self.input_plain(x, pass)?.matmul(&self.a.value.to_candle_f32()?.t()?)?;
+        h.matmul(&self.b.value.to_candle_f32()?.t()?)? * self.scale
+    }
+
+    /// The term's part of the input's gradient, float32, from that of the output, float32.
+    pub(crate) fn input_gradient_plain(&self, dy: &Candle, pass: &Pass) -> Result<Candle> {
+        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
+        let dx = (dh.matmul(&self.a.value.to_candle_f32()?)? * self.scale)?;
+        match self.mask_plain(&dx, pass)? {
+            Some(mask) => dx * mask,
+            None => Ok(dx),
+        }
+    }
+
+    /// Adds the gradients of A and B.
+    pub(crate) fn accumulate_plain(&mut self, x: &Candle, dy: &Candle, pass: &Pass) -> Result<()> {
+        let input = self.input_plain(x, pass)?;
+        let h = input.matmul(&self.a.value.to_candle_f32()?.t()?)?;
+        let dy = (dy * self.scale)?;
+        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
+        self.b.accumulate(Tensor::from_candle(dy.t()?.matmul(&h)?)?)?;
+        self.a.accumulate(Tensor::from_candle(dh.t()?.matmul(&input)?)?)
+    }
+
+    /// The input in float32, masked if the pass has dropout.
+    fn input_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
+        let x = x.to_dtype(DType::F32)?;
+        match self.mask_plain(&x, pass)? {
+            Some(mask) => x * mask,
+            None => Ok(x),
+        }
+    }
+
+    /// The mask of this step's samples, drawn anew whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
+    fn mask_plain(&self, x: &Candle, pass: &Pass) -> Result<Option<Candle>> {
+        let Some(at) = self.dropout_of(pass) else {
+            return Ok(None);
+        };
+        let mut factors = vec![0f32; x.elem_count()];
+        let sample_elements = factors.len() / pass.batch;
+        for (sample, part) in at.samples.iter().zip(factors.chunks_mut(sample_elements)) {
+            self.dropout.mask(at.step, *sample).fill(0, part);
+        }
+        Candle::from_vec(factors, x.shape(), x.device()).map(Some)
+    }
+}

@@ -1,0 +1,121 @@
+//! Linear layers that share an input. Their outputs, side by side, are cut into the tensors that a layer works with: three
+//! layers give queries, keys and values, or one fused layer does.
+
+use candle_core::{DType, Result};
+
+use super::{cpu, layer::Linear, plain};
+use crate::nn::{param::Param, pass::Pass, tensor::Tensor};
+
+/// Layers with one input and `N` outputs.
+#[derive(Debug)]
+pub struct Projection<const N: usize> {
+    linears: Vec<Linear>,
+    cuts: [Cut; N],
+}
+
+/// The rows of a layer's weight that give one output.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cut {
+    /// The layer among those of the projection.
+    pub(super) linear: usize,
+    /// The first row.
+    pub(super) first: usize,
+    /// Rows, which are columns of the output.
+    pub(super) width: usize,
+}
+
+/// Intermediate results of [`Projection::input_gradient`] that [`Projection::accumulate`] needs too.
+#[derive(Debug)]
+pub struct Carried {
+    /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute them
+    /// again.
+    pub(super) dh: Option<Tensor>,
+}
+
+impl Projection<1> {
+    /// One layer.
+    pub fn of(linear: Linear) -> Self {
+        let cuts = [Cut {
+            linear: 0,
+            first: 0,
+            width: linear.weight.rows(),
+        }];
+        let linears = vec![linear];
+        Self { linears, cuts }
+    }
+
+    /// The output added to `residual`, of the output's shape and the dtype of `x`.
+    pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [y] = if x.has_kernels() {
+            cpu::forward(&self.linears, &self.cuts, x, Some(residual), pass)?
+        } else {
+            plain::forward(&self.linears, &self.cuts, x, Some(residual), pass)?
+        };
+        Ok(y)
+    }
+}
+
+impl<const N: usize> Projection<N> {
+    /// Layers whose outputs side by side have these widths. An output lies within one layer.
+    pub fn new(linears: Vec<Linear>, widths: [usize; N]) -> Self {
+        let mut next = Cut::default();
+        let cuts = widths.map(|width| {
+            if linears
+                .get(next.linear)
+                .is_some_and(|linear| linear.weight.rows() == next.first)
+            {
+                next = Cut {
+                    linear: next.linear + 1,
+                    ..Cut::default()
+                };
+            }
+            let cut = Cut { width, ..next };
+            next.first += width;
+            cut
+        });
+        debug_assert!(
+            cuts.iter()
+                .all(|cut| cut.first + cut.width <= linears[cut.linear].weight.rows())
+        );
+        Self { linears, cuts }
+    }
+
+    /// Columns of the input.
+    pub fn inputs(&self) -> usize {
+        self.linears[0].weight.cols()
+    }
+
+    /// The outputs, `[n, in] → [n, width]` each, in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
+        if x.has_kernels() {
+            cpu::forward(&self.linears, &self.cuts, x, None, pass)
+        } else {
+            plain::forward(&self.linears, &self.cuts, x, None, pass)
+        }
+    }
+
+    /// The gradient of the input, `[n, in]` in `dtype`, from those of the outputs.
+    pub fn input_gradient(&self, dys: [&Tensor; N], pass: &Pass, dtype: DType) -> Result<(Tensor, Carried)> {
+        if dys[0].has_kernels() {
+            cpu::input_gradient(&self.linears, &self.cuts, dys, pass, dtype)
+        } else {
+            plain::input_gradient(&self.linears, &self.cuts, dys, pass, dtype)
+        }
+    }
+
+    /// Adds the gradients of what is trained.
+    pub fn accumulate(&mut self, x: &Tensor, dys: [&Tensor; N], carried: Carried, pass: &Pass) -> Result<()> {
+        if x.has_kernels() {
+            cpu::accumulate(&mut self.linears, &self.cuts, x, dys, carried, pass)
+        } else {
+            plain::accumulate(&mut self.linears, &self.cuts, x, dys, pass)
+        }
+    }
+
+    /// What is trained of the layers, in a fixed order.
+    pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        for linear in &mut self.linears {
+            linear.trainable(params);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The trainer without numbers: it loads a model and trains it for some steps, and its buffers record themselves.
+
+use super::{TrainError, Trainer};
+use crate::{
+    adapter::peft::{self, FileDtype},
+    arch::ModelConfig,
+    data::EffectiveBatch,
+    memory::{self, Phase},
+    model,
+    options::{InstructionSet, Measure, ModelOptions, TrainOptions},
+    trace::Trace,
+};
+
+/// Events of a block in a micro-batch, more or less.
+const EVENTS: usize = 160;
+
+/// The allocations of a training run.
+#[derive(Debug)]
+pub struct DryRun {
+    /// Loading and the steps.
+    pub trace: Trace,
+    /// The first step that its figures are of.
+    pub measured_from: u32,
+    /// Parameters that are trained.
+    pub trainable_count: u64,
+}
+
+/// Loads the model that `config` describes and takes these optimizer steps on a CPU with this instruction set. The batches
+/// need no ids.
+///
+/// What a run decides by its numbers is taken for granted: no logit is so high that the head is multiplied twice, and no
+/// gradient is zero.
+///
+/// # Errors
+/// If the trainer does not have the family or the optimizer, or an optimizer finds nothing to work on.
+pub fn dry_run(
+    options: &TrainOptions,
+    instruction_set: InstructionSet,
+    config: &ModelConfig,
+    steps: &[EffectiveBatch],
+) -> Result<DryRun, TrainError> {
+    let micro_batches: usize = steps.iter().map(|step| step.micro.len()).sum();
+    let events = EVENTS * config.num_hidden_layers * (micro_batches + 2);
+    let (trainable_count, trace) = memory::dry_run(instruction_set, events, || train(options, config, steps));
+    Ok(DryRun {
+        trace,
+        measured_from: if options.measure == Measure::Profile { 2 } else { 1 },
+        trainable_count: trainable_count?,
+    })
+}
+
+/// Returns the number of parameters that are trained.
+fn train(options: &TrainOptions, config: &ModelConfig, steps: &[EffectiveBatch]) -> Result<u64, TrainError> {
+    memory::set_phase(Phase::Load);
+    let mut trainer = Trainer::new(options, model::load_dry(&options.model, config)?)?;
+    memory::set_phase(Phase::Idle);
+    for (index, batch) in steps.iter().enumerate() {
+        memory::mark(|trace| trace.step(index as u32 + 1));
+        trainer.step(batch, index, steps.len(), &mut || ())?;
+        memory::mark(Trace::step_end);
+        trainer.release_gradients();
+        if index + 1 < steps.len() {
+            memory::set_phase(Phase::Idle);
+        }
+    }
+    // A profile looks at the passes of the same micro-batches once more, after an optimizer step.
+    if options.measure == Measure::Profile
+        && let Some(batch) = steps.first()
+    {
+        memory::mark(|trace| trace.step(2));
+        trainer.forward_backward(batch, 1, &mut || ())?;
+        memory::mark(Trace::step_end);
+    }
+    Ok(trainer.trainable_count())
+}
+
+/// Bytes of the file that the trained adapter is saved to.
+///
+/// # Errors
+/// As [`dry_run`].
+pub fn adapter_file_bytes(options: &ModelOptions, config: &ModelConfig) -> Result<u64, TrainError> {
+    let (bytes, _) = memory::dry_run(InstructionSet::ALL[0], 0, || {
+        let mut model = model::load_dry(options, config)?;
+        let tensors = model.trainable().into_iter();
+        let files = tensors.map(|param| (param.name.to_string(), FileDtype::F32, param.value.dims().to_vec()));
+        Ok(peft::file_bytes(files))
+    });
+    bytes
+}
