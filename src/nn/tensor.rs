@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Result, WithDType};
 use half::{bf16, f16};
 
 use crate::{
-    kernels::Element,
+    kernels::{self, Element},
     memory::{self, Buffer, Category, Plain},
 };
 
@@ -183,6 +183,18 @@ impl Tensor {
             return candle_core::Tensor::zeros(shape.dims(), dtype, device).map(Self::from_candle_unchecked);
         }
         for_format!(dtype, E => Ok(Self::new(Buffer::<E>::zeros(shape.len()), shape)))
+    }
+
+    /// A tensor in this process's memory of these values, rounded to `dtype`.
+    ///
+    /// # Errors
+    /// If there are more or fewer values than the shape has elements, or `dtype` is not a format of activations.
+    pub fn from_f32(values: &[f32], shape: impl Into<Shape>, dtype: DType) -> Result<Self> {
+        let shape = shape.into();
+        if values.len() != shape.len() {
+            candle_core::bail!("{} values for a tensor of {:?}", values.len(), shape.dims());
+        }
+        for_format!(dtype, E => Ok(Self::written::<E>(shape, |out| kernels::convert::narrow(values, out))))
     }
 
     /// A tensor of `shape`, every element of which `fill` writes.

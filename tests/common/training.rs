@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use expctl::model::{self, Source};
+use expctl::nn::tensor::Tensor;
 use expctl::spec::cell::Cell;
 use expctl::train::Trainer;
 
@@ -25,6 +26,5 @@ pub fn trainer(cell: &Cell, base_dir: &Path) -> (Trainer, Source) {
 
 /// A tensor's values, as float32.
 pub fn values(tensor: &Tensor) -> Vec<f32> {
-    let values = || tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1();
-    values().expect("the values of a tensor")
+    tensor.to_vec_f32().expect("the values of a tensor")
 }

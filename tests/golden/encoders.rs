@@ -46,7 +46,7 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let trained: Vec<String> = trainer(&adapter_cell(model))
             .trainable()
             .iter()
-            .map(|param| param.name.clone())
+            .map(|param| param.name.to_string())
             .collect();
         assert!(tensors.iter().all(|tensor| trained.contains(&tensor.name)));
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
 use expctl::adapter::peft;
 use expctl::data::{EffectiveBatch, MicroBatch};
+use expctl::nn::tensor::Tensor;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
@@ -155,10 +155,11 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     let mut params = trainer.trainable();
     assert_eq!(params.len(), tensors.len());
     for tensor in tensors {
-        let param = params.iter_mut().find(|param| param.name == tensor.name);
+        let param = params.iter_mut().find(|param| param.name.to_string() == tensor.name);
         let param = param.expect(&tensor.name);
-        let value = Tensor::from_vec(tensor.values, tensor.shape, &Device::Cpu).expect("a tensor");
-        param.set(value.to_dtype(param.value.dtype()).expect("another format"));
+        assert_eq!(param.value.dims(), tensor.shape, "{}", tensor.name);
+        let value = Tensor::from_f32(&tensor.values, param.value.shape(), param.value.dtype());
+        param.set(value.expect("a tensor"));
     }
 }
 

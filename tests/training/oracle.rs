@@ -129,7 +129,8 @@ fn theirs(config: &ModelConfig, weights: HashMap<String, Tensor>) -> Vec<f32> {
         });
         Tensor::stack(&of_lengths.collect::<Result<Vec<_>, _>>()?, 1)
     };
-    values(&logits().expect("candle's logits"))
+    let logits = logits().and_then(|logits| logits.flatten_all()?.to_vec1());
+    logits.expect("candle's logits")
 }
 
 /// The largest difference, over the largest logit.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
 use expctl::data::{self, EffectiveBatch, MicroBatch};
+use expctl::nn::param::Param;
+use expctl::nn::tensor::Tensor;
 use expctl::results::record::{Measured, Step};
 use expctl::results::store::read_steps;
 use expctl::spec::cell::{Cell, Data, Dtype, Lengths, Synthetic};
@@ -86,10 +87,10 @@ impl Training {
 
     /// Every gradient; each trained tensor must have one.
     pub fn gradients(&mut self) -> Gradients {
-        let gradient = |param: &mut &mut expctl::nn::param::Param| {
+        let gradient = |param: &mut &mut Param| {
             let gradient = param.gradient().unwrap_or_else(|| panic!("{} has none", param.name));
             assert_eq!(gradient.dims(), param.value.dims(), "{}", param.name);
-            (param.name.clone(), values(gradient))
+            (param.name.to_string(), values(gradient))
         };
         let mut params = self.trainer.trainable();
         let gradients: Gradients = params.iter_mut().map(gradient).collect();
@@ -100,10 +101,11 @@ impl Training {
     /// Puts values in place of the adapters' zeros, so that the first step already moves both of their factors.
     pub fn fill_adapters(&mut self) {
         for param in self.trainer.trainable() {
-            if param.name.ends_with("lora_B.weight") {
-                let count = param.value.elem_count();
-                let values = (0..count).map(|index| (index as f32).sin() * 0.1).collect();
-                param.set(Tensor::from_vec(values, param.value.shape(), &Device::Cpu).expect("a tensor"));
+            if param.name.part == "lora_B.weight" {
+                let count = param.value.len();
+                let values: Vec<f32> = (0..count).map(|index| (index as f32).sin() * 0.1).collect();
+                let value = Tensor::from_f32(&values, param.value.shape(), param.value.dtype());
+                param.set(value.expect("a tensor"));
             }
         }
     }
