@@ -44,7 +44,7 @@ pub struct WeightName {
 }
 
 impl WeightName {
-    /// The name in timelines: the module's for its weight, else the part's.
+    /// The name in timelines, without `.weight` at its end.
     pub fn in_timeline(&self) -> impl Display {
         InTimeline(*self)
     }
@@ -56,7 +56,7 @@ impl Display for InTimeline {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0.part {
             "weight" => self.0.module.fmt(f),
-            _ => self.0.fmt(f),
+            part => self.0.module.part(part.strip_suffix(".weight").unwrap_or(part)).fmt(f),
         }
     }
 }
@@ -88,6 +88,13 @@ mod tests {
         let description = config.family.description();
         let query = config.in_block(1, &description.block[1]).part("weight");
         assert_eq!(query.to_string(), "model.layers.1.self_attn.q_proj.weight");
+        let query_in_timeline = |part| query.module.part(part).in_timeline().to_string();
+        assert_eq!(query_in_timeline("weight"), "model.layers.1.self_attn.q_proj");
+        assert_eq!(
+            query_in_timeline("lora_A.weight"),
+            "model.layers.1.self_attn.q_proj.lora_A"
+        );
+        assert_eq!(query_in_timeline("bias"), "model.layers.1.self_attn.q_proj.bias");
         let weights = config.weights();
         assert!(weights.iter().any(|weight| weight.name == query.to_string()));
         assert_eq!(ModuleName::new("lm_head").part("weight").to_string(), "lm_head.weight");

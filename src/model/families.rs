@@ -14,7 +14,7 @@ use crate::nn::param::Param;
 #[derive(Debug)]
 pub enum Model {
     /// A decoder with a head that predicts tokens.
-    Decoder(Decoder),
+    Decoder(Box<Decoder>),
     /// An encoder with a classifier.
     Encoder(Box<Encoder>),
 }

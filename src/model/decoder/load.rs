@@ -78,7 +78,7 @@ impl Loader<'_> {
             let _module = memory::module("model.rotary_emb");
             Rope::new(&config.rope, config.head_dim, self.positions(), self.device())?
         };
-        Ok(Model::Decoder(Decoder {
+        Ok(Model::Decoder(Box::new(Decoder {
             description,
             embed_tokens,
             blocks,
@@ -87,7 +87,7 @@ impl Loader<'_> {
             rope,
             hidden: self.hidden(),
             device: self.device().clone(),
-        }))
+        })))
     }
 
     fn decoder_block(&mut self, config: &ModelConfig, parts: &Parts, index: usize) -> Result<DecoderBlock, LoadError> {
