@@ -122,7 +122,7 @@ mod tests {
                     .map(|(before, sum)| bf16::from_f32(before.to_f32() + sum))
                     .collect();
                 let mut table = before;
-                add_rows(&mut table, cols, &ids, &rows);
+                add_rows(&mut table, cols, &ids, &rows, &mut vec![usize::MAX; tokens]);
                 assert_eq!(table, want, "{level:?}: {tokens} of {vocabulary} x {cols}");
             }
         });
@@ -131,6 +131,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "table.len() / cols")]
     fn an_id_past_the_table_is_refused() {
-        add_rows(&mut [0f32; 6], 3, &[2], &[1f32; 3]);
+        add_rows(&mut [0f32; 6], 3, &[2], &[1f32; 3], &mut [0]);
     }
 }

@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::{
+        columns::scratch_len,
         instruction_set::forced::at_each_level,
         testing::{assert_close, narrowed, values},
     };
@@ -149,7 +150,10 @@ mod tests {
                 let mut out = x.clone();
                 forward(&x, &weight, &bias, EPS, &mut out);
                 assert_close(out.iter().map(|out| out.widen()), &y, tolerance, &what);
-                assert_close(parameter_gradients(&x, &dy, cols, EPS), &sums, 1e-5, &what);
+                let mut scratch = vec![f32::NAN; scratch_len(rows, 2 * cols)];
+                let mut gradients = vec![f32::NAN; 2 * cols];
+                parameter_gradients(&x, &dy, EPS, &mut scratch, &mut gradients);
+                assert_close(gradients, &sums, 1e-5, &what);
                 let mut d = dy;
                 backward_in_place(&x, &weight, EPS, &mut d);
                 assert_close(d, &dx, 2e-5, &what);

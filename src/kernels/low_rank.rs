@@ -264,16 +264,15 @@ mod tests {
 
                 let want = product(g, |j, k| r[k * columns + j], [rows, columns, count]);
                 let scale = 16.0 * columns as f64;
-                assert_close(times(&matrix, columns, &right, count), &want, 1e-7 * scale, &what);
+                let mut got = vec![f32::NAN; rows * count];
+                times(&matrix, columns, &right, count, &mut got);
+                assert_close(got, &want, 1e-7 * scale, &what);
 
                 let want = product(|k, i| l[i * count + k], g, [count, rows, columns]);
                 let scale = 16.0 * rows as f64;
-                assert_close(
-                    transposed_times(&matrix, columns, &left, count),
-                    &want,
-                    1e-7 * scale,
-                    &what,
-                );
+                let (mut blocks, mut got) = (vec![0.0; sums(columns, count)], vec![f32::NAN; count * columns]);
+                transposed_times(&matrix, columns, &left, count, &mut blocks, &mut got);
+                assert_close(got, &want, 1e-7 * scale, &what);
 
                 let moved = product(
                     |i, k| l[i * count + k],
@@ -289,15 +288,12 @@ mod tests {
                 move_by(&mut got, columns, 0.5, 0.25, (&left, &right));
                 assert_close(got.iter().map(|value| value.widen()), &want, rounding, &what);
 
+                let (mut of_columns, mut of_rows) = (vec![0.0; columns * columns], vec![f64::NAN; rows * rows]);
+                gram_of_columns(&matrix, columns, &mut of_columns);
+                gram_of_rows(&matrix, columns, &mut of_rows);
                 for (got, want) in [
-                    (
-                        gram_of_columns(&matrix, columns),
-                        product(|j, i| g(i, j), g, [columns, rows, columns]),
-                    ),
-                    (
-                        gram_of_rows(&matrix, columns),
-                        product(g, |j, i| g(i, j), [rows, columns, rows]),
-                    ),
+                    (of_columns, product(|j, i| g(i, j), g, [columns, rows, columns])),
+                    (of_rows, product(g, |j, i| g(i, j), [rows, columns, rows])),
                 ] {
                     assert_eq!(got.len(), want.len());
                     for (got, want) in got.iter().zip(&want) {

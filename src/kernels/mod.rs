@@ -10,7 +10,6 @@
 pub mod adamw;
 pub mod arithmetic;
 pub mod attention;
-pub mod buffer;
 pub mod classifier;
 pub mod columns;
 pub mod convert;

@@ -170,6 +170,17 @@ mod tests {
             .collect()
     }
 
+    fn weight_gradient_plain(x: &[f64], dy: &[f64], cols: usize) -> Vec<f64> {
+        let mut sums = vec![0.0; cols];
+        for (x, dy) in x.chunks(cols).zip(dy.chunks(cols)) {
+            let inverse = inverse(x);
+            for (sum, (x, dy)) in sums.iter_mut().zip(x.iter().zip(dy)) {
+                *sum += dy * x * inverse;
+            }
+        }
+        sums
+    }
+
     fn check<E: Element>(tolerance: f64) {
         at_each_level(|level| {
             for (rows, cols) in [(1, 1), (3, 15), (2, 31), (5, 33), (40, 576), (1, 20_001)] {
@@ -190,6 +201,10 @@ mod tests {
                     .map(|(dx, before)| dx + before)
                     .collect();
                 assert_close(dx, &want, 1e-5, &what);
+
+                let (mut inverses, mut dw) = (vec![f32::NAN; rows], vec![f32::NAN; cols]);
+                weight_gradient(&x, &dy, EPS, &mut inverses, &mut dw);
+                assert_close(dw, &weight_gradient_plain(&wide(&x), &wide(&dy), cols), 1e-5, &what);
             }
         });
     }

@@ -198,22 +198,22 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::nn::{
-        DropoutPass,
-        testing::{affine, assert_close, autograd, elements, pass, uniform, with_plain_ops},
+    use crate::nn::testing::{
+        assert_close, assert_gradients, autograd, biased, dropout_pass, elements, moved, pass, take_gradients, tensor,
+        uniform, uniform_tensor, values_of, with_plain_ops,
     };
 
     fn classifier(activation: Activation, dropout: f64) -> Classifier {
         Classifier {
-            dense: affine("dense", 6, 6, 0, true),
+            dense: Projection::of(biased("dense", 6, 6, 0, true)),
             activation,
             dropout: Dropout::new(0, "classifier", dropout),
-            classifier: affine("classifier", 3, 6, 0, true),
+            classifier: Projection::of(biased("classifier", 3, 6, 0, true)),
         }
     }
 
-    fn labels() -> Tensor {
-        Tensor::new(&[2u32, 0], &Device::Cpu).unwrap()
+    fn labels() -> Buffer<u32> {
+        vec![2, 0].into()
     }
 
     #[test]
@@ -221,13 +221,15 @@ mod tests {
         for activation in [Activation::Relu, Activation::Tanh] {
             let mut head = classifier(activation, 0.0);
             let (x, pass) = (uniform("x", &[10, 6]), pass(2, 5));
-            let values: Vec<Tensor> = head.trainable().iter().map(|param| param.value.clone()).collect();
-            let mut inputs = vec![&x];
-            inputs.extend(&values);
-            let oracle = |inputs: &[Tensor]| {
-                let first = first_tokens(&inputs[0], &pass).unwrap();
+            let mut inputs = vec![x.clone()];
+            inputs.extend(values_of(&mut head));
+            let labels = labels();
+            let chosen = Candle::new(&[[2u32], [0]], &Device::Cpu).unwrap();
+            let oracle = |inputs: &[Candle]| {
+                let rows = Candle::new(&[0u32, 5], &Device::Cpu).unwrap();
+                let first = inputs[0].index_select(&rows, 0).unwrap();
                 let product =
-                    |x: &Tensor, w: &Tensor, b: &Tensor| x.matmul(&w.t().unwrap()).unwrap().broadcast_add(b).unwrap();
+                    |x: &Candle, w: &Candle, b: &Candle| x.matmul(&w.t().unwrap()).unwrap().broadcast_add(b).unwrap();
                 let dense = product(&first, &inputs[1], &inputs[2]);
                 let activated = match activation {
                     Activation::Relu => dense.relu(),
@@ -236,22 +238,20 @@ mod tests {
                 .unwrap();
                 let logits = product(&activated, &inputs[3], &inputs[4]);
                 let sums = logits.exp().unwrap().sum_keepdim(1).unwrap().log().unwrap();
-                let chosen = logits.gather(&labels().unsqueeze(1).unwrap(), 1).unwrap();
+                let chosen = logits.gather(&chosen, 1).unwrap();
                 (sums - chosen).unwrap().sum_all().unwrap()
             };
-            let owned: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
-            let want = oracle(&owned).to_scalar::<f32>().unwrap();
-            let scale = Tensor::new(0.2f32, &Device::Cpu).unwrap();
-            let gradients = autograd(&inputs, &scale, |inputs| oracle(inputs));
+            let want = oracle(&inputs).to_scalar::<f32>().unwrap();
+            let scale = Candle::new(0.2f32, &Device::Cpu).unwrap();
+            let inputs: Vec<&Candle> = inputs.iter().collect();
+            let gradients = autograd(&inputs, &scale, oracle);
             let mut check = || {
-                let (loss, dx) = head.forward_backward(&x, &labels(), 0.2, &pass, &mut || ()).unwrap();
+                let x = tensor(&x);
+                let (loss, dx) = head.forward_backward(&x, &labels, 0.2, &pass, &mut || ()).unwrap();
                 assert!((loss as f32 - want).abs() < 1e-5, "{loss} against {want}");
                 assert_close(&dx, &gradients[0], 1e-5, "dx");
-                for (param, want) in head.trainable().into_iter().zip(&gradients[1..]) {
-                    assert_close(param.gradient().unwrap(), want, 1e-5, &param.name);
-                    param.release_gradient();
-                }
-                let (evaluated, _) = head.evaluate(&x, &labels(), &pass).unwrap();
+                assert_gradients(&mut head, &gradients[1..], 1e-5);
+                let (evaluated, _) = head.evaluate(&x, &labels, &pass).unwrap();
                 assert!((evaluated - loss).abs() < 1e-6);
             };
             check();
@@ -262,14 +262,11 @@ mod tests {
     #[test]
     fn correct_samples_are_counted() {
         let head = classifier(Activation::Tanh, 0.0);
-        let (x, pass) = (uniform("x", &[10, 6]), pass(2, 5));
+        let (x, pass) = (uniform_tensor("x", &[10, 6]), pass(2, 5));
         let logits = elements(&head.logits(&x, &pass).unwrap());
         let highest = |row: &[f32]| (0..3).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32;
         let best = [highest(&logits[..3]), highest(&logits[3..])];
-        let correct = |labels: [u32; 2]| {
-            let labels = Tensor::new(&labels, &Device::Cpu).unwrap();
-            head.evaluate(&x, &labels, &pass).unwrap().1
-        };
+        let correct = |labels: [u32; 2]| head.evaluate(&x, &labels.to_vec().into(), &pass).unwrap().1;
         assert_eq!(correct(best), 2);
         assert_eq!(correct([best[0], (best[1] + 1) % 3]), 1);
     }
@@ -278,26 +275,36 @@ mod tests {
     #[test]
     fn dropped_elements_have_no_gradient() {
         let mut head = classifier(Activation::Tanh, 0.5);
-        let pass = Pass {
-            dropout: Some(DropoutPass {
-                step: 0,
-                samples: vec![0, 1],
-            }),
-            ..pass(2, 5)
-        };
+        let pass = dropout_pass(2, 5, 0);
         let x = uniform("x", &[10, 6]);
-        let (_, dx) = head.forward_backward(&x, &labels(), 1.0, &pass, &mut || ()).unwrap();
+        let mut run = |x: &Candle| {
+            let outcome = head.forward_backward(&tensor(x), &labels(), 1.0, &pass, &mut || ());
+            outcome.unwrap()
+        };
+        let (_, dx) = run(&x);
         const STEP: f32 = 1e-2;
         for index in 0..6 {
-            let mut loss = |by: f32| {
-                let mut values = elements(&x);
-                values[index] += by;
-                let x = Tensor::from_vec(values, (10, 6), &Device::Cpu).unwrap();
-                head.forward_backward(&x, &labels(), 1.0, &pass, &mut || ()).unwrap().0
-            };
+            let mut loss = |by: f32| run(&moved(&x, index, by)).0;
             let want = (loss(STEP) - loss(-STEP)) / f64::from(2.0 * STEP);
             let got = f64::from(elements(&dx)[index]);
             assert!((got - want).abs() < 1e-3 * want.abs().max(1.0), "{got} against {want}");
+        }
+    }
+
+    #[test]
+    fn kernels_and_plain_ops_drop_the_same() {
+        let run = || {
+            let mut head = classifier(Activation::Relu, 0.5);
+            let x = uniform_tensor("x", &[10, 6]);
+            let pass = dropout_pass(2, 5, 0);
+            let (loss, dx) = head.forward_backward(&x, &labels(), 1.0, &pass, &mut || ()).unwrap();
+            (loss, dx, take_gradients(&mut head))
+        };
+        let (kernels, plain) = (run(), with_plain_ops(run));
+        assert!((kernels.0 - plain.0).abs() < 1e-5);
+        assert_close(&kernels.1, &plain.1, 1e-5, "dx");
+        for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
+            assert_close(kernel, plain, 1e-5, "gradient");
         }
     }
 }

@@ -120,94 +120,107 @@ impl DecoderBlock {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{Device, Tensor as Candle};
 
     use super::*;
-    use crate::nn::testing::{elements, linear, pass, tiny, uniform};
+    use crate::nn::{
+        dropout::Dropout,
+        linear::Projection,
+        testing::{
+            assert_close, assert_finite_differences, dot, dropout_pass, linear, pass, rms_norm, side_by_side,
+            take_gradients, tensor, tiny, uniform, with_plain_ops,
+        },
+    };
+    use std::marker::PhantomData;
 
-    fn block(trainable: bool, rank: usize) -> (Block, Rope) {
+    fn block(trainable: bool, rank: usize) -> (DecoderBlock, Rope) {
         let (hidden, inter, heads, kv_heads, head_dim) = (8, 12, 4, 2, 2);
-        let norm = |name: &str| RmsNorm {
-            weight: Param::base(name, uniform(name, &[hidden]), trainable),
-            eps: 1e-5,
-        };
-        let linear = |name: &str, outputs, inputs| linear(name, outputs, inputs, rank, trainable);
-        let block = Block {
-            input_layernorm: norm("n1"),
+        let linear = |name, outputs, inputs| linear(name, outputs, inputs, rank, trainable);
+        let block = DecoderBlock {
+            input_layernorm: rms_norm("n1", hidden, trainable),
             self_attn: Attention {
-                q_proj: linear("q", heads * head_dim, hidden),
-                k_proj: linear("k", kv_heads * head_dim, hidden),
-                v_proj: linear("v", kv_heads * head_dim, hidden),
-                o_proj: linear("o", hidden, heads * head_dim),
+                names: ["q_proj", "k_proj", "v_proj"],
+                qkv: side_by_side([
+                    linear("q", heads * head_dim, hidden),
+                    linear("k", kv_heads * head_dim, hidden),
+                    linear("v", kv_heads * head_dim, hidden),
+                ]),
+                output: Projection::of(linear("o", hidden, heads * head_dim)),
                 heads,
                 kv_heads,
                 head_dim,
+                is_causal: true,
+                weight_dropout: Dropout::new(0, "weights", 0.0),
+                output_dropout: Dropout::new(0, "attention", 0.0),
             },
-            post_attention_layernorm: norm("n2"),
-            mlp: Mlp {
-                gate_proj: linear("g", inter, hidden),
-                up_proj: linear("u", inter, hidden),
-                down_proj: linear("d", hidden, inter),
+            post_attention_layernorm: rms_norm("n2", hidden, trainable),
+            mlp: FeedForward {
+                modules: [MLP, MLP],
+                names: ["gate_proj", "up_proj"],
+                inner: side_by_side([linear("g", inter, hidden), linear("u", inter, hidden)]),
+                output: Projection::of(linear("d", hidden, inter)),
+                output_dropout: Dropout::new(0, "mlp", 0.0),
+                activation: PhantomData,
             },
         };
         (block, Rope::new(&tiny().rope, head_dim, 16, &Device::Cpu).unwrap())
     }
 
-    /// `sum(block(x) · weights)`, in double precision.
-    fn objective(block: &Block, rope: &Rope, x: &Tensor, weights: &Tensor) -> f64 {
-        let (y, _) = block.forward(x, rope, &pass(2, 5)).unwrap();
-        elements(&y)
-            .iter()
-            .zip(elements(weights))
-            .map(|(y, w)| f64::from(*y) * f64::from(w))
-            .sum()
-    }
-
-    /// Moves one element of a tensor by `by`.
-    fn moved(tensor: &Tensor, index: usize, by: f32) -> Tensor {
-        let mut values = elements(tensor);
-        values[index] += by;
-        Tensor::from_vec(values, tensor.shape(), tensor.device()).unwrap()
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
+        for (trainable, rank, pass) in [
+            (false, 2, pass(2, 5)),
+            (false, 2, dropout_pass(2, 5, 1)),
+            (true, 0, pass(2, 5)),
+        ] {
+            let (mut block, rope) = block(trainable, rank);
+            let (_, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            let objective = |block: &DecoderBlock, x: &Candle| {
+                let (y, _) = block.forward(tensor(x), &rope, &pass).unwrap();
+                dot(&y, &dy)
+            };
+            assert_finite_differences(&mut block, objective, &x, &dx, 5e-3);
+        }
     }
 
     #[test]
-    fn gradients_agree_with_finite_differences() {
-        const STEP: f32 = 5e-3;
+    fn kernels_and_plain_ops_agree() {
         let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
-        for (trainable, rank) in [(false, 2), (true, 0)] {
-            let (mut block, rope) = block(trainable, rank);
-            let (_, saved) = block.forward(&x, &rope, &pass(2, 5)).unwrap();
-            let dx = block.backward(saved, dy.copy().unwrap(), &rope, &pass(2, 5)).unwrap();
-            let check = |got: f32, high: f64, low: f64, what: &str| {
-                let want = (high - low) / f64::from(2.0 * STEP);
-                assert!(
-                    (f64::from(got) - want).abs() < 0.02 * want.abs().max(1.0),
-                    "{what}: {got} against {want}"
-                );
-            };
-            for index in (0..80).step_by(7) {
-                let high = objective(&block, &rope, &moved(&x, index, STEP), &dy);
-                let low = objective(&block, &rope, &moved(&x, index, -STEP), &dy);
-                check(elements(&dx)[index], high, low, &format!("x[{index}]"));
+        let pass = dropout_pass(2, 5, 1);
+        let run = || {
+            let (mut block, rope) = block(true, 2);
+            let (y, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            (y, dx, take_gradients(&mut block))
+        };
+        let (kernels, plain) = (run(), with_plain_ops(run));
+        assert_close(&kernels.0, &plain.0, 1e-5, "y");
+        assert_close(&kernels.1, &plain.1, 1e-5, "dx");
+        for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
+            assert_close(kernel, plain, 2e-5, "gradient");
+        }
+    }
+
+    /// A checkpointed block keeps its input, and computes the rest again.
+    #[test]
+    fn a_block_that_is_computed_again_gives_the_same_gradients() {
+        let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
+        let pass = dropout_pass(2, 5, 1);
+        let run = |is_checkpointed: bool| {
+            let (mut block, rope) = block(true, 2);
+            let (_, mut saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
+            if is_checkpointed {
+                saved = block.recompute(saved.into_input(), &rope, &pass).unwrap();
             }
-            for at in 0..block.trainable().len() {
-                let (name, value, gradient) = {
-                    let param = &block.trainable()[at];
-                    (
-                        param.name.clone(),
-                        param.value.clone(),
-                        param.gradient().unwrap().clone(),
-                    )
-                };
-                for index in [0, value.elem_count() / 2, value.elem_count() - 1] {
-                    block.trainable()[at].set(moved(&value, index, STEP));
-                    let high = objective(&block, &rope, &x, &dy);
-                    block.trainable()[at].set(moved(&value, index, -STEP));
-                    let low = objective(&block, &rope, &x, &dy);
-                    block.trainable()[at].set(value.clone());
-                    check(elements(&gradient)[index], high, low, &format!("{name}[{index}]"));
-                }
-            }
+            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            (dx, take_gradients(&mut block))
+        };
+        let (kept, again) = (run(false), run(true));
+        assert_close(&again.0, &kept.0, 0.0, "dx");
+        for (again, kept) in again.1.iter().zip(&kept.1) {
+            assert_close(again, kept, 0.0, "gradient");
         }
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::nn::{
         DropoutPass,
-        testing::{assert_close, elements, pass, uniform, with_plain_ops},
+        testing::{assert_close, elements, linear, pass, tensor, uniform, with_plain_ops},
     };
 
     fn factors(mask: Mask) -> Vec<f32> {
@@ -196,31 +196,37 @@ mod tests {
             }),
             ..pass(2, 5)
         };
+        let layer = Projection::of(linear("layer", 7, 7, 0, false));
         let (x, residual) = (uniform("x", &[10, 7]), uniform("residual", &[10, 7]));
-        for dtype in [DType::F32, DType::BF16] {
+        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::BF16, 1e-2)] {
             let (x, residual) = (x.to_dtype(dtype).unwrap(), residual.to_dtype(dtype).unwrap());
             let run = || {
-                let y = dropout.forward(x.copy().unwrap(), &pass).unwrap();
-                let onto = dropout.forward_onto(x.copy().unwrap(), &residual, &pass).unwrap();
-                let dx = dropout
-                    .backward(&x.to_dtype(DType::F32).unwrap(), dtype, &pass)
-                    .unwrap();
-                (y, onto, dx)
+                let y = dropout.forward(tensor(&x), &pass).unwrap();
+                let copy = dropout.forward_of(&tensor(&x), &pass).unwrap();
+                let onto = dropout.forward_projection(&layer, &tensor(&x), &tensor(&residual), &pass);
+                let dy = tensor(&x.to_dtype(DType::F32).unwrap());
+                let dx = dropout.backward(&dy, dtype, &pass).unwrap().copy().unwrap();
+                (y, copy, onto.unwrap(), dx)
             };
             let (kernels, plain) = (run(), with_plain_ops(run));
             assert_close(&kernels.0, &plain.0, 0.0, "forward");
-            assert_close(&kernels.1, &plain.1, 1e-6, "onto a residual");
-            assert_close(&kernels.2, &plain.2, 0.0, "backward");
-            assert_close(&kernels.0, &kernels.2, 0.0, "the transpose is the same");
+            assert_close(&kernels.1, &kernels.0, 0.0, "forward of a copy");
+            assert_close(&kernels.2, &plain.2, tolerance, "onto a residual");
+            assert_close(&kernels.3, &plain.3, 0.0, "backward");
+            assert_close(&kernels.0, &kernels.3, 0.0, "the transpose is the same");
             let dropped = elements(&kernels.0).iter().filter(|y| **y == 0.0).count();
             assert!((15..42).contains(&dropped), "{dropped} of 70");
+            let [y] = layer.forward(&tensor(&x), &pass).unwrap();
+            let y = dropout.forward(y, &pass).unwrap().to_candle().unwrap();
+            assert_close(
+                &kernels.2,
+                &(y + residual).unwrap(),
+                tolerance,
+                "the layer, its dropout, the sum",
+            );
         }
         let evaluated = Pass { dropout: None, ..pass };
-        assert_close(
-            &dropout.forward(x.copy().unwrap(), &evaluated).unwrap(),
-            &x,
-            0.0,
-            "evaluated",
-        );
+        let y = dropout.forward(tensor(&x), &evaluated).unwrap();
+        assert_close(&y, &x, 0.0, "evaluated");
     }
 }

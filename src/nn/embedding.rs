@@ -35,35 +35,33 @@ pub(super) fn rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
-
     use super::*;
-    use crate::nn::testing::{assert_close, uniform, with_plain_ops};
+    use crate::nn::testing::{assert_close, param, tensor, uniform, uniform_tensor, with_plain_ops};
 
     #[test]
     fn kernel_and_plain_ops_agree() {
-        let ids = Tensor::new(&[4u32, 0, 4, 6, 4], &Device::Cpu).unwrap();
-        let micro_batches = [uniform("dy", &[5, 33]), uniform("more", &[5, 33])];
+        let ids = Buffer::from(vec![4, 0, 4, 6, 4]);
         for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 1e-3), (DType::BF16, 1e-2)] {
-            let gradient = || {
-                let value = uniform("table", &[7, 33]).to_dtype(dtype).unwrap();
-                let mut table = Param::base("table", value, true);
-                for dy in &micro_batches {
-                    backward(&mut table, &ids, dy).unwrap();
+            let values = uniform("table", &[7, 33]).to_dtype(dtype).unwrap();
+            let run = || {
+                let mut table = param("table", &values, true);
+                for dy in ["dy", "more"] {
+                    backward(&mut table, &ids, &uniform_tensor(dy, &[5, 33])).unwrap();
                 }
-                table.gradient().unwrap().clone()
+                let gradient = table.gradient().unwrap().to_candle().unwrap();
+                (forward(&table, &ids, DType::BF16).unwrap(), gradient)
             };
-            let (kernel, plain) = (gradient(), with_plain_ops(gradient));
-            assert_eq!(kernel.dtype(), dtype);
-            assert_close(&kernel, &plain, tolerance, "gradient");
+            let (kernel, plain) = (run(), with_plain_ops(run));
+            assert_eq!((kernel.0.dtype(), kernel.1.dtype()), (DType::BF16, dtype));
+            assert_close(&kernel.0, &plain.0, 0.0, "rows");
+            assert_close(&kernel.1, &plain.1, tolerance, "gradient");
         }
     }
 
     #[test]
     fn a_frozen_table_gets_no_gradient() {
-        let ids = Tensor::new(&[1u32], &Device::Cpu).unwrap();
-        let mut table = Param::base("table", uniform("table", &[2, 3]), false);
-        backward(&mut table, &ids, &uniform("dy", &[1, 3])).unwrap();
+        let mut table = param("table", &uniform("table", &[2, 3]), false);
+        backward(&mut table, &vec![1].into(), &tensor(&uniform("dy", &[1, 3]))).unwrap();
         assert!(table.gradient().is_none());
     }
 }

@@ -121,121 +121,75 @@ impl EncoderBlock {
 
 #[cfg(test)]
 mod tests {
+    use std::marker::PhantomData;
+
+    use candle_core::Tensor as Candle;
+
     use super::*;
     use crate::nn::{
-        DropoutPass,
         dropout::Dropout,
-        testing::{affine, assert_close, elements, layer_norm, pass, uniform, with_plain_ops},
+        linear::Projection,
+        testing::{
+            assert_close, assert_finite_differences, biased, dot, dropout_pass, elements, layer_norm, pass,
+            side_by_side, take_gradients, tensor, uniform, with_plain_ops,
+        },
     };
 
     const HEADS: usize = 2;
     const HIDDEN: usize = 8;
 
-    const NAMES: &Names = &Names {
-        query: "q",
-        key: "k",
-        value: "v",
-        attention_output: "o",
-        attention_norm: "n1",
-        intermediate: "i",
-        output: "f",
-        output_norm: "n2",
-    };
-
     fn block(trainable: bool, rank: usize, dropout: f64) -> EncoderBlock {
-        let dense = |name: &str, outputs, inputs| affine(name, outputs, inputs, rank, trainable);
+        let dense = |name, outputs, inputs| biased(name, outputs, inputs, rank, trainable);
         let dropout = |name: &str| Dropout::new(3, name, dropout);
         EncoderBlock {
-            names: NAMES,
-            attention: SelfAttention {
-                names: NAMES,
-                query: dense("q", HIDDEN, HIDDEN),
-                key: dense("k", HIDDEN, HIDDEN),
-                value: dense("v", HIDDEN, HIDDEN),
-                output: dense("o", HIDDEN, HIDDEN),
+            attention: Attention {
+                names: ["q", "k", "v"],
+                qkv: side_by_side(["q", "k", "v"].map(|name| dense(name, HIDDEN, HIDDEN))),
+                output: Projection::of(dense("o", HIDDEN, HIDDEN)),
                 heads: HEADS,
+                kv_heads: HEADS,
+                head_dim: HIDDEN / HEADS,
+                is_causal: false,
                 weight_dropout: dropout("weights"),
-                dropout: dropout("attention"),
+                output_dropout: dropout("attention"),
             },
+            attention_norm_name: "n1",
             attention_norm: layer_norm("n1", HIDDEN, trainable),
             feed_forward: FeedForward {
-                names: NAMES,
-                intermediate: dense("i", 12, HIDDEN),
-                output: dense("f", HIDDEN, 12),
-                dropout: dropout("feed-forward"),
+                modules: ["i", "f"],
+                names: [""],
+                inner: Projection::of(dense("i", 12, HIDDEN)),
+                output: Projection::of(dense("f", HIDDEN, 12)),
+                output_dropout: dropout("feed-forward"),
+                activation: PhantomData,
             },
+            output_norm_name: "n2",
             output_norm: layer_norm("n2", HIDDEN, trainable),
         }
     }
 
     /// Two samples of five and three tokens.
     fn padded(dropout: bool) -> Pass {
+        let pass = if dropout { dropout_pass(2, 5, 1) } else { pass(2, 5) };
         Pass {
             lengths: vec![5, 3],
-            dropout: dropout.then(|| DropoutPass {
-                step: 1,
-                samples: vec![0, 1],
-            }),
-            ..pass(2, 5)
+            ..pass
         }
-    }
-
-    /// `sum(block(x) · weights)`, in double precision.
-    fn objective(block: &EncoderBlock, x: &Tensor, weights: &Tensor, pass: &Pass) -> f64 {
-        let (y, _) = block.forward(x, pass).unwrap();
-        elements(&y)
-            .iter()
-            .zip(elements(weights))
-            .map(|(y, w)| f64::from(*y) * f64::from(w))
-            .sum()
-    }
-
-    /// Moves one element of a tensor by `by`.
-    fn moved(tensor: &Tensor, index: usize, by: f32) -> Tensor {
-        let mut values = elements(tensor);
-        values[index] += by;
-        Tensor::from_vec(values, tensor.shape(), tensor.device()).unwrap()
     }
 
     #[test]
     fn gradients_agree_with_finite_differences() {
-        const STEP: f32 = 3e-3;
         let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
         for (trainable, rank, dropout) in [(false, 2, 0.0), (true, 0, 0.0), (true, 0, 0.2)] {
             let mut block = block(trainable, rank, dropout);
             let pass = padded(dropout > 0.0);
-            let (_, saved) = block.forward(&x, &pass).unwrap();
-            let dx = block.backward(saved, dy.copy().unwrap(), &pass).unwrap();
-            let check = |got: f32, high: f64, low: f64, what: &str| {
-                let want = (high - low) / f64::from(2.0 * STEP);
-                assert!(
-                    (f64::from(got) - want).abs() < 0.02 * want.abs().max(1.0),
-                    "{what}: {got} against {want}"
-                );
+            let (_, saved) = block.forward(tensor(&x), &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
+            let objective = |block: &EncoderBlock, x: &Candle| {
+                let (y, _) = block.forward(tensor(x), &pass).unwrap();
+                dot(&y, &dy)
             };
-            for index in (0..80).step_by(7) {
-                let high = objective(&block, &moved(&x, index, STEP), &dy, &pass);
-                let low = objective(&block, &moved(&x, index, -STEP), &dy, &pass);
-                check(elements(&dx)[index], high, low, &format!("x[{index}]"));
-            }
-            for at in 0..block.trainable().len() {
-                let (name, value, gradient) = {
-                    let param = &block.trainable()[at];
-                    (
-                        param.name.clone(),
-                        param.value.clone(),
-                        param.gradient().unwrap().clone(),
-                    )
-                };
-                for index in [0, value.elem_count() / 2, value.elem_count() - 1] {
-                    block.trainable()[at].set(moved(&value, index, STEP));
-                    let high = objective(&block, &x, &dy, &pass);
-                    block.trainable()[at].set(moved(&value, index, -STEP));
-                    let low = objective(&block, &x, &dy, &pass);
-                    block.trainable()[at].set(value.clone());
-                    check(elements(&gradient)[index], high, low, &format!("{name}[{index}]"));
-                }
-            }
+            assert_finite_differences(&mut block, objective, &x, &dx, 3e-3);
         }
     }
 
@@ -245,14 +199,9 @@ mod tests {
         let run = || {
             let mut block = block(true, 2, 0.2);
             let pass = padded(true);
-            let (y, saved) = block.forward(&x, &pass).unwrap();
-            let dx = block.backward(saved, dy.copy().unwrap(), &pass).unwrap();
-            let gradients: Vec<Tensor> = block
-                .trainable()
-                .iter()
-                .map(|param| param.gradient().unwrap().clone())
-                .collect();
-            (y, dx, gradients)
+            let (y, saved) = block.forward(tensor(&x), &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
+            (y, dx, take_gradients(&mut block))
         };
         let (kernels, plain) = (run(), with_plain_ops(run));
         assert_close(&kernels.0, &plain.0, 1e-5, "y");
@@ -273,8 +222,11 @@ mod tests {
         let block = block(true, 0, 0.0);
         let x = uniform("x", &[10, HIDDEN]);
         // The last two tokens of the second sample are padding.
-        let other = Tensor::cat(&[x.narrow(0, 0, 8).unwrap(), uniform("other", &[2, HIDDEN])], 0).unwrap();
-        let y = |x: &Tensor| block.forward(x, &padded(false)).unwrap().0.narrow(0, 0, 8).unwrap();
+        let other = Candle::cat(&[x.narrow(0, 0, 8).unwrap(), uniform("other", &[2, HIDDEN])], 0).unwrap();
+        let y = |x: &Candle| {
+            let (y, _) = block.forward(tensor(x), &padded(false)).unwrap();
+            y.to_candle().unwrap().narrow(0, 0, 8).unwrap()
+        };
         assert_close(&y(&x), &y(&other), 0.0, "the tokens that count");
     }
 }

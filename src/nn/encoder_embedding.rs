@@ -117,16 +117,16 @@ impl EncoderEmbedding {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::{Device, Tensor as Candle};
 
     use super::*;
-    use crate::nn::{
-        DropoutPass,
-        testing::{assert_close, autograd, elements, layer_norm, pass, uniform, with_plain_ops},
+    use crate::nn::testing::{
+        assert_close, assert_gradients, autograd, dropout_pass, elements, layer_norm, param, pass, tensor, uniform,
+        uniform_tensor, values_of, with_plain_ops,
     };
 
     fn embedding(types: bool, dropout: f64) -> EncoderEmbedding {
-        let table = |name: &str, rows| Param::base(name, uniform(name, &[rows, 6]), true);
+        let table = |name: &'static str, rows| param(name, &uniform(name, &[rows, 6]), true);
         EncoderEmbedding {
             words: table("words", 9),
             positions: table("positions", 7),
@@ -137,8 +137,10 @@ mod tests {
         }
     }
 
-    fn ids() -> Tensor {
-        Tensor::new(&[3u32, 8, 3, 0, 4, 1], &Device::Cpu).unwrap()
+    const IDS: [u32; 6] = [3, 8, 3, 0, 4, 1];
+
+    fn ids() -> Buffer<u32> {
+        IDS.to_vec().into()
     }
 
     #[test]
@@ -147,37 +149,34 @@ mod tests {
             let mut layer = embedding(types, 0.0);
             let (ids, dy) = (ids(), uniform("dy", &[6, 6]));
             let pass = pass(2, 3);
-            let tables: Vec<Tensor> = layer.trainable().iter().map(|param| param.value.clone()).collect();
-            let inputs: Vec<&Tensor> = tables.iter().collect();
-            let oracle = |inputs: &[Tensor]| {
+            let tables = values_of(&mut layer);
+            let inputs: Vec<&Candle> = tables.iter().collect();
+            let oracle = |inputs: &[Candle]| {
+                let ids = Candle::new(&IDS, &Device::Cpu).unwrap();
                 let (tables, norm) = inputs.split_at(inputs.len() - 2);
-                let positions = Tensor::new(&[0u32, 1, 2, 0, 1, 2], &Device::Cpu).unwrap();
+                let positions = Candle::new(&[0u32, 1, 2, 0, 1, 2], &Device::Cpu).unwrap();
                 let mut sum = (tables[0].index_select(&ids, 0).unwrap()
                     + tables[1].index_select(&positions, 0).unwrap())
                 .unwrap();
                 if let Some(types) = tables.get(2) {
-                    let first = Tensor::zeros(6, DType::U32, &Device::Cpu).unwrap();
+                    let first = Candle::zeros(6, DType::U32, &Device::Cpu).unwrap();
                     sum = (sum + types.index_select(&first, 0).unwrap()).unwrap();
                 }
                 let centred = sum.broadcast_sub(&sum.mean_keepdim(1).unwrap()).unwrap();
                 let variance = centred.sqr().unwrap().mean_keepdim(1).unwrap();
                 let normed = centred
-                    .broadcast_div(&(variance + layer.norm.eps).unwrap().sqrt().unwrap())
+                    .broadcast_div(&(variance + 1e-5).unwrap().sqrt().unwrap())
                     .unwrap();
                 let scaled = normed.broadcast_mul(&norm[0]).unwrap();
                 scaled.broadcast_add(&norm[1]).unwrap()
             };
             let want = oracle(&tables);
-            let gradients = autograd(&inputs, &dy, |inputs| oracle(inputs));
-            let mut layer = embedding(types, 0.0);
+            let gradients = autograd(&inputs, &dy, oracle);
             let mut check = || {
                 let y = layer.forward(&ids, DType::F32, &pass).unwrap();
                 assert_close(&y, &want, 1e-5, "forward");
-                layer.backward(&ids, dy.copy().unwrap(), DType::F32, &pass).unwrap();
-                for (param, want) in layer.trainable().into_iter().zip(&gradients) {
-                    assert_close(param.gradient().unwrap(), want, 2e-5, &param.name);
-                    param.release_gradient();
-                }
+                layer.backward(&ids, tensor(&dy), DType::F32, &pass).unwrap();
+                assert_gradients(&mut layer, &gradients, 2e-5);
             };
             check();
             with_plain_ops(check);
@@ -186,20 +185,13 @@ mod tests {
 
     #[test]
     fn kernel_and_plain_ops_drop_the_same() {
-        let pass = Pass {
-            dropout: Some(DropoutPass {
-                step: 0,
-                samples: vec![0, 1],
-            }),
-            ..pass(2, 3)
-        };
+        let pass = dropout_pass(2, 3, 0);
         let run = || {
             let mut layer = embedding(true, 0.3);
             let y = layer.forward(&ids(), DType::F32, &pass).unwrap();
-            layer
-                .backward(&ids(), uniform("dy", &[6, 6]), DType::F32, &pass)
-                .unwrap();
-            (y, layer.words.gradient().unwrap().clone())
+            let dy = uniform_tensor("dy", &[6, 6]);
+            layer.backward(&ids(), dy, DType::F32, &pass).unwrap();
+            (y, layer.words.gradient().unwrap().to_candle().unwrap())
         };
         let (kernel, plain) = (run(), with_plain_ops(run));
         assert_close(&kernel.0, &plain.0, 1e-5, "forward");
@@ -214,9 +206,8 @@ mod tests {
                 padding: Some(3),
                 ..embedding(false, 0.0)
             };
-            layer
-                .backward(&ids(), uniform("dy", &[6, 6]), DType::F32, &pass(2, 3))
-                .unwrap();
+            let dy = uniform_tensor("dy", &[6, 6]);
+            layer.backward(&ids(), dy, DType::F32, &pass(2, 3)).unwrap();
             elements(layer.words.gradient().unwrap())
         };
         for gradient in [run(), with_plain_ops(run)] {

@@ -79,26 +79,3 @@ pub(super) fn within<T>(module: &str, compute: impl FnOnce() -> T) -> T {
     let _module = memory::module(module);
     compute()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::nn::testing::{assert_close, autograd, uniform, with_plain_ops};
-
-    #[test]
-    fn kernel_and_plain_ops_and_autograd_agree() {
-        for shape in [[1, 1], [3, 17], [130, 255]] {
-            let (x, dy) = ((uniform("x", &shape) * 5.0).unwrap(), uniform("dy", &shape));
-            let want = x.gelu_erf().unwrap();
-            assert_close(&activate(&x).unwrap(), &want, 1e-6, "forward");
-            let oracle = autograd(&[&x], &dy, |inputs| inputs[0].gelu_erf().unwrap());
-            let check = || {
-                let (dx, product) = activate_backward(x.copy().unwrap(), dy.copy().unwrap()).unwrap();
-                assert_close(&dx, &oracle[0], 1e-5, "dx");
-                assert_close(&product, &want, 1e-6, "product");
-            };
-            check();
-            with_plain_ops(check);
-        }
-    }
-}

@@ -117,40 +117,34 @@ fn normalise(x: &Tensor, eps: f64) -> Result<(candle_core::Tensor, candle_core::
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{CpuStorage, Storage};
+    use candle_core::Tensor as Candle;
 
-    use super::*;
-    use crate::nn::testing::{assert_close, autograd, layer_norm, uniform, with_plain_ops};
-
-    fn elements_held(tensor: &Tensor) -> usize {
-        match &*tensor.storage_and_layout().0 {
-            Storage::Cpu(CpuStorage::F32(values)) => values.len(),
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::nn::testing::{
+        assert_close, assert_gradients, autograd, layer_norm, tensor, uniform, values_of, with_plain_ops,
+    };
 
     #[test]
     fn kernel_and_plain_ops_and_autograd_agree() {
         for (rows, cols) in [(1, 3), (3, 15), (5, 33), (130, 64), (2, 577)] {
             let mut norm = layer_norm("norm", cols, true);
             let (x, dy) = (uniform("x", &[rows, cols]), uniform("dy", &[rows, cols]));
-            let (w, b) = (norm.weight.value.clone(), norm.bias.value.clone());
-            let want = norm.forward_plain(&x).unwrap();
-            assert_close(&norm.forward(&x).unwrap(), &want, 1e-5, "forward");
-            let oracle = autograd(&[&x, &w, &b], &dy, |inputs| {
-                let (normed, _) = normalise(&inputs[0], norm.eps).unwrap();
-                let scaled = normed.broadcast_mul(&inputs[1]).unwrap();
-                scaled.broadcast_add(&inputs[2]).unwrap()
-            });
+            let definition = |inputs: &[Candle]| {
+                let (x, w, b) = (&inputs[0], &inputs[1], &inputs[2]);
+                let centred = x.broadcast_sub(&x.mean_keepdim(1).unwrap()).unwrap();
+                let variance = centred.sqr().unwrap().mean_keepdim(1).unwrap();
+                let deviation = (variance + 1e-5).unwrap().sqrt().unwrap();
+                let scaled = centred.broadcast_div(&deviation).unwrap().broadcast_mul(w).unwrap();
+                scaled.broadcast_add(b).unwrap()
+            };
+            let values = values_of(&mut norm);
+            let want = definition(&[x.clone(), values[0].clone(), values[1].clone()]);
+            let oracle = autograd(&[&x, &values[0], &values[1]], &dy, definition);
             let mut check = || {
-                let dx = norm.backward(&x, dy.copy().unwrap()).unwrap();
+                let x = tensor(&x);
+                assert_close(&norm.forward(&x).unwrap(), &want, 1e-5, "forward");
+                let dx = norm.backward(&x, tensor(&dy)).unwrap();
                 assert_close(&dx, &oracle[0], 5e-5, "dx");
-                for (param, want) in norm.trainable().into_iter().zip(&oracle[1..]) {
-                    let gradient = param.gradient().unwrap();
-                    assert_close(gradient, want, 2e-5, &param.name);
-                    assert_eq!(elements_held(gradient), cols, "nothing beside it");
-                    param.release_gradient();
-                }
+                assert_gradients(&mut norm, &oracle[1..], 2e-5);
             };
             check();
             with_plain_ops(check);

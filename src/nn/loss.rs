@@ -435,36 +435,32 @@ fn d_logits_plain(logits: Candle, lse: &Candle, next: &Candle, scale: f64) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, autograd, uniform, with_plain_ops};
+    use crate::nn::testing::{
+        assert_close, assert_gradients, autograd, param, rms_norm, tensor, uniform, uniform_tensor, values_of,
+        with_plain_ops,
+    };
 
     #[test]
     fn targets_leave_out_padding_and_each_samples_last_token() {
         let targets = Targets::new(&[5, 6, 7, 8, 9, 0], &[3, 2], 3);
-        assert_eq!(
-            targets,
-            Targets {
-                rows: vec![0, 1, 3],
-                next: vec![6, 7, 9]
-            }
-        );
+        assert_eq!(targets.rows.values(), [0, 1, 3]);
+        assert_eq!(targets.next.values(), [6, 7, 9]);
     }
 
     #[test]
     fn loss_and_gradients_agree_with_autograd() {
         // Three panels of the head, three chunks of rows.
         let (tokens, hidden, vocabulary) = (80, 64, 70);
-        let (x, w) = (uniform("x", &[tokens, hidden]), uniform("w", &[hidden]));
-        let head = uniform("head", &[vocabulary, hidden]);
+        let x = uniform("x", &[tokens, hidden]);
+        let (mut norm, head) = (rms_norm("w", hidden, true), uniform("head", &[vocabulary, hidden]));
         let targets = Targets {
-            rows: (3..73).collect(),
-            next: (0..70).map(|i| i * 31 % 70).collect(),
+            rows: Buffer::from_fn(70, |at| at as u32 + 3),
+            next: Buffer::from_fn(70, |at| (at * 31 % 70) as u32),
         };
-        let oracle = |inputs: &[Tensor]| {
-            let rows = Tensor::new(targets.rows.as_slice(), &Device::Cpu).unwrap();
-            let next = Tensor::new(targets.next.as_slice(), &Device::Cpu)
-                .unwrap()
-                .unsqueeze(1)
-                .unwrap();
+        let oracle = |inputs: &[Candle]| {
+            let rows = Candle::new(targets.rows.values(), &Device::Cpu).unwrap();
+            let next = Candle::new(targets.next.values(), &Device::Cpu).unwrap();
+            let next = next.unsqueeze(1).unwrap();
             let x = inputs[0].index_select(&rows, 0).unwrap();
             let inverse = (x.sqr().unwrap().mean_keepdim(1).unwrap() + 1e-5)
                 .unwrap()
@@ -477,23 +473,26 @@ mod tests {
             let sums = logits.exp().unwrap().sum_keepdim(1).unwrap().log().unwrap();
             (sums - logits.gather(&next, 1).unwrap()).unwrap().sum_all().unwrap()
         };
-        let scale = Tensor::new(0.2f32, &Device::Cpu).unwrap();
+        let scale = Candle::new(0.2f32, &Device::Cpu).unwrap();
+        let w = values_of(&mut norm).remove(0);
         let want = oracle(&[x.clone(), w.clone(), head.clone()])
             .to_scalar::<f32>()
             .unwrap();
         let gradients = autograd(&[&x, &w, &head], &scale, |inputs| oracle(inputs));
 
-        let mut norm = RmsNorm {
-            weight: Param::base("w", w, true),
-            eps: 1e-5,
+        let mut head = param("head", &head, true);
+        let mut check = || {
+            let x = tensor(&x);
+            let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
+            assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
+            assert!((evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
+            assert_close(&dx, &gradients[0], 1e-5, "dx");
+            assert_gradients(&mut norm, &gradients[1..2], 1e-5);
+            assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
+            head.release_gradient();
         };
-        let mut head = Param::base("head", head, true);
-        let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
-        assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
-        assert!((evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
-        assert_close(&dx, &gradients[0], 1e-5, "dx");
-        assert_close(norm.weight.gradient().unwrap(), &gradients[1], 1e-5, "norm");
-        assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
+        check();
+        with_plain_ops(check);
     }
 
     #[test]
@@ -501,18 +500,16 @@ mod tests {
         // A head that is not trained takes one pass over the logits, unless they are too far apart.
         for (trainable, size) in [(true, 20.0), (false, 20.0), (false, 800.0)] {
             let targets = Targets {
-                rows: (0..9).collect(),
-                next: vec![0, 30, 1, 2, 3, 4, 5, 6, 7],
+                rows: Buffer::from_fn(9, |at| at as u32),
+                next: vec![0, 30, 1, 2, 3, 4, 5, 6, 7].into(),
             };
-            let x = uniform("x", &[9, 7]);
+            let values = (uniform("head", &[31, 7]) * size).unwrap();
             let run = || {
-                let mut norm = RmsNorm {
-                    weight: Param::base("w", uniform("w", &[7]), false),
-                    eps: 1e-5,
-                };
-                let mut head = Param::base("head", (uniform("head", &[31, 7]) * size).unwrap(), trainable);
+                let (mut norm, mut head) = (rms_norm("w", 7, false), param("head", &values, trainable));
+                let x = uniform_tensor("x", &[9, 7]);
                 let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ()).unwrap();
-                (loss, dx, head.gradient().cloned(), logits(&x, &head).unwrap())
+                let gradient = head.gradient().map(|gradient| gradient.to_candle().unwrap());
+                (loss, dx, gradient, logits(&x, &head).unwrap())
             };
             let (kernels, plain) = (run(), with_plain_ops(run));
             assert!(

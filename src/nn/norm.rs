@@ -96,71 +96,73 @@ fn normalise(x: &Tensor, eps: f64) -> Result<(candle_core::Tensor, candle_core::
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{Device, Tensor as Candle};
+
     use super::*;
-    use crate::nn::testing::{assert_close, autograd, uniform};
+    use crate::nn::testing::{
+        assert_close, assert_gradients, autograd, elements, rms_norm, tensor, uniform, uniform_tensor, values_of,
+        with_plain_ops,
+    };
 
     #[test]
     fn kernel_and_plain_ops_and_autograd_agree() {
         for (rows, cols) in [(1, 3), (3, 15), (5, 33), (130, 64), (2, 577)] {
-            let (x, w, dy) = (
-                uniform("x", &[rows, cols]),
-                uniform("w", &[cols]),
-                uniform("dy", &[rows, cols]),
-            );
-            let mut norm = RmsNorm {
-                weight: Param::base("w", w.clone(), true),
-                eps: 1e-5,
+            let mut norm = rms_norm("w", cols, true);
+            let (x, dy) = (uniform("x", &[rows, cols]), uniform("dy", &[rows, cols]));
+            let w = values_of(&mut norm).remove(0);
+            let definition = |inputs: &[Candle]| {
+                let mean = inputs[0].sqr().unwrap().mean_keepdim(1).unwrap();
+                let normed = inputs[0]
+                    .broadcast_div(&(mean + 1e-5).unwrap().sqrt().unwrap())
+                    .unwrap();
+                normed.broadcast_mul(&inputs[1]).unwrap()
             };
-            assert_close(
-                &norm.forward(&x).unwrap(),
-                &norm.forward_plain(&x).unwrap(),
-                1e-5,
-                "forward",
-            );
-
-            let oracle = autograd(&[&x, &w], &dy, |inputs| {
-                normalise(&inputs[0], 1e-5)
-                    .unwrap()
-                    .0
-                    .broadcast_mul(&inputs[1])
-                    .unwrap()
-            });
-            assert_close(&norm.backward_plain(&x, &dy).unwrap(), &oracle[0], 2e-5, "plain dx");
+            let want = definition(&[x.clone(), w.clone()]);
+            let oracle = autograd(&[&x, &w], &dy, definition);
             let residual = uniform("residual", &[rows, cols]);
-            let want = (&residual + &oracle[0]).unwrap();
-            assert_close(
-                &norm.backward(&x, &dy, residual.copy().unwrap()).unwrap(),
-                &want,
-                2e-5,
-                "dx",
+            let sum = (&residual + &oracle[0]).unwrap();
+            let mut check = || {
+                let (x, dy) = (tensor(&x), tensor(&dy));
+                assert_close(&norm.forward(&x).unwrap(), &want, 1e-5, "forward");
+                let dx = norm.backward(&x, &dy, tensor(&residual)).unwrap();
+                assert_close(&dx, &sum, 2e-5, "dx");
+                assert_gradients(&mut norm, &oracle[1..], 2e-5);
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+
+    #[test]
+    fn weight_gradients_of_16_bit_rows_agree_with_plain_ops() {
+        for (dtype, rows, cols) in [(DType::F16, 70, 129), (DType::BF16, 33, 65), (DType::BF16, 1, 1)] {
+            let mut norm = rms_norm("w", cols, true);
+            let (x, dy) = (
+                uniform("x", &[rows, cols]).to_dtype(dtype).unwrap(),
+                uniform_tensor("dy", &[rows, cols]),
             );
-            assert_close(norm.weight.gradient().unwrap(), &oracle[1], 2e-5, "dw");
+            let x = tensor(&x);
+            let mut gradient = || norm.weight_gradient(&x, &dy).unwrap();
+            let (kernel, plain) = (gradient(), with_plain_ops(&mut gradient));
+            assert_close(&kernel, &plain, 1e-5, "weight");
+            norm.weight.accumulate(kernel).unwrap();
+            assert_eq!(norm.weight.gradient().unwrap().len(), cols);
         }
     }
 
     #[test]
     fn bfloat16_is_rounded_once() {
         let x = uniform("x", &[4, 40]).to_dtype(DType::BF16).unwrap();
-        let norm = RmsNorm {
-            weight: Param::base("w", uniform("w", &[40]), false),
-            eps: 1e-5,
-        };
-        let want = norm
-            .forward(&x.to_dtype(DType::F32).unwrap())
-            .unwrap()
-            .to_dtype(DType::BF16)
-            .unwrap();
-        assert_close(&norm.forward(&x).unwrap(), &want, 0.0, "forward");
+        let norm = rms_norm("w", 40, false);
+        let wide = norm.forward(&tensor(&x.to_dtype(DType::F32).unwrap())).unwrap();
+        let want = wide.to_candle().unwrap().to_dtype(DType::BF16).unwrap();
+        assert_close(&norm.forward(&tensor(&x)).unwrap(), &want, 0.0, "forward");
     }
 
     #[test]
     fn not_a_number_stays_in_its_row() {
-        let x = Tensor::new(&[[1f32, f32::NAN], [1.0, 2.0]], &candle_core::Device::Cpu).unwrap();
-        let norm = RmsNorm {
-            weight: Param::base("w", uniform("w", &[2]), false),
-            eps: 1e-5,
-        };
-        let y = norm.forward(&x).unwrap().to_vec2::<f32>().unwrap();
-        assert!(y[0].iter().all(|value| value.is_nan()) && y[1].iter().all(|value| value.is_finite()));
+        let x = Candle::new(&[[1f32, f32::NAN], [1.0, 2.0]], &Device::Cpu).unwrap();
+        let y = elements(&rms_norm("w", 2, false).forward(&tensor(&x)).unwrap());
+        assert!(y[..2].iter().all(|value| value.is_nan()) && y[2..].iter().all(|value| value.is_finite()));
     }
 }

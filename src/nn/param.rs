@@ -166,20 +166,20 @@ fn add_rows<E: Float, R: Float>(table: &mut Tensor, indices: &[u32], rows: &Tens
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, uniform, with_plain_ops};
+    use crate::nn::testing::{assert_close, param, tensor, uniform, uniform_tensor, with_plain_ops};
 
     /// A parameter with the gradients of two micro-batches, scaled.
     fn accumulated(dtype: DType) -> Param {
-        let mut param = Param::base("p", uniform("p", &[3, 17]).to_dtype(dtype).unwrap(), true);
-        param.accumulate(uniform("first", &[3, 17])).unwrap();
-        param.accumulate(uniform("second", &[17, 3]).t().unwrap()).unwrap();
+        let mut param = param("p", &uniform("p", &[3, 17]).to_dtype(dtype).unwrap(), true);
+        param.accumulate(uniform_tensor("first", &[3, 17])).unwrap();
+        param.accumulate(uniform_tensor("second", &[3, 17])).unwrap();
         param.scale_gradient(0.5).unwrap();
         param
     }
 
     #[test]
     fn gradients_add_up_in_the_values_dtype() {
-        let sum = (uniform("first", &[3, 17]) + uniform("second", &[17, 3]).t().unwrap()).unwrap();
+        let sum = (uniform("first", &[3, 17]) + uniform("second", &[3, 17])).unwrap();
         let want = (sum * 0.5).unwrap();
         for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 2e-3), (DType::BF16, 1e-2)] {
             for param in [accumulated(dtype), with_plain_ops(|| accumulated(dtype))] {
@@ -192,9 +192,10 @@ mod tests {
 
     #[test]
     fn a_frozen_parameter_holds_no_gradient() {
-        let mut param = Param::base("p", uniform("p", &[3, 17]), false);
-        param.accumulate(uniform("first", &[3, 17])).unwrap();
-        param.accumulate_rows(&[1], &[1f32; 17]).unwrap();
+        let mut param = param("p", &uniform("p", &[3, 17]), false);
+        param.accumulate(uniform_tensor("first", &[3, 17])).unwrap();
+        let row = tensor(&uniform("row", &[1, 17]));
+        param.accumulate_rows(&vec![1].into(), &row).unwrap();
         assert!(param.gradient().is_none());
     }
 }

@@ -132,7 +132,7 @@ fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, tiny, uniform};
+    use crate::nn::testing::{assert_close, dot, elements, tensor, tiny, uniform, with_plain_ops};
 
     fn rope(len: usize) -> Rope {
         Rope::new(&tiny().rope, 6, len, &Device::Cpu).unwrap()
@@ -141,6 +141,15 @@ mod tests {
     /// Rotates 6 dimensions of 8 by stretched frequencies.
     fn partial(len: usize) -> Rope {
         Rope::new(&long(), 8, len, &Device::Cpu).unwrap()
+    }
+
+    fn heads_of(rope: &Rope, len: usize, heads: usize, head_dim: usize) -> Heads {
+        Heads {
+            len,
+            heads,
+            head_dim,
+            rotary_dim: rope.rotary_dim(),
+        }
     }
 
     fn long() -> arch::Rope {
@@ -160,19 +169,12 @@ mod tests {
     fn kernel_and_plain_ops_agree() {
         for (batch, len, heads) in [(1, 1, 1), (2, 17, 3), (3, 33, 5)] {
             for (head_dim, rope) in [(6, rope(len + 2)), (8, partial(len + 2))] {
-                let x = uniform("x", &[batch, len, heads, head_dim]);
-                assert_close(
-                    &rope.forward(x.copy().unwrap()).unwrap(),
-                    &rope.rotate_plain(&x, 1.0).unwrap(),
-                    1e-6,
-                    "forward",
-                );
-                assert_close(
-                    &rope.backward(x.copy().unwrap()).unwrap(),
-                    &rope.rotate_plain(&x, -1.0).unwrap(),
-                    1e-6,
-                    "backward",
-                );
+                let x = uniform("x", &[batch * len, heads * head_dim]);
+                let shape = heads_of(&rope, len, heads, head_dim);
+                let forward = || rope.forward(tensor(&x), shape).unwrap();
+                assert_close(&forward(), &with_plain_ops(forward), 1e-6, "forward");
+                let backward = || rope.backward(tensor(&x), shape).unwrap();
+                assert_close(&backward(), &with_plain_ops(backward), 1e-6, "backward");
             }
         }
     }
@@ -180,13 +182,11 @@ mod tests {
     #[test]
     fn backward_is_the_transpose_of_forward() {
         for (head_dim, rope) in [(6, rope(9)), (8, partial(9))] {
-            let (x, dy) = (uniform("x", &[1, 9, 2, head_dim]), uniform("dy", &[1, 9, 2, head_dim]));
-            let dot = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
-            let (forward, backward) = (
-                dot(&rope.forward(x.copy().unwrap()).unwrap(), &dy),
-                dot(&x, &rope.backward(dy.copy().unwrap()).unwrap()),
-            );
-            assert!((forward - backward).abs() < 1e-5);
+            let (x, dy) = (uniform("x", &[9, 2 * head_dim]), uniform("dy", &[9, 2 * head_dim]));
+            let shape = heads_of(&rope, 9, 2, head_dim);
+            let y = rope.forward(tensor(&x), shape).unwrap();
+            let dx = rope.backward(tensor(&dy), shape).unwrap();
+            assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-5);
         }
     }
 
@@ -195,12 +195,13 @@ mod tests {
     fn long_sequences_have_factors_of_their_own() {
         for (positions, factors) in [(20, [1.0, 1.5, 2.0]), (21, [4.0, 8.0, 16.0])] {
             let rope = partial(positions);
-            let (cos, sin) = (rope.cos.to_vec2::<f32>().unwrap(), rope.sin.to_vec2::<f32>().unwrap());
-            assert_eq!((cos.len(), cos[0].len()), (positions, 3));
+            let (cos, sin) = (elements(&rope.cos), elements(&rope.sin));
+            assert_eq!(rope.cos.dims(), [positions, 3]);
             for (position, pair) in [(0, 0), (7, 1), (13, 0), (positions - 1, 2)] {
                 let frequency = 10_000f64.powf(-(pair as f64) / 3.0) / factors[pair];
                 let (want_sin, want_cos) = (position as f64 * frequency).sin_cos();
-                for (got, want) in [(cos[position][pair], want_cos), (sin[position][pair], want_sin)] {
+                let at = position * 3 + pair;
+                for (got, want) in [(cos[at], want_cos), (sin[at], want_sin)] {
                     assert!(
                         (f64::from(got) - 1.25 * want).abs() < 1e-5,
                         "{positions}, {position}, {pair}"

@@ -177,7 +177,7 @@ impl Tensor {
     }
 
     /// Zeros on a device.
-    pub(crate) fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Self> {
         let shape = shape.into();
         if !device.is_cpu() {
             return candle_core::Tensor::zeros(shape.dims(), dtype, device).map(Self::from_candle_unchecked);

@@ -183,126 +183,65 @@ pub struct LinearCombination<'a, E> {
 
 impl<E: Element> Store for LinearCombination<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        // SAFETY: the caller's promise.
-        unsafe { combine(&self.out, self.scale, self.bias, self.residual, (rows, cols), block) };
+        let columns = |values: Option<&[f32]>| {
+            values.map(|values| {
+                let mut part = [0f32; EDGE];
+                copy(&values[cols.clone()], &mut part);
+                part
+            })
+        };
+        let (scale, bias) = (columns(self.scale), columns(self.bias));
+        let mut values = [E::narrow(0.0); BLOCK];
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let values = &mut values[..rows.len() * EDGE];
+                if let (None, None, Some(residual)) = (&scale, &bias, self.residual) {
+                    // One loop over the block is a few percent faster than a loop for each row.
+                    for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
+                        copy(&residual[row * self.out.stride..][cols.clone()], values);
+                    }
+                    for (value, sum) in values.iter_mut().zip(&block.0) {
+                        *value = E::narrow(value.widen() + sum);
+                    }
+                } else {
+                    for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
+                        let mut sums = *block.row(at);
+                        if let Some(scale) = &scale {
+                            for (sum, scale) in sums.iter_mut().zip(scale) {
+                                *sum *= scale;
+                            }
+                        }
+                        if let Some(bias) = &bias {
+                            for (sum, bias) in sums.iter_mut().zip(bias) {
+                                *sum += bias;
+                            }
+                        }
+                        if let Some(residual) = self.residual {
+                            for (sum, residual) in sums.iter_mut().zip(&residual[row * self.out.stride..][cols.clone()])
+                            {
+                                *sum += residual.widen();
+                            }
+                        }
+                        for (value, sum) in values.iter_mut().zip(&sums) {
+                            *value = E::narrow(*sum);
+                        }
+                    }
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.out.put(rows, cols.clone(), values) };
+            },
+        );
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        prepare(&self.out, self.residual, rows, cols);
-    }
-}
-
-/// `out = residual + product`, rounded once.
-pub struct Residual<'a, E> {
-    /// The output.
-    pub out: Output<'a, E>,
-    /// Rows of as many elements as the output's.
-    pub residual: &'a [E],
-}
-
-impl<E: Element> Store for Residual<'_, E> {
-    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        // SAFETY: the caller's promise.
-        unsafe { combine(&self.out, None, None, Some(self.residual), (rows, cols), block) };
-    }
-
-    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        prepare(&self.out, Some(self.residual), rows, cols);
-    }
-}
-
-/// `out = product + bias`, and a residual where there is one, rounded once.
-pub struct Biased<'a, E> {
-    /// The output.
-    pub out: Output<'a, E>,
-    /// An element a column.
-    pub bias: &'a [f32],
-    /// Rows of as many elements as the output's.
-    pub residual: Option<&'a [E]>,
-}
-
-impl<E: Element> Store for Biased<'_, E> {
-    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        // SAFETY: the caller's promise.
-        unsafe { combine(&self.out, None, Some(self.bias), self.residual, (rows, cols), block) };
-    }
-
-    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        prepare(&self.out, self.residual, rows, cols);
-    }
-}
-
-/// Stores a block of a [`LinearCombination`].
-///
-/// # Safety
-/// Nobody else has any of these elements.
-#[inline(always)]
-unsafe fn combine<E: Element>(
-    out: &Output<E>,
-    scale: Option<&[f32]>,
-    bias: Option<&[f32]>,
-    residual: Option<&[E]>,
-    (rows, cols): (Range<usize>, Range<usize>),
-    block: &Block,
-) {
-    let columns = |values: Option<&[f32]>| {
-        values.map(|values| {
-            let mut part = [0f32; EDGE];
-            copy(&values[cols.clone()], &mut part);
-            part
-        })
-    };
-    let (scale, bias) = (columns(scale), columns(bias));
-    let mut values = [E::narrow(0.0); BLOCK];
-    InstructionSet::current().run(
-        #[inline(always)]
-        || {
-            let values = &mut values[..rows.len() * EDGE];
-            if let (None, None, Some(residual)) = (&scale, &bias, residual) {
-                // One loop over the block is a few percent faster than a loop for each row.
-                for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
-                    copy(&residual[row * out.stride..][cols.clone()], values);
-                }
-                for (value, sum) in values.iter_mut().zip(&block.0) {
-                    *value = E::narrow(value.widen() + sum);
-                }
-            } else {
-                for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
-                    let mut sums = *block.row(at);
-                    if let Some(scale) = &scale {
-                        for (sum, scale) in sums.iter_mut().zip(scale) {
-                            *sum *= scale;
-                        }
-                    }
-                    if let Some(bias) = &bias {
-                        for (sum, bias) in sums.iter_mut().zip(bias) {
-                            *sum += bias;
-                        }
-                    }
-                    if let Some(residual) = residual {
-                        for (sum, residual) in sums.iter_mut().zip(&residual[row * out.stride..][cols.clone()]) {
-                            *sum += residual.widen();
-                        }
-                    }
-                    for (value, sum) in values.iter_mut().zip(&sums) {
-                        *value = E::narrow(*sum);
-                    }
-                }
+        if let Some(residual) = self.residual {
+            for row in rows.clone() {
+                prefetch(&residual[row * self.out.stride..][cols.clone()]);
             }
-            // SAFETY: the caller's promise.
-            unsafe { out.put(rows, cols.clone(), values) };
-        },
-    );
-}
-
-/// Asks for the cache lines that [`combine`] will read and write.
-fn prepare<E>(out: &Output<E>, residual: Option<&[E]>, rows: Range<usize>, cols: Range<usize>) {
-    if let Some(residual) = residual {
-        for row in rows.clone() {
-            prefetch(&residual[row * out.stride..][cols.clone()]);
         }
+        self.out.prefetch(rows, cols);
     }
-    out.prefetch(rows, cols);
 }
 
 /// The transposed product, in float32.

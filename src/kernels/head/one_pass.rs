@@ -196,14 +196,14 @@ mod tests {
 
     /// Exponentials of `logits [rows, cols]`, their sums, and whether they are of use.
     fn exponentials(logits: &[f32], bases: &[f32], cols: usize) -> (Vec<f32>, Vec<f64>, bool) {
-        let rows = bases.len();
+        let (rows, bases) = (bases.len(), Buffer::from(bases.to_vec()));
         let eye: Vec<f32> = (0..rows * rows)
             .map(|at| f32::from(u8::from(at / rows == at % rows)))
             .collect();
         let (x, head) = (Dense::new(&eye, rows), Dense::new(logits, cols));
         let mut out = vec![f32::NAN; rows * cols];
         let mut totals = vec![1.0; rows];
-        let store = Exponentials::new(Output::new(&mut out, cols), bases, cols);
+        let store = Exponentials::new(Output::new(&mut out, cols), &bases, cols);
         let term = Term::<f32> {
             left: Operand::depth_last(&x),
             right: Operand::depth_first(&head),

@@ -229,7 +229,8 @@ mod tests {
             right: Operand::depth_first(&head),
             depth: rows,
         };
-        let sums = LogSumExps::new(next, vocabulary);
+        let next = Buffer::from(next.to_vec());
+        let sums = LogSumExps::new(&next, vocabulary);
         let segment = Segment {
             cols: vocabulary,
             terms: vec![term],
@@ -242,8 +243,8 @@ mod tests {
         let store = SoftmaxGradient {
             out,
             first: 0,
-            next,
-            log_sum_exps: &log_sum_exps,
+            next: next.values(),
+            log_sum_exps: log_sum_exps.values(),
         };
         product_of_grain(
             rows,
@@ -254,7 +255,7 @@ mod tests {
             }],
             1,
         );
-        (loss, log_sum_exps, gradient)
+        (loss, log_sum_exps.values().to_vec(), gradient)
     }
 
     #[test]

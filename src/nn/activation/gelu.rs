@@ -49,3 +49,26 @@ fn backward_plain(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     let dx = (dy.to_candle_f32()? * (share + (x * density)?)?)?;
     Tensor::from_candle(dx.to_dtype(dtype)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::testing::{assert_close, autograd, tensor, uniform, with_plain_ops};
+
+    #[test]
+    fn kernel_and_plain_ops_and_autograd_agree() {
+        for shape in [[1, 1], [3, 17], [130, 255]] {
+            let (x, dy) = ((uniform("x", &shape) * 5.0).unwrap(), uniform("dy", &shape));
+            let want = x.gelu_erf().unwrap();
+            let oracle = autograd(&[&x], &dy, |inputs| inputs[0].gelu_erf().unwrap());
+            let check = || {
+                assert_close(&Gelu::forward(&[tensor(&x)]).unwrap(), &want, 1e-6, "forward");
+                let ([dx], product) = Gelu::backward([tensor(&x)], tensor(&dy)).unwrap();
+                assert_close(&dx, &oracle[0], 1e-5, "dx");
+                assert_close(&product, &want, 1e-6, "product");
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+}

@@ -61,26 +61,20 @@ fn backward_plain(gate: &Tensor, up: &Tensor, dy: &Tensor) -> Result<[Candle; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, autograd, uniform, with_plain_ops};
+    use crate::nn::testing::{assert_close, autograd, elements, tensor, uniform, with_plain_ops};
 
     #[test]
     fn kernel_and_plain_ops_and_autograd_agree() {
         for shape in [[1, 1], [3, 17], [130, 255]] {
             let (gate, up) = ((uniform("gate", &shape) * 8.0).unwrap(), uniform("up", &shape));
             let dy = uniform("dy", &shape);
-            assert_close(
-                &activate(&gate, &up).unwrap(),
-                &activate_plain(&gate, &up).unwrap(),
-                1e-6,
-                "forward",
-            );
-            let oracle = autograd(&[&gate, &up], &dy, |inputs| {
-                activate_plain(&inputs[0], &inputs[1]).unwrap()
-            });
+            let product = |inputs: &[Candle]| (inputs[0].silu().unwrap() * &inputs[1]).unwrap();
+            let want = product(&[gate.clone(), up.clone()]);
+            let oracle = autograd(&[&gate, &up], &dy, product);
             let check = || {
-                let (gate, up, dy) = (gate.copy().unwrap(), up.copy().unwrap(), dy.copy().unwrap());
-                let want = activate_plain(&gate, &up).unwrap();
-                let (d_gate, d_up, product) = activate_backward(gate, up, dy).unwrap();
+                let inputs = || [tensor(&gate), tensor(&up)];
+                assert_close(&SwiGlu::forward(&inputs()).unwrap(), &want, 1e-6, "forward");
+                let ([d_gate, d_up], product) = SwiGlu::backward(inputs(), tensor(&dy)).unwrap();
                 assert_close(&d_gate, &oracle[0], 1e-5, "gate");
                 assert_close(&d_up, &oracle[1], 1e-5, "up");
                 assert_close(&product, &want, 1e-6, "product");
@@ -92,10 +86,11 @@ mod tests {
 
     #[test]
     fn far_values_do_not_overflow() {
-        let gate = Tensor::new(&[[-200f32, 200.0]], &candle_core::Device::Cpu).unwrap();
+        let gate = Candle::new(&[[-200f32, 200.0]], &candle_core::Device::Cpu).unwrap();
         let one = gate.ones_like().unwrap();
-        assert_eq!(activate(&gate, &one).unwrap().to_vec2::<f32>().unwrap(), [[0.0, 200.0]]);
-        let (d_gate, ..) = activate_backward(gate, one.copy().unwrap(), one).unwrap();
-        assert_eq!(d_gate.to_vec2::<f32>().unwrap(), [[0.0, 1.0]]);
+        let inputs = || [tensor(&gate), tensor(&one)];
+        assert_eq!(elements(&SwiGlu::forward(&inputs()).unwrap()), [0.0, 200.0]);
+        let ([d_gate, _], _) = SwiGlu::backward(inputs(), tensor(&one)).unwrap();
+        assert_eq!(elements(&d_gate), [0.0, 1.0]);
     }
 }
