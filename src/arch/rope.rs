@@ -56,6 +56,21 @@ pub struct LongRopeScaling {
     pub attention_factor: f64,
 }
 
+impl LongRopeScaling {
+    /// True for a sequence with the factors of long ones.
+    pub fn is_long(&self, positions: usize) -> bool {
+        positions > self.original_max_position_embeddings
+    }
+
+    /// The factors of the wavelengths in a sequence of `positions`.
+    pub fn factors(&self, positions: usize) -> &[f64] {
+        match self.is_long(positions) {
+            true => &self.long_factor,
+            false => &self.short_factor,
+        }
+    }
+}
+
 impl Default for Rope {
     fn default() -> Self {
         Self {

@@ -11,38 +11,50 @@ use crate::{
     memory::{self, Buffer},
 };
 
-/// The angles' cosines and sines, `[positions, rotary_dim / 2]`, float32.
+/// The rotation of queries and keys.
 #[derive(Debug)]
 pub struct Rope {
+    table: Table,
+    /// LongRoPE's table for sequences of at most its rows, in a model that sees longer ones, too.
+    short: Option<Table>,
+}
+
+/// The angles' cosines and sines, `[positions, rotary_dim / 2]`, float32.
+#[derive(Debug)]
+struct Table {
     cos: Tensor,
     sin: Tensor,
 }
 
 impl Rope {
-    /// Tables for heads of the width `head_dim`, of which an even number of dimensions is rotated.
+    /// Tables for sequences of up to `positions`, with heads of the width `head_dim`, of which an even number of dimensions
+    /// is rotated.
     ///
-    /// LongRoPE's factors are those for sequences of `positions`. transformers chooses them for each batch.
+    /// LongRoPE has other frequencies for long sequences. The length of a micro-batch decides, padding included, as in
+    /// transformers (`modeling_rope_utils.longrope_frequency_update`).
     pub fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
-        let frequencies = inverse_frequencies(rope, head_dim, positions)?;
-        let factor = match &rope.scaling {
-            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => *attention_factor as f32,
-            _ => 1.0,
-        };
-        let table = |of: fn(f32) -> f32| {
-            let cols = frequencies.len();
-            let angle = |at: usize| (at / cols) as f32 * frequencies[at % cols];
-            let values = Buffer::from_fn(positions * cols, |at| of(angle(at)) * factor);
-            Tensor::on_device(values, (positions, cols), device)
+        let table = |positions| Table::new(rope, head_dim, positions, device);
+        let short = match &rope.scaling {
+            Some(RopeScaling::LongRope(scaling)) if scaling.is_long(positions) => {
+                Some(table(scaling.original_max_position_embeddings)?)
+            }
+            _ => None,
         };
         Ok(Self {
-            cos: table(f32::cos)?,
-            sin: table(f32::sin)?,
+            table: table(positions)?,
+            short,
         })
     }
 
     /// Dimensions of a head that are rotated.
     pub fn rotary_dim(&self) -> usize {
-        2 * self.cos.cols()
+        2 * self.table.cos.cols()
+    }
+
+    /// The table of sequences of `len` tokens.
+    fn table(&self, len: usize) -> &Table {
+        let short = self.short.as_ref().filter(|short| len <= short.cos.rows());
+        short.unwrap_or(&self.table)
     }
 
     /// Rotates heads `[batch · len, heads · head_dim]` in their dtype, on the CPU in their memory.
@@ -61,7 +73,8 @@ impl Rope {
             return Tensor::from_candle(rotated.to_dtype(x.dtype())?);
         }
         if !memory::is_dry_run() {
-            let (cos, sin) = (self.cos.values::<f32>()?, self.sin.values::<f32>()?);
+            let table = self.table(shape.len);
+            let (cos, sin) = (table.cos.values::<f32>()?, table.sin.values::<f32>()?);
             for_format!(x.dtype(), E => {
                 rope::rotate_in_place(x.values_mut::<E>()?, cos, sin, shape, direction);
                 Ok(())
@@ -75,11 +88,12 @@ impl Rope {
         let Heads {
             len, heads, head_dim, ..
         } = shape;
-        let half = self.cos.cols();
+        let table = self.table(len);
+        let half = table.cos.cols();
         let (rows, cols) = (x.rows(), x.cols());
         let x = x.to_candle_f32()?.reshape((rows / len, len, heads, head_dim))?;
-        let cos = self.cos.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
-        let sin = (self.sin.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
+        let cos = table.cos.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
+        let sin = (table.sin.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
         let (first, second) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
         let rotated_first = (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?;
         let rotated_second = (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?;
@@ -88,6 +102,27 @@ impl Rope {
             parts.push(x.narrow(3, 2 * half, head_dim - 2 * half)?);
         }
         candle_core::Tensor::cat(&parts, 3)?.reshape((rows, cols))
+    }
+}
+
+impl Table {
+    /// LongRoPE's factors are those for sequences of `positions`.
+    fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
+        let frequencies = inverse_frequencies(rope, head_dim, positions)?;
+        let factor = match &rope.scaling {
+            Some(RopeScaling::LongRope(LongRopeScaling { attention_factor, .. })) => *attention_factor as f32,
+            _ => 1.0,
+        };
+        let table = |of: fn(f32) -> f32| {
+            let cols = frequencies.len();
+            let angle = |at: usize| (at / cols) as f32 * frequencies[at % cols];
+            let values = Buffer::from_fn(positions * cols, |at| of(angle(at)) * factor);
+            Tensor::on_device(values, (positions, cols), device)
+        };
+        Ok(Self {
+            cos: table(f32::cos)?,
+            sin: table(f32::sin)?,
+        })
     }
 }
 
@@ -100,19 +135,11 @@ fn inverse_frequencies(rope: &arch::Rope, head_dim: usize, positions: usize) -> 
         None => frequencies.map(|frequency| frequency as f32).collect(),
         Some(RopeScaling::Llama3(scaling)) => frequencies.map(|frequency| llama3(frequency, scaling) as f32).collect(),
         Some(RopeScaling::LongRope(scaling)) => frequencies
-            .zip(long_rope(scaling, positions))
+            .zip(scaling.factors(positions))
             .map(|(frequency, factor)| (frequency / factor) as f32)
             .collect(),
         Some(RopeScaling::Other(kind)) => candle_core::bail!("rotary scaling {kind} is not supported"),
     })
-}
-
-/// The factors of the wavelengths.
-fn long_rope(scaling: &LongRopeScaling, positions: usize) -> &[f64] {
-    match positions > scaling.original_max_position_embeddings {
-        true => &scaling.long_factor,
-        false => &scaling.short_factor,
-    }
 }
 
 fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
