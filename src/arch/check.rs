@@ -8,7 +8,7 @@ use super::rope::RopeScaling;
 use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
-pub(crate) const TRAINED: [Family; 3] = [Family::Llama, Family::DistilBert, Family::Bert];
+pub(crate) const TRAINED: [Family; 4] = [Family::Llama, Family::Phi3, Family::DistilBert, Family::Bert];
 
 /// Checks that `stack` computes all features of a model.
 ///
@@ -41,11 +41,16 @@ pub fn target_modules(stack: Stack, task: Task) -> Vec<&'static str> {
     family::target_modules(families.filter(|family| family.description().task == task))
 }
 
+/// The names of the families that our trainer computes.
+pub(crate) fn trained() -> Vec<&'static str> {
+    TRAINED.iter().map(|family| family.name()).collect()
+}
+
 fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
     if !TRAINED.contains(&config.family) {
         return Err(Unsupported::Family {
             model: config.family.name(),
-            trained: TRAINED.iter().map(|family| family.name()).collect(),
+            trained: trained(),
         });
     }
     if config.is_quantized {

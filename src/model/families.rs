@@ -25,6 +25,7 @@ type Build = fn(&mut Loader, &ModelConfig) -> Result<Model, LoadError>;
 /// Each family with the function that builds its models.
 const BUILT: &[(Family, Build)] = &[
     (Family::Llama, |loader, config| loader.decoder(config)),
+    (Family::Phi3, |loader, config| loader.decoder(config)),
     (Family::DistilBert, |loader, config| loader.distilbert(config)),
     (Family::Bert, |loader, config| loader.bert(config)),
 ];

@@ -95,7 +95,8 @@ fn other_families_are_errors_that_name_those_that_are_known() {
 fn families_that_are_not_trained_are_errors_that_name_those_that_are() {
     let message = refused(read(json!({"architectures": ["MistralForCausalLM"]})));
     assert!(
-        message.contains("`mistral` models are not trained here") && message.contains("llama, distilbert, bert are"),
+        message.contains("`mistral` models are not trained here")
+            && message.contains("llama, phi3, distilbert, bert are"),
         "{message}"
     );
     let headless = refused(llama(&json!({"architectures": ["LlamaForSequenceClassification"]})));

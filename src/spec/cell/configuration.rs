@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::allocator::{Allocator, Variable};
 use super::stacks;
 use super::torch::Torch;
-use crate::arch::{Family, Preset, target_modules};
+use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
     InstructionSetChoice, LoraATraining, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
@@ -30,9 +30,11 @@ pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = stacks::mark)]
 pub struct Cell {
-    /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout. Our trainer trains Llama,
-    /// DistilBERT and BERT.
-    #[schemars(extend("anyOf" = [{ "enum": Preset::names() }, { "type": "string" }]))]
+    /// A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout.
+    #[schemars(extend(
+        "anyOf" = [{ "enum": Preset::names() }, { "type": "string" }],
+        "description" = model_meaning()
+    ))]
     pub model: String,
     /// The origin of the weights. Default: random for a preset, pretrained for a directory.
     pub weights: Option<Weights>,
@@ -177,6 +179,15 @@ pub struct Cell {
     pub env: BTreeMap<String, Option<String>>,
     /// The allocator of the cell's process.
     pub allocator: Allocator,
+}
+
+/// The description of `model`, with the families of today.
+fn model_meaning() -> String {
+    format!(
+        "A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout. Our trainer trains models \
+         whose config.json has one of these types: {}.",
+        check::trained().join(", ")
+    )
 }
 
 impl Default for Cell {
