@@ -46,7 +46,7 @@ pub(super) fn backward(
     let dtype = q.dtype();
     if !q.has_kernels() {
         let [q4, k4, v4, out4] = [q, k, v, out].map(|x| heads_of(x, shape));
-        let lse = lse.to_candle()?.reshape((shape.batch, ()))?;
+        let lse = lse.to_candle()?.reshape((shape.batch, shape.kv_heads, ()))?;
         let d_out = heads_of(d_out, shape)?.to_dtype(DType::F32)?;
         let (dq, dk, dv) = backward_plain(&q4?, &k4?, &v4?, &out4?, &lse, &d_out, pattern)?;
         let back = |gradient: Candle, of: &Tensor| Tensor::from_candle(gradient.to_dtype(dtype)?.reshape(of.dims())?);
