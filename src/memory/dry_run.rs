@@ -11,7 +11,7 @@ use crate::options::InstructionSet;
 use crate::trace::{Block, Category, Module, Trace};
 
 thread_local! {
-    static TRACE: RefCell<Trace> = RefCell::default();
+    static TRACE: RefCell<Trace> = const { RefCell::new(Trace::new()) };
     /// The module of the last event.
     static MODULE: Cell<Option<Module>> = const { Cell::new(None) };
     /// The instruction set of the dry run; `None` outside dry runs.
@@ -68,6 +68,14 @@ pub fn mark(event: impl FnOnce(&mut Trace)) {
     }
 }
 
+/// True if the last event was the module's. Names are constants, so that one place in memory suffices.
+#[inline]
+fn is_last(name: &'static str, layer: Option<u16>) -> bool {
+    MODULE
+        .get()
+        .is_some_and(|last| last.layer == layer && std::ptr::eq(last.name, name))
+}
+
 /// A buffer of a dry run.
 #[derive(Debug)]
 pub(super) struct DryBlock(Option<Block>);
@@ -86,7 +94,7 @@ impl DryBlock {
         let category = scope::tensor();
         TRACE.with_borrow_mut(|trace| {
             if let Some(Module { name, layer }) = module
-                && module != MODULE.get()
+                && !is_last(name, layer)
             {
                 MODULE.set(module);
                 trace.module(name, layer);

@@ -52,9 +52,12 @@ pub(crate) use with_chain;
 impl Model {
     /// Everything that is trained, in a fixed order, each once.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
-        let mut params = Vec::new();
-        with_chain!(self, chain => chain.trainable(&mut params));
-        params
+        with_chain!(self, chain => {
+            // Few blocks have more.
+            let mut params = Vec::with_capacity(16 * chain.blocks());
+            chain.trainable(&mut params);
+            params
+        })
     }
 
     /// The device that holds the weights.

@@ -122,10 +122,12 @@ fn update_plain<R: Rule<N>, const N: usize>(
     Ok(())
 }
 
-/// All values, or the first error.
+/// All values, or an error.
 fn all<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
-    let values: Vec<T> = results.into_iter().collect::<Result<_>>()?;
-    values
-        .try_into()
-        .map_err(|_| candle_core::Error::Msg("an optimizer lost a state".into()))
+    let mut error = None;
+    let values = results.map(|result| result.map_err(|reason| error = Some(reason)).ok());
+    match error {
+        Some(error) => Err(error),
+        None => Ok(values.map(|value| value.unwrap_or_else(|| unreachable!("an error was looked for")))),
+    }
 }

@@ -66,8 +66,13 @@ pub enum Event {
 
 impl Trace {
     /// An empty trace.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self {
+            written: Vec::new(),
+            passes: Vec::new(),
+            rest: 0,
+            blocks: 0,
+        }
     }
 
     /// An empty trace with room for `events` events.

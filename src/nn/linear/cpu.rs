@@ -50,12 +50,12 @@ fn forward_as<E: Float, P: Multiply, const N: usize>(
 where
     for<'a> Stored<'a>: Source<P>,
 {
-    let ranks = Ranks::of(linears);
-    let h = rank_products::<E, P>(linears, &ranks, x, pass)?;
-    let biases = linears
-        .iter()
-        .map(|linear| linear.bias.as_ref().map(Param::f32).transpose());
-    let biases: Vec<Option<Converted>> = biases.collect::<Result<_>>()?;
+    let ranks = Ranks::<N>::of(linears);
+    let h = rank_products::<E, P, N>(linears, &ranks, x, pass)?;
+    let mut biases: [Option<Converted>; N] = [const { None }; N];
+    for (bias, linear) in biases.iter_mut().zip(linears) {
+        *bias = linear.bias.as_ref().map(Param::f32).transpose()?;
+    }
     let mut ys = cuts.map(|cut| Tensor::new(Buffer::<E>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
     if memory::is_dry_run() {
         return Ok(ys);
@@ -125,7 +125,7 @@ struct CutOperands<'a> {
 }
 
 impl<'a> CutOperands<'a> {
-    fn of(linears: &'a [Linear], cut: &Cut, ranks: &Ranks, h: Option<&'a Tensor>) -> Result<Self> {
+    fn of<const N: usize>(linears: &'a [Linear], cut: &Cut, ranks: &Ranks<N>, h: Option<&'a Tensor>) -> Result<Self> {
         let linear = &linears[cut.linear];
         let low_rank = match (linear.low_rank(), h) {
             (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, rows(&low_rank.b.value, cut)?)),
@@ -171,7 +171,7 @@ where
     for<'a> Stored<'a>: Source<P>,
 {
     let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
-    let ranks = Ranks::of(linears);
+    let ranks = Ranks::<N>::of(linears);
     let mut dh = ranks.unwritten::<E>(tokens);
     let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
     if memory::is_dry_run() {
@@ -320,8 +320,8 @@ fn accumulate_low_rank<E: Float, P: Multiply, const N: usize>(
 where
     for<'a> Stored<'a>: Source<P>,
 {
-    let ranks = Ranks::of(linears);
-    let Some(h) = rank_products::<E, P>(linears, &ranks, x, pass)? else {
+    let ranks = Ranks::<N>::of(linears);
+    let Some(h) = rank_products::<E, P, N>(linears, &ranks, x, pass)? else {
         return Ok(());
     };
     let (tokens, inputs) = (x.rows(), x.cols());
@@ -387,9 +387,9 @@ fn one_product<P: Multiply>(rows: usize, cols: usize, terms: Vec<Term<P>>, store
 }
 
 /// `scale · dropout(x) · Aᵀ` of each layer, side by side; `None` without low-rank terms.
-fn rank_products<E: Float, P: Multiply>(
+fn rank_products<E: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
-    ranks: &Ranks,
+    ranks: &Ranks<N>,
     x: &Tensor,
     pass: &Pass,
 ) -> Result<Option<Tensor>>
@@ -434,15 +434,15 @@ fn groups(linears: &[Linear], one_by_one: bool) -> impl Iterator<Item = std::ops
     (0..count).step_by(step).map(move |at| at..at + step)
 }
 
-/// The ranks of layers whose inner products stand side by side.
-struct Ranks {
-    of: Vec<usize>,
+/// The ranks of layers, at most as many as outputs, whose inner products stand side by side.
+struct Ranks<const N: usize> {
+    of: [usize; N],
     total: usize,
 }
 
-impl Ranks {
+impl<const N: usize> Ranks<N> {
     fn of(linears: &[Linear]) -> Self {
-        let of: Vec<usize> = linears.iter().map(Linear::rank).collect();
+        let of = std::array::from_fn(|at| linears.get(at).map_or(0, Linear::rank));
         Self {
             total: of.iter().sum(),
             of,
