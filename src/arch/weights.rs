@@ -86,8 +86,15 @@ impl ModelConfig {
 
     /// Number of weights; a tied head counts once.
     pub fn parameter_count(&self) -> u64 {
-        let elements = |weight: &WeightSpec| weight.shape.iter().map(|&n| n as u64).product::<u64>();
-        self.weights().iter().map(elements).sum()
+        let family = self.family.description();
+        let is_tied = |module: &&Module| module.kind == Kind::TokenHead && self.tie_word_embeddings;
+        let outside = family
+            .embeddings
+            .iter()
+            .chain(family.head)
+            .filter(|module| !is_tied(module));
+        let of_block: u64 = family.block.iter().map(|module| module.elements(self)).sum();
+        outside.map(|module| module.elements(self)).sum::<u64>() + self.num_hidden_layers as u64 * of_block
     }
 
     /// The linear layers that can have an adapter, by the last parts of their names.
@@ -133,6 +140,17 @@ impl Module {
     /// The shape of the module's weight.
     pub fn dims(&self, config: &ModelConfig) -> Vec<usize> {
         self.shape.iter().map(|size| size.of(config)).collect()
+    }
+
+    /// Elements of the module's weight and bias.
+    fn elements(&self, config: &ModelConfig) -> u64 {
+        let weight: u64 = self.shape.iter().map(|size| size.of(config) as u64).product();
+        let bias = if self.bias.of(config) {
+            self.shape[0].of(config) as u64
+        } else {
+            0
+        };
+        weight + bias
     }
 
     /// The last part of the name, by which adapters are placed.

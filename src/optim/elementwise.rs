@@ -37,8 +37,8 @@ pub(super) trait Rule<const N: usize>: Sync {
 pub(super) struct Elementwise<R, const N: usize> {
     rule: R,
     steps: usize,
-    /// The states of each parameter, in the order of the parameters.
-    states: Vec<[Tensor; N]>,
+    /// `N` tensors of each parameter, in the order of the parameters.
+    states: Vec<Tensor>,
 }
 
 impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
@@ -54,11 +54,12 @@ impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
 impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         if self.states.is_empty() {
+            self.states.reserve_exact(N * params.len());
             for param in params.iter() {
                 let _module = memory::whole(param.name.in_timeline());
-                let states: [Result<Tensor>; N] =
-                    std::array::from_fn(|_| state(param.value.shape(), param.value.device()));
-                self.states.push(all(states)?);
+                for _ in 0..N {
+                    self.states.push(state(param.value.shape(), param.value.device())?);
+                }
             }
         }
         self.steps += 1;
@@ -68,13 +69,13 @@ impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
         let coefficients = self.rule.coefficients(self.steps, learning_rate);
         if have_kernels(params) {
             // All parameters share a parallel region: adapters are many and small.
-            let states = self.states.par_iter_mut();
+            let states = self.states.par_chunks_exact_mut(N);
             return params
                 .par_iter_mut()
                 .zip(states)
                 .try_for_each(|(param, states)| update::<R, N>(param, states, coefficients));
         }
-        for (param, states) in params.iter_mut().zip(&mut self.states) {
+        for (param, states) in params.iter_mut().zip(self.states.chunks_exact_mut(N)) {
             update_plain::<R, N>(param, states, coefficients)?;
         }
         Ok(())
@@ -93,13 +94,13 @@ pub(super) fn state(shape: Shape, device: &candle_core::Device) -> Result<Tensor
 
 fn update<R: Rule<N>, const N: usize>(
     param: &mut Param,
-    states: &mut [Tensor; N],
+    states: &mut [Tensor],
     coefficients: R::Coefficients,
 ) -> Result<()> {
     let (value, Some(gradient)) = param.value_and_gradient() else {
         return Ok(());
     };
-    let states = all(states.each_mut().map(Tensor::values_mut::<f32>))?;
+    let states = all(states.iter_mut().map(Tensor::values_mut::<f32>))?;
     for_format!(value.dtype(), E => {
         R::update(value.values_mut::<E>()?, gradient.values::<E>()?, states, coefficients);
         Ok(())
@@ -108,26 +109,27 @@ fn update<R: Rule<N>, const N: usize>(
 
 fn update_plain<R: Rule<N>, const N: usize>(
     param: &mut Param,
-    states: &mut [Tensor; N],
+    states: &mut [Tensor],
     coefficients: R::Coefficients,
 ) -> Result<()> {
     let Some(gradient) = param.gradient() else {
         return Ok(());
     };
     let gradient = gradient.to_candle_f32()?;
-    let mut plain = all(states.each_ref().map(Tensor::to_candle))?;
+    let mut plain = all(states.iter().map(Tensor::to_candle))?;
     let value = R::update_plain(&param.value.to_candle_f32()?, &gradient, &mut plain, coefficients)?;
-    *states = all(plain.map(Tensor::from_candle))?;
+    for (state, plain) in states.iter_mut().zip(plain) {
+        *state = Tensor::from_candle(plain)?;
+        state.label(Category::OptimizerState);
+    }
     param.set(Tensor::from_candle(value.to_dtype(param.value.dtype())?)?);
     Ok(())
 }
 
-/// All values, or an error.
-fn all<T, const N: usize>(results: [Result<T>; N]) -> Result<[T; N]> {
-    let mut error = None;
-    let values = results.map(|result| result.map_err(|reason| error = Some(reason)).ok());
-    match error {
-        Some(error) => Err(error),
-        None => Ok(values.map(|value| value.unwrap_or_else(|| unreachable!("an error was looked for")))),
-    }
+/// The values of one parameter, or the first error.
+fn all<T, const N: usize>(values: impl Iterator<Item = Result<T>>) -> Result<[T; N]> {
+    let values: Vec<T> = values.collect::<Result<_>>()?;
+    values
+        .try_into()
+        .map_err(|_| candle_core::Error::Msg("an optimizer lost a state".into()))
 }
