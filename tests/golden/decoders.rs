@@ -1,4 +1,4 @@
-//! Runs that Llama alone has golden numbers of: schedules and quantised weights.
+//! Golden numbers that decoders alone have: schedules, quantised weights, and long sequences.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,9 @@ use expctl::data::MicroBatch;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, TargetModules};
 use tokenizers::Tokenizer;
 
-use crate::common::training;
-use crate::runs::{DECODERS, adapter_cell, assert_run, cell, set_adapter};
+use crate::common::training::{self, values};
+use crate::fixtures::{Tensors, assert_close};
+use crate::runs::{DECODERS, Golden, adapter_cell, assert_run, cell, set_adapter, trainer};
 
 #[test]
 fn twenty_steps_with_schedule_decay_and_clipping() {
@@ -53,6 +54,26 @@ fn twenty_steps_on_quantised_weights() {
             },
             2e-2,
         );
+    }
+}
+
+/// LongRoPE has other factors in sequences beyond the original context, whether the model sees shorter ones or not.
+#[test]
+fn logits_of_a_long_sequence_are_those_of_transformers() {
+    let model = "tiny_phi3";
+    let golden = Golden::of(model);
+    let (long, short) = (golden.long(), golden.sampled(model).micro.remove(0));
+    let cell = Cell {
+        max_seq_length: long.len,
+        ..adapter_cell(model)
+    };
+    let trainer = trainer(model, &cell);
+    for (file, batch) in [("tiny_phi3_long", long), ("tiny_phi3", short)] {
+        let theirs = Tensors::open(&format!("{file}.safetensors")).f32("logits");
+        let ours = values(&trainer.logits(&batch).expect("logits"));
+        let vocabulary = theirs.len() / (batch.batch * batch.len);
+        let counted = batch.lengths[0] as usize * vocabulary;
+        assert_close(&ours[..counted], &theirs[..counted], 1e-5, file);
     }
 }
 

@@ -43,7 +43,7 @@ fn an_adapter_is_saved_as_peft_saves_it() {
                 .map(last)
                 .collect::<std::collections::BTreeSet<_>>())
         );
-        let trained: Vec<String> = trainer(&adapter_cell(model))
+        let trained: Vec<String> = trainer(model, &adapter_cell(model))
             .trainable()
             .iter()
             .map(|param| param.name.to_string())

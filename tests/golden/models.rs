@@ -18,7 +18,7 @@ fn logits_are_those_of_transformers() {
         let batch = Golden::of(model).sampled(model).micro.remove(0);
         for (cell, prefix) in cases(model) {
             let name = format!("{prefix}logits");
-            let ours = values(&trainer(&cell).logits(&batch).expect("logits"));
+            let ours = values(&trainer(model, &cell).logits(&batch).expect("logits"));
             let theirs = tensors.f32(&name);
             if is_encoder(model) {
                 assert_close(&ours, &theirs, 1e-5, &format!("{model}: {name}"));
@@ -47,11 +47,11 @@ fn loss_and_gradients_are_those_of_transformers() {
                     gradient_checkpointing,
                     ..cell.clone()
                 };
-                let mut trainer = trainer(&cell);
+                let mut trainer = trainer(model, &cell);
                 let ours = trainer
                     .forward_backward(&golden.sampled(model), 0, &mut || ())
                     .expect("a step");
-                assert_relative(ours, loss, 1e-5, model);
+                assert_relative(ours, loss.expect("a loss"), 1e-5, model);
                 for param in trainer.trainable() {
                     let name = format!("{prefix}gradient.{}", param.name);
                     let gradient = param

@@ -1,7 +1,7 @@
 //! The golden runs of each model, and our trainer on the same weights and batches.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use expctl::adapter::peft;
 use expctl::data::{EffectiveBatch, MicroBatch};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::common::training;
 use crate::fixtures::{assert_relative, fixture, json};
 
-pub const DECODERS: [&str; 2] = ["tiny_llama", "tiny_llama3"];
+pub const DECODERS: [&str; 3] = ["tiny_llama", "tiny_llama3", "tiny_phi3"];
 /// Classifiers of three labels.
 pub const ENCODERS: [&str; 2] = ["tiny_distilbert", "tiny_bert"];
 pub const LABELS: usize = 3;
@@ -23,10 +23,23 @@ pub fn models() -> impl Iterator<Item = &'static str> {
 }
 
 pub fn is_encoder(model: &str) -> bool {
-    ENCODERS.contains(&model)
+    ENCODERS.contains(&checkpoint(model).as_str())
 }
 
-/// `golden.json` or `golden_encoders.json`.
+/// The folder of the model's weights.
+fn checkpoint(model: &str) -> String {
+    Golden::of(model).base.unwrap_or_else(|| model.into())
+}
+
+/// The files of golden runs.
+const FILES: [&str; 5] = [
+    "golden.json",
+    "golden_dora.json",
+    "golden_encoders.json",
+    "golden_lion.json",
+    "golden_phi3.json",
+];
+
 #[derive(Deserialize)]
 struct File {
     learning_rate: f64,
@@ -34,24 +47,27 @@ struct File {
 }
 
 impl File {
+    /// The file that has the model.
     fn of(model: &str) -> Self {
-        let name = if is_encoder(model) {
-            "golden_encoders.json"
-        } else {
-            "golden.json"
-        };
-        serde_json::from_value(json(name)).expect(name)
+        let mut files = FILES
+            .iter()
+            .map(|name| serde_json::from_value::<Self>(json(name)).expect(name));
+        files.find(|file| file.models.contains_key(model)).expect(model)
     }
 }
 
 /// One model's batches, losses and runs.
 #[derive(Deserialize)]
 pub struct Golden {
+    /// The model that has the weights, if this one has none of its own.
+    base: Option<String>,
     batches: Vec<Batch>,
     /// The loss of the sampled micro-batch with the adapter.
-    pub loss: f64,
+    pub loss: Option<f64>,
     /// The same without.
-    pub full_loss: f64,
+    pub full_loss: Option<f64>,
+    /// A batch that is longer than the others.
+    long: Option<Batch>,
     runs: BTreeMap<String, Run>,
 }
 
@@ -61,6 +77,21 @@ struct Batch {
     lengths: Vec<u32>,
     #[serde(default)]
     labels: Vec<u32>,
+}
+
+impl Batch {
+    /// The micro-batch, with sample ids from `first` on.
+    fn micro(&self, first: u32) -> MicroBatch {
+        let Self { ids, lengths, labels } = self;
+        MicroBatch {
+            ids: ids.concat(),
+            lengths: lengths.clone(),
+            labels: labels.clone(),
+            sample_ids: (first..).take(ids.len()).collect(),
+            batch: ids.len(),
+            len: ids[0].len(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -81,23 +112,20 @@ impl Golden {
         self.effective(if is_encoder(model) { &[2] } else { &[0] })
     }
 
+    /// The long batch.
+    pub fn long(&self) -> MicroBatch {
+        self.long.as_ref().expect("a long batch").micro(0)
+    }
+
     /// The effective batch of these micro-batches.
     fn effective(&self, taken: &[usize]) -> EffectiveBatch {
         let mut first = 0;
         let micro: Vec<MicroBatch> = taken
             .iter()
             .map(|&index| {
-                let Batch { ids, lengths, labels } = &self.batches[index];
-                let sample_ids = (first..).take(ids.len()).collect();
-                first += ids.len() as u32;
-                MicroBatch {
-                    ids: ids.concat(),
-                    lengths: lengths.clone(),
-                    labels: labels.clone(),
-                    sample_ids,
-                    batch: ids.len(),
-                    len: ids[0].len(),
-                }
+                let micro = self.batches[index].micro(first);
+                first += micro.batch as u32;
+                micro
             })
             .collect();
         EffectiveBatch {
@@ -110,7 +138,7 @@ impl Golden {
 /// The configuration that the golden runs have in common.
 pub fn cell(model: &str, rank: usize) -> Cell {
     let cell = Cell {
-        model: format!("./{model}"),
+        model: format!("./{}", checkpoint(model)),
         weights: Some(Weights::Pretrained),
         dtype: Dtype::Float32,
         rank,
@@ -130,9 +158,15 @@ pub fn cell(model: &str, rank: usize) -> Cell {
     }
 }
 
+/// The folder of PEFT's adapter: the model's own, or that of the model with its weights.
+fn adapter(model: &str) -> PathBuf {
+    let folders = [model, &checkpoint(model)].map(|name| fixture(&format!("{name}_adapter")));
+    folders.into_iter().find(|folder| folder.is_dir()).expect(model)
+}
+
 /// The cell of PEFT's adapter.
 pub fn adapter_cell(model: &str) -> Cell {
-    let (config, _) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
+    let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
     assert_eq!(config.lora_alpha, 8.0, "{model}");
     Cell {
         lora_alpha: Some(config.lora_alpha),
@@ -140,11 +174,11 @@ pub fn adapter_cell(model: &str) -> Cell {
     }
 }
 
-/// A trainer of the fixture's weights, and of its adapter if the cell has one.
-pub fn trainer(cell: &Cell) -> Trainer {
+/// A trainer of the model's weights, and of its adapter if the cell has one.
+pub fn trainer(model: &str, cell: &Cell) -> Trainer {
     let (mut trainer, _) = training::trainer(cell, &fixture(""));
     if cell.rank > 0 {
-        set_adapter(&mut trainer, &fixture(&format!("{}_adapter", cell.model)));
+        set_adapter(&mut trainer, &adapter(model));
     }
     trainer
 }
@@ -167,7 +201,7 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
 pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) {
     let golden = Golden::of(model);
     let run = &golden.runs[name];
-    let mut trainer = trainer(cell);
+    let mut trainer = trainer(model, cell);
     let steps = run.losses.len();
     assert_eq!(steps, 20);
     for step in 0..steps {
