@@ -79,3 +79,46 @@ pub(crate) fn add(mut sum: Tensor, other: Tensor) -> Result<Tensor> {
     }
     Ok(sum)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::testing::{assert_close, tensor, uniform, uniform_tensor, with_plain_ops};
+
+    #[test]
+    fn kernels_and_plain_ops_round_alike() {
+        let wide = (uniform("x", &[3, 67]) * 1e3).unwrap();
+        for dtype in [DType::F16, DType::BF16] {
+            let rounded = wide.to_dtype(dtype).unwrap();
+            let check = || {
+                let narrowed = narrow(&tensor(&wide), dtype).unwrap().copy().unwrap();
+                assert_eq!((narrowed.dtype(), narrowed.dims()), (dtype, &[3, 67][..]));
+                assert_close(&narrowed, &rounded, 0.0, "narrowed");
+                let into = into_narrow(tensor(&wide), dtype).unwrap();
+                assert_close(&into, &rounded, 0.0, "of a tensor that is given up");
+                let widened = widen(&tensor(&rounded)).unwrap().copy().unwrap();
+                assert_eq!(widened.dtype(), DType::F32);
+                assert_close(&widened, &rounded, 0.0, "widened");
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+
+    #[test]
+    fn nothing_is_copied_in_the_same_format() {
+        let x = uniform_tensor("x", &[2, 3]);
+        assert!(widen(&x).unwrap().copy().is_none());
+        let x = into_narrow(x, DType::BF16).unwrap();
+        assert!(narrow(&x, DType::BF16).unwrap().copy().is_none());
+    }
+
+    #[test]
+    fn sums_are_those_of_the_elements() {
+        let (a, b) = (uniform("a", &[3, 67]), uniform("b", &[3, 67]));
+        let sum = || add(tensor(&a), tensor(&b)).unwrap();
+        let want = (&a + &b).unwrap();
+        assert_close(&sum(), &want, 0.0, "kernel");
+        assert_close(&with_plain_ops(sum), &want, 0.0, "plain ops");
+    }
+}

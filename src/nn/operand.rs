@@ -237,3 +237,90 @@ where
         buffer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        nn::{
+            dropout::Dropout,
+            testing::{dropout_pass, tensor, uniform},
+        },
+        quant::{Builder, Format},
+    };
+
+    /// The elements of some columns of a row.
+    fn row<P: Number>(source: &dyn Source<P>, row: usize, cols: Range<usize>) -> Vec<f32> {
+        let mut buffer = vec![P::ZERO; cols.len()];
+        source
+            .row(row, cols, &mut buffer)
+            .iter()
+            .map(|value| value.widen())
+            .collect()
+    }
+
+    fn values(shape: [usize; 2]) -> (Tensor, Vec<Vec<f32>>) {
+        let x = uniform("x", &shape);
+        (tensor(&x), x.to_vec2().unwrap())
+    }
+
+    #[test]
+    fn a_matrix_is_read_past_skipped_rows_and_columns() {
+        let (x, rows) = values([7, 5]);
+        let part = Matrix::new(&x).unwrap().skip_rows(2).skip_columns(1);
+        assert_eq!(row::<f32>(&part, 3, 1..3), rows[5][2..4]);
+        let rounded = rows[5][2..4].iter().map(|value| bf16::from_f32(*value).to_f32());
+        assert_eq!(row::<bf16>(&part, 3, 1..3), rounded.collect::<Vec<_>>());
+        let (lent, stride) = Source::<f32>::lend(&part).unwrap();
+        assert_eq!((lent[3 * stride + 1], stride), (rows[5][2], 5));
+        assert!(Source::<bf16>::lend(&part).is_none());
+        let candle = Tensor::from_candle(x.to_candle().unwrap()).unwrap();
+        assert!(Matrix::new(&candle).is_err());
+    }
+
+    #[test]
+    fn quantised_rows_are_those_of_the_matrix_rounded_to_bfloat16() {
+        let (_, rows) = values([6, 65]);
+        for format in [Format::Nf4 { double_quant: true }, Format::Int8] {
+            let mut builder = Builder::new(format, 6, 65);
+            builder.push(&rows.concat()).unwrap();
+            let weight = Weight::Quantized(builder.finish().unwrap());
+            let part = Stored::weight(&weight, 2).unwrap();
+            let want: Vec<f32> = weight.rows_f32(5..6).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+            assert_eq!(row::<bf16>(&part, 3, 1..65), want[1..]);
+            assert_eq!(row::<f32>(&part, 3, 1..65), want[1..]);
+        }
+    }
+
+    #[test]
+    fn stacked_matrices_are_one_below_the_other() {
+        let (x, rows) = values([7, 5]);
+        let below = |first, count| (count, Stored::Dense(Matrix::new(&x).unwrap().skip_rows(first)));
+        let stack = Stack::new(vec![below(4, 2), below(0, 1), below(5, 2)]);
+        let read: Vec<Vec<f32>> = (0..5).map(|at| row::<f32>(&stack, at, 0..5)).collect();
+        assert_eq!(read, [4, 5, 0, 5, 6].map(|at| rows[at].clone()));
+    }
+
+    #[test]
+    fn masked_elements_are_dropped_or_scaled() {
+        let (x, rows) = values([6, 5]);
+        let samples = Dropout::new(0, "x", 0.5).masks(&dropout_pass(2, 3, 1)).unwrap();
+        let x = Stored::tensor(&x).unwrap();
+        let (len, features) = (3, 5);
+        let masks = Masks {
+            samples: samples.clone(),
+            len,
+            features,
+        };
+        let masked = Masked { x: &x, masks };
+        for at in 0..6 {
+            let mut factors = [0.0; 15];
+            samples[at / 3].fill(0, &mut factors);
+            let want = rows[at]
+                .iter()
+                .zip(&factors[at % 3 * 5..])
+                .map(|(x, factor)| x * factor);
+            assert_eq!(row::<f32>(&masked, at, 1..5), want.skip(1).collect::<Vec<_>>());
+        }
+    }
+}

@@ -384,3 +384,57 @@ impl Tensor {
         for_format!(self.dtype(), E => Ok(self.values::<E>()?.iter().map(|value| Element::widen(*value)).collect()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        nn::testing::{assert_close, elements, tensor, uniform},
+        options::InstructionSet,
+    };
+
+    #[test]
+    fn candles_tensors_are_copied_with_shape_and_format() {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for shape in [&[5, 7][..], &[35]] {
+                let values = uniform("x", shape).to_dtype(dtype).unwrap();
+                let copy = tensor(&values);
+                assert_eq!((copy.dims(), copy.len(), copy.dtype()), (shape, 35, dtype));
+                assert!(copy.has_kernels() && !Tensor::from_candle(values.clone()).unwrap().has_kernels());
+                assert_close(&copy, &values, 0.0, "copy");
+                assert_close(&copy.to_candle().unwrap(), &values, 0.0, "and back");
+            }
+        }
+        assert!(Tensor::from_candle(uniform("x", &[1, 2, 3])).is_err());
+    }
+
+    #[test]
+    fn elements_are_given_out_in_their_format_alone() {
+        let mut x = Tensor::written((2, 3), |out: &mut [bf16]| out.fill(bf16::ONE));
+        assert_eq!(x.values::<bf16>().unwrap(), [bf16::ONE; 6]);
+        let error = x.values::<f32>().unwrap_err().to_string();
+        assert!(error.contains("a kernel for F32 was given BF16"), "{error}");
+        assert!(x.values_mut::<f16>().is_err());
+        x.values_mut::<bf16>().unwrap()[5] = bf16::ZERO;
+        assert_eq!(elements(&x), [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+        let candle = Tensor::from_candle(uniform("x", &[2, 3])).unwrap();
+        assert!(candle.values::<f32>().is_err());
+    }
+
+    #[test]
+    fn a_tensor_of_a_dry_run_has_a_size_and_no_elements() {
+        let ((), trace) = memory::dry_run(InstructionSet::Portable, 0, || {
+            let x = Tensor::written((1 << 20, 1 << 20), |_: &mut [f32]| unreachable!("nothing is computed"));
+            assert_eq!((x.dims(), x.len()), (&[1 << 20, 1 << 20][..], 1 << 40));
+            assert!(x.has_kernels() && x.values::<f32>().unwrap().is_empty());
+        });
+        assert_eq!(trace.blocks(), 1);
+    }
+
+    #[test]
+    fn a_dry_run_multiplies_as_its_instruction_set_does() {
+        let multiplies = |level| memory::dry_run(level, 0, || multiplies_bfloat16(DType::BF16)).0;
+        assert!(!multiplies(InstructionSet::Portable));
+        assert!(InstructionSet::ALL.into_iter().any(multiplies));
+    }
+}

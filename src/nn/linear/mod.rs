@@ -4,6 +4,8 @@ mod cpu;
 mod layer;
 mod plain;
 mod projection;
+#[cfg(test)]
+mod tests;
 
 pub use layer::Linear;
 pub use projection::{Carried, Projection};
