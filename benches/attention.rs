@@ -31,10 +31,10 @@ fn main() {
         };
         let (queries, keys) = (batch * len * heads * HEAD_DIM, batch * len * kv_heads * HEAD_DIM);
         let (q, k, v, d_out) = (values(queries, 1), values(keys, 2), values(keys, 3), values(queries, 4));
-        let (mut out, mut sums) = (values(queries, 0), vec![0.0; batch * heads * len]);
+        let (mut out, mut lse) = (values(queries, 0), vec![0.0; batch * heads * len]);
         let runs = if len > 4096 { 3 } else { RUNS };
         let forward = median(runs, || {
-            forward::<bf16, bf16>(&q, &k, &v, shape, Pattern::CAUSAL, &mut out, &mut sums)
+            forward::<bf16, bf16>(&q, &k, &v, shape, Pattern::CAUSAL, &mut out, &mut lse)
         });
         let (mut dq, mut dk, mut dv) = (values(queries, 0), values(keys, 0), values(keys, 0));
         let saved = Saved {
@@ -42,7 +42,7 @@ fn main() {
             k: &k,
             v: &v,
             out: &out,
-            sums: &sums,
+            lse: &lse,
         };
         let backward = median(runs, || {
             let gradients = Gradients {

@@ -62,7 +62,7 @@ pub(super) fn backward(
                 k: k.values()?,
                 v: v.values()?,
                 out: out.values()?,
-                sums: lse.values()?,
+                lse: lse.values()?,
             };
             let gradients = Gradients { q: dq.values_mut()?, k: dk.values_mut()?, v: dv.values_mut()? };
             let d_out = d_out.values::<E>()?;

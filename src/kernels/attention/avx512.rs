@@ -10,16 +10,16 @@ use half::bf16;
 
 use super::{
     pattern::Hidden,
-    stats::{Parts, Round, Slopes},
+    stats::{BackwardStats, ForwardStats, RowPartials},
 };
 use crate::kernels::gemm::block::{BLOCK, Block, EDGE};
 
-/// See [`weigh`](super::weights::weigh).
+/// See [`softmax_block`](super::weights::softmax_block).
 ///
 /// # Safety
 /// The CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; BLOCK]) {
+pub(super) unsafe fn softmax_block(scores: &Block, round: &mut ForwardStats, out: &mut [bf16; BLOCK]) {
     let scale = _mm512_set1_ps(round.scale * LOG2_E);
     let rows = out.as_chunks_mut::<EDGE>().0.iter_mut().zip(&mut round.sums);
     for (row, ((out, sums), shift)) in rows.zip(&round.shifts).enumerate() {
@@ -36,22 +36,22 @@ pub(super) unsafe fn weigh(scores: &Block, round: &mut Round, out: &mut [bf16; B
     }
 }
 
-/// See [`differentiate`](super::weights::differentiate).
+/// See [`softmax_block_backward`](super::weights::softmax_block_backward).
 ///
 /// # Safety
 /// The CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn differentiate(
+pub(super) unsafe fn softmax_block_backward(
     scores: &Block,
     d_weights: &Block,
-    slopes: &Slopes,
+    stats: &BackwardStats,
     [weights, d_scores, d_scores_right]: [&mut [bf16; BLOCK]; 3],
 ) {
-    let scale = _mm512_set1_ps(slopes.scale * LOG2_E);
+    let scale = _mm512_set1_ps(stats.scale * LOG2_E);
     // SAFETY: every row has 32 elements, every block 1024: the last pair of rows lies at 480 and at 992 on the right.
     unsafe {
-        let [log_first, log_second] = halves(slopes.log_sums).map(|half| _mm512_mul_ps(half, _mm512_set1_ps(LOG2_E)));
-        let [along_first, along_second] = halves(slopes.along);
+        let [log_first, log_second] = halves(stats.lse).map(|half| _mm512_mul_ps(half, _mm512_set1_ps(LOG2_E)));
+        let [delta_first, delta_second] = halves(stats.delta);
         let (low, high) = (
             _mm512_loadu_si512(LOW.as_ptr().cast()),
             _mm512_loadu_si512(HIGH.as_ptr().cast()),
@@ -64,11 +64,11 @@ pub(super) unsafe fn differentiate(
                 let [d_first, d_second] = halves(d_weights.row(key));
                 let first = exp2(_mm512_fmsub_ps(first, scale, log_first));
                 let second = exp2(_mm512_fmsub_ps(second, scale, log_second));
-                let d_first = _mm512_mul_ps(first, _mm512_sub_ps(d_first, along_first));
-                let d_second = _mm512_mul_ps(second, _mm512_sub_ps(d_second, along_second));
+                let d_first = _mm512_mul_ps(first, _mm512_sub_ps(d_first, delta_first));
+                let d_second = _mm512_mul_ps(second, _mm512_sub_ps(d_second, delta_second));
                 let (mut row, mut d) = (narrow(first, second), narrow(d_first, d_second));
-                if slopes.hidden != Hidden::Nothing {
-                    let seen = match slopes.hidden {
+                if stats.hidden != Hidden::Nothing {
+                    let seen = match stats.hidden {
                         Hidden::Later => u32::MAX << key,
                         Hidden::From(place) if key >= place => 0,
                         _ => u32::MAX,
@@ -104,12 +104,12 @@ pub(super) unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) 
     }
 }
 
-/// See [`raise`](super::weights::raise).
+/// See [`update_max`](super::weights::update_max).
 ///
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn raise(maxima: &mut Parts, scores: &Block) {
+pub(super) unsafe fn update_max(maxima: &mut RowPartials, scores: &Block) {
     for (row, maxima) in maxima.iter_mut().enumerate() {
         let [first, second] = halves(scores.row(row));
         // SAFETY: there are 16 parts.
@@ -126,7 +126,7 @@ pub(super) unsafe fn raise(maxima: &mut Parts, scores: &Block) {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
+pub(super) unsafe fn largest(parts: &RowPartials) -> [f32; EDGE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()
@@ -138,7 +138,7 @@ pub(super) unsafe fn largest(parts: &Parts) -> [f32; EDGE] {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn totals(parts: &Parts) -> [f32; EDGE] {
+pub(super) unsafe fn totals(parts: &RowPartials) -> [f32; EDGE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()

@@ -9,9 +9,9 @@ use super::{
     head::Head,
     number::Number,
     pattern::Pattern,
-    round::{Both, KEYS, QUERIES, Round, Scratch},
+    query_block::{Both, KEYS, QUERIES, QueryBlock, Scratch},
     shape::Shape,
-    stats::Parts,
+    stats::RowPartials,
     weights::totals,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     memory::{self, Category},
 };
 
-/// What the forward pass was given and gave, in the hidden format, and its log-sum-exps `[batch, heads, len]`.
+/// The inputs and outputs of the forward pass, in the hidden format.
 #[derive(Debug)]
 pub struct Saved<'a, E> {
     /// Queries, `[batch, len, heads, head_dim]`.
@@ -41,7 +41,7 @@ pub struct Saved<'a, E> {
     /// The output, in the shape of the queries.
     pub out: &'a [E],
     /// Log-sum-exps of the scaled scores, `[batch, heads, len]`.
-    pub sums: &'a [f32],
+    pub lse: &'a [f32],
 }
 
 /// The gradients of q, k and v, in their shapes.
@@ -66,7 +66,7 @@ where
 {
     assert!(saved.q.len() == shape.queries() && saved.out.len() == saved.q.len() && d_out.len() == saved.q.len());
     assert!(saved.k.len() == shape.keys() && saved.v.len() == saved.k.len());
-    assert_eq!(saved.sums.len(), shape.batch * shape.heads * shape.len);
+    assert_eq!(saved.lse.len(), shape.batch * shape.heads * shape.len);
     assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
     assert!(gradients.q.len() == saved.q.len());
     assert!(gradients.k.len() == saved.k.len() && gradients.v.len() == saved.k.len());
@@ -120,8 +120,13 @@ struct Item<'a, E> {
 }
 
 impl<E: Element> Item<'_, E> {
-    /// Whether all of the gradients is finite. Where it is to be `careful`, it looks for what is not.
-    fn compute<P: Number + FromFormat<E>>(&self, session: &Session, scratch: &mut Scratch, careful: bool) -> bool {
+    /// Whether all of the gradients is finite. Where it is to be `checks_finite`, it looks for what is not.
+    fn compute<P: Number + FromFormat<E>>(
+        &self,
+        session: &Session,
+        scratch: &mut Scratch,
+        checks_finite: bool,
+    ) -> bool {
         let shape = self.shape;
         let row = &mut Vec::<P>::new();
         self.pack_keys(session.level(), scratch, row);
@@ -133,16 +138,16 @@ impl<E: Element> Item<'_, E> {
         let mut rounds = self.rounds().peekable();
         while let Some((head, queries)) = rounds.next() {
             self.pack_queries(session.level(), head, queries.clone(), scratch, row);
-            self.along(session.level(), head, queries.clone(), scratch, row);
+            self.compute_delta(session.level(), head, queries.clone(), scratch, row);
             let mut ahead = self.ahead(head, queries.clone(), rounds.peek().cloned());
-            let round = Round {
+            let round = QueryBlock {
                 session,
                 shape,
                 pattern: self.pattern,
                 sample: self.sample,
                 head,
                 queries,
-                careful,
+                checks_finite,
             };
             let end = self.pattern.end(self.sample, round.queries.end - EDGE);
             for start in (0..end).step_by(KEYS) {
@@ -267,7 +272,7 @@ impl<E: Element> Item<'_, E> {
     }
 
     /// Each query's log-sum-exp and `d_out · out`; zeros below.
-    fn along<P: Number + FromFormat<E>>(
+    fn compute_delta<P: Number + FromFormat<E>>(
         &self,
         level: InstructionSet,
         head: usize,
@@ -278,38 +283,36 @@ impl<E: Element> Item<'_, E> {
         let Shape {
             len, heads, head_dim, ..
         } = self.shape;
-        let sums = &self.saved.sums[(self.sample * heads + head) * len..][..len];
-        scratch.log_sums.clear();
-        scratch
-            .log_sums
-            .extend_from_slice(&sums[queries.start..queries.end.min(len)]);
-        scratch.log_sums.resize(queries.len(), 0.0);
-        scratch.along.resize(queries.len(), 0.0);
+        let lse = &self.saved.lse[(self.sample * heads + head) * len..][..len];
+        scratch.lse.clear();
+        scratch.lse.extend_from_slice(&lse[queries.start..queries.end.min(len)]);
+        scratch.lse.resize(queries.len(), 0.0);
+        scratch.delta.resize(queries.len(), 0.0);
         row.resize(2 * head_dim, P::ZERO);
         let (row, d_row) = row.split_at_mut(head_dim);
         let [out, d_out] = [self.saved.out, self.d_out].map(|x| Head::new(x, self.shape, heads, self.sample, head));
-        for (block, along) in scratch.along.as_chunks_mut().0.iter_mut().enumerate() {
-            let mut parts: Parts = [[0.0; 16]; EDGE];
+        for (block, delta) in scratch.delta.as_chunks_mut().0.iter_mut().enumerate() {
+            let mut parts: RowPartials = [[0.0; 16]; EDGE];
             for (query, parts) in (queries.start + block * EDGE..).zip(&mut parts) {
                 let (out, d_out) = (out.row(query, 0..head_dim, row), d_out.row(query, 0..head_dim, d_row));
                 P::add_products(level, out, d_out, parts);
             }
-            *along = totals(level, &parts);
+            *delta = totals(level, &parts);
         }
     }
 
-    fn write_queries(&self, round: &Round, head: usize, scratch: &mut Scratch) -> bool {
+    fn write_queries(&self, round: &QueryBlock, head: usize, scratch: &mut Scratch) -> bool {
         let level = round.session.level();
         let destination = self.destination(&self.outputs.q, head);
         let blocks = round.queries.len() / EDGE;
-        scratch.turned.resize(self.shape.panels(), Block::ZERO);
+        scratch.transposed.resize(self.shape.panels(), Block::ZERO);
         let mut finite = true;
         for (at, first) in round.queries.clone().step_by(EDGE).enumerate() {
-            for (panel, turned) in scratch.turned.iter_mut().enumerate() {
-                scratch.dq[panel * blocks + at].transpose_into(level, turned);
+            for (panel, transposed) in scratch.transposed.iter_mut().enumerate() {
+                scratch.dq[panel * blocks + at].transpose_into(level, transposed);
             }
             // SAFETY: an item has these heads to itself, and a round these queries.
-            finite &= unsafe { destination.write(level, first, &scratch.turned, &[self.shape.scale(); EDGE]) };
+            finite &= unsafe { destination.write(level, first, &scratch.transposed, &[self.shape.scale(); EDGE]) };
         }
         finite
     }

@@ -11,8 +11,8 @@ use super::{
     number::Number,
     pattern::{Hidden, Pattern},
     shape::Shape,
-    stats::{Parts, Round},
-    weights::{larger, largest, raise, totals},
+    stats::{ForwardStats, RowPartials},
+    weights::{larger, largest, totals, update_max},
 };
 use crate::{
     kernels::{
@@ -41,20 +41,20 @@ const ITEMS: usize = 4;
 ///
 /// # Panics
 /// Where a slice is not of the shape's size, or the pattern is not for as many samples.
-pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, pattern: Pattern, out: &mut [E], sums: &mut [f32])
+pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, pattern: Pattern, out: &mut [E], lse: &mut [f32])
 where
     P: Number + FromFormat<E>,
     E: Element,
 {
     assert!(q.len() == shape.queries() && out.len() == q.len());
     assert!(k.len() == shape.keys() && v.len() == k.len());
-    assert_eq!(sums.len(), shape.batch * shape.heads * shape.len);
+    assert_eq!(lse.len(), shape.batch * shape.heads * shape.len);
     assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
     if q.is_empty() {
         return;
     }
     let out = Output::new(out, shape.heads * shape.head_dim);
-    let sums = Output::new(sums, shape.len);
+    let lse = Output::new(lse, shape.len);
     let level = InstructionSet::current();
     let items = items(shape);
     items.par_iter().with_max_len(1).for_each(|item| {
@@ -69,17 +69,17 @@ where
                 k: of_keys(k),
                 v: of_keys(v),
                 out: &out,
-                sums: &sums,
+                lse: &lse,
                 shape,
                 pattern,
                 item,
                 session: Session::new(level),
                 scratch,
                 row: Vec::new(),
-                careful: false,
+                checks_finite: false,
             };
             if !worker.run() {
-                worker.careful = true;
+                worker.checks_finite = true;
                 worker.run();
             }
         });
@@ -149,7 +149,7 @@ struct Worker<'a, P, E> {
     k: Head<'a, E>,
     v: Head<'a, E>,
     out: &'a Output<'a, E>,
-    sums: &'a Output<'a, f32>,
+    lse: &'a Output<'a, f32>,
     shape: Shape,
     pattern: Pattern<'a>,
     item: &'a Item,
@@ -157,7 +157,7 @@ struct Worker<'a, P, E> {
     scratch: &'a mut Scratch,
     row: Vec<P>,
     /// Whether to look for what is not finite.
-    careful: bool,
+    checks_finite: bool,
 }
 
 impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
@@ -200,8 +200,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         pack_right(level, Operand::depth_first(&self.v), 0..head_dim, keys, out, row);
     }
 
-    /// Takes what a round of keys gives a head's queries from `first` on, which are block `index` of the item's, into their
-    /// sums, and writes their output when they have seen all. Whether that is finite.
+    /// Adds the values of some keys to the sums of a head's queries from `first` on, which are block `index` of the item's.
+    /// Writes their output after the last key. Returns true if the output is finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
         let sample = self.item.sample;
@@ -228,7 +228,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let (mut round, factors) = begin(level, running, &maxima, self.shape.scale());
         let weights = self.scratch.weights.of::<P>(KEYS * EDGE);
         for (scores, weights) in self.scratch.scores[..seen].iter().zip(weights.as_chunks_mut().0) {
-            P::weigh(level, scores, &mut round, weights);
+            P::softmax_block(level, scores, &mut round, weights);
         }
         if let Some(dropped) = dropped {
             for (at, weights) in weights.as_chunks_mut().0[..seen].iter_mut().enumerate() {
@@ -246,7 +246,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 multiply_rows(level, sum, &factors);
             }
             let on_diagonal = &values[(seen - 1) * BLOCK..][..BLOCK];
-            let masked = (self.careful && hidden == Hidden::Later && !is_finite(on_diagonal)).then_some(Masked {
+            let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(on_diagonal)).then_some(Masked {
                 block: seen - 1,
                 counts: |row, place, _| place <= row,
             });
@@ -266,8 +266,8 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         // SAFETY: items have no head and queries in common, and these have seen all keys once.
         unsafe {
             let row = sample * self.shape.heads + head;
-            let log_sums = self.sums.row(row, first..self.shape.len.min(first + EDGE));
-            for ((to, max), sum) in log_sums.iter_mut().zip(running.max).zip(running.sum) {
+            let lse = self.lse.row(row, first..self.shape.len.min(first + EDGE));
+            for ((to, max), sum) in lse.iter_mut().zip(running.max).zip(running.sum) {
                 *to = max + sum.ln();
             }
             let keep = dropped.map_or(1.0, |dropped| dropped.keep());
@@ -292,14 +292,14 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
             &mut self.row,
         );
         q.prefetch_rows(first + EDGE..first + 2 * EDGE);
-        let mut maxima: Parts = [[f32::NEG_INFINITY; 16]; EDGE];
+        let mut maxima: RowPartials = [[f32::NEG_INFINITY; 16]; EDGE];
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
         for (at, (scores, keys)) in self.scratch.scores[..seen].iter_mut().zip(keys).enumerate() {
             P::multiply(&self.session, queries, keys, head_dim, (EDGE, EDGE), scores, false);
             if at + 1 == seen {
                 hide(scores, hidden);
             }
-            raise(level, &mut maxima, scores);
+            update_max(level, &mut maxima, scores);
         }
         largest(level, &maxima)
     }
@@ -318,7 +318,12 @@ fn hide(scores: &mut Block, hidden: Hidden) {
 
 /// Takes the largest products of a round into the running softmax. Returns the round, and what the sums so far are to be
 /// multiplied by.
-fn begin(level: InstructionSet, running: &mut Running, maxima: &[f32; EDGE], scale: f32) -> (Round, [f32; EDGE]) {
+fn begin(
+    level: InstructionSet,
+    running: &mut Running,
+    maxima: &[f32; EDGE],
+    scale: f32,
+) -> (ForwardStats, [f32; EDGE]) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
@@ -331,7 +336,7 @@ fn begin(level: InstructionSet, running: &mut Running, maxima: &[f32; EDGE], sca
                 running.max[row] = max;
             }
             let sums = [[0.0; 16]; EDGE];
-            (Round { scale, shifts, sums }, factors)
+            (ForwardStats { scale, shifts, sums }, factors)
         },
     )
 }

@@ -20,7 +20,7 @@ mod head;
 mod masked;
 mod number;
 mod pattern;
-mod round;
+mod query_block;
 mod shape;
 mod stats;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use half::bf16;
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
 use super::{
-    stats::{Round, Slopes},
+    stats::{BackwardStats, ForwardStats},
     weights,
 };
 use crate::kernels::{
@@ -33,20 +33,20 @@ pub trait Number: Multiply {
         weights::add_products(level, a, b, sums);
     }
 
-    /// From the scores of 32 queries (the rows) with 32 keys to their weights, see `weights::weigh`.
-    fn weigh(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [Self; BLOCK]) {
-        weights::weigh(level, scores, round, out);
+    /// From the scores of 32 queries (the rows) with 32 keys to their weights, see `weights::softmax_block`.
+    fn softmax_block(level: InstructionSet, scores: &Block, round: &mut ForwardStats, out: &mut [Self; BLOCK]) {
+        weights::softmax_block(level, scores, round, out);
     }
 
-    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see `weights::differentiate`.
-    fn differentiate(
+    /// From the scores of 32 keys (the rows) with 32 queries to weights and gradients, see `weights::softmax_block_backward`.
+    fn softmax_block_backward(
         level: InstructionSet,
         scores: &Block,
         d_weights: &Block,
-        slopes: &Slopes,
+        stats: &BackwardStats,
         out: [&mut [Self; BLOCK]; 3],
     ) {
-        weights::differentiate(level, scores, d_weights, slopes, out);
+        weights::softmax_block_backward(level, scores, d_weights, stats, out);
     }
 }
 
@@ -88,27 +88,27 @@ impl Number for bf16 {
         weights::add_products(level, a, b, sums);
     }
 
-    fn weigh(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [Self; BLOCK]) {
+    fn softmax_block(level: InstructionSet, scores: &Block, round: &mut ForwardStats, out: &mut [Self; BLOCK]) {
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512Bf16 {
             // SAFETY: the level is only in use where the CPU has its instructions.
-            return unsafe { avx512::weigh(scores, round, out) };
+            return unsafe { avx512::softmax_block(scores, round, out) };
         }
-        weights::weigh(level, scores, round, out);
+        weights::softmax_block(level, scores, round, out);
     }
 
-    fn differentiate(
+    fn softmax_block_backward(
         level: InstructionSet,
         scores: &Block,
         d_weights: &Block,
-        slopes: &Slopes,
+        stats: &BackwardStats,
         out: [&mut [Self; BLOCK]; 3],
     ) {
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512Bf16 {
             // SAFETY: the level is only in use where the CPU has its instructions.
-            return unsafe { avx512::differentiate(scores, d_weights, slopes, out) };
+            return unsafe { avx512::softmax_block_backward(scores, d_weights, stats, out) };
         }
-        weights::differentiate(level, scores, d_weights, slopes, out);
+        weights::softmax_block_backward(level, scores, d_weights, stats, out);
     }
 }

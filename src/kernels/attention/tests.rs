@@ -26,7 +26,7 @@ struct Case<E> {
 /// What a kernel gives, or double precision.
 struct Outcome<T> {
     out: Vec<T>,
-    sums: Vec<T>,
+    lse: Vec<T>,
     dq: Vec<T>,
     dk: Vec<T>,
     dv: Vec<T>,
@@ -96,7 +96,7 @@ impl<E: Element> Case<E> {
     fn computed<P: Number + FromFormat<E>>(&self) -> Outcome<f32> {
         let Shape { batch, len, heads, .. } = self.shape;
         let mut out = vec![E::narrow(f32::NAN); self.q.len()];
-        let mut sums = vec![f32::NAN; batch * heads * len];
+        let mut lse = vec![f32::NAN; batch * heads * len];
         forward::<P, E>(
             &self.q,
             &self.k,
@@ -104,7 +104,7 @@ impl<E: Element> Case<E> {
             self.shape,
             self.pattern(),
             &mut out,
-            &mut sums,
+            &mut lse,
         );
         let (mut dq, mut dk, mut dv) = (
             vec![E::narrow(f32::NAN); self.q.len()],
@@ -116,7 +116,7 @@ impl<E: Element> Case<E> {
             k: &self.k,
             v: &self.v,
             out: &out,
-            sums: &sums,
+            lse: &lse,
         };
         let gradients = Gradients {
             q: &mut dq,
@@ -127,7 +127,7 @@ impl<E: Element> Case<E> {
         let wide = |values: &[E]| values.iter().map(|value| value.widen()).collect();
         Outcome {
             out: wide(&out),
-            sums,
+            lse,
             dq: wide(&dq),
             dk: wide(&dk),
             dv: wide(&dv),
@@ -145,14 +145,14 @@ impl<E: Element> Case<E> {
         let scale = 1.0 / (head_dim as f64).sqrt();
         let mut outcome = Outcome {
             out: vec![0.0; self.q.len()],
-            sums: vec![0.0; batch * heads * len],
+            lse: vec![0.0; batch * heads * len],
             dq: vec![0.0; self.q.len()],
             dk: vec![0.0; self.k.len()],
             dv: vec![0.0; self.k.len()],
         };
         let wide = |values: &[E]| -> Vec<f64> { values.iter().map(|value| f64::from(value.widen())).collect() };
         let (q, k, v, d_out) = (wide(&self.q), wide(&self.k), wide(&self.v), wide(&self.d_out));
-        for (index, log_sum) in outcome.sums.iter_mut().enumerate() {
+        for (index, lse) in outcome.lse.iter_mut().enumerate() {
             let (sample, head, query) = (index / len / heads, index / len % heads, index % len);
             let at = ((sample * len + query) * heads + head) * head_dim;
             let key_at = |key: usize| ((sample * len + key) * kv_heads + head / (heads / kv_heads)) * head_dim;
@@ -171,17 +171,17 @@ impl<E: Element> Case<E> {
                 .collect();
             let max = scores.iter().fold(f64::NEG_INFINITY, |max, score| max.max(*score));
             let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-            *log_sum = max + sum.ln();
-            let weights: Vec<f64> = scores.iter().map(|score| (score - *log_sum).exp()).collect();
+            *lse = max + sum.ln();
+            let weights: Vec<f64> = scores.iter().map(|score| (score - *lse).exp()).collect();
             for (key, weight) in weights.iter().enumerate() {
                 for i in 0..head_dim {
                     outcome.out[at + i] += factor(key) * weight * v[key_at(key) + i];
                 }
             }
-            let along = dot(&row(&d_out, at), &outcome.out[at..][..head_dim]);
+            let delta = dot(&row(&d_out, at), &outcome.out[at..][..head_dim]);
             for (key, weight) in weights.iter().enumerate() {
                 let (factor, key) = (factor(key), key_at(key));
-                let d_score = weight * (factor * dot(&row(&d_out, at), &row(&v, key)) - along) * scale;
+                let d_score = weight * (factor * dot(&row(&d_out, at), &row(&v, key)) - delta) * scale;
                 for i in 0..head_dim {
                     outcome.dq[at + i] += d_score * k[key + i];
                     outcome.dk[key + i] += d_score * q[at + i];
@@ -196,7 +196,7 @@ impl<E: Element> Case<E> {
         let (got, want) = (self.computed::<P>(), self.wanted());
         let what = format!("{what}, {:?}", self.shape);
         assert_close(&got.out, &want.out, tolerance, &format!("out, {what}"));
-        assert_close(&got.sums, &want.sums, tolerance, &format!("sums, {what}"));
+        assert_close(&got.lse, &want.lse, tolerance, &format!("lse, {what}"));
         assert_close(&got.dq, &want.dq, tolerance, &format!("dq, {what}"));
         assert_close(&got.dk, &want.dk, tolerance, &format!("dk, {what}"));
         assert_close(&got.dv, &want.dv, tolerance, &format!("dv, {what}"));
@@ -286,7 +286,7 @@ fn a_result_does_not_depend_on_the_number_of_threads() {
             pool.install(|| case.computed::<bf16>())
         };
         let (one, many) = (run(1), run(5));
-        assert!(one.out == many.out && one.sums == many.sums);
+        assert!(one.out == many.out && one.lse == many.lse);
         assert!(one.dq == many.dq && one.dk == many.dk && one.dv == many.dv);
     }
 }
@@ -383,7 +383,7 @@ fn a_score_of_minus_infinity_is_no_weight() {
         case.q.fill(1.0);
         case.k[..2 * 520].fill(f32::NEG_INFINITY);
         let mut out = vec![0.0; case.q.len()];
-        let mut sums = vec![0.0; 600];
+        let mut lse = vec![0.0; 600];
         forward::<f32, f32>(
             &case.q,
             &case.k,
@@ -391,10 +391,10 @@ fn a_score_of_minus_infinity_is_no_weight() {
             case.shape,
             Pattern::CAUSAL,
             &mut out,
-            &mut sums,
+            &mut lse,
         );
         assert!(out[..2 * 520].iter().all(|value| value.is_nan()));
         assert_eq!(out[2 * 520..2 * 521], case.v[2 * 520..2 * 521]);
-        assert!(out[2 * 521..].iter().chain(&sums[520..]).all(|value| value.is_finite()));
+        assert!(out[2 * 521..].iter().chain(&lse[520..]).all(|value| value.is_finite()));
     });
 }

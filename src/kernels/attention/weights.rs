@@ -4,7 +4,7 @@
 use super::avx512;
 use super::{
     pattern::Hidden,
-    stats::{Parts, Round, Slopes},
+    stats::{BackwardStats, ForwardStats, RowPartials},
 };
 use crate::kernels::{
     Element, InstructionSet,
@@ -15,11 +15,16 @@ use crate::kernels::{
 };
 
 /// Writes `exp(scale · score - shift)` as a left block (rows are queries, places keys), and adds it to the sums.
-pub(super) fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &mut Round, out: &mut [P; BLOCK]) {
+pub(super) fn softmax_block<P: Element>(
+    level: InstructionSet,
+    scores: &Block,
+    round: &mut ForwardStats,
+    out: &mut [P; BLOCK],
+) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
-            let Round { scale, shifts, sums } = round;
+            let ForwardStats { scale, shifts, sums } = round;
             for (row, out) in out.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
                 let (shift, scores) = (shifts[row], scores.row(row));
                 let mut weights = [0f32; EDGE];
@@ -38,11 +43,11 @@ pub(super) fn weigh<P: Element>(level: InstructionSet, scores: &Block, round: &m
 }
 
 /// Takes 32 queries' scores (the rows) into their largest.
-pub(super) fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
+pub(super) fn update_max(level: InstructionSet, maxima: &mut RowPartials, scores: &Block) {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
-        return unsafe { avx512::raise(maxima, scores) };
+        return unsafe { avx512::update_max(maxima, scores) };
     }
     level.run(
         #[inline(always)]
@@ -58,7 +63,7 @@ pub(super) fn raise(level: InstructionSet, maxima: &mut Parts, scores: &Block) {
 }
 
 /// Each query's largest part.
-pub(super) fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+pub(super) fn largest(level: InstructionSet, parts: &RowPartials) -> [f32; EDGE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -69,7 +74,7 @@ pub(super) fn largest(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
 }
 
 /// Each query's sum.
-pub(super) fn totals(level: InstructionSet, parts: &Parts) -> [f32; EDGE] {
+pub(super) fn totals(level: InstructionSet, parts: &RowPartials) -> [f32; EDGE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -99,38 +104,36 @@ pub(super) fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], 
     );
 }
 
-/// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - log_sum)`, as a left block
-/// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - along)`, as a left block and as a
+/// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - lse)`, as a left block
+/// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - delta)`, as a left block and as a
 /// right one (places are keys).
-pub(super) fn differentiate<P: Packed>(
+pub(super) fn softmax_block_backward<P: Packed>(
     level: InstructionSet,
     scores: &Block,
     d_weights: &Block,
-    slopes: &Slopes,
+    stats: &BackwardStats,
     [weights, d_scores, d_scores_right]: [&mut [P; BLOCK]; 3],
 ) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
-            let Slopes {
-                scale, log_sums, along, ..
-            } = *slopes;
+            let BackwardStats { scale, lse, delta, .. } = *stats;
             let rows = weights.as_chunks_mut::<EDGE>().0.iter_mut();
             for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<EDGE>().0).enumerate() {
                 // A key that comes later is hidden from the queries before it, one past the end from all.
-                let hidden = match slopes.hidden {
+                let hidden = match stats.hidden {
                     Hidden::Later => key,
                     Hidden::From(place) if key >= place => EDGE,
                     _ => 0,
                 };
                 let (scores, d_weights) = (scores.row(key), d_weights.row(key));
                 let (mut of_key, mut d_of_key) = ([0f32; EDGE], [0f32; EDGE]);
-                for ((weight, score), log_sum) in of_key.iter_mut().zip(scores).zip(log_sums) {
-                    *weight = arithmetic.exp(arithmetic.mul_add(*score, scale, -log_sum));
+                for ((weight, score), lse) in of_key.iter_mut().zip(scores).zip(lse) {
+                    *weight = arithmetic.exp(arithmetic.mul_add(*score, scale, -lse));
                 }
-                for (((d_score, weight), d_weight), along) in d_of_key.iter_mut().zip(&of_key).zip(d_weights).zip(along)
+                for (((d_score, weight), d_weight), delta) in d_of_key.iter_mut().zip(&of_key).zip(d_weights).zip(delta)
                 {
-                    *d_score = weight * (d_weight - along);
+                    *d_score = weight * (d_weight - delta);
                 }
                 of_key[..hidden].fill(0.0);
                 d_of_key[..hidden].fill(0.0);

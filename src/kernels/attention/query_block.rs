@@ -1,7 +1,7 @@
 //! Some queries of a head with some keys, for the gradients of both.
 //!
-//! Blocks are transposed, 32 keys by 32 queries: so what is added up over the queries, the gradients of keys and values, has
-//! the weights on its left as they come. They stay in the first-level cache, a block of keys with all queries of the round.
+//! Blocks are transposed, 32 keys by 32 queries: the gradients of keys and values are sums over the queries, and so have the
+//! weights on their left as they come. They stay in the first-level cache, a block of keys with all queries of the round.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::{
     number::Number,
     pattern::{self, Hidden, Pattern},
     shape::Shape,
-    stats::Slopes,
+    stats::BackwardStats,
 };
 use crate::kernels::gemm::{
     block::{BLOCK, Block, EDGE},
@@ -38,15 +38,15 @@ pub(super) struct Scratch {
     pub(super) d_scores: Buffer,
     /// Gradients of a round's scores on the right, a panel of keys for each block of queries.
     pub(super) d_scores_right: Buffer,
-    pub(super) log_sums: Vec<f32>,
-    /// `d_out · out` of each query.
-    pub(super) along: Vec<f32>,
+    pub(super) lse: Vec<f32>,
+    /// FlashAttention's `delta`: rowsum(dO ∘ O), one value per query.
+    pub(super) delta: Vec<f32>,
     /// `[block of keys][panel]`, `[block of keys][panel]`, and transposed, `[panel][block of queries]`.
     pub(super) dk: Vec<Block>,
     pub(super) dv: Vec<Block>,
     pub(super) dq: Vec<Block>,
     /// A block of queries of that, a block a panel.
-    pub(super) turned: Vec<Block>,
+    pub(super) transposed: Vec<Block>,
 }
 
 /// A right operand in both orders.
@@ -57,18 +57,18 @@ pub(super) struct Both {
 }
 
 /// Queries of a head, with what is packed of them.
-pub(super) struct Round<'a> {
+pub(super) struct QueryBlock<'a> {
     pub(super) session: &'a Session,
     pub(super) shape: Shape,
     pub(super) pattern: Pattern<'a>,
     pub(super) sample: usize,
     pub(super) head: usize,
     pub(super) queries: Range<usize>,
-    /// Whether to look for what is not finite.
-    pub(super) careful: bool,
+    /// True if gradients that are not finite are looked for.
+    pub(super) checks_finite: bool,
 }
 
-impl Round<'_> {
+impl QueryBlock<'_> {
     pub(super) fn blocks(&self) -> usize {
         self.queries.len() / EDGE
     }
@@ -89,7 +89,7 @@ impl Round<'_> {
         let [weights, d_scores] =
             [&mut scratch.weights, &mut scratch.d_scores].map(|buffer| blocks_of(buffer.of::<P>(blocks * BLOCK)));
         let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * EDGE));
-        let (log_sums, along) = (scratch.log_sums.as_chunks().0, scratch.along.as_chunks().0);
+        let (lse, delta) = (scratch.lse.as_chunks().0, scratch.delta.as_chunks().0);
         let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
         let dropped = self.pattern.dropped(self.sample, self.head);
         let (level, mut factors) = (self.session.level(), Block::ZERO);
@@ -106,10 +106,10 @@ impl Round<'_> {
                     dropped.factors(level, query, key, &mut factors);
                     pattern::multiply(level, &mut d_weights, &factors);
                 }
-                let slopes = Slopes {
+                let stats = BackwardStats {
                     scale: shape.scale(),
-                    log_sums: &log_sums[block],
-                    along: &along[block],
+                    lse: &lse[block],
+                    delta: &delta[block],
                     hidden: self.pattern.hidden(self.sample, query, key),
                 };
                 let out = [
@@ -117,7 +117,7 @@ impl Round<'_> {
                     &mut d_scores[block - first],
                     &mut d_scores_right[block * (KEYS / EDGE) + at],
                 ];
-                P::differentiate(level, &products, &d_weights, &slopes, out);
+                P::softmax_block_backward(level, &products, &d_weights, &stats, out);
                 if dropped.is_some() {
                     pattern::zero(level, &mut weights[block - first], &factors);
                 }
@@ -130,8 +130,8 @@ impl Round<'_> {
                 let sums = &mut sums[block_of_keys * panels..][..panels];
                 for (panel, sum) in sums.iter_mut().enumerate() {
                     let right = &right.queries.get::<P>()[(panel * blocks + first) * BLOCK..];
-                    let masked =
-                        (self.careful && hidden == Hidden::Later && !is_finite(&right[..BLOCK])).then_some(Masked {
+                    let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(&right[..BLOCK]))
+                        .then_some(Masked {
                             block: 0,
                             counts: |key, query, _| query >= key,
                         });
@@ -161,7 +161,7 @@ impl Round<'_> {
                 let left = &k_columns[(panel * shape.padded() + keys.start) * EDGE..];
                 let last = &left[(seen - 1) * BLOCK..][..BLOCK];
                 let hidden = self.pattern.hidden(self.sample, query, keys.start + (seen - 1) * EDGE);
-                let masked = (self.careful && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
+                let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
                     block: seen - 1,
                     counts: |_, key, query| key <= query,
                 });
