@@ -43,14 +43,14 @@ struct Computed {
 
 impl Classifier {
     /// The sum of the losses over the samples, and the gradient of `scale · sum` in `x [tokens, hidden]`, float32; adds the
-    /// gradients of what is trained. `between` is called when all is kept that the backward pass needs.
+    /// gradients of what is trained. `on_checkpoint` is called when all is kept that the backward pass needs.
     pub fn forward_backward(
         &mut self,
         x: &Tensor,
         labels: &Buffer<u32>,
         scale: f64,
         pass: &Pass,
-        between: &mut dyn FnMut(),
+        on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let Computed {
             first,
@@ -58,7 +58,7 @@ impl Classifier {
             dropped,
             logits,
         } = self.forward(x, pass)?;
-        between();
+        on_checkpoint();
         memory::set_phase(Phase::Backward);
         let dtype = x.dtype();
         let (loss, d_logits) = cross_entropy(logits, labels, scale)?;

@@ -104,14 +104,14 @@ pub fn evaluate(x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> 
 }
 
 /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
-/// and head if they are trained. `between` is called while logits, or their gradients, are held.
+/// and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
 pub fn forward_backward(
     x: &Tensor,
     norm: &mut RmsNorm,
     head: &mut Param,
     targets: &Targets,
     scale: f64,
-    between: &mut dyn FnMut(),
+    on_checkpoint: &mut dyn FnMut(),
 ) -> Result<(f64, Tensor)> {
     let mut sum = 0.0;
     let mut dx = Tensor::zeros(x.shape(), DType::F32, x.device())?;
@@ -120,10 +120,10 @@ pub fn forward_backward(
         let chunk_x = rows(x, &chunk.rows, x.dtype())?;
         let normed = norm.forward(&chunk_x)?;
         let (loss, d_normed) = if x.has_kernels() {
-            loss_and_gradient(&normed, head, &chunk, scale as f32, between)?
+            loss_and_gradient(&normed, head, &chunk, scale as f32, on_checkpoint)?
         } else {
             let logits = logits_plain(&normed, head)?;
-            between();
+            on_checkpoint();
             memory::set_phase(Phase::Backward);
             backward_plain(logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
         };
@@ -208,17 +208,17 @@ fn loss_and_gradient(
     head: &mut Param,
     chunk: &Chunk,
     scale: f32,
-    between: &mut dyn FnMut(),
+    on_checkpoint: &mut dyn FnMut(),
 ) -> Result<(f64, Tensor)> {
     if !head.trainable
-        && let Some(done) = in_one_pass(normed, head, chunk, scale, between)?
+        && let Some(done) = in_one_pass(normed, head, chunk, scale, on_checkpoint)?
     {
         return Ok(done);
     }
     let (loss, lse) = log_sum_exps(normed, head, chunk)?;
     memory::set_phase(Phase::Backward);
     for_format!(normed.dtype(), E => for_number!(normed.dtype(), P => {
-        Ok((loss, backward::<E, P>(normed, head, chunk, &lse, scale, between)?))
+        Ok((loss, backward::<E, P>(normed, head, chunk, &lse, scale, on_checkpoint)?))
     }))
 }
 
@@ -228,7 +228,7 @@ fn in_one_pass(
     head: &Param,
     chunk: &Chunk,
     scale: f32,
-    between: &mut dyn FnMut(),
+    on_checkpoint: &mut dyn FnMut(),
 ) -> Result<Option<(f64, Tensor)>> {
     memory::set_phase(Phase::Backward);
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
@@ -250,7 +250,7 @@ fn in_one_pass(
             if !store.finish(totals.values_mut()) {
                 return Ok(None);
             }
-            between();
+            on_checkpoint();
             let exponentials = Matrix::new(&exponentials)?;
             let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
             let store = AddScaled { out, factor: |_, _| 1.0 };
@@ -298,7 +298,7 @@ fn backward<E: Float, P: Multiply>(
     chunk: &Chunk,
     lse: &Buffer<f32>,
     scale: f32,
-    between: &mut dyn FnMut(),
+    on_checkpoint: &mut dyn FnMut(),
 ) -> Result<Tensor> {
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
     let at_a_time = columns_at_a_time(CHUNK_ELEMENTS, rows, vocabulary);
@@ -324,7 +324,7 @@ fn backward<E: Float, P: Multiply>(
             log_sum_exps,
         };
         head_product::<P>(rows, cols, hidden, &x, &weight, &store, 1);
-        between();
+        on_checkpoint();
         let d_logits = Matrix::new(&d_logits)?;
         let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
         let store = AddScaled {

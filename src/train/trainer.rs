@@ -53,7 +53,7 @@ impl Trainer {
     }
 
     /// Runs the micro-batches, clips the gradients and updates the weights. The gradients stay for the caller to read and
-    /// to release. `step` counts from 0; `between` is called between segments.
+    /// to release. `step` counts from 0; `on_checkpoint` is called between segments.
     ///
     /// # Errors
     /// If the loss or the gradients' norm is not finite, and errors of candle.
@@ -62,9 +62,9 @@ impl Trainer {
         batch: &EffectiveBatch,
         step: usize,
         steps: usize,
-        between: &mut dyn FnMut(),
+        on_checkpoint: &mut dyn FnMut(),
     ) -> Result<StepOutcome, TrainError> {
-        let loss = self.forward_backward(batch, step, between)?;
+        let loss = self.forward_backward(batch, step, on_checkpoint)?;
         memory::set_phase(Phase::Optimizer);
         let (_entered, _module) = (memory::enter("optimizer"), memory::module("optimizer"));
         let mut params = self.model.trainable();
@@ -82,7 +82,7 @@ impl Trainer {
         self.optimizer.step(&mut params, learning_rate)?;
         // A GPU computes asynchronously; a step ends with its last kernel.
         self.model.device().synchronize()?;
-        between();
+        on_checkpoint();
         Ok(StepOutcome {
             loss,
             gradient_norm,
@@ -98,7 +98,7 @@ impl Trainer {
         &mut self,
         batch: &EffectiveBatch,
         step: usize,
-        between: &mut dyn FnMut(),
+        on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64, TrainError> {
         let scale = 1.0 / batch.counted as f64;
         let mut sum = 0.0;
@@ -110,7 +110,7 @@ impl Trainer {
                 &pass,
                 self.options.gradient_checkpointing,
                 scale,
-                between,
+                on_checkpoint,
             )?;
         }
         Ok(sum * scale)
