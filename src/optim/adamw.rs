@@ -54,34 +54,38 @@ pub(super) fn moments_plain(gradient: &Candle, m: &mut Candle, v: &mut Candle, c
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
+    use candle_core::DType;
 
     use super::*;
-    use crate::nn::testing::{assert_close, uniform, with_plain_ops};
+    use crate::{
+        arch::ModuleName,
+        nn::{
+            param::Param,
+            tensor::Tensor,
+            testing::{assert_close, tensor, uniform, uniform_tensor, with_plain_ops},
+        },
+        optim::optimizer::Optimizer,
+    };
 
-    fn tensor(values: &[f32]) -> Tensor {
-        Tensor::new(values, &Device::Cpu).unwrap()
+    fn vector(values: &[f32]) -> Tensor {
+        Tensor::from_f32(values, values.len(), DType::F32).unwrap()
     }
 
-    fn options() -> AdamwOptions {
-        AdamwOptions {
+    fn optimizer(weight_decay: f64) -> AdamW {
+        AdamW::new(AdamwRule(AdamwOptions {
             beta1: 0.9,
             beta2: 0.999,
             epsilon: 1e-8,
-            weight_decay: 0.1,
-        }
+            weight_decay,
+        }))
     }
 
     #[test]
     fn the_first_step_moves_by_the_learning_rate_against_the_sign() {
-        let mut param = Param::adapter("p", tensor(&[1.0, -2.0, 0.0]));
-        param.accumulate(tensor(&[0.5, -3.0, 0.0])).unwrap();
-        let mut optimizer = AdamW::new(AdamwOptions {
-            weight_decay: 0.0,
-            ..options()
-        });
-        optimizer.step(&mut [&mut param], 0.01).unwrap();
-        let got = param.value.to_vec1::<f32>().unwrap();
+        let mut param = Param::adapter(ModuleName::new("p").part("weight"), vector(&[1.0, -2.0, 0.0]));
+        param.accumulate(vector(&[0.5, -3.0, 0.0])).unwrap();
+        optimizer(0.0).step(&mut [&mut param], 0.01).unwrap();
+        let got = param.value.to_vec_f32().unwrap();
         for (got, want) in got.iter().zip([0.99, -1.99, 0.0]) {
             assert!((got - want).abs() < 1e-6);
         }
@@ -95,14 +99,14 @@ mod tests {
                 .map(|index| {
                     let shape: &[usize] = if index == 7 { &[130, 301] } else { &[3, 1 + index] };
                     let dtype = [DType::F32, DType::BF16, DType::F16][index % 3];
-                    let value = uniform("p", shape).to_dtype(dtype).unwrap();
-                    Param::base(format!("p{index}"), value, true)
+                    let value = tensor(&uniform("p", shape).to_dtype(dtype).unwrap());
+                    Param::base(ModuleName::new("p").part("weight"), value, true)
                 })
                 .collect();
-            let mut optimizer = AdamW::new(options());
+            let mut optimizer = optimizer(0.1);
             for step in 0..5 {
                 for (index, param) in params.iter_mut().enumerate().filter(|(index, _)| *index != 11) {
-                    let gradient = uniform(&format!("{step} {index}"), param.value.dims());
+                    let gradient = uniform_tensor(&format!("{step} {index}"), param.value.dims());
                     param.accumulate(gradient).unwrap();
                 }
                 let mut all: Vec<&mut Param> = params.iter_mut().collect();
@@ -112,9 +116,9 @@ mod tests {
             params
         };
         let (kernel, plain, again) = (trained(), with_plain_ops(trained), trained());
-        for ((kernel, plain), again) in kernel.iter().zip(&plain).zip(&again) {
+        for (index, ((kernel, plain), again)) in kernel.iter().zip(&plain).zip(&again).enumerate() {
             let tolerance = if kernel.value.dtype() == DType::F32 { 1e-6 } else { 1e-2 };
-            assert_close(&kernel.value, &plain.value, tolerance, &kernel.name);
+            assert_close(&kernel.value, &plain.value, tolerance, &format!("p{index}"));
             assert_close(&kernel.value, &again.value, 0.0, "threads do not matter");
         }
         assert_close(&kernel[11].value, &uniform("p", &[3, 12]), 1e-2, "no gradient, no step");

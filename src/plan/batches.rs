@@ -267,10 +267,10 @@ mod tests {
         let config = config();
         let steps = steps(&options, &config, || load(&options, &config)).unwrap();
         assert_eq!(steps.len(), 1 + LARGEST);
-        let lengths: Vec<usize> = steps[1..].iter().map(|step| step[0].len).collect();
+        let lengths: Vec<usize> = steps[1..].iter().map(|step| step.micro[0].len).collect();
         assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
-        for micro in steps.iter().flatten() {
-            assert_eq!((micro.batch, micro.counted), (1, micro.len - 1));
+        for micro in steps.iter().flat_map(|step| &step.micro) {
+            assert_eq!((micro.batch, micro.counted()), (1, micro.len - 1));
         }
     }
 
