@@ -94,7 +94,7 @@ impl Builder {
             codes: Buffer::zeros(rows * cols),
             scales: Buffer::zeros(rows),
             done: 0,
-            pending: Vec::with_capacity(cols),
+            pending: Vec::new(),
         }
     }
 

@@ -183,7 +183,7 @@ impl Builder {
             codes: Buffer::zeros(elements.div_ceil(2)),
             absmax: Buffer::zeros(elements.div_ceil(BLOCK)),
             done: 0,
-            pending: Vec::with_capacity(BLOCK),
+            pending: Vec::new(),
         }
     }
 

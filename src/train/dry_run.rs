@@ -68,6 +68,7 @@ fn train(options: &TrainOptions, config: &ModelConfig, steps: &[EffectiveBatch])
         && let Some(batch) = steps.first()
     {
         memory::mark(|trace| trace.step(2));
+        memory::set_phase(Phase::Idle);
         trainer.forward_backward(batch, 1, &mut || ())?;
         memory::mark(Trace::step_end);
     }

@@ -33,13 +33,14 @@ impl LowRank {
         (rows, cols): (usize, usize),
         device: &Device,
     ) -> Result<Self> {
-        let _scope = memory::scope(Category::Adapter);
         let rank = options.rank;
-        let (a, b) = if memory::is_dry_run() {
-            (Buffer::zeros(rank * cols), Buffer::zeros(rows * rank))
-        } else {
-            let Factors { a, b } = lora::init(seed, &module.to_string(), rank, cols, rows);
-            (a.into(), b.into())
+        let dropout = Dropout::new(seed, module, options.dropout);
+        let factors = (!memory::is_dry_run()).then(|| lora::init(seed, &module.to_string(), rank, cols, rows));
+        // From here on, all that is allocated is the adapter's.
+        let _scope = memory::scope(Category::Adapter);
+        let (a, b) = match factors {
+            Some(Factors { a, b }) => (a.into(), b.into()),
+            None => (Buffer::zeros(rank * cols), Buffer::zeros(rows * rank)),
         };
         Ok(Self {
             a: Param::adapter(
@@ -51,7 +52,7 @@ impl LowRank {
                 Tensor::on_device(b, (rows, rank), device)?,
             ),
             scale: options.alpha / rank as f64,
-            dropout: Dropout::new(seed, module, options.dropout),
+            dropout,
         })
     }
 
