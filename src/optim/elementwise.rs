@@ -38,7 +38,7 @@ pub(super) struct Elementwise<R, const N: usize> {
     rule: R,
     steps: usize,
     /// `N` tensors of each parameter, in the order of the parameters.
-    states: Vec<Tensor>,
+    pub(super) states: Vec<Tensor>,
 }
 
 impl<R: Rule<N>, const N: usize> Elementwise<R, N> {

@@ -11,13 +11,21 @@ use super::{
     gradient::Gradient,
     projection::{Projection, ProjectionSide, uniform},
 };
-use crate::{kernels::eigen, memory::Buffer};
+use crate::{kernels::eigen, memory::Buffer, options::LowRankOptions};
 
 /// GaLore's projection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Galore {
     /// Factor on the update when it leaves the basis.
     pub(super) scale: f64,
+}
+
+impl Galore {
+    pub(super) fn new(options: LowRankOptions) -> Self {
+        Self {
+            scale: options.galore_scale,
+        }
+    }
 }
 
 impl Projection for Galore {

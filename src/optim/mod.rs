@@ -5,6 +5,7 @@ mod clip;
 mod elementwise;
 mod galore;
 mod gradient;
+mod lion;
 mod low_rank;
 mod optimizer;
 mod projection;

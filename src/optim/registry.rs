@@ -1,39 +1,55 @@
-//! The optimizers by their names in specs.
+//! The optimizers by their names in specs, one line each.
 
 use candle_core::Result;
 
 use super::{
     adamw::{AdamW, AdamwRule},
     galore::Galore,
+    lion::{Lion, LionRule},
     low_rank::LowRank,
     optimizer::Optimizer,
     rsvd::Rsvd,
 };
 use crate::options::{Optimizer as Name, OptimizerOptions};
 
+/// Makes one optimizer.
+type Build = fn(&OptimizerOptions) -> Box<dyn Optimizer>;
+
+/// Each optimizer of our trainer with the function that makes it.
+const BUILT: &[(Name, Build)] = &[
+    (Name::Adamw, |options| Box::new(AdamW::new(AdamwRule(options.adamw)))),
+    (Name::Galore, |options| {
+        Box::new(LowRank::new(
+            Galore::new(options.low_rank),
+            options.adamw,
+            options.low_rank,
+        ))
+    }),
+    (Name::Rsvd, |options| {
+        Box::new(LowRank::new(Rsvd, options.adamw, options.low_rank))
+    }),
+    (Name::Lion, |options| Box::new(Lion::new(LionRule(options.adamw)))),
+];
+
 /// Makes the optimizer that the options name.
 ///
 /// # Errors
 /// If only the plan of the torch stack has this optimizer.
 pub fn new(options: &OptimizerOptions) -> Result<Box<dyn Optimizer>> {
-    let OptimizerOptions {
-        optimizer,
-        adamw,
-        low_rank,
-    } = *options;
-    Ok(match optimizer {
-        Name::Adamw => Box::new(AdamW::new(AdamwRule(adamw))),
-        Name::Galore => {
-            let scale = low_rank.galore_scale;
-            Box::new(LowRank::new(Galore { scale }, adamw, low_rank))
-        }
-        Name::Rsvd => Box::new(LowRank::new(Rsvd, adamw, low_rank)),
-        planned @ (Name::AdamwTorchFused
-        | Name::Sgd
-        | Name::Adamw8bit
-        | Name::PagedAdamw32bit
-        | Name::PagedAdamw8bit) => {
-            candle_core::bail!("{planned:?} is planned, not trained with")
-        }
-    })
+    match BUILT.iter().find(|(name, _)| *name == options.optimizer) {
+        Some((_, build)) => Ok(build(options)),
+        None => candle_core::bail!("{} is planned, not trained with", options.optimizer.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Stack;
+
+    #[test]
+    fn the_optimizers_that_are_built_are_those_that_pass_the_checks() {
+        let built = BUILT.iter().map(|(name, _)| *name);
+        assert!(built.eq(Name::of(Stack::Candle)));
+    }
 }

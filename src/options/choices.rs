@@ -160,38 +160,6 @@ pub enum Padding {
     Longest,
 }
 
-/// The optimizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    /// AdamW.
-    Adamw,
-    /// Adam in a basis of the gradient's leading singular vectors (GaLore).
-    Galore,
-    /// The same on the rows, found by randomised SVD.
-    Rsvd,
-    /// PyTorch's AdamW in one kernel.
-    AdamwTorchFused,
-    /// Stochastic gradient descent without momentum.
-    Sgd,
-    /// bitsandbytes' AdamW with states of 8 bits.
-    #[serde(rename = "adamw_8bit")]
-    Adamw8bit,
-    /// bitsandbytes' AdamW with states of 32 bits in managed memory.
-    #[serde(rename = "paged_adamw_32bit")]
-    PagedAdamw32bit,
-    /// bitsandbytes' AdamW with states of 8 bits in managed memory.
-    #[serde(rename = "paged_adamw_8bit")]
-    PagedAdamw8bit,
-}
-
-impl Optimizer {
-    /// True for the optimizers with low-rank state.
-    pub fn is_low_rank(self) -> bool {
-        matches!(self, Self::Galore | Self::Rsvd)
-    }
-}
-
 /// The part of training that the memory figures describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -10,6 +10,7 @@ mod device;
 mod instruction_set;
 mod model;
 mod optimizer;
+mod optimizer_name;
 mod target_modules;
 mod train;
 
@@ -17,8 +18,8 @@ pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, Optimizer, OutputLifetime, Padding, QuantType,
-    Stack, Task, Upcast, Weights, ZeroGrad,
+    Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task,
+    Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use dataset::{DataOptions, TrainingLength};
@@ -26,5 +27,6 @@ pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
+pub use optimizer_name::Optimizer;
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;

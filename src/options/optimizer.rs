@@ -7,7 +7,7 @@ use super::{LrScheduler, Optimizer};
 pub struct OptimizerOptions {
     /// The optimizer's name.
     pub optimizer: Optimizer,
-    /// Options that every optimizer of our trainer heeds.
+    /// AdamW's options; Lion heeds those of its momentum and the weight decay.
     pub adamw: AdamwOptions,
     /// Options that `galore` and `rsvd` heed.
     pub low_rank: LowRankOptions,
@@ -16,9 +16,9 @@ pub struct OptimizerOptions {
 /// AdamW's options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamwOptions {
-    /// Decay of the first moment per step.
+    /// Decay of the first moment per step; of Lion, the momentum's weight in the direction of a step.
     pub beta1: f64,
-    /// Decay of the second moment per step.
+    /// Decay of the second moment per step; of Lion, the momentum's.
     pub beta2: f64,
     /// Floor of the denominator.
     pub epsilon: f64,

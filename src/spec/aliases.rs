@@ -4,7 +4,7 @@ use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 45] = [
+const ALIASES: [(&str, &str); 47] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -42,6 +42,8 @@ const ALIASES: [(&str, &str); 45] = [
     ("adamw_torch", "adamw"),
     ("adamw_hf", "adamw"),
     ("galore_adamw", "galore"),
+    ("lion_32bit", "lion"),
+    ("lion_pytorch", "lion"),
     ("proj_interval", "update_proj_gap"),
     ("galore_rank", "optim_rank"),
     ("flash", "flash_attention_2"),

@@ -76,14 +76,20 @@ impl<'s> Page<'s> {
             Value::Null => facts.push("optional".into()),
             default => facts.push(format!("default {}", code(default))),
         }
-        if let [stack] = schema["x-stacks"].as_array().map_or(&[][..], Vec::as_slice) {
-            facts.push(format!("only for `stack: {}`", stack.as_str().unwrap_or_default()));
+        if let Some(stack) = only_stack(schema) {
+            facts.push(format!("only for `stack: {stack}`"));
         }
         self.text += &format!("\n{level} {path}\n\n{description}\n\n*{}*\n", facts.join(" · "));
         let choices = alternatives(resolved).filter(|choice| choice["const"].is_string());
-        let described = choices.filter_map(|choice| Some((choice, choice["description"].as_str()?)));
+        let described = choices.filter_map(|choice| {
+            let meaning = choice["description"].as_str()?;
+            Some((choice, meaning.replace('\n', " ")))
+        });
         let list: Vec<_> = described
-            .map(|(choice, meaning)| format!("* {}: {meaning}\n", code(&choice["const"])))
+            .map(|(choice, meaning)| match only_stack(choice) {
+                Some(stack) => format!("* {}: {meaning} Only for `stack: {stack}`.\n", code(&choice["const"])),
+                None => format!("* {}: {meaning}\n", code(&choice["const"])),
+            })
             .collect();
         if !list.is_empty() {
             self.text += &format!("\n{}", list.concat());
@@ -160,6 +166,14 @@ impl<'s> Page<'s> {
         let reference = schema["$ref"].as_str();
         let name = reference.and_then(|reference| reference.strip_prefix("#/definitions/"));
         name.map_or(schema, |name| &self.definitions[name])
+    }
+}
+
+/// The stack of a key or a choice that one stack alone heeds.
+fn only_stack(schema: &Value) -> Option<&str> {
+    match schema["x-stacks"].as_array()?.as_slice() {
+        [stack] => stack.as_str(),
+        _ => None,
     }
 }
 

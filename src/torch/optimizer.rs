@@ -24,13 +24,20 @@ enum Algorithm {
     Sgd {
         decays: bool,
     },
-    /// bitsandbytes' AdamW with states of 32 or 8 bits.
-    Bitsandbytes {
-        bits: u8,
-        is_paged: bool,
-    },
+    /// bitsandbytes' optimizers.
+    Bitsandbytes(States),
     /// Adam with low-rank state.
     Rsvd,
+}
+
+/// bitsandbytes' states of a parameter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct States {
+    /// Two moments, or Lion's momentum.
+    count: usize,
+    /// Bits of a number: 32 or 8.
+    bits: u8,
+    is_paged: bool,
 }
 
 /// How PyTorch's AdamW goes over the parameters.
@@ -46,7 +53,7 @@ enum AdamwImpl {
 
 impl Algorithm {
     fn of(configuration: &Configuration) -> Self {
-        let bitsandbytes = |bits, is_paged| Self::Bitsandbytes { bits, is_paged };
+        let bitsandbytes = |count, bits, is_paged| Self::Bitsandbytes(States { count, bits, is_paged });
         match configuration.optim {
             // Specs refuse galore on this stack.
             Optimizer::Adamw | Optimizer::Galore => Self::Adamw(match configuration.backend {
@@ -54,13 +61,14 @@ impl Algorithm {
                 Backend::Cuda => AdamwImpl::Foreach,
             }),
             Optimizer::Rsvd => Self::Rsvd,
+            Optimizer::Lion => bitsandbytes(1, 32, false),
             Optimizer::AdamwTorchFused => Self::Adamw(AdamwImpl::Fused),
             Optimizer::Sgd => Self::Sgd {
                 decays: configuration.weight_decay > 0.0,
             },
-            Optimizer::Adamw8bit => bitsandbytes(8, false),
-            Optimizer::PagedAdamw32bit => bitsandbytes(32, true),
-            Optimizer::PagedAdamw8bit => bitsandbytes(8, true),
+            Optimizer::Adamw8bit => bitsandbytes(2, 8, false),
+            Optimizer::PagedAdamw32bit => bitsandbytes(2, 32, true),
+            Optimizer::PagedAdamw8bit => bitsandbytes(2, 8, true),
         }
     }
 }
@@ -92,7 +100,7 @@ impl<'t> OptimizerState<'t> {
             self.held = match self.algorithm {
                 Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
                 Algorithm::Sgd { .. } | Algorithm::Rsvd => Vec::new(),
-                Algorithm::Bitsandbytes { bits, is_paged } => tape.bitsandbytes_states(trainable, bits, is_paged),
+                Algorithm::Bitsandbytes(states) => tape.bitsandbytes_states(trainable, states),
             };
         }
         let like = |parameter: &Tensor<'t>| parameter.like(parameter.dtype());
@@ -113,7 +121,7 @@ impl<'t> OptimizerState<'t> {
                 drop(denominator);
             }
             Algorithm::Rsvd => self.rsvd.step(tape, trainable),
-            Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes { .. } => {}
+            Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes(_) => {}
         }
     }
 }
@@ -139,24 +147,24 @@ impl Tape {
         states
     }
 
-    /// Two moments of each parameter in 32 or 8 bits, the latter with scales and two codes that all share. What is paged is in
+    /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is in
     /// managed memory, which PyTorch's allocator does not have.
-    fn bitsandbytes_states(&self, trainable: &[Tensor<'_>], bits: u8, is_paged: bool) -> Vec<Tensor<'_>> {
-        let is_8bit = |elements: u64| bits == 8 && elements >= LEAST_8BIT;
+    fn bitsandbytes_states(&self, trainable: &[Tensor<'_>], of: States) -> Vec<Tensor<'_>> {
+        let is_8bit = |elements: u64| of.bits == 8 && elements >= LEAST_8BIT;
+        let each = |elements, dtype| (0..of.count).map(move |_| self.state(elements, dtype));
         let mut states = Vec::new();
         if trainable.iter().any(|parameter| is_8bit(parameter.numel())) {
-            states.extend([self.state(CODE, Dtype::Float32), self.state(CODE, Dtype::Float32)]);
+            states.extend(each(CODE, Dtype::Float32));
         }
         for parameter in trainable {
             let elements = parameter.numel();
             let is_8bit = is_8bit(elements);
             let dtype = if is_8bit { Dtype::Uint8 } else { Dtype::Float32 };
-            if !is_paged || elements < LEAST_PAGED {
-                states.extend([self.state(elements, dtype), self.state(elements, dtype)]);
+            if !of.is_paged || elements < LEAST_PAGED {
+                states.extend(each(elements, dtype));
             }
             if is_8bit {
-                let blocks = elements.div_ceil(BLOCK);
-                states.extend([self.state(blocks, Dtype::Float32), self.state(blocks, Dtype::Float32)]);
+                states.extend(each(elements.div_ceil(BLOCK), Dtype::Float32));
             }
         }
         states

@@ -8,6 +8,7 @@ mod common;
 mod decoders;
 mod encoders;
 mod fixtures;
+mod lion;
 mod models;
 mod quant;
 mod runs;

@@ -40,7 +40,7 @@ fn every_key_moves_the_losses() {
         ("warmup_ratio", |cell| cell.warmup_ratio = 0.4),
         ("weight_decay", |cell| cell.weight_decay = 0.5),
         ("adam_beta1", |cell| cell.adam_beta1 = 0.5),
-        ("adam_beta2", |cell| cell.adam_beta2 = 0.5),
+        ("adam_beta2", |cell| cell.adam_beta2 = Some(0.5)),
         ("adam_epsilon", |cell| cell.adam_epsilon = 1e-2),
         ("max_grad_norm", |cell| cell.max_grad_norm = 1e-3),
         ("seed", |cell| cell.seed = 1),

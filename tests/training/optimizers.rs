@@ -1,4 +1,4 @@
-//! The optimizers with low-rank state, in training.
+//! The optimizers other than AdamW, in training.
 
 use expctl::spec::cell::{Cell, Optimizer};
 
@@ -36,6 +36,9 @@ fn the_loss_falls_as_with_adamw() {
         (low(Optimizer::Rsvd, 0, 16, 5, 1e-2), full),
         (low(Optimizer::Galore, 8, 4, 10, 8e-2), lora),
         (low(Optimizer::Rsvd, 8, 4, 10, 2e-2), lora),
+        // Every element moves by the whole rate.
+        (with(Optimizer::Lion, 0, 3e-4), full),
+        (with(Optimizer::Lion, 8, 2e-3), lora),
     ] {
         let got = fall(&cell);
         let what = format!("{:?}, rank {}: {got}, AdamW {adamw}", cell.optim, cell.rank);
@@ -56,7 +59,7 @@ fn every_key_of_theirs_moves_the_losses() {
                 ("update_proj_gap", |cell| cell.update_proj_gap = Some(1)),
                 ("weight_decay", |cell| cell.weight_decay = 0.5),
                 ("adam_beta1", |cell| cell.adam_beta1 = 0.5),
-                ("adam_beta2", |cell| cell.adam_beta2 = 0.5),
+                ("adam_beta2", |cell| cell.adam_beta2 = Some(0.5)),
                 ("adam_epsilon", |cell| cell.adam_epsilon = 1e-2),
             ],
         ),
@@ -66,6 +69,14 @@ fn every_key_of_theirs_moves_the_losses() {
                 ("optim_rank", (|cell| cell.optim_rank = Some(2)) as Change),
                 ("update_proj_gap", |cell| cell.update_proj_gap = Some(1)),
                 ("galore_scale", |cell| cell.galore_scale = Some(0.5)),
+            ],
+        ),
+        (
+            Optimizer::Lion,
+            vec![
+                ("weight_decay", (|cell| cell.weight_decay = 0.5) as Change),
+                ("adam_beta1", |cell| cell.adam_beta1 = 0.5),
+                ("adam_beta2", |cell| cell.adam_beta2 = Some(0.999)),
             ],
         ),
     ] {

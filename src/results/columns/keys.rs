@@ -45,6 +45,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.optim_rank = Some(cell.optim_rank());
     resolved.update_proj_gap = Some(cell.update_proj_gap());
     resolved.galore_scale = Some(cell.galore_scale());
+    resolved.adam_beta2 = Some(cell.adam_beta2());
     resolved.allocator.backend = Some(cell.backend());
     let mut columns = Vec::new();
     for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(resolved.to_map()) {
@@ -96,6 +97,7 @@ fn exemplar() -> Cell {
         optim_rank: Some(4),
         update_proj_gap: Some(200),
         galore_scale: Some(0.25),
+        adam_beta2: Some(0.999),
         data: Data::Sample,
         gpu: Some(String::new()),
         torch: Torch {

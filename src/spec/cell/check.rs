@@ -23,14 +23,14 @@ impl Cell {
     /// All values that are out of their range, contradict another, or that this version's trainer cannot do. What follows
     /// from another is left out.
     pub fn validate(&self) -> Result<(), InvalidCell> {
-        let mut found = Found::default();
+        let (keys, mut found) = (self.to_map(), Found::default());
         self.check_model(&mut found);
         self.check_task(&mut found);
-        self.check_stack(&mut found);
+        self.check_stack(&keys, &mut found);
         self.check_adapter(&mut found);
         self.check_sizes(&mut found);
         self.check_schedule(&mut found);
-        self.check_optimizer(&mut found);
+        self.check_optimizer(&keys, &mut found);
         self.check_measure(&mut found);
         self.check_data(&mut found);
         self.check_process(&mut found);

@@ -115,11 +115,8 @@ pub struct Cell {
     pub max_steps: Option<usize>,
     /// Passes over the training data; excludes max_steps.
     pub num_train_epochs: Option<f64>,
-    /// The optimizer. Both stacks have adamw and rsvd (Adam in a basis of the gradient's leading left singular vectors,
-    /// found by randomised SVD). Our trainer also has galore (the same on a matrix's shorter side). In our trainer both are
-    /// adamw but for matrices with more rows and columns than optim_rank; on PyTorch's stack rsvd is rSVDAdam of HPMLProj,
-    /// whose rank shrinks with a matrix's shorter side. PyTorch's stack also has adamw_torch_fused, sgd
-    /// (without momentum), and bitsandbytes' adamw_8bit, paged_adamw_32bit and paged_adamw_8bit.
+    /// The optimizer. Our trainer's galore and rsvd are adamw but for matrices with more rows and columns than optim_rank.
+    /// On PyTorch's stack rsvd is rSVDAdam of HPMLProj, whose rank shrinks with a matrix's shorter side.
     pub optim: Optimizer,
     /// Rank of galore's and rsvd's optimizer state; on PyTorch's stack that of a matrix whose shorter side is the model's
     /// width. Default: 4.
@@ -141,10 +138,10 @@ pub struct Cell {
     /// Decoupled weight decay.
     #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
-    /// AdamW's decay of the first moment.
+    /// AdamW's decay of the first moment; in lion the momentum's weight in a step's direction.
     pub adam_beta1: f64,
-    /// AdamW's decay of the second moment.
-    pub adam_beta2: f64,
+    /// AdamW's decay of the second moment; in lion the momentum's. Default: 0.999, for lion 0.99.
+    pub adam_beta2: Option<f64>,
     /// AdamW's denominator floor.
     pub adam_epsilon: f64,
     /// Gradients are scaled down to this global L2 norm; 0 switches clipping off.
@@ -230,7 +227,7 @@ impl Default for Cell {
             warmup_ratio: 0.0,
             weight_decay: 0.0,
             adam_beta1: 0.9,
-            adam_beta2: 0.999,
+            adam_beta2: None,
             adam_epsilon: 1e-8,
             max_grad_norm: 1.0,
             seed: 0,
@@ -289,6 +286,11 @@ impl Cell {
     /// Scale of galore's step when it leaves the basis.
     pub fn galore_scale(&self) -> f64 {
         self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
+    }
+
+    /// AdamW's decay of the second moment, or Lion's of the momentum.
+    pub fn adam_beta2(&self) -> f64 {
+        self.adam_beta2.unwrap_or(self.optim.default_beta2())
     }
 
     /// Optimizer steps; `None` if `num_train_epochs` decides. A profile has one.

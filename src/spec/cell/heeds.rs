@@ -1,7 +1,7 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Cell, Dtype, Measure, Optimizer, Task};
+use super::{Cell, Dtype, Measure, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
 pub(super) const ADAPTER: [&str; 5] = [
@@ -21,13 +21,11 @@ impl Cell {
         match path {
             "num_labels" => self.task != Task::CausalLm,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
-            "optim_rank" | "update_proj_gap" => self.optim.is_low_rank(),
-            "galore_scale" => self.optim == Optimizer::Galore,
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
             // PEFT's k-bit preparation.
             "upcast" => matches!(self.dtype, Dtype::Int4 | Dtype::Int8),
-            path => self.rank > 0 || !ADAPTER.contains(&path),
+            path => self.optim.heeds(path) && (self.rank > 0 || !ADAPTER.contains(&path)),
         }
     }
 }
@@ -35,7 +33,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::cell::Stack;
+    use crate::spec::cell::{Optimizer, Stack};
 
     #[test]
     fn a_cell_heeds_what_its_stack_and_its_method_have() {
@@ -60,15 +58,8 @@ mod tests {
     #[test]
     fn every_key_of_the_rules_is_a_key() {
         let keys = Cell::default().to_map();
-        let named = [
-            "num_labels",
-            "max_steps",
-            "num_train_epochs",
-            "optim_rank",
-            "galore_scale",
-            "upcast",
-        ];
-        for key in ADAPTER.into_iter().chain(named) {
+        let named = ["num_labels", "max_steps", "num_train_epochs", "upcast"];
+        for key in ADAPTER.into_iter().chain(named).chain(Optimizer::own_keys()) {
             assert!(keys.contains_key(key), "{key}");
         }
     }

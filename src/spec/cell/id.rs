@@ -51,6 +51,12 @@ impl Cell {
         }
     }
 
+    /// The keys of the default cell.
+    pub(super) fn default_map() -> &'static Map<String, Value> {
+        static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
+        &DEFAULTS
+    }
+
     /// The value of a dotted key, such as `allocator.env.MALLOC_ARENA_MAX`; null where the cell has none.
     pub fn value(&self, key: &str) -> Value {
         let map = Value::Object(self.to_map());
@@ -71,6 +77,7 @@ impl Cell {
         cell.optim_rank = cell.optim_rank.filter(|&rank| rank != DEFAULT_OPTIM_RANK);
         cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
         cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);
+        cell.adam_beta2 = cell.adam_beta2.filter(|&beta2| beta2 != cell.optim.default_beta2());
         // On every machine, also where leaving the key out means another: ids are the same everywhere.
         cell.allocator.backend = cell
             .allocator
@@ -89,8 +96,7 @@ impl Cell {
 }
 
 fn hash(keys: &Map<String, Value>) -> String {
-    static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
-    let mut different = difference(keys, &DEFAULTS);
+    let mut different = difference(keys, Cell::default_map());
     different.insert("id_version".into(), ID_VERSION.into());
     digest(&Value::Object(different))
 }
@@ -163,7 +169,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "e3def79b1b8f";
+    const DEFAULTS_HASH: &str = "ec6ad04d3aa2";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
@@ -178,6 +184,7 @@ mod tests {
             "optim_rank": defaults.optim_rank(),
             "update_proj_gap": defaults.update_proj_gap(),
             "galore_scale": defaults.galore_scale(),
+            "adam_beta2": Optimizer::ALL.iter().map(|optim| optim.default_beta2()).collect::<Vec<_>>(),
             "id_version": ID_VERSION,
         });
         assert_eq!(
@@ -200,6 +207,11 @@ mod tests {
         same(
             cell(|cell| (cell.optim, cell.optim_rank, cell.update_proj_gap) = (Optimizer::Rsvd, Some(4), Some(200))),
             cell(|cell| cell.optim = Optimizer::Rsvd),
+        );
+        same(cell(|cell| cell.adam_beta2 = Some(0.999)), Cell::default());
+        same(
+            cell(|cell| (cell.optim, cell.adam_beta2) = (Optimizer::Lion, Some(0.99))),
+            cell(|cell| cell.optim = Optimizer::Lion),
         );
         same(
             cell(|cell| cell.data = Data::Synthetic(Synthetic::default())),

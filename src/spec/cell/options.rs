@@ -49,7 +49,7 @@ impl Cell {
             optimizer: self.optim,
             adamw: AdamwOptions {
                 beta1: self.adam_beta1,
-                beta2: self.adam_beta2,
+                beta2: self.adam_beta2(),
                 epsilon: self.adam_epsilon,
                 weight_decay: self.weight_decay,
             },

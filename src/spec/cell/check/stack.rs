@@ -1,7 +1,5 @@
 //! The keys that describe a software stack: those that our trainer supports, and those that a plan of PyTorch's stack does.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
@@ -9,7 +7,7 @@ use super::super::{Cell, Checkpointing, Dtype, Optimizer, Stack, Upcast, Weights
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
-use crate::text::Mistake;
+use crate::text::{Mistake, either};
 use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
 use crate::torch::{self, Bitsandbytes, Transformers};
@@ -18,7 +16,7 @@ use crate::torch::{self, Bitsandbytes, Transformers};
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
 impl Cell {
-    pub(super) fn check_stack(&self, found: &mut Found) {
+    pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
         let default = Cell::default().bnb_4bit_use_double_quant;
         if self.bnb_4bit_use_double_quant != default && self.dtype != Dtype::Int4 {
             found.add(
@@ -27,7 +25,7 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4`"),
             );
         }
-        self.check_single_stack(found);
+        self.check_single_stack(keys, found);
         match self.stack {
             Stack::Candle => self.check_candle(found),
             Stack::Torch => self.check_torch(found),
@@ -35,11 +33,9 @@ impl Cell {
     }
 
     /// The keys that only the other stack heeds must have their defaults.
-    fn check_single_stack(&self, found: &mut Found) {
-        static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| Cell::default().to_map());
-        let keys = self.to_map();
+    fn check_single_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
         for (key, _) in SINGLE_STACK.iter().filter(|(_, stack)| *stack != self.stack) {
-            match (find(&keys, key), find(&DEFAULTS, key)) {
+            match (find(keys, key), find(Cell::default_map(), key)) {
                 (value, default) if value == default => {}
                 (Value::Object(map), Value::Object(defaults)) if self.stack == Stack::Candle => {
                     let differing = map.iter().filter(|(name, value)| defaults.get(*name) != Some(*value));
@@ -74,9 +70,14 @@ impl Cell {
             .help("`stack: torch` can be planned with it")
     }
 
+    fn has_optimizer(&self) -> bool {
+        Optimizer::of(self.stack).any(|optimizer| optimizer == self.optim)
+    }
+
     fn check_candle(&self, found: &mut Found) {
-        if self.optim != Optimizer::Adamw && !self.optim.is_low_rank() {
-            let message = "the candle stack cannot do this yet; supported: `adamw`, `galore` or `rsvd`";
+        if !self.has_optimizer() {
+            let ours: Vec<_> = Optimizer::of(Stack::Candle).map(Optimizer::name).collect();
+            let message = format!("the candle stack cannot do this yet; supported: {}", either(&ours));
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
         for (name, value) in &self.allocator.env {
@@ -95,7 +96,7 @@ impl Cell {
 
     fn check_torch(&self, found: &mut Found) {
         for (key, is_ours) in [
-            ("optim", self.optim == Optimizer::Galore),
+            ("optim", !self.has_optimizer()),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ] {
             if is_ours {

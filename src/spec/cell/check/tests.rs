@@ -47,7 +47,7 @@ fn numbers_out_of_range_are_refused_by_their_key() {
             "{value}"
         );
         assert_eq!(
-            refused(|cell| cell.adam_beta2 = value).as_deref(),
+            refused(|cell| cell.adam_beta2 = Some(value)).as_deref(),
             Some("adam_beta2"),
             "{value}"
         );
@@ -214,6 +214,22 @@ fn keys_that_would_do_nothing_are_refused() {
     assert_eq!(refused(threads).as_deref(), Some("allocator.env.RAYON_NUM_THREADS"));
     let backend = |cell: &mut Cell| _ = cell.env.insert("CELL_ALLOCATOR".into(), Some("system".into()));
     assert_eq!(refused(backend).as_deref(), Some("env.CELL_ALLOCATOR"));
+}
+
+#[test]
+fn an_optimizer_has_its_keys() {
+    let lion = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            cell.optim = Optimizer::Lion;
+            change(cell);
+        })
+    };
+    assert_eq!(
+        lion(|cell| (cell.adam_beta1, cell.adam_beta2) = (0.95, Some(0.98))),
+        None
+    );
+    assert_eq!(lion(|cell| cell.adam_epsilon = 1e-6).as_deref(), Some("adam_epsilon"));
+    assert_eq!(lion(|cell| cell.optim_rank = Some(4)).as_deref(), Some("optim_rank"));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Sizes of batches, schedule, optimizer, and what is measured.
 
+use serde_json::{Map, Value};
+
 use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
+use crate::text::either;
 
 impl Cell {
     pub(super) fn check_sizes(&self, found: &mut Found) {
@@ -68,8 +71,9 @@ impl Cell {
         ));
     }
 
-    pub(super) fn check_optimizer(&self, found: &mut Found) {
-        let (decay, norm, epsilon) = (self.weight_decay, self.max_grad_norm, self.adam_epsilon);
+    pub(super) fn check_optimizer(&self, keys: &Map<String, Value>, found: &mut Found) {
+        let (decay, norm) = (self.weight_decay, self.max_grad_norm);
+        let (beta2, epsilon) = (self.adam_beta2(), self.adam_epsilon);
         found.check(number(
             "weight_decay",
             decay,
@@ -84,8 +88,8 @@ impl Cell {
         ));
         found.check(number(
             "adam_beta2",
-            self.adam_beta2,
-            (0.0..1.0).contains(&self.adam_beta2),
+            beta2,
+            (0.0..1.0).contains(&beta2),
             "at least 0 and less than 1",
         ));
         found.check(number(
@@ -100,34 +104,27 @@ impl Cell {
             norm >= 0.0 && norm.is_finite(),
             "0 (no clipping) or more",
         ));
+        self.check_optimizer_keys(keys, found);
         self.check_low_rank(found);
     }
 
-    /// The keys of the optimizers with low-rank state, which do nothing for the others.
-    fn check_low_rank(&self, found: &mut Found) {
-        let is_low_rank = self.optim.is_low_rank();
-        let is_galore = self.optim == Optimizer::Galore;
-        let given = [
-            (
-                "optim_rank",
-                self.optim_rank.is_some() && !is_low_rank,
-                "`galore` or `rsvd`",
-            ),
-            (
-                "update_proj_gap",
-                self.update_proj_gap.is_some() && !is_low_rank,
-                "`galore` or `rsvd`",
-            ),
-            ("galore_scale", self.galore_scale.is_some() && !is_galore, "`galore`"),
-        ];
-        for (key, _, which) in given.into_iter().filter(|(_, idle, _)| *idle) {
-            found.add(
-                Invalid::new(key, format!("only the optimizer {which} has it"))
-                    .with("optim")
-                    .help("leave the key out, or change `optim`"),
-            );
+    /// The keys that do nothing for this cell's optimizer must have their defaults.
+    fn check_optimizer_keys(&self, keys: &Map<String, Value>, found: &mut Found) {
+        for key in Optimizer::own_keys() {
+            if keys.get(key) != Cell::default_map().get(key) && !self.optim.heeds(key) {
+                let which: Vec<_> = Optimizer::with_key(key).map(Optimizer::name).collect();
+                found.add(
+                    Invalid::new(key, format!("only the optimizer {} has it", either(&which)))
+                        .with("optim")
+                        .help("leave the key out, or change `optim`"),
+                );
+            }
         }
-        if !is_low_rank {
+    }
+
+    /// The keys of the optimizers with low-rank state.
+    fn check_low_rank(&self, found: &mut Found) {
+        if !self.optim.heeds("optim_rank") {
             return;
         }
         let (rank, scale) = (self.optim_rank(), self.galore_scale());
