@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dry_run;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs::File;
