@@ -20,7 +20,7 @@ pub fn installed() -> bool {
 }
 
 /// Charges every allocation of `inner` to the ledger, with the size that was requested. Use it as the global allocator
-/// only: [`installed`] and [`super::label`] assume that.
+/// only: [`installed`] and [`super::Buffer::label`] assume that.
 ///
 /// A small header in front of each allocation stores its category. The header itself is not counted.
 pub struct LedgerAllocator<A = System> {
