@@ -21,21 +21,11 @@ impl Sample {
         }
     }
 
-    /// Adds so many small decoders.
-    pub fn decoders(&mut self, count: usize) {
-        const MODULES: [&str; 7] = [
-            "q_proj",
-            "k_proj",
-            "v_proj",
-            "o_proj",
-            "gate_proj",
-            "up_proj",
-            "down_proj",
-        ];
-        let lengths = [2, 5, 16, 31, 64, 100, 129];
+    /// Adds so many small decoders of this model, which takes samples of these lengths.
+    pub fn decoders(&mut self, model: &str, modules: &[&str], lengths: &[usize], count: usize) {
         self.add(count, |random| {
-            let mut cell = common(random, &MODULES, &[1, 2, 3, 5, 8], &lengths);
-            cell.insert("model".into(), json!("tiny"));
+            let mut cell = common(random, modules, &[1, 2, 3, 5, 8], lengths);
+            cell.insert("model".into(), json!(model));
             cell
         });
     }
@@ -103,9 +93,9 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         "gradient_checkpointing",
         ways.choose(random).cloned().unwrap_or_default(),
     );
-    let optimizer = *["adamw", "adamw", "galore", "rsvd"].choose(random).unwrap();
+    let optimizer = *["adamw", "lion", "galore", "rsvd"].choose(random).unwrap();
     set("optim", json!(optimizer));
-    if optimizer != "adamw" {
+    if ["galore", "rsvd"].contains(&optimizer) {
         set("optim_rank", json!([2, 4].choose(random)));
     }
     set("max_grad_norm", json!([0.0, 1.0].choose(random)));

@@ -84,13 +84,28 @@ fn check(sample: &Sample) {
     );
 }
 
+const LLAMA: [&str; 7] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+];
+const LLAMAS_LENGTHS: [usize; 7] = [2, 5, 16, 31, 64, 100, 129];
+const PHI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny_phi3");
+const PHI3: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
+/// Its original context has 16 tokens.
+const PHIS_LENGTHS: [usize; 5] = [2, 16, 17, 31, 64];
 const DISTILBERT: [&str; 6] = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"];
 const BERT: [&str; 4] = ["query", "key", "value", "dense"];
 
 #[test]
 fn the_ledger_counts_what_was_predicted() {
     let mut sample = Sample::new(1);
-    sample.decoders(38);
+    sample.decoders("tiny", &LLAMA, &LLAMAS_LENGTHS, 30);
+    sample.decoders(PHI, &PHI3, &PHIS_LENGTHS, 8);
     sample.encoders("distilbert-base", &DISTILBERT, 2);
     sample.encoders("bert-base", &BERT, 1);
     check(&sample);
@@ -101,7 +116,8 @@ fn the_ledger_counts_what_was_predicted() {
 #[ignore = "takes minutes; the test above is a part of it"]
 fn the_ledger_counts_what_was_predicted_of_many_cells() {
     let mut sample = Sample::new(2);
-    sample.decoders(200);
+    sample.decoders("tiny", &LLAMA, &LLAMAS_LENGTHS, 200);
+    sample.decoders(PHI, &PHI3, &PHIS_LENGTHS, 50);
     sample.encoders("distilbert-base", &DISTILBERT, 12);
     sample.encoders("bert-base", &BERT, 8);
     check(&sample);
