@@ -63,8 +63,8 @@ impl Attention {
         let (out, lse) = sdpa::forward(q, k, v, self.shape(pass), self.pattern(pass, masks.as_deref()))?;
         let (out, lse) = (kept("sdpa", out), kept("sdpa", lse));
         let y = self
-            .output_dropout
-            .forward_projection(&self.output, &out, residual, pass)?;
+            .output
+            .forward_dropped(&out, residual, &self.output_dropout, pass)?;
         Ok((y, Saved { qkv, out, lse }))
     }
 

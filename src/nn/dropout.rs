@@ -10,7 +10,6 @@ use rand_chacha::rand_core::RngCore;
 use super::{
     Pass,
     convert::{self, Converted},
-    linear::Projection,
     tensor::{Tensor, for_format},
 };
 use crate::{
@@ -72,21 +71,6 @@ impl Dropout {
         drop_elements(x, &masks, x.dtype())
     }
 
-    /// A layer's output of `x` with its dropped elements, added to `residual`.
-    pub fn forward_projection(
-        &self,
-        layer: &Projection<1>,
-        x: &Tensor,
-        residual: &Tensor,
-        pass: &Pass,
-    ) -> Result<Tensor> {
-        let Some(masks) = self.masks(pass) else {
-            return layer.forward_onto(x, residual, pass);
-        };
-        let [y] = layer.forward(x, pass)?;
-        add_dropped(y, residual, &masks)
-    }
-
     /// The gradient of the input, in `dtype`, from that of the output, in float32.
     pub(crate) fn backward<'a>(&self, dy: &'a Tensor, dtype: DType, pass: &Pass) -> Result<Converted<'a>> {
         match self.masks(pass) {
@@ -97,7 +81,7 @@ impl Dropout {
 }
 
 /// `residual` and `x` with its dropped elements, on the CPU in the memory of `x`.
-fn add_dropped(mut x: Tensor, residual: &Tensor, masks: &[Mask]) -> Result<Tensor> {
+pub(super) fn add_dropped(mut x: Tensor, residual: &Tensor, masks: &[Mask]) -> Result<Tensor> {
     if !x.has_kernels() {
         let sum = (drop_plain(&x, masks)? + residual.to_candle_f32()?)?;
         return Tensor::from_candle(sum.to_dtype(x.dtype())?);
@@ -136,6 +120,7 @@ mod tests {
     use super::*;
     use crate::nn::{
         DropoutPass,
+        linear::Projection,
         testing::{assert_close, elements, linear, pass, tensor, uniform, with_plain_ops},
     };
 
@@ -203,7 +188,7 @@ mod tests {
             let run = || {
                 let y = dropout.forward(tensor(&x), &pass).unwrap();
                 let copy = dropout.forward_of(&tensor(&x), &pass).unwrap();
-                let onto = dropout.forward_projection(&layer, &tensor(&x), &tensor(&residual), &pass);
+                let onto = layer.forward_dropped(&tensor(&x), &tensor(&residual), &dropout, &pass);
                 let dy = tensor(&x.to_dtype(DType::F32).unwrap());
                 let dx = dropout.backward(&dy, dtype, &pass).unwrap().copy().unwrap();
                 (y, copy, onto.unwrap(), dx)

@@ -44,8 +44,8 @@ impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
     pub fn output(&self, saved: &Saved<N>, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
         let activated = within(self.modules[0], || A::forward(&saved.0))?;
         within(self.modules[1], || {
-            self.output_dropout
-                .forward_projection(&self.output, &activated, residual, pass)
+            self.output
+                .forward_dropped(&activated, residual, &self.output_dropout, pass)
         })
     }
 

@@ -4,7 +4,12 @@
 use candle_core::{DType, Result};
 
 use super::{cpu, layer::Linear, plain};
-use crate::nn::{param::Param, pass::Pass, tensor::Tensor};
+use crate::nn::{
+    dropout::{self, Dropout},
+    param::Param,
+    pass::Pass,
+    tensor::Tensor,
+};
 
 /// Layers with one input and `N` outputs.
 #[derive(Debug)]
@@ -52,6 +57,15 @@ impl Projection<1> {
             plain::forward(&self.linears, &self.cuts, x, Some(residual), pass)?
         };
         Ok(y)
+    }
+
+    /// The output with its dropped elements, added to `residual`, in the dtype of `x`.
+    pub fn forward_dropped(&self, x: &Tensor, residual: &Tensor, dropout: &Dropout, pass: &Pass) -> Result<Tensor> {
+        let Some(masks) = dropout.masks(pass) else {
+            return self.forward_onto(x, residual, pass);
+        };
+        let [y] = self.forward(x, pass)?;
+        dropout::add_dropped(y, residual, &masks)
     }
 }
 
