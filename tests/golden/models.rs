@@ -1,14 +1,28 @@
 //! Our trainer against transformers and PEFT, for every model: logits, gradients, and twenty steps.
 
-use expctl::spec::cell::{Cell, Checkpointing, Dtype};
+use expctl::arch::{ModelConfig, check};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype, Stack};
 
 use crate::common::training::values;
-use crate::fixtures::{Tensors, assert_close, assert_relative};
+use crate::fixtures::{Tensors, assert_close, assert_relative, fixture};
 use crate::runs::{DECODERS, ENCODERS, Golden, adapter_cell, assert_run, cell, is_encoder, models, trainer};
 
 /// The cells with and without an adapter, and the prefix of their tensors.
 fn cases(model: &str) -> [(Cell, &'static str); 2] {
     [(adapter_cell(model), ""), (cell(model, 0), "full.")]
+}
+
+#[test]
+fn every_trained_family_has_golden_numbers() {
+    let config = |model| {
+        let text = std::fs::read(fixture(model).join("config.json")).expect("a configuration");
+        ModelConfig::from_json(&text).expect(model)
+    };
+    let compared: Vec<_> = models().map(|model| config(model).family).collect();
+    for preset in check::presets(Stack::Candle) {
+        let family = preset.config().family;
+        assert!(compared.contains(&family), "{} has no golden numbers", family.name());
+    }
 }
 
 #[test]

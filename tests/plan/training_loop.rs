@@ -87,6 +87,7 @@ fn states_are_what_each_optimizer_keeps() {
     };
     let moments = 60 * 2 * 9_216 * 4;
     assert_eq!(states("adamw", 16), moments);
+    assert_eq!(states("lion", 16), moments / 2);
     assert_eq!(states("adamw_torch_fused", 16), moments + 60 * 512, "and a count each");
     // A byte a weight and moment, scales for 256 of them each, and two codes of 256 values.
     assert_eq!(states("adamw_8bit", 16), 60 * 2 * (9_216 + 512) + 2 * 1_024);
