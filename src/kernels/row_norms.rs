@@ -28,6 +28,23 @@ pub fn squared<P: Number>(matrix: &dyn Source<P>, cols: usize, out: &mut [f32]) 
     });
 }
 
+/// Writes the norm of each row of `W + s · B A` to `out`. `squared` has the squared norms of W's rows, `b` is `B [rows, rank]`,
+/// and `inner` is `W Aᵀ + s/2 · B (A Aᵀ)`, `[rows, rank]`.
+///
+/// A row of zeros gets a norm above zero, so that one can divide by it.
+pub fn changed(squared: &[f32], b: &[f32], inner: &[f32], s: f32, out: &mut [f32]) {
+    let rank = b.len().checked_div(out.len()).unwrap_or(0);
+    assert!(squared.len() == out.len() && b.len() == inner.len() && b.len() == rank * out.len());
+    let part = rows_per_part(rank);
+    out.par_chunks_mut(part).enumerate().for_each(|(at, norms)| {
+        for (row, norm) in (at * part..).zip(norms) {
+            let terms = b[row * rank..][..rank].iter().zip(&inner[row * rank..][..rank]);
+            let dot: f32 = terms.map(|(b, inner)| b * inner).sum();
+            *norm = (squared[row] + 2.0 * s * dot).max(f32::MIN_POSITIVE).sqrt();
+        }
+    });
+}
+
 #[inline(always)]
 fn squared_norm<P: Number>(matrix: &dyn Source<P>, row: usize, cols: usize) -> f32 {
     let (mut buffer, mut lanes) = ([P::ZERO; PIECE], [0.0; LANES]);
@@ -87,6 +104,45 @@ mod tests {
                 assert_close(out.iter().copied(), &want, 1e-5, &what);
             }
         });
+    }
+
+    #[test]
+    fn norms_of_changed_rows_agree_with_double_precision() {
+        for (rows, cols, rank) in [(1, 1, 1), (33, 17, 3), (130, 65, 40), (5, 7, 0)] {
+            let (w, a, b) = (values(rows * cols, 1), values(rank * cols, 2), values(rows * rank, 3));
+            let s = 0.7;
+            let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+            let (row_w, row_a) = (|at: usize| &w[at * cols..][..cols], |at: usize| &a[at * cols..][..cols]);
+            let inner = |row: usize, at: usize| {
+                let gram = |other| f64::from(b[row * rank + other]) * dot(row_a(other), row_a(at));
+                dot(row_w(row), row_a(at)) + f64::from(s) / 2.0 * (0..rank).map(gram).sum::<f64>()
+            };
+            let inner: Vec<f32> = (0..rows * rank).map(|at| inner(at / rank, at % rank) as f32).collect();
+            let squared: Vec<f32> = (0..rows).map(|row| dot(row_w(row), row_w(row)) as f32).collect();
+            let changed_row = |row: usize| {
+                let change = |col: usize| {
+                    (0..rank)
+                        .map(|at| f64::from(b[row * rank + at]) * f64::from(row_a(at)[col]))
+                        .sum::<f64>()
+                };
+                let value = |col: usize| (f64::from(row_w(row)[col]) + f64::from(s) * change(col)).powi(2);
+                (0..cols).map(value).sum::<f64>().sqrt()
+            };
+            let want: Vec<f64> = (0..rows).map(changed_row).collect();
+            let mut out = vec![f32::NAN; rows];
+            changed(&squared, &b, &inner, s, &mut out);
+            assert_close(out, &want, 1e-4, &format!("{rows} x {cols}, rank {rank}"));
+        }
+    }
+
+    #[test]
+    fn one_can_divide_by_the_norm_of_zeros() {
+        let mut out = [f32::NAN; 2];
+        changed(&[0.0, 1e-30], &[0.0; 2], &[5.0, -5.0], 2.0, &mut out);
+        assert!(
+            out.iter().all(|norm| *norm > 0.0 && (1.0 / norm).is_finite()),
+            "{out:?}"
+        );
     }
 
     #[test]

@@ -55,6 +55,11 @@ impl<'a, E> Output<'a, E> {
         out
     }
 
+    /// Elements from one row to the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// Asks for the cache lines of a block.
     pub fn prefetch(&self, rows: Range<usize>, cols: Range<usize>) {
         #[cfg(target_arch = "x86_64")]
