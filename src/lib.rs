@@ -9,7 +9,7 @@
 //! * [`trace`]: allocations and releases in their order, and their account.
 //! * [`memory`]: buffers of tensors; the ledger of live bytes under the global allocator, and its timeline; dry runs.
 //! * [`arch`]: what a model is: its configuration, weights and presets.
-//! * [`adapter`]: LoRA's start values, and PEFT's files.
+//! * [`peft`]: adapters' files.
 //! * [`torch`]: an abstract PyTorch that writes such traces, and PyTorch's caching allocator.
 //! * `expression`: conditions in specs and on the command line. [`spec`]: YAML to cells. [`results`]: records on disk, and
 //!   frames.
@@ -19,7 +19,6 @@
 //!   processes and their outcomes.
 //! * [`worker`]: the child's main program. [`cli`]: the commands.
 
-pub mod adapter;
 pub mod arch;
 pub mod cli;
 pub mod data;
@@ -31,6 +30,7 @@ pub mod model;
 pub mod nn;
 pub mod optim;
 pub mod options;
+pub mod peft;
 pub mod plan;
 pub mod quant;
 pub mod random;

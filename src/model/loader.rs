@@ -86,7 +86,14 @@ impl<'a> Loader<'a> {
         let adapter = match options.filter(|lora| lora.target_modules.contains(module.path)) {
             Some(options) => {
                 let _module = memory::whole(name);
-                Some(adapter::new(options, self.options.seed, name, shape, self.device)?)
+                Some(adapter::new(
+                    options,
+                    self.options.seed,
+                    name,
+                    &weight,
+                    self.hidden(),
+                    self.device,
+                )?)
             }
             None => None,
         };

@@ -257,24 +257,27 @@ pub(crate) fn param(name: &'static str, value: &Candle, trainable: bool) -> Para
     Param::base(ModuleName::new(name).part("weight"), tensor(value), trainable)
 }
 
+/// A low-rank term whose B is not zero.
+pub(crate) fn low_rank(name: &'static str, outputs: usize, inputs: usize, rank: usize, dropout: f64) -> LowRank {
+    let factor = |part, values: &str, shape: [usize; 2]| {
+        let values = uniform_tensor(&format!("{name} {values}"), &shape);
+        Param::adapter(ModuleName::new(name).part(part), values)
+    };
+    LowRank {
+        a: factor("lora_A.weight", "a", [rank, inputs]),
+        b: factor("lora_B.weight", "b", [outputs, rank]),
+        scale: 0.5,
+        dropout: Dropout::new(7, name, dropout),
+    }
+}
+
 /// A linear layer with a dense weight and, with a rank, an adapter whose B is not zero.
 pub(crate) fn linear(name: &'static str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Linear {
-    let low_rank = || LowRank {
-        a: Param::adapter(
-            ModuleName::new(name).part("lora_A.weight"),
-            uniform_tensor(&format!("{name} a"), &[rank, inputs]),
-        ),
-        b: Param::adapter(
-            ModuleName::new(name).part("lora_B.weight"),
-            uniform_tensor(&format!("{name} b"), &[outputs, rank]),
-        ),
-        scale: 0.5,
-        dropout: Dropout::new(7, name, 0.25),
-    };
+    let adapter = || Lora(low_rank(name, outputs, inputs, rank, 0.25));
     Linear {
         weight: Weight::Dense(param(name, &uniform(name, &[outputs, inputs]), trainable)),
         bias: None,
-        adapter: (rank > 0).then(|| Box::new(Lora(low_rank())) as Box<dyn Adapter>),
+        adapter: (rank > 0).then(|| Box::new(adapter()) as Box<dyn Adapter>),
     }
 }
 

@@ -68,7 +68,7 @@ impl Weight {
     }
 
     /// The row ranges whose elements fit a panel.
-    fn panels(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(super) fn panels(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (rows, cols) = (self.rows(), self.cols());
         let step = (PANEL_ELEMENTS / cols).max(1);
         (0..rows).step_by(step).map(move |start| start..rows.min(start + step))

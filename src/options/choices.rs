@@ -69,6 +69,21 @@ impl Stack {
     }
 }
 
+/// The method of the adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Adapter {
+    /// LoRA (Hu et al. 2021, arXiv:2106.09685): a product of two low-rank factors is added to the weight.
+    Lora,
+    /// DoRA (Liu et al. 2024, arXiv:2402.09353): LoRA, and a trained magnitude for each row of the sum.
+    Dora,
+}
+
+impl Adapter {
+    /// All adapters.
+    pub const ALL: [Self; 2] = [Self::Lora, Self::Dora];
+}
+
 /// The training of LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -18,8 +18,8 @@ pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task,
-    Upcast, Weights, ZeroGrad,
+    Adapter, Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
+    Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use dataset::{DataOptions, TrainingLength};

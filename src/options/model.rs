@@ -1,6 +1,6 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
-use super::{Dtype, TargetModules, Task, Weights};
+use super::{Adapter, Dtype, TargetModules, Task, Weights};
 
 /// The number of labels by default, as in transformers.
 pub const DEFAULT_LABELS: usize = 2;
@@ -28,9 +28,11 @@ pub struct ModelOptions {
     pub seed: u64,
 }
 
-/// LoRA's adapters (Hu et al. 2021, arXiv:2106.09685).
+/// Low-rank adapters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraOptions {
+    /// The method.
+    pub adapter: Adapter,
     /// Rank of the two factors; at least 1.
     pub rank: usize,
     /// The adapter's product is scaled by `alpha / rank`.

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{PlanError, batches};
 use crate::{
-    adapter::peft::{self, FileDtype},
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
     memory::{ByCategory, Phase},
-    options::{DataOptions, ModelOptions},
+    options::{Adapter, DataOptions, ModelOptions},
+    peft::{self, FileDtype},
     results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
@@ -43,8 +43,8 @@ pub struct Planner {
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
-    /// Sizes of adapters' files, by model, rank and target modules.
-    adapter_files: Mutex<HashMap<(ModelKey, usize, TargetModules), u64>>,
+    /// Sizes of adapters' files, by model, adapter, rank and target modules.
+    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, TargetModules), u64>>,
 }
 
 /// How a spec is planned.
@@ -243,7 +243,7 @@ impl Planner {
         config: &ModelConfig,
     ) -> Result<Option<u64>, TrainError> {
         let Some(lora) = &options.lora else { return Ok(None) };
-        let key = (model_key(cell), lora.rank, lora.target_modules.clone());
+        let key = (model_key(cell), lora.adapter, lora.rank, lora.target_modules.clone());
         cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
 }

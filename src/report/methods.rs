@@ -49,13 +49,20 @@ pub(crate) fn methods(groups: &[Group]) -> Vec<Method> {
 /// The name of a cell's method. A new method gets its line here.
 pub(crate) fn name(cell: &Entry) -> &'static str {
     let has_adapter = cell.number("rank").is_some_and(|rank| rank > 0.0);
-    match (has_adapter, cell.text("dtype"), cell.text("optim")) {
-        (true, Some("int4"), _) => "QLoRA",
-        (true, Some("int8"), _) => "LoRA on int8",
-        (true, ..) => "LoRA",
-        (false, _, Some("galore")) => "GaLore",
-        (false, _, Some("rsvd")) => "Full fine-tuning, rSVD states",
-        (false, ..) => "Full fine-tuning",
+    if !has_adapter {
+        return match cell.text("optim") {
+            Some("galore") => "GaLore",
+            Some("rsvd") => "Full fine-tuning, rSVD states",
+            _ => "Full fine-tuning",
+        };
+    }
+    match (cell.text("adapter"), cell.text("dtype")) {
+        (Some("dora"), Some("int4")) => "QDoRA",
+        (Some("dora"), Some("int8")) => "DoRA on int8",
+        (Some("dora"), _) => "DoRA",
+        (_, Some("int4")) => "QLoRA",
+        (_, Some("int8")) => "LoRA on int8",
+        _ => "LoRA",
     }
 }
 
@@ -120,7 +127,7 @@ mod tests {
     use crate::report::group::groups;
     use crate::results::frame::{Row, build};
     use crate::results::record::sample;
-    use crate::spec::cell::{Cell, Dtype, Optimizer, Weights};
+    use crate::spec::cell::{Adapter, Cell, Dtype, Optimizer, Weights};
 
     /// A group for each list of held-out losses, a repeat for each loss.
     fn groups_of(losses: &[&[Option<f64>]], weights: Weights) -> Vec<Group> {
@@ -185,9 +192,10 @@ mod tests {
 
     #[test]
     fn a_method_is_named_as_in_the_literature() {
-        let name = |rank, dtype, optim| {
+        let name_of = |rank, adapter, dtype, optim| {
             let cell = Cell {
                 rank,
+                adapter,
                 dtype,
                 optim,
                 ..Cell::default()
@@ -201,6 +209,10 @@ mod tests {
             };
             super::name(&entries(&build(&[row]).unwrap()).unwrap()[0])
         };
+        let name = |rank, dtype, optim| name_of(rank, Adapter::Lora, dtype, optim);
+        let dora = |dtype| name_of(8, Adapter::Dora, dtype, Optimizer::Adamw);
+        let names = [Dtype::Float32, Dtype::Int8, Dtype::Int4].map(dora);
+        assert_eq!(names, ["DoRA", "DoRA on int8", "QDoRA"]);
         assert_eq!(name(8, Dtype::Bfloat16, Optimizer::Adamw), "LoRA");
         assert_eq!(name(8, Dtype::Int4, Optimizer::Adamw), "QLoRA");
         assert_eq!(name(8, Dtype::Int8, Optimizer::Adamw), "LoRA on int8");

@@ -4,11 +4,15 @@ use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 47] = [
+const ALIASES: [(&str, &str); 51] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
     ("lora_rank", "rank"),
+    ("use_dora", "adapter"),
+    ("peft_use_dora", "adapter"),
+    ("qlora", "lora"),
+    ("qdora", "dora"),
     ("alpha", "lora_alpha"),
     ("dropout", "lora_dropout"),
     ("epochs", "num_train_epochs"),
@@ -75,6 +79,9 @@ pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
     Some(match (word, near(word, expected)?) {
         ("bf16", "autocast") => "write `autocast: bfloat16`".into(),
         ("fp16", "autocast") => "write `autocast: float16`".into(),
+        ("use_dora" | "peft_use_dora", "adapter") => "write `adapter: dora`".into(),
+        ("qlora", "lora") => "write `adapter: lora`, with `dtype: int4`".into(),
+        ("qdora", "dora") => "write `adapter: dora`, with `dtype: int4`".into(),
         (_, near) => did_you_mean(near),
     })
 }

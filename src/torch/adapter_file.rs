@@ -2,8 +2,8 @@
 
 use super::dtype::Dtype;
 use super::models::loader::SavedTensor;
-use crate::adapter::peft::{self, FileDtype};
 use crate::arch::Family;
+use crate::peft::{self, FileDtype};
 
 /// Bytes of `adapter_model.safetensors`.
 pub(super) fn file_bytes(family: Family, tensors: &[SavedTensor]) -> u64 {

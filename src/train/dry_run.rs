@@ -2,12 +2,12 @@
 
 use super::{TrainError, Trainer};
 use crate::{
-    adapter::peft::{self, FileDtype},
     arch::ModelConfig,
     data::EffectiveBatch,
     memory::{self, Phase},
     model,
     options::{InstructionSet, Measure, ModelOptions, TrainOptions},
+    peft::{self, FileDtype},
     trace::Trace,
 };
 

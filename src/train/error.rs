@@ -1,10 +1,10 @@
 //! Reasons why training ends early.
 
 use crate::{
-    adapter::peft::AdapterError,
     data::DataError,
     model::{LoadError, ModelError},
     options::NoCuda,
+    peft::AdapterError,
     results::store::StoreError,
 };
 

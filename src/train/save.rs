@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::{TrainError, Trainer};
 use crate::{
-    adapter::peft::{self, AdapterTensor},
     options::ModelOptions,
+    peft::{self, AdapterTensor},
 };
 
 /// Writes the adapter into `dir`. Returns the bytes of its weights' file, `None` without adapters.

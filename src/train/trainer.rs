@@ -211,7 +211,7 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions,
+            AdamwOptions, Adapter, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions,
             LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding,
             ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Weights,
         },
@@ -228,6 +228,7 @@ mod tests {
                 dtype,
                 bnb_4bit_use_double_quant: true,
                 lora: (rank > 0).then_some(LoraOptions {
+                    adapter: Adapter::Lora,
                     rank,
                     alpha: 2.0 * rank as f64,
                     dropout: 0.1,

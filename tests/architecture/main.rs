@@ -102,7 +102,7 @@ fn files_do_not_import_each_other_in_circles() {
 
 #[test]
 fn training_is_given_options_and_reads_no_spec() {
-    not_imported(&["train", "model", "optim", "data", "adapter"], &["spec"]);
+    not_imported(&["train", "model", "optim", "data", "peft"], &["spec"]);
 }
 
 #[test]

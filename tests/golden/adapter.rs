@@ -3,8 +3,8 @@
 use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
-use expctl::adapter::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
-use expctl::options::{LoraOptions, TargetModules};
+use expctl::options::{Adapter, LoraOptions, TargetModules};
+use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 use expctl::spec::cell::Task;
 
 #[test]
@@ -29,6 +29,7 @@ fn the_settings_we_write_are_among_those_peft_writes() {
     let theirs = fixture("tiny_llama_adapter");
     let (read, tensors) = peft::read(&theirs).expect("PEFT's adapter");
     let lora = LoraOptions {
+        adapter: Adapter::Lora,
         rank: read.r,
         alpha: read.lora_alpha,
         dropout: read.lora_dropout,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use candle_core::{Device, Tensor};
-use expctl::adapter::peft;
 use expctl::data::MicroBatch;
+use expctl::peft;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, TargetModules};
 use tokenizers::Tokenizer;
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use candle_core::Device;
-use expctl::adapter::peft;
 use expctl::model::Source;
-use expctl::options::LoraOptions;
+use expctl::options::{Adapter, LoraOptions};
+use expctl::peft;
 use expctl::spec::cell::{Cell, TargetModules, Task};
 
 use crate::fixtures::{Tensors, fixture};
@@ -19,6 +19,7 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let (config, tensors) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
         let dir = tempfile::tempdir().expect("a folder");
         let lora = LoraOptions {
+            adapter: Adapter::Lora,
             rank: config.r,
             alpha: config.lora_alpha,
             dropout: 0.0,

@@ -6,6 +6,7 @@ mod adapter;
 #[path = "../common/mod.rs"]
 mod common;
 mod decoders;
+mod dora;
 mod encoders;
 mod fixtures;
 mod lion;

@@ -28,24 +28,29 @@ fn every_trained_family_has_golden_numbers() {
 #[test]
 fn logits_are_those_of_transformers() {
     for model in models() {
-        let tensors = Tensors::open(&format!("{model}.safetensors"));
-        let batch = Golden::of(model).sampled(model).micro.remove(0);
         for (cell, prefix) in cases(model) {
-            let name = format!("{prefix}logits");
-            let ours = values(&trainer(model, &cell).logits(&batch).expect("logits"));
-            let theirs = tensors.f32(&name);
-            if is_encoder(model) {
-                assert_close(&ours, &theirs, 1e-5, &format!("{model}: {name}"));
-                continue;
-            }
-            // A decoder's logits of padding are not compared.
-            let vocabulary = theirs.len() / (batch.batch * batch.len);
-            for (row, &length) in batch.lengths.iter().enumerate() {
-                let counted = row * batch.len * vocabulary..(row * batch.len + length as usize) * vocabulary;
-                let what = format!("{model}: {name} of row {row}");
-                assert_close(&ours[counted.clone()], &theirs[counted], 1e-5, &what);
-            }
+            assert_logits(model, &cell, prefix);
         }
+    }
+}
+
+/// Compares the logits of the sampled micro-batch.
+pub fn assert_logits(model: &str, cell: &Cell, prefix: &str) {
+    let tensors = Tensors::open(&format!("{model}.safetensors"));
+    let batch = Golden::of(model).sampled(model).micro.remove(0);
+    let name = format!("{prefix}logits");
+    let ours = values(&trainer(model, cell).logits(&batch).expect("logits"));
+    let theirs = tensors.f32(&name);
+    if is_encoder(model) {
+        assert_close(&ours, &theirs, 1e-5, &format!("{model}: {name}"));
+        return;
+    }
+    // A decoder's logits of padding are not compared.
+    let vocabulary = theirs.len() / (batch.batch * batch.len);
+    for (row, &length) in batch.lengths.iter().enumerate() {
+        let counted = row * batch.len * vocabulary..(row * batch.len + length as usize) * vocabulary;
+        let what = format!("{model}: {name} of row {row}");
+        assert_close(&ours[counted.clone()], &theirs[counted], 1e-5, &what);
     }
 }
 
@@ -53,33 +58,37 @@ fn logits_are_those_of_transformers() {
 fn loss_and_gradients_are_those_of_transformers() {
     for model in models() {
         let golden = Golden::of(model);
-        let tensors = Tensors::open(&format!("{model}.safetensors"));
         for (cell, prefix) in cases(model) {
             let loss = if cell.rank > 0 { golden.loss } else { golden.full_loss };
-            for gradient_checkpointing in [Checkpointing::None, Checkpointing::Full] {
-                let cell = Cell {
-                    gradient_checkpointing,
-                    ..cell.clone()
-                };
-                let mut trainer = trainer(model, &cell);
-                let ours = trainer
-                    .forward_backward(&golden.sampled(model), 0, &mut || ())
-                    .expect("a step");
-                assert_relative(ours, loss.expect("a loss"), 1e-5, model);
-                for param in trainer.trainable() {
-                    let name = format!("{prefix}gradient.{}", param.name);
-                    let gradient = param
-                        .gradient()
-                        .unwrap_or_else(|| panic!("{model}: {name} has no gradient"));
-                    let (ours, theirs) = (values(gradient), tensors.f32(&name));
-                    let what = format!("{model}: {name}");
-                    // A key's bias moves all scores of a query alike, so its gradient is rounding alone.
-                    if name.ends_with("k_lin.bias") || name.ends_with("key.bias") {
-                        assert!(ours.iter().chain(&theirs).all(|value| value.abs() < 1e-6), "{what}");
-                    } else {
-                        assert_close(&ours, &theirs, 1e-4, &what);
-                    }
-                }
+            assert_gradients(model, &cell, prefix, loss.expect("a loss"));
+        }
+    }
+}
+
+/// Compares loss and gradients of the sampled micro-batch.
+pub fn assert_gradients(model: &str, cell: &Cell, prefix: &str, loss: f64) {
+    let tensors = Tensors::open(&format!("{model}.safetensors"));
+    for gradient_checkpointing in [Checkpointing::None, Checkpointing::Full] {
+        let cell = Cell {
+            gradient_checkpointing,
+            ..cell.clone()
+        };
+        let mut trainer = trainer(model, &cell);
+        let sampled = Golden::of(model).sampled(model);
+        let ours = trainer.forward_backward(&sampled, 0, &mut || ()).expect("a step");
+        assert_relative(ours, loss, 1e-5, model);
+        for param in trainer.trainable() {
+            let name = format!("{prefix}gradient.{}", param.name);
+            let gradient = param
+                .gradient()
+                .unwrap_or_else(|| panic!("{model}: {name} has no gradient"));
+            let (ours, theirs) = (values(gradient), tensors.f32(&name));
+            let what = format!("{model}: {name}");
+            // A key's bias moves all scores of a query alike, so its gradient is rounding alone.
+            if name.ends_with("k_lin.bias") || name.ends_with("key.bias") {
+                assert!(ours.iter().chain(&theirs).all(|value| value.abs() < 1e-6), "{what}");
+            } else {
+                assert_close(&ours, &theirs, 1e-4, &what);
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use expctl::adapter::peft;
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::nn::tensor::Tensor;
+use expctl::peft;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
@@ -169,6 +169,7 @@ pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
     assert_eq!(config.lora_alpha, 8.0, "{model}");
     Cell {
+        adapter: config.adapter(),
         lora_alpha: Some(config.lora_alpha),
         ..cell(model, config.r)
     }
@@ -197,8 +198,8 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     }
 }
 
-/// Trains the cell on the golden run's batches, and compares every step.
-pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) {
+/// Trains the cell on the golden run's batches, and compares every step. Returns what was trained.
+pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) -> Trainer {
     let golden = Golden::of(model);
     let run = &golden.runs[name];
     let mut trainer = trainer(model, cell);
@@ -237,4 +238,5 @@ pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) {
             assert_relative(ours.gradient_norm, norm, 10.0 * tolerance, &what("gradient norm"));
         }
     }
+    trainer
 }

@@ -2,17 +2,41 @@
 
 use std::fmt::Debug;
 
-use super::low_rank::LowRank;
-use crate::nn::param::Param;
+use candle_core::Result;
 
-/// What an adapter does to a linear layer over a frozen weight: it adds a term to the product.
+use super::low_rank::LowRank;
+use crate::nn::{param::Param, tensor::Tensor, weight::Weight};
+
+/// An adapter of a linear layer over a frozen weight `W`: it adds a term to the product, or scales the outputs, or both.
+/// The layer computes `factors ∘ (x Wᵀ + term(x)) + bias`.
 pub trait Adapter: Debug + Send {
-    /// The term that is added.
-    fn low_rank(&self) -> &LowRank;
+    /// The term that is added to the product, with the map of its input.
+    fn low_rank(&self) -> Option<&LowRank>;
 
     /// The same, for its gradients.
-    fn low_rank_mut(&mut self) -> &mut LowRank;
+    fn low_rank_mut(&mut self) -> Option<&mut LowRank>;
+
+    /// The outputs' factors that follow from the trained values as they are now.
+    fn output_scale(&self, weight: &Weight) -> Result<Option<OutputScale>> {
+        let _ = weight;
+        Ok(None)
+    }
+
+    /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32.
+    fn accumulate_output_scale(&mut self, gradient: Tensor, scale: OutputScale) -> Result<()> {
+        let _ = (gradient, scale);
+        Ok(())
+    }
 
     /// What is trained, in a fixed order.
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
+}
+
+/// A factor of each output of a layer, all `[out]` in float32.
+#[derive(Debug)]
+pub struct OutputScale {
+    /// The factors.
+    pub factors: Tensor,
+    /// The derivative of each factor by the trained value that it is proportional to.
+    pub derivative: Tensor,
 }

@@ -8,12 +8,12 @@ use crate::nn::param::Param;
 pub struct Lora(pub LowRank);
 
 impl Adapter for Lora {
-    fn low_rank(&self) -> &LowRank {
-        &self.0
+    fn low_rank(&self) -> Option<&LowRank> {
+        Some(&self.0)
     }
 
-    fn low_rank_mut(&mut self) -> &mut LowRank {
-        &mut self.0
+    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
+        Some(&mut self.0)
     }
 
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {

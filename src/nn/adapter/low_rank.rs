@@ -3,12 +3,13 @@
 
 use candle_core::{DType, Device, Result, Tensor as Candle};
 
+use super::start::{self, Factors};
 use crate::{
-    adapter::lora::{self, Factors},
     arch::ModuleName,
     memory::{self, Buffer, Category},
     nn::{DropoutPass, Pass, dropout::Dropout, param::Param, tensor::Tensor},
     options::LoraOptions,
+    peft::{LORA_A, LORA_B},
 };
 
 /// A low-rank term of a linear layer.
@@ -35,7 +36,7 @@ impl LowRank {
     ) -> Result<Self> {
         let rank = options.rank;
         let dropout = Dropout::new(seed, module, options.dropout);
-        let factors = (!memory::is_dry_run()).then(|| lora::init(seed, &module.to_string(), rank, cols, rows));
+        let factors = (!memory::is_dry_run()).then(|| start::init(seed, &module.to_string(), rank, cols, rows));
         // From here on, all that is allocated is the adapter's.
         let _scope = memory::scope(Category::Adapter);
         let (a, b) = match factors {
@@ -43,14 +44,8 @@ impl LowRank {
             None => (Buffer::zeros(rank * cols), Buffer::zeros(rows * rank)),
         };
         Ok(Self {
-            a: Param::adapter(
-                module.part("lora_A.weight"),
-                Tensor::on_device(a, (rank, cols), device)?,
-            ),
-            b: Param::adapter(
-                module.part("lora_B.weight"),
-                Tensor::on_device(b, (rows, rank), device)?,
-            ),
+            a: Param::adapter(module.part(LORA_A), Tensor::on_device(a, (rank, cols), device)?),
+            b: Param::adapter(module.part(LORA_B), Tensor::on_device(b, (rows, rank), device)?),
             scale: options.alpha / rank as f64,
             dropout,
         })

@@ -1,11 +1,14 @@
 //! Adapters of linear layers, one a file.
 
+mod dora;
 mod interface;
 mod lora;
 mod low_rank;
 mod registry;
+mod start;
 
-pub use interface::Adapter;
+pub use dora::Dora;
+pub use interface::{Adapter, OutputScale};
 pub use lora::Lora;
 pub use low_rank::LowRank;
 pub(crate) use registry::new;

@@ -1,7 +1,9 @@
 //! A linear layer over a frozen or trained weight, with its bias and the adapter beside it.
 
+use candle_core::Result;
+
 use crate::nn::{
-    adapter::{Adapter, LowRank},
+    adapter::{Adapter, LowRank, OutputScale},
     param::Param,
     weight::Weight,
 };
@@ -20,12 +22,20 @@ pub struct Linear {
 impl Linear {
     /// The adapter's term of the product.
     pub(crate) fn low_rank(&self) -> Option<&LowRank> {
-        self.adapter.as_ref().map(|adapter| adapter.low_rank())
+        self.adapter.as_ref().and_then(|adapter| adapter.low_rank())
     }
 
     /// The adapter's rank; 0 without one.
     pub fn rank(&self) -> usize {
         self.low_rank().map_or(0, LowRank::rank)
+    }
+
+    /// The outputs' factors that the adapter gives now.
+    pub(super) fn output_scale(&self) -> Result<Option<OutputScale>> {
+        match &self.adapter {
+            Some(adapter) => adapter.output_scale(&self.weight),
+            None => Ok(None),
+        }
     }
 
     /// What is trained of this layer, in a fixed order.
@@ -40,4 +50,13 @@ impl Linear {
             bias.push_trainable(params);
         }
     }
+}
+
+/// The outputs' factors of at most `N` layers.
+pub(super) fn output_scales<const N: usize>(linears: &[Linear]) -> Result<[Option<OutputScale>; N]> {
+    let mut scales = [const { None }; N];
+    for (scale, linear) in scales.iter_mut().zip(linears) {
+        *scale = linear.output_scale()?;
+    }
+    Ok(scales)
 }

@@ -3,10 +3,11 @@
 use candle_core::{DType, Result, Tensor as Candle};
 
 use super::{
-    layer::Linear,
-    projection::{Carried, Cut},
+    carried::Carried,
+    cut::Cut,
+    layer::{Linear, output_scales},
 };
-use crate::nn::{pass::Pass, tensor::Tensor, weight::Weight};
+use crate::nn::{adapter::OutputScale, pass::Pass, tensor::Tensor, weight::Weight};
 
 /// The outputs, in the dtype of `x`; `residual` is added to each.
 pub(super) fn forward<const N: usize>(
@@ -44,17 +45,19 @@ pub(super) fn input_gradient<const N: usize>(
     dys: [&Tensor; N],
     pass: &Pass,
     dtype: DType,
-) -> Result<(Tensor, Carried)> {
+) -> Result<(Tensor, Carried<N>)> {
+    let scales = output_scales::<N>(linears)?;
     let mut sum: Option<Candle> = None;
-    for (at, linear) in linears.iter().enumerate() {
-        let dx = linear.input_gradient_plain(&output_gradient(at, cuts, dys)?, pass)?;
+    for (at, (linear, scale)) in linears.iter().zip(&scales).enumerate() {
+        let dy = scaled(output_gradient(at, cuts, dys)?, scale.as_ref())?;
+        let dx = linear.input_gradient_plain(&dy, pass)?;
         sum = Some(match sum {
             None => dx,
             Some(sum) => (sum + dx)?,
         });
     }
     let sum = sum.ok_or_else(|| candle_core::Error::Msg("no layer, no gradient".into()))?;
-    Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried { dh: None }))
+    Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried { dh: None, scales }))
 }
 
 /// Adds the gradients of what is trained.
@@ -63,13 +66,22 @@ pub(super) fn accumulate<const N: usize>(
     cuts: &[Cut; N],
     x: &Tensor,
     dys: [&Tensor; N],
+    Carried { scales, .. }: Carried<N>,
     pass: &Pass,
 ) -> Result<()> {
     let x = x.to_candle()?;
-    for (at, linear) in linears.iter_mut().enumerate() {
-        linear.accumulate_plain(&x, &output_gradient(at, cuts, dys)?, pass)?;
+    for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
+        linear.accumulate_plain(&x, output_gradient(at, cuts, dys)?, scale, pass)?;
     }
     Ok(())
+}
+
+/// `x` with each column multiplied by its factor, if there are factors.
+fn scaled(x: Candle, scale: Option<&OutputScale>) -> Result<Candle> {
+    match scale {
+        Some(scale) => x.broadcast_mul(&scale.factors.to_candle()?),
+        None => Ok(x),
+    }
 }
 
 /// The gradient of a layer's whole output, float32.
@@ -82,16 +94,23 @@ fn output_gradient<const N: usize>(linear: usize, cuts: &[Cut; N], dys: [&Tensor
 impl Linear {
     /// The output in float32.
     fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
-        let mut y = self.weight.forward_plain(x)?;
-        if let Some(low_rank) = self.low_rank() {
-            y = (y + low_rank.forward_plain(x, pass)?)?;
-        }
+        let y = scaled(self.sum_plain(x, pass)?, self.output_scale()?.as_ref())?;
         match &self.bias {
             Some(bias) => y.broadcast_add(&bias.value.to_candle_f32()?),
             None => Ok(y),
         }
     }
 
+    /// The product and the term beside it.
+    fn sum_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
+        let product = self.weight.forward_plain(x)?;
+        match self.low_rank() {
+            Some(low_rank) => product + low_rank.forward_plain(x, pass)?,
+            None => Ok(product),
+        }
+    }
+
+    /// From the gradient of the sum.
     fn input_gradient_plain(&self, dy: &Candle, pass: &Pass) -> Result<Candle> {
         let dx = self.weight.backward_plain(dy)?;
         match self.low_rank() {
@@ -100,7 +119,7 @@ impl Linear {
         }
     }
 
-    fn accumulate_plain(&mut self, x: &Candle, dy: &Candle, pass: &Pass) -> Result<()> {
+    fn accumulate_plain(&mut self, x: &Candle, dy: Candle, scale: Option<OutputScale>, pass: &Pass) -> Result<()> {
         if let Some(bias) = self.bias.as_mut().filter(|bias| bias.trainable) {
             bias.accumulate(Tensor::from_candle(dy.sum(0)?)?)?;
         }
@@ -110,9 +129,20 @@ impl Linear {
             let gradient = dy.t()?.matmul(&x.to_dtype(DType::F32)?)?;
             param.accumulate(Tensor::from_candle(gradient)?)?;
         }
-        match self.adapter.as_mut().map(|adapter| adapter.low_rank_mut()) {
-            Some(low_rank) => low_rank.accumulate_plain(x, dy, pass),
-            None => Ok(()),
+        let gradient = match scale {
+            Some(_) => Some((&dy * self.sum_plain(x, pass)?)?.sum(0)?),
+            None => None,
+        };
+        let dy = scaled(dy, scale.as_ref())?;
+        let Some(adapter) = &mut self.adapter else {
+            return Ok(());
+        };
+        if let Some(low_rank) = adapter.low_rank_mut() {
+            low_rank.accumulate_plain(x, &dy, pass)?;
+        }
+        match (gradient, scale) {
+            (Some(gradient), Some(scale)) => adapter.accumulate_output_scale(Tensor::from_candle(gradient)?, scale),
+            _ => Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Result};
 
-use super::{cpu, layer::Linear, plain};
+use super::{carried::Carried, cpu, cut::Cut, layer::Linear, plain};
 use crate::nn::{
     dropout::{self, Dropout},
     param::Param,
@@ -16,25 +16,6 @@ use crate::nn::{
 pub struct Projection<const N: usize> {
     linears: Vec<Linear>,
     cuts: [Cut; N],
-}
-
-/// The rows of a layer's weight that give one output.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Cut {
-    /// The layer among those of the projection.
-    pub(super) linear: usize,
-    /// The first row.
-    pub(super) first: usize,
-    /// Rows, which are columns of the output.
-    pub(super) width: usize,
-}
-
-/// Intermediate results of [`Projection::input_gradient`] that [`Projection::accumulate`] needs too.
-#[derive(Debug)]
-pub struct Carried {
-    /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute them
-    /// again.
-    pub(super) dh: Option<Tensor>,
 }
 
 impl Projection<1> {
@@ -109,7 +90,7 @@ impl<const N: usize> Projection<N> {
     }
 
     /// The gradient of the input, `[n, in]` in `dtype`, from those of the outputs.
-    pub fn input_gradient(&self, dys: [&Tensor; N], pass: &Pass, dtype: DType) -> Result<(Tensor, Carried)> {
+    pub fn input_gradient(&self, dys: [&Tensor; N], pass: &Pass, dtype: DType) -> Result<(Tensor, Carried<N>)> {
         if dys[0].has_kernels() {
             cpu::input_gradient(&self.linears, &self.cuts, dys, pass, dtype)
         } else {
@@ -118,11 +99,11 @@ impl<const N: usize> Projection<N> {
     }
 
     /// Adds the gradients of what is trained.
-    pub fn accumulate(&mut self, x: &Tensor, dys: [&Tensor; N], carried: Carried, pass: &Pass) -> Result<()> {
+    pub fn accumulate(&mut self, x: &Tensor, dys: [&Tensor; N], carried: Carried<N>, pass: &Pass) -> Result<()> {
         if x.has_kernels() {
             cpu::accumulate(&mut self.linears, &self.cuts, x, dys, carried, pass)
         } else {
-            plain::accumulate(&mut self.linears, &self.cuts, x, dys, pass)
+            plain::accumulate(&mut self.linears, &self.cuts, x, dys, carried, pass)
         }
     }
 

@@ -10,7 +10,7 @@ use super::stacks;
 use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
-    AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
+    Adapter, AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
     InstructionSetChoice, LoraATraining, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
     TargetModules, Task, Upcast, Weights,
 };
@@ -55,8 +55,11 @@ pub struct Cell {
     /// PyTorch's training loop, and the releases of its libraries.
     pub torch: Torch,
 
-    /// Rank of the LoRA adapters; 0 trains every weight.
+    /// Rank of the adapters; 0 trains every weight.
     pub rank: usize,
+    /// The method of the adapters: lora, or dora, which is PEFT's `use_dora: true`. It scales each row of W + BA, with W the
+    /// weight and BA LoRA's product, to a trained magnitude, and has no lora_dropout. PyTorch's stack has lora.
+    pub adapter: Adapter,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,
     /// Dropout on the adapter's input.
@@ -199,6 +202,7 @@ impl Default for Cell {
             gpu: None,
             torch: Torch::default(),
             rank: 16,
+            adapter: Adapter::Lora,
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,

@@ -4,7 +4,8 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 5] = [
+pub(super) const ADAPTER: [&str; 6] = [
+    "adapter",
     "lora_alpha",
     "lora_dropout",
     "target_modules",

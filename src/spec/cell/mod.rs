@@ -10,9 +10,9 @@ mod stacks;
 mod torch;
 
 pub use crate::options::{
-    AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype, InstructionSet,
-    InstructionSetChoice, Lengths, LoraATraining, LrScheduler, Measure, Optimizer, OutputLifetime, Padding, QuantType,
-    Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
+    InstructionSet, InstructionSetChoice, Lengths, LoraATraining, LrScheduler, Measure, Optimizer, OutputLifetime,
+    Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};

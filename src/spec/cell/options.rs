@@ -17,6 +17,7 @@ impl Cell {
             dtype: self.dtype,
             bnb_4bit_use_double_quant: self.bnb_4bit_use_double_quant,
             lora: (self.rank > 0).then(|| LoraOptions {
+                adapter: self.adapter,
                 rank: self.rank,
                 alpha: self.lora_alpha(),
                 dropout: self.lora_dropout,

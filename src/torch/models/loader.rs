@@ -8,6 +8,7 @@ use crate::options;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
 use crate::options::Upcast;
+use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
 use crate::torch::layout::{Dims, Layout};
@@ -187,7 +188,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             LoraATraining::Unstepped => self.unstepped.push(adapter.a.clone()),
         }
         self.trainable.push(adapter.b.clone());
-        for (part, factor) in [("lora_A.weight", &adapter.a), ("lora_B.weight", &adapter.b)] {
+        for (part, factor) in [(peft::LORA_A, &adapter.a), (peft::LORA_B, &adapter.b)] {
             self.record(block, linear.path, part, factor);
         }
         linear.adapter = Some(adapter);

@@ -1,7 +1,7 @@
-//! LoRA's keys.
+//! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Cell, Dtype, TargetModules, stacks};
+use super::super::{Adapter, Cell, Dtype, TargetModules, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_most, number};
 use crate::arch::check;
@@ -36,6 +36,16 @@ impl Cell {
             (0.0..1.0).contains(&dropout),
             "at least 0 and less than 1",
         ));
+        if self.adapter == Adapter::Dora && dropout > 0.0 {
+            found.add(
+                Invalid::new(
+                    "lora_dropout",
+                    "DoRA has no dropout yet: PEFT multiplies the weight with the input and with what dropout leaves of it",
+                )
+                .with("adapter")
+                .help("leave the key out, or use `adapter: lora`"),
+            );
+        }
         if self.rank == 0 {
             self.check_no_adapter(found);
         }

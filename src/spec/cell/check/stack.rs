@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
-use super::super::{Cell, Checkpointing, Dtype, Optimizer, Stack, Upcast, Weights};
+use super::super::{Adapter, Cell, Checkpointing, Dtype, Optimizer, Stack, Upcast, Weights};
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
@@ -96,6 +96,7 @@ impl Cell {
 
     fn check_torch(&self, found: &mut Found) {
         for (key, is_ours) in [
+            ("adapter", self.adapter != Adapter::Lora),
             ("optim", !self.has_optimizer()),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ] {

@@ -3,21 +3,21 @@
 
 use rand_chacha::rand_core::RngCore;
 
-use crate::random;
+use crate::{peft::LORA_A, random};
 
 /// The two factors of one module's adapter, row-major.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Factors {
+pub(super) struct Factors {
     /// A: rank x input features.
-    pub a: Vec<f32>,
+    pub(super) a: Vec<f32>,
     /// B: output features x rank.
-    pub b: Vec<f32>,
+    pub(super) b: Vec<f32>,
 }
 
 /// The initial factors of a module: A uniform in ±1/sqrt(input features), Kaiming's bound with a = sqrt(5), and B zero.
 /// The values follow from the seed and the module's name only, not from the order of the modules.
-pub fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_features: usize) -> Factors {
-    let mut rng = random::stream(seed, &format!("{module}.lora_A.weight"));
+pub(super) fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_features: usize) -> Factors {
+    let mut rng = random::stream(seed, &format!("{module}.{LORA_A}"));
     let bound = 1.0 / (in_features as f32).sqrt();
     let a = (0..rank * in_features)
         .map(|_| bound * (2.0 * unit(rng.next_u32()) - 1.0))

@@ -1,4 +1,0 @@
-//! Low-rank adapters: their initial factors, and PEFT's file format.
-
-pub mod lora;
-pub mod peft;

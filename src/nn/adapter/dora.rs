@@ -1,0 +1,333 @@
+//! DoRA (Liu et al. 2024, arXiv:2402.09353): the rows of `W + s · B A` keep their directions and get magnitudes `m` of their
+//! own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
+
+use candle_core::{DType, Result, Tensor as Candle};
+
+use super::{
+    interface::{Adapter, OutputScale},
+    low_rank::LowRank,
+};
+use crate::{
+    arch::ModuleName,
+    kernels::{
+        convert,
+        gemm::{
+            Dense, Operand, Segment, Source, Term,
+            multiply::Multiply,
+            product,
+            store::{Output, Replace},
+        },
+        row_norms,
+    },
+    memory::{self, Buffer, Category},
+    nn::{
+        operand::Stored,
+        param::Param,
+        tensor::{Tensor, for_format, for_number},
+        weight::Weight,
+    },
+    peft,
+};
+
+/// DoRA's adapter of a linear layer.
+#[derive(Debug)]
+pub struct Dora {
+    low_rank: LowRank,
+    /// `[out]`, float32.
+    magnitude: Param,
+    /// Squared norms of the frozen weight's rows, for the kernels: `[out]` on the CPU, else empty.
+    squared_norms: Buffer<f32>,
+    /// The format of hidden states.
+    hidden: DType,
+}
+
+impl Dora {
+    /// The adapter of the frozen `weight` before training.
+    pub(super) fn new(low_rank: LowRank, module: ModuleName, weight: &Weight, hidden: DType) -> Result<Self> {
+        let rows = weight.rows();
+        let (squared_norms, magnitude) = if low_rank.a.value.device().is_cpu() {
+            let [mut squared, mut magnitude] = {
+                let _scope = memory::scope(Category::Adapter);
+                [(); 2].map(|()| Buffer::<f32>::unwritten(rows))
+            };
+            if !memory::is_dry_run() {
+                row_norms::squared::<f32>(&Stored::weight(weight, 0)?, weight.cols(), squared.values_mut());
+                for (magnitude, squared) in magnitude.values_mut().iter_mut().zip(squared.values()) {
+                    *magnitude = squared.sqrt();
+                }
+                for_format!(hidden, E => {
+                    convert::round::<E>(magnitude.values_mut());
+                    Ok(())
+                })?;
+            }
+            (squared, Tensor::new(magnitude, rows))
+        } else {
+            let magnitude = norms_plain(weight, None)?.to_dtype(hidden)?.to_dtype(DType::F32)?;
+            (Buffer::zeros(0), Tensor::from_candle(magnitude)?)
+        };
+        Ok(Self {
+            low_rank,
+            magnitude: Param::adapter(module.part(peft::MAGNITUDE), magnitude),
+            squared_norms,
+            hidden,
+        })
+    }
+
+    /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
+    /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`. Neither sum is ever held.
+    fn norms<P: Multiply>(&self, weight: &Weight) -> Result<Buffer<f32>>
+    where
+        for<'a> Stored<'a>: Source<P>,
+    {
+        let LowRank { a, b, scale, .. } = &self.low_rank;
+        let (rows, cols, rank, scale) = (weight.rows(), weight.cols(), self.low_rank.rank(), *scale as f32);
+        let mut norms = Buffer::<f32>::unwritten(rows);
+        let mut inner = Buffer::<f32>::unwritten(rows * rank);
+        let mut gram = Buffer::<f32>::unwritten(rank * rank);
+        if memory::is_dry_run() {
+            return Ok(norms);
+        }
+        let (w, a, b_source) = (
+            Stored::weight(weight, 0)?,
+            Stored::tensor(&a.value)?,
+            Stored::tensor(&b.value)?,
+        );
+        let one_product = |rows, terms: Vec<Term<P>>, out: &mut [f32], scale| {
+            let out = Output::new(out, rank);
+            let store = &Replace { out, scale };
+            let cols = rank;
+            product(rows, &[Segment { cols, terms, store }]);
+        };
+        let term = |left, right, depth| Term {
+            left: Operand::depth_last(left),
+            right: Operand::depth_last(right),
+            depth,
+        };
+        one_product(rank, vec![term(&a, &a, cols)], gram.values_mut(), scale / 2.0);
+        let gram = Dense::new(gram.values(), rank);
+        let terms = vec![term(&w, &a, cols), term(&b_source, &gram, rank)];
+        one_product(rows, terms, inner.values_mut(), 1.0);
+        let squared = self.squared_norms.values();
+        row_norms::changed(squared, b.value.values()?, inner.values(), scale, norms.values_mut());
+        Ok(norms)
+    }
+}
+
+/// The norms of the rows of `W`, or of `W + s · B A`, by candle's ops: `[out]`, float32.
+fn norms_plain(weight: &Weight, low_rank: Option<&LowRank>) -> Result<Candle> {
+    let parts = weight.panels().map(|rows| {
+        let mut panel = weight.rows_f32(rows.clone())?;
+        if let Some(LowRank { a, b, scale, .. }) = low_rank {
+            let b = b.value.to_candle_f32()?.narrow(0, rows.start, rows.len())?;
+            panel = (panel + (b.matmul(&a.value.to_candle_f32()?)? * *scale)?)?;
+        }
+        panel.sqr()?.sum(1)?.sqrt()
+    });
+    Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 0)
+}
+
+impl Adapter for Dora {
+    fn low_rank(&self) -> Option<&LowRank> {
+        Some(&self.low_rank)
+    }
+
+    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
+        Some(&mut self.low_rank)
+    }
+
+    fn output_scale(&self, weight: &Weight) -> Result<Option<OutputScale>> {
+        let magnitude = &self.magnitude.value;
+        if !magnitude.has_kernels() {
+            let norms = norms_plain(weight, Some(&self.low_rank))?;
+            return Ok(Some(OutputScale {
+                factors: Tensor::from_candle((magnitude.to_candle()? / &norms)?)?,
+                derivative: Tensor::from_candle(norms.recip()?)?,
+            }));
+        }
+        let mut derivative = for_number!(self.hidden, P => self.norms::<P>(weight))?;
+        for norm in derivative.values_mut() {
+            *norm = 1.0 / *norm;
+        }
+        let values = magnitude.values::<f32>()?;
+        let factors = Tensor::written(magnitude.len(), |factors: &mut [f32]| {
+            for ((factor, magnitude), inverse) in factors.iter_mut().zip(values).zip(derivative.values()) {
+                *factor = magnitude * inverse;
+            }
+        });
+        let derivative = Tensor::new(derivative, magnitude.len());
+        Ok(Some(OutputScale { factors, derivative }))
+    }
+
+    fn accumulate_output_scale(&mut self, mut gradient: Tensor, scale: OutputScale) -> Result<()> {
+        let OutputScale { derivative, .. } = scale;
+        if gradient.has_kernels() {
+            let values = gradient.values_mut::<f32>()?;
+            for (gradient, derivative) in values.iter_mut().zip(derivative.values::<f32>()?) {
+                *gradient *= derivative;
+            }
+        } else {
+            gradient = Tensor::from_candle((gradient.to_candle()? * derivative.to_candle()?)?)?;
+        }
+        self.magnitude.accumulate(gradient)
+    }
+
+    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.low_rank.trainable(params);
+        params.push(&mut self.magnitude);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        nn::{
+            linear::{Linear, Projection},
+            testing::{
+                Values, assert_close, assert_gradients, autograd, biased, low_rank, pass, tensor, uniform, values_of,
+                with_plain_ops,
+            },
+        },
+        quant::{Builder, Format},
+    };
+
+    const NAME: &str = "q_proj";
+    const FORMATS: [Format; 2] = [Format::Nf4 { double_quant: true }, Format::Int8];
+
+    fn quantised(format: Format, outputs: usize, inputs: usize) -> Weight {
+        let mut builder = Builder::new(format, outputs, inputs);
+        builder.push(&uniform(NAME, &[outputs, inputs]).elements()).unwrap();
+        Weight::Quantized(builder.finish().unwrap())
+    }
+
+    /// A layer with a bias, whose magnitudes are not the norms of the weight.
+    fn layer(weight: Weight, hidden: DType, rank: usize) -> Linear {
+        let (outputs, inputs) = (weight.rows(), weight.cols());
+        let term = low_rank(NAME, outputs, inputs, rank, 0.0);
+        let mut dora = Dora::new(term, ModuleName::new(NAME), &weight, hidden).unwrap();
+        dora.magnitude.set(tensor(&uniform("magnitudes", &[outputs])));
+        Linear {
+            weight,
+            adapter: Some(Box::new(dora)),
+            ..biased(NAME, outputs, inputs, 0, false)
+        }
+    }
+
+    fn dense(outputs: usize, inputs: usize) -> Weight {
+        biased(NAME, outputs, inputs, 0, false).weight
+    }
+
+    /// Output, gradient of the input and gradients of A, B and the magnitudes, of a layer with outputs of these widths.
+    fn passes<const N: usize>(linear: Linear, widths: [usize; N], x: &Candle) -> Vec<Candle> {
+        let tokens = x.dims()[0];
+        let mut layer = Projection::new(vec![linear], widths);
+        let dys = widths.map(|width| tensor(&uniform("dy", &[tokens, width]).to_dtype(x.dtype()).unwrap()));
+        let (x, pass) = (tensor(x), pass(1, tokens));
+        let ys = layer.forward(&x, &pass).unwrap();
+        let (dx, carried) = layer.input_gradient(dys.each_ref(), &pass, DType::F32).unwrap();
+        layer.accumulate(&x, dys.each_ref(), carried, &pass).unwrap();
+        let mut results: Vec<Candle> = ys.iter().chain([&dx]).map(|y| y.to_candle_f32().unwrap()).collect();
+        results.extend(crate::nn::testing::take_gradients(&mut layer));
+        results
+    }
+
+    #[test]
+    fn kernel_and_plain_ops_and_autograd_agree() {
+        for (tokens, outputs, inputs, rank) in [(1, 1, 1, 1), (5, 33, 17, 3), (70, 96, 64, 40), (33, 47, 130, 8)] {
+            let (x, dy) = (uniform("x", &[tokens, inputs]), uniform("dy", &[tokens, outputs]));
+            let w = uniform(NAME, &[outputs, inputs]);
+            let bias = biased(NAME, outputs, inputs, 0, false)
+                .bias
+                .unwrap()
+                .value
+                .to_candle()
+                .unwrap();
+            let values = values_of(&mut Projection::of(layer(dense(outputs, inputs), DType::F32, rank)));
+            // As in PEFT's forward pass, where the norms are detached.
+            let forward = |inputs: &[Candle]| {
+                let [x, a, b, m] = inputs else { panic!("four inputs") };
+                let sum = (&w + (b.matmul(a).unwrap() * 0.5).unwrap()).unwrap();
+                let norms = sum.detach().sqr().unwrap().sum(1).unwrap().sqrt().unwrap();
+                let y = x.matmul(&sum.t().unwrap()).unwrap();
+                let y = y.broadcast_mul(&(m / norms).unwrap()).unwrap();
+                y.broadcast_add(&bias).unwrap()
+            };
+            let inputs_of = [&x, &values[0], &values[1], &values[2]];
+            let y = forward(&inputs_of.map(Candle::clone));
+            let [dx, gradients @ ..] = &autograd(&inputs_of, &dy, forward)[..] else {
+                panic!("four gradients")
+            };
+            let check = || {
+                let mut layer = Projection::of(layer(dense(outputs, inputs), DType::F32, rank));
+                let (x, dy, pass) = (tensor(&x), tensor(&dy), pass(1, tokens));
+                let [got] = layer.forward(&x, &pass).unwrap();
+                assert_close(&got, &y, 1e-5, "y");
+                let (got, carried) = layer.input_gradient([&dy], &pass, DType::F32).unwrap();
+                assert_close(&got, dx, 1e-4, "dx");
+                layer.accumulate(&x, [&dy], carried, &pass).unwrap();
+                assert_gradients(&mut layer, gradients, 1e-4);
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+
+    #[test]
+    fn a_fused_layer_on_weights_in_few_bits_is_computed_alike() {
+        for format in FORMATS {
+            for (dtype, tolerance) in [(DType::F32, 1e-3), (DType::F16, 1e-2), (DType::BF16, 3e-2)] {
+                let x = uniform("x", &[37, 72]).to_dtype(dtype).unwrap();
+                let results = || passes(layer(quantised(format, 96, 72), dtype, 4), [64, 15, 17], &x);
+                let (kernels, plain) = (results(), with_plain_ops(results));
+                for (at, (got, want)) in kernels.iter().zip(&plain).enumerate() {
+                    assert_close(got, want, tolerance, &format!("{format:?}, {dtype:?}: {at}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_adapter_changes_nothing() {
+        let weights = [
+            dense(33, 17),
+            quantised(FORMATS[0], 33, 17),
+            quantised(FORMATS[1], 33, 17),
+        ];
+        let x = uniform("x", &[5, 17]);
+        for weight in weights {
+            let mut term = low_rank(NAME, 33, 17, 4, 0.0);
+            term.b
+                .set(tensor(&Candle::zeros((33, 4), DType::F32, x.device()).unwrap()));
+            let want = weight.forward_plain(&x).unwrap();
+            let check = |term: LowRank, weight: &Weight, tolerance| {
+                let dora = Dora::new(term, ModuleName::new(NAME), weight, DType::F32).unwrap();
+                let scale = dora.output_scale(weight).unwrap().unwrap();
+                let ones = Candle::ones(33, DType::F32, x.device()).unwrap();
+                assert_close(&scale.factors, &ones, tolerance, "factors");
+                dora
+            };
+            let dora = check(term, &weight, 1e-6);
+            let linear = Linear {
+                weight,
+                bias: None,
+                adapter: Some(Box::new(dora)),
+            };
+            let [y] = Projection::of(linear).forward(&tensor(&x), &pass(1, 5)).unwrap();
+            assert_close(&y, &want, 1e-5, "y");
+        }
+    }
+
+    #[test]
+    fn magnitudes_start_rounded_to_the_hidden_format() {
+        let weight = dense(33, 17);
+        for hidden in [DType::F32, DType::F16, DType::BF16] {
+            let check = || {
+                let dora = Dora::new(low_rank(NAME, 33, 17, 4, 0.0), ModuleName::new(NAME), &weight, hidden).unwrap();
+                let norms = norms_plain(&weight, None).unwrap();
+                let rounded = norms.to_dtype(hidden).unwrap().to_dtype(DType::F32).unwrap();
+                assert_close(&dora.magnitude.value, &rounded, 1e-7, "magnitudes");
+            };
+            check();
+        }
+    }
+}

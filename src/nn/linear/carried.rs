@@ -1,0 +1,13 @@
+//! What the two halves of the backward pass share.
+
+use crate::nn::{adapter::OutputScale, tensor::Tensor};
+
+/// Intermediate results of `input_gradient` that `accumulate` needs too.
+#[derive(Debug)]
+pub struct Carried<const N: usize> {
+    /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute them
+    /// again.
+    pub(super) dh: Option<Tensor>,
+    /// The outputs' factors, by layer.
+    pub(super) scales: [Option<OutputScale>; N],
+}

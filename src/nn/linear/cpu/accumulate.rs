@@ -1,0 +1,217 @@
+//! The gradients of what is trained.
+
+use candle_core::Result;
+
+use super::{
+    low_rank::{Ranks, groups, is_masked, masked, rank_products},
+    outputs::{OutputGradients, multiply},
+    products::{one_product, token_sum},
+};
+use crate::kernels::{
+    columns,
+    gemm::{
+        Source, Store,
+        columns::{ColumnDots, blocks},
+        multiply::Multiply,
+        store::{Output, Replace, Transposed},
+    },
+};
+use crate::memory::{self, Buffer};
+use crate::nn::{
+    adapter::OutputScale,
+    linear::{carried::Carried, cut::Cut, layer::Linear},
+    operand::Stored,
+    pass::Pass,
+    tensor::{Float, Tensor, for_format, for_number},
+    weight::Weight,
+};
+
+/// Adds the gradients of what is trained.
+pub(crate) fn accumulate<const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    dys: [&Tensor; N],
+    Carried { dh, scales }: Carried<N>,
+    pass: &Pass,
+) -> Result<()> {
+    for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+        accumulate_biases::<E, N>(linears, cuts, dys)?;
+        accumulate_weights::<P, N>(linears, cuts, x, dys)?;
+        let ranks = Ranks::<N>::of(linears);
+        let h = rank_products::<E, P, N>(linears, &ranks, x, pass)?;
+        if let (Some(h), Some(dh)) = (&h, &dh) {
+            let dys = OutputGradients { dys, scales: &scales };
+            accumulate_low_rank::<E, P, N>(linears, cuts, x, &dys, &ranks, (h, dh), pass)?;
+        }
+        accumulate_scales::<E, P, N>(linears, cuts, x, dys, &ranks, h.as_ref(), scales)
+    }))
+}
+
+fn accumulate_biases<E: Float, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+) -> Result<()> {
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let Some(bias) = linear.bias.as_mut().filter(|bias| bias.trainable) else {
+            continue;
+        };
+        let mut gradient = Tensor::new(Buffer::<f32>::unwritten(bias.value.len()), bias.value.len());
+        for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
+            let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(dy.rows(), cut.width));
+            if !memory::is_dry_run() {
+                let out = &mut gradient.values_mut()?[cut.first..cut.first + cut.width];
+                columns::sums(dy.values::<E>()?, scratch.values_mut(), out);
+            }
+        }
+        bias.accumulate(gradient)?;
+    }
+    Ok(())
+}
+
+fn accumulate_weights<P: Multiply, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    dys: [&Tensor; N],
+) -> Result<()>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let (tokens, inputs) = (x.rows(), x.cols());
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let Weight::Dense(param) = &mut linear.weight else {
+            continue;
+        };
+        if !param.trainable {
+            continue;
+        }
+        let mut dw = Tensor::new(Buffer::<f32>::unwritten(param.value.len()), param.value.shape());
+        if !memory::is_dry_run() {
+            let source = Stored::tensor(x)?;
+            for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
+                let dy = Stored::tensor(dy)?;
+                let term = token_sum::<P>(&dy, &source, tokens);
+                let dw = &mut dw.values_mut::<f32>()?[cut.first * inputs..][..cut.width * inputs];
+                let out = Output::new(dw, inputs);
+                one_product(cut.width, inputs, vec![term], &Replace { out, scale: 1.0 });
+            }
+        }
+        param.accumulate(dw)?;
+    }
+    Ok(())
+}
+
+fn accumulate_low_rank<E: Float, P: Multiply, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    dys: &OutputGradients<N>,
+    ranks: &Ranks<N>,
+    (h, dh): (&Tensor, &Tensor),
+    pass: &Pass,
+) -> Result<()>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let (tokens, inputs) = (x.rows(), x.cols());
+    let mut das = Buffer::<f32>::unwritten(ranks.total * inputs);
+    if !memory::is_dry_run() {
+        let source = Stored::tensor(x)?;
+        // With dropout, each layer has its own input; without, the rows of all A's gradients are one product.
+        for group in groups(linears, is_masked(linears, pass)) {
+            let rows: usize = ranks.of[group.clone()].iter().sum();
+            if rows == 0 {
+                continue;
+            }
+            let masked = masked(&source, &linears[group.start], pass, inputs);
+            let input: &dyn Source<P> = masked.as_ref().map_or(&source as &dyn Source<P>, |masked| masked);
+            let dh = ranks.window(dh, group.start)?;
+            let da = &mut das.values_mut()[ranks.start(group.start) * inputs..][..rows * inputs];
+            let out = Output::new(da, inputs);
+            one_product(
+                rows,
+                inputs,
+                vec![token_sum(&dh, input, tokens)],
+                &Replace { out, scale: 1.0 },
+            );
+        }
+    }
+    let mut start = 0;
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let (rank, outputs) = (ranks.of[at], linear.weight.rows());
+        let Some(low_rank) = linear.adapter.as_mut().and_then(|adapter| adapter.low_rank_mut()) else {
+            continue;
+        };
+        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), (outputs, rank));
+        if !memory::is_dry_run() {
+            let h = ranks.window(h, at)?;
+            for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {
+                let dy = dys.source::<E, P>(index, cut)?;
+                let term = token_sum::<P>(&h, &*dy, tokens);
+                let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
+                let out = Output::new(db, rank);
+                one_product(rank, cut.width, vec![term], &Transposed { out });
+            }
+        }
+        let da = Tensor::written((rank, inputs), |da: &mut [f32]| {
+            da.copy_from_slice(&das.values()[start..start + rank * inputs]);
+        });
+        start += rank * inputs;
+        low_rank.a.accumulate(da)?;
+        low_rank.b.accumulate(db)?;
+    }
+    Ok(())
+}
+
+/// A factor's gradient is the dot product of its output, as it is before the scale, with that output's gradient. The outputs
+/// are computed again.
+fn accumulate_scales<E: Float, P: Multiply, const N: usize>(
+    linears: &mut [Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    dys: [&Tensor; N],
+    ranks: &Ranks<N>,
+    h: Option<&Tensor>,
+    scales: [Option<OutputScale>; N],
+) -> Result<()>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    if scales.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let rows = blocks(x.rows());
+    let mut dots = cuts.map(|cut| {
+        let is_scaled = scales[cut.linear].is_some();
+        Buffer::<f32>::unwritten(if is_scaled { rows * cut.width } else { 0 })
+    });
+    if !memory::is_dry_run() {
+        let mut stores = Vec::with_capacity(N);
+        for ((cut, dy), dots) in cuts.iter().zip(dys).zip(&mut dots) {
+            if scales[cut.linear].is_some() {
+                let (other, out) = (dy.values::<E>()?, Output::new(dots.values_mut(), cut.width));
+                stores.push((*cut, ColumnDots { other, out }));
+            }
+        }
+        let outputs: Vec<_> = stores.iter().map(|(cut, store)| (*cut, store as &dyn Store)).collect();
+        multiply::<P, N>(linears, &outputs, ranks, x, h)?;
+    }
+    for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
+        let (Some(adapter), Some(scale)) = (&mut linear.adapter, scale) else {
+            continue;
+        };
+        let outputs = linear.weight.rows();
+        let mut gradient = Tensor::new(Buffer::<f32>::unwritten(outputs), outputs);
+        for (cut, dots) in cuts.iter().zip(&dots).filter(|(cut, _)| cut.linear == at) {
+            let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(rows, cut.width));
+            if !memory::is_dry_run() {
+                let out = &mut gradient.values_mut()?[cut.first..][..cut.width];
+                columns::sums(dots.values(), scratch.values_mut(), out);
+            }
+        }
+        adapter.accumulate_output_scale(gradient, scale)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The gradient of the input.
+
+use candle_core::{DType, Result};
+
+use super::{
+    low_rank::{Ranks, is_masked, masks, stacked},
+    outputs::{OutputGradients, rows},
+    products::one_product,
+};
+use crate::kernels::gemm::{
+    Operand, Source, Term,
+    multiply::Multiply,
+    store::{AddScaled, Output, Replace},
+};
+use crate::memory::{self, Buffer};
+use crate::nn::{
+    convert,
+    linear::{
+        carried::Carried,
+        cut::Cut,
+        layer::{Linear, output_scales},
+    },
+    operand::{Stack, Stored},
+    pass::Pass,
+    tensor::{Float, Tensor, for_format, for_number},
+};
+
+/// The gradient of the input in `dtype`, summed over the outputs; and that of the low-rank terms' inner products, for
+/// [`accumulate`].
+pub(crate) fn input_gradient<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+    dtype: DType,
+) -> Result<(Tensor, Carried<N>)> {
+    if is_masked(linears, pass) && dtype != DType::F32 {
+        let (dx, carried) = input_gradient(linears, cuts, dys, pass, DType::F32)?;
+        return Ok((convert::into_narrow(dx, dtype)?, carried));
+    }
+    for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
+        for_format!(dtype, O => input_gradient_as::<E, O, P, N>(linears, cuts, dys, pass))
+    }))
+}
+
+fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    pass: &Pass,
+) -> Result<(Tensor, Carried<N>)>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
+    let ranks = Ranks::<N>::of(linears);
+    let scales = output_scales::<N>(linears)?;
+    let mut dh = ranks.unwritten::<E>(tokens);
+    let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
+    if memory::is_dry_run() {
+        return Ok((dx, Carried { dh, scales }));
+    }
+    let gradients = OutputGradients { dys, scales: &scales };
+    let sources = cuts
+        .iter()
+        .enumerate()
+        .map(|(at, cut)| gradients.source::<E, P>(at, cut));
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    if let Some(dh) = &mut dh {
+        let values = dh.values_mut::<E>()?;
+        for (at, linear) in linears.iter().enumerate() {
+            let Some(low_rank) = linear.low_rank() else { continue };
+            let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
+            let bs = mine()
+                .map(|(_, cut)| rows(&low_rank.b.value, cut))
+                .collect::<Result<Vec<_>>>()?;
+            let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
+                left: Operand::depth_last(&*sources[at]),
+                right: Operand::depth_first(b),
+                depth: cut.width,
+            });
+            let out = Output::window(values, ranks.total, ranks.start(at));
+            let scale = low_rank.scale as f32;
+            one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
+        }
+    }
+    let weights = cuts
+        .iter()
+        .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));
+    let weights: Vec<Stored> = weights.collect::<Result<_>>()?;
+    let cut_terms = sources.iter().zip(&weights).zip(cuts);
+    let cut_terms = cut_terms.map(|((dy, weight), cut)| Term {
+        left: Operand::depth_last(&**dy),
+        right: Operand::depth_first(weight),
+        depth: cut.width,
+    });
+    let mut terms: Vec<Term<P>> = cut_terms.collect();
+    let masked = is_masked(linears, pass);
+    let a = Stack::new(stacked(linears)?);
+    let whole = dh.as_ref().map(Stored::tensor).transpose()?;
+    terms.extend(whole.as_ref().filter(|_| !masked).map(|dh| Term {
+        left: Operand::depth_last(dh),
+        right: Operand::depth_first(&a),
+        depth: ranks.total,
+    }));
+    let out = Output::new(dx.values_mut::<O>()?, inputs);
+    one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+    if let Some(dh) = dh.as_ref().filter(|_| masked) {
+        for (at, linear) in linears.iter().enumerate() {
+            let Some(low_rank) = linear.low_rank() else { continue };
+            let (dh, a) = (ranks.window(dh, at)?, Stored::tensor(&low_rank.a.value)?);
+            let masks = masks(low_rank, pass, inputs);
+            let term = Term::<P> {
+                left: Operand::depth_last(&dh),
+                right: Operand::depth_first(&a),
+                depth: ranks.of[at],
+            };
+            let factor = |row, col| masks.as_ref().map_or(1.0, |masks| masks.factor(row, col));
+            let out = Output::new(dx.values_mut::<O>()?, inputs);
+            one_product(tokens, inputs, vec![term], &AddScaled { out, factor });
+        }
+    }
+    drop(sources);
+    Ok((dx, Carried { dh, scales }))
+}

@@ -1,0 +1,86 @@
+//! The forward pass.
+
+use candle_core::Result;
+
+use super::{
+    low_rank::{Ranks, rank_products},
+    outputs::{factors, multiply},
+};
+use crate::kernels::gemm::{
+    Source, Store,
+    multiply::Multiply,
+    store::{LinearCombination, Output, Replace},
+};
+use crate::memory::{self, Buffer};
+use crate::nn::{
+    convert::Converted,
+    linear::{
+        cut::Cut,
+        layer::{Linear, output_scales},
+    },
+    operand::Stored,
+    param::Param,
+    pass::Pass,
+    tensor::{Float, Tensor, for_format, for_number},
+};
+
+/// The outputs, in the dtype of `x`; `residual`, of the only output's shape, is added to it.
+pub(crate) fn forward<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    residual: Option<&Tensor>,
+    pass: &Pass,
+) -> Result<[Tensor; N]> {
+    for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+        forward_as::<E, P, N>(linears, cuts, x, residual, pass)
+    }))
+}
+
+fn forward_as<E: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    x: &Tensor,
+    residual: Option<&Tensor>,
+    pass: &Pass,
+) -> Result<[Tensor; N]>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let ranks = Ranks::<N>::of(linears);
+    let scales = output_scales::<N>(linears)?;
+    let h = rank_products::<E, P, N>(linears, &ranks, x, pass)?;
+    let mut biases: [Option<Converted>; N] = [const { None }; N];
+    for (bias, linear) in biases.iter_mut().zip(linears) {
+        *bias = linear.bias.as_ref().map(Param::f32).transpose()?;
+    }
+    let mut ys = cuts.map(|cut| Tensor::new(Buffer::<E>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
+    if memory::is_dry_run() {
+        return Ok(ys);
+    }
+    let residual = residual.map(Tensor::values::<E>).transpose()?;
+    let mut stores: Vec<Box<dyn Store + '_>> = Vec::with_capacity(N);
+    for (y, cut) in ys.iter_mut().zip(cuts) {
+        let out = Output::new(y.values_mut::<E>()?, cut.width);
+        let scale = scales[cut.linear].as_ref();
+        let scale = scale.map(|scale| factors(scale, cut)).transpose()?;
+        let bias = match &biases[cut.linear] {
+            Some(bias) => Some(&bias.values::<f32>()?[cut.first..][..cut.width]),
+            None => None,
+        };
+        stores.push(if scale.is_none() && bias.is_none() && residual.is_none() {
+            Box::new(Replace { out, scale: 1.0 })
+        } else {
+            Box::new(LinearCombination {
+                out,
+                scale,
+                bias,
+                residual,
+            })
+        });
+    }
+    let outputs: Vec<(Cut, &dyn Store)> = cuts.iter().zip(&stores).map(|(cut, store)| (*cut, &**store)).collect();
+    multiply::<P, N>(linears, &outputs, &ranks, x, h.as_ref())?;
+    drop(stores);
+    Ok(ys)
+}

@@ -1,0 +1,110 @@
+//! Outputs of layers, before scales and biases; and their gradients as the products behind a scale see them.
+
+use candle_core::Result;
+
+use super::low_rank::Ranks;
+use crate::kernels::gemm::{
+    Operand, Segment, Source, Store, Term, columns::ScaledColumns, multiply::Multiply, product,
+};
+use crate::nn::{
+    adapter::OutputScale,
+    linear::{cut::Cut, layer::Linear},
+    operand::{Matrix, Stored},
+    tensor::{Float, Tensor},
+};
+
+/// Multiplies the input with the weights and adds the low-rank terms; `h` are the terms' inner products. Each output has
+/// a store.
+pub(super) fn multiply<P: Multiply, const N: usize>(
+    linears: &[Linear],
+    outputs: &[(Cut, &dyn Store)],
+    ranks: &Ranks<N>,
+    x: &Tensor,
+    h: Option<&Tensor>,
+) -> Result<()>
+where
+    for<'a> Stored<'a>: Source<P>,
+{
+    let source = Stored::tensor(x)?;
+    let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
+    let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
+    let rank = |at: usize| ranks.of[outputs[at].0.linear];
+    let segment = |at: usize| {
+        let (CutOperands { weight, low_rank }, (cut, store)) = (&operands[at], outputs[at]);
+        let mut terms = vec![Term {
+            left: Operand::depth_last(&source),
+            right: Operand::depth_last(weight),
+            depth: x.cols(),
+        }];
+        terms.extend(low_rank.as_ref().map(|(h, b)| Term {
+            left: Operand::depth_last(h),
+            right: Operand::depth_last(b),
+            depth: rank(at),
+        }));
+        let cols = cut.width;
+        Segment { cols, terms, store }
+    };
+    // Segments of a product have the same depths.
+    let mut remaining: Vec<usize> = (0..outputs.len()).collect();
+    while let Some(&first) = remaining.first() {
+        let alike: Vec<Segment<P>> = remaining
+            .iter()
+            .filter(|at| rank(**at) == rank(first))
+            .map(|at| segment(*at))
+            .collect();
+        product(x.rows(), &alike);
+        remaining.retain(|at| rank(*at) != rank(first));
+    }
+    Ok(())
+}
+
+/// The right operands of one output, and the left one of its low-rank term.
+struct CutOperands<'a> {
+    weight: Stored<'a>,
+    /// The inner product and the rows of B.
+    low_rank: Option<(Stored<'a>, Stored<'a>)>,
+}
+
+impl<'a> CutOperands<'a> {
+    fn of<const N: usize>(linears: &'a [Linear], cut: &Cut, ranks: &Ranks<N>, h: Option<&'a Tensor>) -> Result<Self> {
+        let linear = &linears[cut.linear];
+        let low_rank = match (linear.low_rank(), h) {
+            (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, rows(&low_rank.b.value, cut)?)),
+            _ => None,
+        };
+        Ok(Self {
+            weight: Stored::weight(&linear.weight, cut.first)?,
+            low_rank,
+        })
+    }
+}
+
+/// The rows of a matrix that belong to a cut.
+pub(super) fn rows<'a>(matrix: &'a Tensor, cut: &Cut) -> Result<Stored<'a>> {
+    Ok(Stored::Dense(Matrix::new(matrix)?.skip_rows(cut.first)))
+}
+
+/// The gradients of the outputs, and the outputs' factors.
+pub(super) struct OutputGradients<'a, const N: usize> {
+    pub(super) dys: [&'a Tensor; N],
+    pub(super) scales: &'a [Option<OutputScale>; N],
+}
+
+impl<const N: usize> OutputGradients<'_, N> {
+    /// The gradient of the sums that became output `index`: that of the output, each column multiplied by its factor.
+    pub(super) fn source<E: Float, P: Multiply>(&self, index: usize, cut: &Cut) -> Result<Box<dyn Source<P> + '_>>
+    where
+        for<'a> Stored<'a>: Source<P>,
+    {
+        let dy = self.dys[index];
+        Ok(match &self.scales[cut.linear] {
+            Some(scale) => Box::new(ScaledColumns::new(dy.values::<E>()?, factors(scale, cut)?)),
+            None => Box::new(Stored::tensor(dy)?),
+        })
+    }
+}
+
+/// The factors of an output.
+pub(super) fn factors<'a>(scale: &'a OutputScale, cut: &Cut) -> Result<&'a [f32]> {
+    Ok(&scale.factors.values::<f32>()?[cut.first..][..cut.width])
+}

@@ -1,0 +1,79 @@
+//! `adapter_config.json`.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::formats::format;
+use crate::options::{Adapter, LoraOptions, Task};
+
+/// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    peft_type: PeftType,
+    task_type: String,
+    /// The name or the folder of the model that the adapter belongs to.
+    pub base_model_name_or_path: String,
+    /// Rank of the factors.
+    pub r: usize,
+    /// The product of the factors is scaled by `lora_alpha / r`.
+    pub lora_alpha: f64,
+    /// Dropout on the adapter's input while it was trained.
+    pub lora_dropout: f64,
+    /// Last components of the names of the modules that have an adapter.
+    pub target_modules: BTreeSet<String>,
+    /// Suffixes of the names of modules that are trained and saved whole, besides the adapters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules_to_save: Option<Vec<String>>,
+    /// DoRA in place of LoRA.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    use_dora: bool,
+    bias: String,
+    fan_in_fan_out: bool,
+    inference_mode: bool,
+}
+
+/// PEFT's type of adapter; DoRA is a kind of LoRA.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum PeftType {
+    Lora,
+}
+
+impl Config {
+    /// The configuration of a model's adapters. PEFT saves the head of a classifier with it.
+    pub fn new(task: Task, base_model: impl Into<String>, lora: &LoraOptions) -> Self {
+        let (task_type, modules_to_save) = match task {
+            Task::CausalLm => ("CAUSAL_LM", None),
+            Task::SequenceClassification => ("SEQ_CLS", Some(["classifier", "score"].map(String::from).to_vec())),
+        };
+        Self {
+            peft_type: PeftType::Lora,
+            task_type: task_type.into(),
+            base_model_name_or_path: base_model.into(),
+            r: lora.rank,
+            lora_alpha: lora.alpha,
+            lora_dropout: lora.dropout,
+            target_modules: BTreeSet::new(),
+            modules_to_save,
+            use_dora: format(lora.adapter).use_dora,
+            bias: "none".into(),
+            fan_in_fan_out: false,
+            inference_mode: true,
+        }
+    }
+
+    /// The method of the adapters.
+    pub fn adapter(&self) -> Adapter {
+        let mut adapters = Adapter::ALL.into_iter();
+        let found = adapters.find(|adapter| format(*adapter).use_dora == self.use_dora);
+        found.unwrap_or(Adapter::Lora)
+    }
+
+    /// True if a tensor belongs to a module that is saved whole.
+    pub(super) fn saves_whole(&self, name: &str) -> bool {
+        let module = name.rsplit_once('.').map_or("", |(module, _)| module);
+        let mut saved = self.modules_to_save.iter().flatten();
+        saved.any(|suffix| module.ends_with(suffix.as_str()))
+    }
+}

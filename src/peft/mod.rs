@@ -1,0 +1,15 @@
+//! Adapters on disk in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
+
+mod config;
+mod error;
+mod folder;
+mod formats;
+mod size;
+mod tensor;
+
+pub use config::Config;
+pub use error::AdapterError;
+pub use folder::{CONFIG_FILE, WEIGHTS_FILE, read, write};
+pub use formats::{LORA_A, LORA_B, MAGNITUDE};
+pub use size::{FileDtype, file_bytes, safetensors_bytes};
+pub use tensor::AdapterTensor;

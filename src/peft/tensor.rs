@@ -1,0 +1,100 @@
+//! A tensor of the weights' file.
+
+use std::borrow::Cow;
+
+use safetensors::tensor::{Dtype, TensorView, View};
+
+use super::{config::Config, formats::format};
+
+/// PEFT's prefix of a module's name.
+pub(super) const PREFIX: &str = "base_model.model.";
+
+/// A tensor of one module's adapter, or a tensor of a module that is saved whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdapterTensor {
+    /// The module's name in Hugging Face's model with the tensor's, such as
+    /// `model.layers.0.self_attn.q_proj.lora_A.weight`.
+    pub name: String,
+    /// A: `[rank, input features]`; B: `[output features, rank]`; magnitudes: `[output features]`; a saved module has its own
+    /// shape.
+    pub shape: Vec<usize>,
+    /// Elements, row-major.
+    pub values: Vec<f32>,
+}
+
+impl AdapterTensor {
+    /// A tensor of a file, or the mistake in it.
+    pub(super) fn from_view(name: &str, view: &TensorView<'_>) -> Result<Self, String> {
+        let name = name
+            .strip_prefix(PREFIX)
+            .ok_or(format!("its name does not begin with {PREFIX}"))?;
+        if view.dtype() != Dtype::F32 {
+            return Err(format!("it is {:?}; only F32 can be read", view.dtype()));
+        }
+        let values = view
+            .data()
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&bytes| f32::from_le_bytes(bytes))
+            .collect();
+        Ok(Self {
+            name: name.to_owned(),
+            shape: view.shape().to_vec(),
+            values,
+        })
+    }
+
+    /// The module's name for a tensor of its adapter, `None` for a module that is saved whole, or the mistake.
+    pub(super) fn check(&self, config: &Config) -> Result<Option<&str>, String> {
+        let (rank, elements) = (config.r, self.shape.iter().product::<usize>());
+        let stored = format(config.adapter()).tensors;
+        let found = stored.iter().find_map(|part| {
+            let module = self.name.strip_suffix(part.name)?.strip_suffix('.')?;
+            Some((module, part))
+        });
+        match found {
+            Some((module, part)) => {
+                let has_rank = part.rank_at.is_none_or(|at| self.shape.get(at) == Some(&rank));
+                if self.shape.len() == part.dims && has_rank && elements == self.values.len() {
+                    return Ok(Some(module));
+                }
+                let (values, shape) = (self.values.len(), &self.shape);
+                Err(format!(
+                    "{values} values of the shape {shape:?} do not fit the rank {rank}"
+                ))
+            }
+            None if !config.saves_whole(&self.name) => {
+                let names: Vec<&str> = stored.iter().map(|part| part.name).collect();
+                Err(format!("it is none of an adapter's tensors, {}", names.join(", ")))
+            }
+            None if elements == self.values.len() => Ok(None),
+            None => {
+                let (values, shape) = (self.values.len(), &self.shape);
+                Err(format!("{values} values do not fill the shape {shape:?}"))
+            }
+        }
+    }
+}
+
+impl View for &AdapterTensor {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect::<Vec<_>>()
+            .into()
+    }
+
+    fn data_len(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+}
