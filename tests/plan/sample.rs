@@ -84,7 +84,10 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
                 json!(some)
             },
         );
-        set("lora_dropout", json!(if random.random_bool(0.3) { 0.1 } else { 0.0 }));
+        // DoRA has no dropout.
+        let (adapter, dropout) = *[("lora", 0.0), ("lora", 0.1), ("dora", 0.0)].choose(random).unwrap();
+        set("adapter", json!(adapter));
+        set("lora_dropout", json!(dropout));
     }
     set("batch_size", json!(batches.choose(random)));
     set("max_seq_length", json!(lengths.choose(random)));
