@@ -7,10 +7,10 @@ use std::time::Instant;
 use expctl::kernels::{
     Element, InstructionSet,
     gemm::{
-        Dense, Operand, Segment, Source, Term,
+        Dense, Operand, OperandReader, Segment, Term,
+        epilogue::{Output, Replace},
         multiply::Multiply,
         product,
-        store::{Output, Replace},
     },
 };
 use half::bf16;
@@ -70,7 +70,7 @@ fn shape(argument: &str) -> Option<Shape> {
 /// Tera-operations a second of the product of `x [rows, depth]` and a weight that is stored along the depth, or across it.
 fn tera<P: Multiply + Element>([rows, depth, cols]: Shape, along_depth: bool) -> f64
 where
-    for<'a> Dense<'a, P>: Source<P>,
+    for<'a> Dense<'a, P>: OperandReader<P>,
 {
     let (x, weight) = (vec![P::narrow(0.5); rows * depth], vec![P::narrow(0.25); cols * depth]);
     let x = Dense::new(&x, depth);
@@ -98,7 +98,7 @@ where
                 &[Segment {
                     cols,
                     terms: vec![term],
-                    store: &store,
+                    epilogue: &store,
                 }],
             );
             start.elapsed().as_secs_f64()

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{
     InstructionSet,
-    gemm::{Source, operand::Number},
+    gemm::{OperandReader, operand::Number},
     reduce::{LANES, total},
     rows::rows_per_part,
 };
@@ -14,7 +14,7 @@ const PIECE: usize = 4 * LANES;
 
 /// Writes the squared norm of each row of `matrix` to `out`: the float32 sum of its squares. The matrix has `out.len()`
 /// rows and `cols` columns, and gives its elements in the format `P`.
-pub fn squared<P: Number>(matrix: &dyn Source<P>, cols: usize, out: &mut [f32]) {
+pub fn squared<P: Number>(matrix: &dyn OperandReader<P>, cols: usize, out: &mut [f32]) {
     let (part, level) = (rows_per_part(cols), InstructionSet::current());
     out.par_chunks_mut(part).enumerate().for_each(|(at, norms)| {
         level.run(
@@ -46,7 +46,7 @@ pub fn changed(squared: &[f32], b: &[f32], inner: &[f32], s: f32, out: &mut [f32
 }
 
 #[inline(always)]
-fn squared_norm<P: Number>(matrix: &dyn Source<P>, row: usize, cols: usize) -> f32 {
+fn squared_norm<P: Number>(matrix: &dyn OperandReader<P>, row: usize, cols: usize) -> f32 {
     let (mut buffer, mut lanes) = ([P::ZERO; PIECE], [0.0; LANES]);
     for start in (0..cols).step_by(PIECE) {
         let piece = start..cols.min(start + PIECE);

@@ -16,9 +16,10 @@ use crate::{
     kernels::{
         gemm::{
             Operand, Segment, Term,
+            epilogue::{AddScaled, Output, Replace},
+            gemm_grouped,
             multiply::Multiply,
-            product, product_of_grain,
-            store::{AddScaled, Output, Replace},
+            product,
         },
         head::{Exponentials, LogSumExps, SoftmaxGradient, next_logits, subtract_next},
     },
@@ -181,14 +182,14 @@ fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
     })
 }
 
-/// The product of rows with some rows of the head, whose blocks go to `store`.
+/// The product of rows with some rows of the head, whose blocks go to `epilogue`.
 fn head_product<P: Multiply>(
     rows: usize,
     cols: usize,
     hidden: usize,
     x: &Matrix,
     head: &Matrix,
-    store: &dyn crate::kernels::gemm::Store,
+    epilogue: &dyn crate::kernels::gemm::Epilogue,
     grain: usize,
 ) {
     let term = Term::<P> {
@@ -197,7 +198,7 @@ fn head_product<P: Multiply>(
         depth: hidden,
     };
     let terms = vec![term];
-    product_of_grain(rows, &[Segment { cols, terms, store }], grain);
+    gemm_grouped(rows, &[Segment { cols, terms, epilogue }], grain);
 }
 
 /// The sum of the losses of normed rows, and the gradient of `scale · sum` in them, float32; adds the head's gradient if it
@@ -256,7 +257,7 @@ fn in_one_pass(
             let store = AddScaled { out, factor: |_, _| 1.0 };
             let (left, right) = (Operand::depth_last(&exponentials), Operand::depth_first(&weight));
             let terms = vec![Term::<P> { left, right, depth: cols }];
-            product(rows, &[Segment { cols: hidden, terms, store: &store }]);
+            product(rows, &[Segment { cols: hidden, terms, epilogue: &store }]);
         }
         if !memory::is_dry_run() {
             let d_normed = d_normed.values_mut::<f32>()?;
@@ -342,7 +343,7 @@ fn backward<E: Float, P: Multiply>(
             &[Segment {
                 cols: hidden,
                 terms,
-                store: &store,
+                epilogue: &store,
             }],
         );
         if let Some(d_head) = &mut d_head {
@@ -362,7 +363,7 @@ fn backward<E: Float, P: Multiply>(
                 &[Segment {
                     cols: hidden,
                     terms,
-                    store: &store,
+                    epilogue: &store,
                 }],
             );
         }

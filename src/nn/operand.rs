@@ -14,7 +14,7 @@ use crate::{
         Element,
         dropout::Mask,
         gemm::{
-            Source,
+            OperandReader,
             multiply::Multiply,
             operand::{Number, prefetch},
         },
@@ -64,7 +64,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-impl<P: Multiply> Source<P> for Matrix<'_> {
+impl<P: Multiply> OperandReader<P> for Matrix<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         let at = self.range(row, cols);
         match self.data {
@@ -121,7 +121,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-impl Source<bf16> for Stored<'_> {
+impl OperandReader<bf16> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [bf16]) -> &'a [bf16] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
@@ -141,14 +141,14 @@ impl Source<bf16> for Stored<'_> {
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         if let Self::Dense(matrix) = self {
-            Source::<bf16>::prefetch(matrix, row, cols);
+            OperandReader::<bf16>::prefetch(matrix, row, cols);
         }
     }
 }
 
 /// Quantised values are rounded to bfloat16 here too: that is the format that bitsandbytes computes their products from
 /// (`bnb_4bit_compute_dtype`).
-impl Source<f32> for Stored<'_> {
+impl OperandReader<f32> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [f32]) -> &'a [f32] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
@@ -171,7 +171,7 @@ impl Source<f32> for Stored<'_> {
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         if let Self::Dense(matrix) = self {
-            Source::<f32>::prefetch(matrix, row, cols);
+            OperandReader::<f32>::prefetch(matrix, row, cols);
         }
     }
 }
@@ -188,9 +188,9 @@ impl<'a> Stack<'a> {
     }
 }
 
-impl<P: Number> Source<P> for Stack<'_>
+impl<P: Number> OperandReader<P> for Stack<'_>
 where
-    for<'s> Stored<'s>: Source<P>,
+    for<'s> Stored<'s>: OperandReader<P>,
 {
     fn row<'a>(&'a self, mut row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         for (rows, part) in &self.parts {
@@ -224,9 +224,9 @@ impl Masks {
     }
 }
 
-impl<P: Number> Source<P> for Masked<'_>
+impl<P: Number> OperandReader<P> for Masked<'_>
 where
-    for<'s> Stored<'s>: Source<P>,
+    for<'s> Stored<'s>: OperandReader<P>,
 {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         let mut unmasked = vec![P::ZERO; cols.len()];
@@ -250,7 +250,7 @@ mod tests {
     };
 
     /// The elements of some columns of a row.
-    fn row<P: Number>(source: &dyn Source<P>, row: usize, cols: Range<usize>) -> Vec<f32> {
+    fn row<P: Number>(source: &dyn OperandReader<P>, row: usize, cols: Range<usize>) -> Vec<f32> {
         let mut buffer = vec![P::ZERO; cols.len()];
         source
             .row(row, cols, &mut buffer)
@@ -271,9 +271,9 @@ mod tests {
         assert_eq!(row::<f32>(&part, 3, 1..3), rows[5][2..4]);
         let rounded = rows[5][2..4].iter().map(|value| bf16::from_f32(*value).to_f32());
         assert_eq!(row::<bf16>(&part, 3, 1..3), rounded.collect::<Vec<_>>());
-        let (lent, stride) = Source::<f32>::lend(&part).unwrap();
+        let (lent, stride) = OperandReader::<f32>::lend(&part).unwrap();
         assert_eq!((lent[3 * stride + 1], stride), (rows[5][2], 5));
-        assert!(Source::<bf16>::lend(&part).is_none());
+        assert!(OperandReader::<bf16>::lend(&part).is_none());
         let candle = Tensor::from_candle(x.to_candle().unwrap()).unwrap();
         assert!(Matrix::new(&candle).is_err());
     }

@@ -12,7 +12,7 @@ use super::{
     pattern::Hidden,
     stats::{BackwardStats, ForwardStats, RowPartials},
 };
-use crate::kernels::gemm::block::{BLOCK, Block, EDGE};
+use crate::kernels::gemm::block::{BLOCK, Block, TILE};
 
 /// See [`softmax_block`](super::weights::softmax_block).
 ///
@@ -21,7 +21,7 @@ use crate::kernels::gemm::block::{BLOCK, Block, EDGE};
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) unsafe fn softmax_block(scores: &Block, round: &mut ForwardStats, out: &mut [bf16; BLOCK]) {
     let scale = _mm512_set1_ps(round.scale * LOG2_E);
-    let rows = out.as_chunks_mut::<EDGE>().0.iter_mut().zip(&mut round.sums);
+    let rows = out.as_chunks_mut::<TILE>().0.iter_mut().zip(&mut round.sums);
     for (row, ((out, sums), shift)) in rows.zip(&round.shifts).enumerate() {
         let shift = _mm512_set1_ps(shift * LOG2_E);
         // SAFETY: a row has 32 elements, and so has that of the output; there are 16 sums.
@@ -56,7 +56,7 @@ pub(super) unsafe fn softmax_block_backward(
             _mm512_loadu_si512(LOW.as_ptr().cast()),
             _mm512_loadu_si512(HIGH.as_ptr().cast()),
         );
-        for pair in 0..EDGE / 2 {
+        for pair in 0..TILE / 2 {
             let mut rows = [_mm512_setzero_si512(); 2];
             for (at, d_row) in rows.iter_mut().enumerate() {
                 let key = 2 * pair + at;
@@ -75,8 +75,8 @@ pub(super) unsafe fn softmax_block_backward(
                     };
                     (row, d) = (_mm512_maskz_mov_epi16(seen, row), _mm512_maskz_mov_epi16(seen, d));
                 }
-                _mm512_storeu_si512(weights.as_mut_ptr().add(key * EDGE).cast(), row);
-                _mm512_storeu_si512(d_scores.as_mut_ptr().add(key * EDGE).cast(), d);
+                _mm512_storeu_si512(weights.as_mut_ptr().add(key * TILE).cast(), row);
+                _mm512_storeu_si512(d_scores.as_mut_ptr().add(key * TILE).cast(), d);
                 *d_row = d;
             }
             let right = d_scores_right.as_mut_ptr().add(pair * 32);
@@ -95,8 +95,8 @@ pub(super) unsafe fn add_products(a: &[bf16], b: &[bf16], sums: &mut [f32; 16]) 
     // SAFETY: no more is read of either row than it has; every pattern of bits is a value; there are 16 sums.
     unsafe {
         let mut total = _mm512_loadu_ps(sums.as_ptr());
-        for (a, b) in a.chunks(EDGE).zip(b.chunks(EDGE)) {
-            let there = u32::MAX >> (EDGE - a.len().min(b.len()));
+        for (a, b) in a.chunks(TILE).zip(b.chunks(TILE)) {
+            let there = u32::MAX >> (TILE - a.len().min(b.len()));
             let [a, b] = [a, b].map(|row| transmute(_mm512_maskz_loadu_epi16(there, row.as_ptr().cast())));
             total = _mm512_dpbf16_ps(total, a, b);
         }
@@ -126,7 +126,7 @@ pub(super) unsafe fn update_max(maxima: &mut RowPartials, scores: &Block) {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn largest(parts: &RowPartials) -> [f32; EDGE] {
+pub(super) unsafe fn largest(parts: &RowPartials) -> [f32; TILE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()
@@ -138,7 +138,7 @@ pub(super) unsafe fn largest(parts: &RowPartials) -> [f32; EDGE] {
 /// # Safety
 /// The CPU has AVX-512.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn totals(parts: &RowPartials) -> [f32; EDGE] {
+pub(super) unsafe fn totals(parts: &RowPartials) -> [f32; TILE] {
     // SAFETY: there are 16 parts.
     parts
         .each_ref()
@@ -162,7 +162,7 @@ static HIGH: [u16; 32] = pairs(16);
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn halves(row: &[f32; EDGE]) -> [__m512; 2] {
+fn halves(row: &[f32; TILE]) -> [__m512; 2] {
     // SAFETY: there are 32 elements.
     unsafe { [_mm512_loadu_ps(row.as_ptr()), _mm512_loadu_ps(row.as_ptr().add(16))] }
 }

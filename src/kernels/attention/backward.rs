@@ -18,12 +18,12 @@ use crate::{
     kernels::{
         Element, InstructionSet,
         gemm::{
-            Operand, Source,
-            block::{BLOCK, Block, EDGE},
+            Operand, OperandReader,
+            block::{BLOCK, Block, TILE},
+            epilogue::Output,
             multiply::Session,
             operand::FromFormat,
             pack::{pack_left, pack_right},
-            store::Output,
         },
     },
     memory::{self, Category},
@@ -132,7 +132,7 @@ impl<E: Element> Item<'_, E> {
         self.pack_keys(session.level(), scratch, row);
         for sums in [&mut scratch.dk, &mut scratch.dv] {
             sums.clear();
-            sums.resize(shape.padded() / EDGE * shape.panels(), Block::ZERO);
+            sums.resize(shape.padded() / TILE * shape.panels(), Block::ZERO);
         }
         let mut finite = true;
         let mut rounds = self.rounds().peekable();
@@ -149,7 +149,7 @@ impl<E: Element> Item<'_, E> {
                 queries,
                 checks_finite,
             };
-            let end = self.pattern.end(self.sample, round.queries.end - EDGE);
+            let end = self.pattern.end(self.sample, round.queries.end - TILE);
             for start in (0..end).step_by(KEYS) {
                 let keys = start..end.min(start + KEYS);
                 round.take_keys::<P>(keys.clone(), scratch, || ahead.ask());
@@ -197,7 +197,7 @@ impl<E: Element> Item<'_, E> {
 
     fn pack_keys<P: Number + FromFormat<E>>(&self, level: InstructionSet, scratch: &mut Scratch, row: &mut Vec<P>) {
         let shape = self.shape;
-        let blocks = shape.padded() / EDGE;
+        let blocks = shape.padded() / TILE;
         let positions = self.pattern.key_positions(self.sample, shape.len);
         let of_keys = |values| Head::new(values, shape, shape.kv_heads, self.sample, self.kv_head).first(positions);
         let (k, v) = (of_keys(self.saved.k), of_keys(self.saved.v));
@@ -206,10 +206,10 @@ impl<E: Element> Item<'_, E> {
         let v_rows = scratch.v_rows.of::<P>(blocks * len);
         let k_columns = scratch.k_columns.of::<P>(shape.panels() * blocks * BLOCK);
         for block in 0..blocks {
-            let keys = block * EDGE..block * EDGE + EDGE;
+            let keys = block * TILE..block * TILE + TILE;
             let dimensions = 0..shape.head_dim;
-            k.prefetch_rows(keys.start + EDGE..keys.end + EDGE);
-            v.prefetch_rows(keys.start + EDGE..keys.end + EDGE);
+            k.prefetch_rows(keys.start + TILE..keys.end + TILE);
+            v.prefetch_rows(keys.start + TILE..keys.end + TILE);
             let k_row = &mut k_rows[block * len..][..len];
             pack_left(
                 level,
@@ -246,8 +246,8 @@ impl<E: Element> Item<'_, E> {
         let shape = self.shape;
         let q = Head::new(self.saved.q, shape, shape.heads, self.sample, head);
         let d_out = Head::new(self.d_out, shape, shape.heads, self.sample, head);
-        let mut pack = |source: &dyn Source<P>, to: &mut Both| {
-            let len = queries.len() / EDGE * P::packed_len(shape.head_dim);
+        let mut pack = |source: &dyn OperandReader<P>, to: &mut Both| {
+            let len = queries.len() / TILE * P::packed_len(shape.head_dim);
             let out = to.dimensions.of::<P>(len);
             pack_right(
                 level,
@@ -257,7 +257,7 @@ impl<E: Element> Item<'_, E> {
                 out,
                 row,
             );
-            let out = to.queries.of::<P>(shape.panels() * queries.len() * EDGE);
+            let out = to.queries.of::<P>(shape.panels() * queries.len() * TILE);
             pack_right(
                 level,
                 Operand::depth_first(source),
@@ -292,8 +292,8 @@ impl<E: Element> Item<'_, E> {
         let (row, d_row) = row.split_at_mut(head_dim);
         let [out, d_out] = [self.saved.out, self.d_out].map(|x| Head::new(x, self.shape, heads, self.sample, head));
         for (block, delta) in scratch.delta.as_chunks_mut().0.iter_mut().enumerate() {
-            let mut parts: RowPartials = [[0.0; 16]; EDGE];
-            for (query, parts) in (queries.start + block * EDGE..).zip(&mut parts) {
+            let mut parts: RowPartials = [[0.0; 16]; TILE];
+            for (query, parts) in (queries.start + block * TILE..).zip(&mut parts) {
                 let (out, d_out) = (out.row(query, 0..head_dim, row), d_out.row(query, 0..head_dim, d_row));
                 P::add_products(level, out, d_out, parts);
             }
@@ -304,15 +304,15 @@ impl<E: Element> Item<'_, E> {
     fn write_queries(&self, round: &QueryBlock, head: usize, scratch: &mut Scratch) -> bool {
         let level = round.session.level();
         let destination = self.destination(&self.outputs.q, head);
-        let blocks = round.queries.len() / EDGE;
+        let blocks = round.queries.len() / TILE;
         scratch.transposed.resize(self.shape.panels(), Block::ZERO);
         let mut finite = true;
-        for (at, first) in round.queries.clone().step_by(EDGE).enumerate() {
+        for (at, first) in round.queries.clone().step_by(TILE).enumerate() {
             for (panel, transposed) in scratch.transposed.iter_mut().enumerate() {
                 scratch.dq[panel * blocks + at].transpose_into(level, transposed);
             }
             // SAFETY: an item has these heads to itself, and a round these queries.
-            finite &= unsafe { destination.write(level, first, &scratch.transposed, &[self.shape.scale(); EDGE]) };
+            finite &= unsafe { destination.write(level, first, &scratch.transposed, &[self.shape.scale(); TILE]) };
         }
         finite
     }
@@ -321,10 +321,10 @@ impl<E: Element> Item<'_, E> {
         let destination = self.destination(out, self.kv_head);
         let mut finite = true;
         for (block, sums) in sums.chunks_exact(self.shape.panels()).enumerate() {
-            let first = block * EDGE;
-            destination.prefetch(first + EDGE..first + 2 * EDGE);
+            let first = block * TILE;
+            destination.prefetch(first + TILE..first + 2 * TILE);
             // SAFETY: an item has this head to itself.
-            finite &= unsafe { destination.write(level, first, sums, &[scale; EDGE]) };
+            finite &= unsafe { destination.write(level, first, sums, &[scale; TILE]) };
         }
         finite
     }

@@ -6,8 +6,8 @@ use super::shape::Shape;
 use crate::kernels::{
     Element, InstructionSet,
     gemm::{
-        block::{Block, EDGE},
-        store::Output,
+        block::{Block, TILE},
+        epilogue::Output,
     },
 };
 
@@ -43,7 +43,7 @@ impl<E: Element> Destination<'_, E> {
         level: InstructionSet,
         first: usize,
         blocks: &[Block],
-        factors: &[f32; EDGE],
+        factors: &[f32; TILE],
     ) -> bool {
         level.run(
             #[inline(always)]
@@ -55,7 +55,7 @@ impl<E: Element> Destination<'_, E> {
                         // SAFETY: the caller's promise.
                         let out = unsafe { self.out.row(self.sample * self.shape.len + position, columns) };
                         // The whole panels are written by code without a loop.
-                        finite &= match out.as_mut_array::<EDGE>() {
+                        finite &= match out.as_mut_array::<TILE>() {
                             Some(out) => write(out, block.row(row), *factor),
                             None => write(out, block.row(row), *factor),
                         };
@@ -69,7 +69,7 @@ impl<E: Element> Destination<'_, E> {
 
 /// Writes the values' multiples, and returns whether they are finite.
 #[inline(always)]
-fn write<E: Element>(out: &mut [E], values: &[f32; EDGE], factor: f32) -> bool {
+fn write<E: Element>(out: &mut [E], values: &[f32; TILE], factor: f32) -> bool {
     let mut finite = true;
     for (out, value) in out.iter_mut().zip(values) {
         let value = value * factor;

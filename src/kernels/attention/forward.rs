@@ -19,12 +19,12 @@ use crate::{
         Element, InstructionSet,
         gemm::{
             Operand,
-            block::{BLOCK, Block, EDGE},
+            block::{BLOCK, Block, TILE},
+            epilogue::Output,
             multiply::Session,
             operand::FromFormat,
             pack::{pack_left, pack_right},
             scratch::Buffer,
-            store::Output,
         },
     },
     memory::{self, Category},
@@ -99,14 +99,14 @@ fn items(shape: Shape) -> Vec<Item> {
     let heads = shape.batch * shape.kv_heads;
     let wanted = (ITEMS * rayon::current_num_threads()).div_ceil(heads);
     let fitting = SUMS / (shape.group() * shape.panels() * size_of::<Block>());
-    let blocks = shape.len.div_ceil(EDGE).div_ceil(wanted).clamp(1, fitting.max(1));
-    let mut starts: Vec<usize> = (0..shape.len).step_by(blocks * EDGE).collect();
+    let blocks = shape.len.div_ceil(TILE).div_ceil(wanted).clamp(1, fitting.max(1));
+    let mut starts: Vec<usize> = (0..shape.len).step_by(blocks * TILE).collect();
     starts.reverse();
     let of_head = |start: usize| {
         (0..heads).map(move |head| Item {
             sample: head / shape.kv_heads,
             kv_head: head % shape.kv_heads,
-            queries: start..shape.len.min(start + blocks * EDGE),
+            queries: start..shape.len.min(start + blocks * TILE),
         })
     };
     starts.into_iter().flat_map(of_head).collect()
@@ -116,14 +116,14 @@ fn items(shape: Shape) -> Vec<Item> {
 /// by, exponentiated.
 #[derive(Clone, Copy)]
 struct Running {
-    max: [f32; EDGE],
-    sum: [f32; EDGE],
+    max: [f32; TILE],
+    sum: [f32; TILE],
 }
 
 impl Running {
     const NOTHING: Self = Self {
-        max: [f32::NEG_INFINITY; EDGE],
-        sum: [0.0; EDGE],
+        max: [f32::NEG_INFINITY; TILE],
+        sum: [0.0; TILE],
     };
 }
 
@@ -163,16 +163,16 @@ struct Worker<'a, P, E> {
 impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     /// Whether all of the output is finite.
     fn run(&mut self) -> bool {
-        let blocks = self.item.queries.len().div_ceil(EDGE);
+        let blocks = self.item.queries.len().div_ceil(TILE);
         let heads = self.item.kv_head * self.shape.group()..(self.item.kv_head + 1) * self.shape.group();
         let blocks_of_heads = heads.len() * blocks;
         self.scratch.running.clear();
         self.scratch.running.resize(blocks_of_heads, Running::NOTHING);
         let sums = (blocks_of_heads * self.shape.panels()).max(self.scratch.sums.len());
         self.scratch.sums.resize(sums, Block::ZERO);
-        self.scratch.scores.resize(KEYS / EDGE, Block::ZERO);
+        self.scratch.scores.resize(KEYS / TILE, Block::ZERO);
 
-        let last = self.item.queries.start + (blocks - 1) * EDGE;
+        let last = self.item.queries.start + (blocks - 1) * TILE;
         let end = self.pattern.end(self.item.sample, last);
         let mut finite = true;
         for start in (0..end).step_by(KEYS) {
@@ -182,7 +182,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 .clone()
                 .flat_map(|head| (0..blocks).map(move |block| (head, block)));
             for (index, (head, block)) in queries.enumerate() {
-                let first = self.item.queries.start + block * EDGE;
+                let first = self.item.queries.start + block * TILE;
                 if self.pattern.end(self.item.sample, first) > start {
                     finite &= self.attend(keys.clone(), index, head, first);
                 }
@@ -194,9 +194,9 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     fn pack_keys(&mut self, keys: Range<usize>) {
         let (level, row) = (self.session.level(), &mut self.row);
         let Shape { head_dim, .. } = self.shape;
-        let out = self.scratch.keys.of(keys.len() / EDGE * P::packed_len(head_dim));
+        let out = self.scratch.keys.of(keys.len() / TILE * P::packed_len(head_dim));
         pack_right(level, Operand::depth_last(&self.k), keys.clone(), 0..head_dim, out, row);
-        let out = self.scratch.values.of(self.shape.panels() * keys.len() * EDGE);
+        let out = self.scratch.values.of(self.shape.panels() * keys.len() * TILE);
         pack_right(level, Operand::depth_first(&self.v), 0..head_dim, keys, out, row);
     }
 
@@ -206,10 +206,10 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let level = self.session.level();
         let sample = self.item.sample;
         let end = self.pattern.end(sample, first);
-        let seen = (keys.end.min(end) - keys.start) / EDGE;
+        let seen = (keys.end.min(end) - keys.start) / TILE;
         let last = keys.end >= end;
         let hidden = if last {
-            self.pattern.hidden(sample, first, end - EDGE)
+            self.pattern.hidden(sample, first, end - TILE)
         } else {
             Hidden::Nothing
         };
@@ -221,18 +221,18 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
             shape: self.shape,
         };
         if last {
-            destination.prefetch(first..first + EDGE);
+            destination.prefetch(first..first + TILE);
         }
         let maxima = self.score(head, first, seen, hidden);
         let running = &mut self.scratch.running[index];
         let (mut round, factors) = begin(level, running, &maxima, self.shape.scale());
-        let weights = self.scratch.weights.of::<P>(KEYS * EDGE);
+        let weights = self.scratch.weights.of::<P>(KEYS * TILE);
         for (scores, weights) in self.scratch.scores[..seen].iter().zip(weights.as_chunks_mut().0) {
             P::softmax_block(level, scores, &mut round, weights);
         }
         if let Some(dropped) = dropped {
             for (at, weights) in weights.as_chunks_mut().0[..seen].iter_mut().enumerate() {
-                dropped.drop_weights(level, first, keys.start + at * EDGE, weights);
+                dropped.drop_weights(level, first, keys.start + at * TILE, weights);
             }
         }
         for ((sum, total), factor) in running.sum.iter_mut().zip(totals(level, &round.sums)).zip(&factors) {
@@ -240,9 +240,9 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         }
 
         let sums = &mut self.scratch.sums[index * self.shape.panels()..][..self.shape.panels()];
-        let values = self.scratch.values.get::<P>().chunks_exact(keys.len() * EDGE);
+        let values = self.scratch.values.get::<P>().chunks_exact(keys.len() * TILE);
         for (panel, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
-            if keys.start > 0 && factors != [1.0; EDGE] {
+            if keys.start > 0 && factors != [1.0; TILE] {
                 multiply_rows(level, sum, &factors);
             }
             let on_diagonal = &values[(seen - 1) * BLOCK..][..BLOCK];
@@ -250,7 +250,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 block: seen - 1,
                 counts: |row, place, _| place <= row,
             });
-            let size = (EDGE, self.shape.panel(panel).len());
+            let size = (TILE, self.shape.panel(panel).len());
             multiply_masked(
                 &self.session,
                 (weights, values, seen),
@@ -266,7 +266,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         // SAFETY: items have no head and queries in common, and these have seen all keys once.
         unsafe {
             let row = sample * self.shape.heads + head;
-            let lse = self.lse.row(row, first..self.shape.len.min(first + EDGE));
+            let lse = self.lse.row(row, first..self.shape.len.min(first + TILE));
             for ((to, max), sum) in lse.iter_mut().zip(running.max).zip(running.sum) {
                 *to = max + sum.ln();
             }
@@ -277,7 +277,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
 
     /// Scores a head's queries from `first` on with the first `seen` blocks of keys, of the last of which some are hidden.
     /// Returns their maxima.
-    fn score(&mut self, head: usize, first: usize, seen: usize, hidden: Hidden) -> [f32; EDGE] {
+    fn score(&mut self, head: usize, first: usize, seen: usize, hidden: Hidden) -> [f32; TILE] {
         let level = self.session.level();
         let Shape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
@@ -286,16 +286,16 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         pack_left(
             level,
             Operand::depth_last(&q),
-            first..first + EDGE,
+            first..first + TILE,
             0..head_dim,
             queries,
             &mut self.row,
         );
-        q.prefetch_rows(first + EDGE..first + 2 * EDGE);
-        let mut maxima: RowPartials = [[f32::NEG_INFINITY; 16]; EDGE];
+        q.prefetch_rows(first + TILE..first + 2 * TILE);
+        let mut maxima: RowPartials = [[f32::NEG_INFINITY; 16]; TILE];
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
         for (at, (scores, keys)) in self.scratch.scores[..seen].iter_mut().zip(keys).enumerate() {
-            P::multiply(&self.session, queries, keys, head_dim, (EDGE, EDGE), scores, false);
+            P::multiply(&self.session, queries, keys, head_dim, (TILE, TILE), scores, false);
             if at + 1 == seen {
                 hide(scores, hidden);
             }
@@ -306,7 +306,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
 }
 
 fn hide(scores: &mut Block, hidden: Hidden) {
-    for row in 0..EDGE {
+    for row in 0..TILE {
         let first = match hidden {
             Hidden::Nothing => return,
             Hidden::Later => row + 1,
@@ -321,27 +321,27 @@ fn hide(scores: &mut Block, hidden: Hidden) {
 fn begin(
     level: InstructionSet,
     running: &mut Running,
-    maxima: &[f32; EDGE],
+    maxima: &[f32; TILE],
     scale: f32,
-) -> (ForwardStats, [f32; EDGE]) {
+) -> (ForwardStats, [f32; TILE]) {
     level.compute(
         #[inline(always)]
         |arithmetic| {
-            let (mut shifts, mut factors) = ([0f32; EDGE], [0f32; EDGE]);
-            for row in 0..EDGE {
+            let (mut shifts, mut factors) = ([0f32; TILE], [0f32; TILE]);
+            for row in 0..TILE {
                 let max = larger(maxima[row] * scale, running.max[row]);
                 // Without any weight yet, everything stays at zero.
                 shifts[row] = if max == f32::NEG_INFINITY { 0.0 } else { max };
                 factors[row] = arithmetic.exp(running.max[row] - shifts[row]);
                 running.max[row] = max;
             }
-            let sums = [[0.0; 16]; EDGE];
+            let sums = [[0.0; 16]; TILE];
             (ForwardStats { scale, shifts, sums }, factors)
         },
     )
 }
 
-fn multiply_rows(level: InstructionSet, block: &mut Block, factors: &[f32; EDGE]) {
+fn multiply_rows(level: InstructionSet, block: &mut Block, factors: &[f32; TILE]) {
     level.run(
         #[inline(always)]
         || {

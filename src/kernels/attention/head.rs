@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::shape::Shape;
 use crate::kernels::gemm::{
-    Source,
+    OperandReader,
     operand::{FromFormat, prefetch},
 };
 
@@ -50,7 +50,7 @@ impl<'a, E> Head<'a, E> {
     }
 }
 
-impl<P: FromFormat<E>, E: Sync> Source<P> for Head<'_, E> {
+impl<P: FromFormat<E>, E: Sync> OperandReader<P> for Head<'_, E> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         if row < self.len {
             P::read(&self.at(row)[cols], buffer)

@@ -4,7 +4,7 @@ use super::number::Number;
 use crate::kernels::{
     Element,
     gemm::{
-        block::{BLOCK, Block, EDGE},
+        block::{BLOCK, Block, TILE},
         multiply::Session,
     },
 };
@@ -42,9 +42,9 @@ pub(super) fn multiply_masked<P: Number>(
         *out = Block::ZERO;
     }
     let (left, right) = (&left[block * BLOCK..], &right[block * BLOCK..]);
-    for row in 0..EDGE {
-        for place in 0..EDGE {
-            let weight = left[P::left_at(row, place, EDGE)].widen();
+    for row in 0..TILE {
+        for place in 0..TILE {
+            let weight = left[P::left_at(row, place, TILE)].widen();
             for (column, out) in out.row_mut(row).iter_mut().enumerate() {
                 if counts(row, place, column) {
                     *out += weight * right[P::right_at(place, column)].widen();

@@ -11,7 +11,7 @@ use super::{
 use crate::kernels::{
     InstructionSet,
     gemm::{
-        block::{BLOCK, Block, EDGE},
+        block::{BLOCK, Block, TILE},
         multiply::{Multiply, Session},
     },
 };
@@ -61,7 +61,7 @@ impl Number for f32 {
     ) {
         let pairs = left.as_chunks::<BLOCK>().0.iter().zip(right.as_chunks::<BLOCK>().0);
         for (at, (left, right)) in pairs.take(blocks).enumerate() {
-            Self::multiply(session, left, right, EDGE, shape, out, accumulate || at > 0);
+            Self::multiply(session, left, right, TILE, shape, out, accumulate || at > 0);
         }
     }
 }
@@ -76,7 +76,7 @@ impl Number for bf16 {
         accumulate: bool,
     ) {
         // A step of a packed operand is a block.
-        Self::multiply(session, left, right, blocks * EDGE, shape, out, accumulate);
+        Self::multiply(session, left, right, blocks * TILE, shape, out, accumulate);
     }
 
     fn add_products(level: InstructionSet, a: &[Self], b: &[Self], sums: &mut [f32; 16]) {

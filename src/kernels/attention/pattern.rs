@@ -4,7 +4,7 @@ use crate::kernels::{
     InstructionSet,
     dropout::Mask,
     gemm::{
-        block::{BLOCK, Block, EDGE},
+        block::{BLOCK, Block, TILE},
         operand::Number,
     },
 };
@@ -63,8 +63,8 @@ impl Pattern<'_> {
     /// Where the blocks of keys end that the block of queries from `first` on sees any of.
     pub(super) fn end(&self, sample: usize, first: usize) -> usize {
         match self.keys {
-            Keys::Causal => first + EDGE,
-            Keys::First(lengths) => (lengths[sample] as usize).next_multiple_of(EDGE),
+            Keys::Causal => first + TILE,
+            Keys::First(lengths) => (lengths[sample] as usize).next_multiple_of(TILE),
         }
     }
 
@@ -82,7 +82,7 @@ impl Pattern<'_> {
             Keys::Causal if query == key => Hidden::Later,
             Keys::Causal => Hidden::Nothing,
             Keys::First(lengths) => match (lengths[sample] as usize).saturating_sub(key) {
-                EDGE.. => Hidden::Nothing,
+                TILE.. => Hidden::Nothing,
                 seen => Hidden::From(seen),
             },
         }
@@ -130,7 +130,7 @@ impl Dropped {
         level.run(
             #[inline(always)]
             || {
-                for (row, weights) in weights.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
+                for (row, weights) in weights.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
                     let first = Pattern::index(head, query + row, key);
                     for (at, weight) in weights.iter_mut().enumerate() {
                         let kept = mask.factor(first + at as u64) != 0.0;
@@ -147,7 +147,7 @@ impl Dropped {
         level.run(
             #[inline(always)]
             || {
-                for row in 0..EDGE {
+                for row in 0..TILE {
                     let first = Pattern::index(head, query, key + row);
                     for (at, factor) in factors.row_mut(row).iter_mut().enumerate() {
                         *factor = mask.factor(first + ((at as u64) << 24));

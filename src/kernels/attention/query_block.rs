@@ -13,7 +13,7 @@ use super::{
     stats::BackwardStats,
 };
 use crate::kernels::gemm::{
-    block::{BLOCK, Block, EDGE},
+    block::{BLOCK, Block, TILE},
     multiply::Session,
     scratch::Buffer,
 };
@@ -70,13 +70,13 @@ pub(super) struct QueryBlock<'a> {
 
 impl QueryBlock<'_> {
     pub(super) fn blocks(&self) -> usize {
-        self.queries.len() / EDGE
+        self.queries.len() / TILE
     }
 
     /// The product of 32 keys or values and 32 queries, over the dimensions.
     fn multiply<P: Number>(&self, rows: &[P], panel: &[P], out: &mut Block) {
         let depth = self.shape.head_dim;
-        P::multiply(self.session, rows, panel, depth, (EDGE, EDGE), out, false);
+        P::multiply(self.session, rows, panel, depth, (TILE, TILE), out, false);
     }
 
     /// Adds what the queries give to the gradients of some keys and values, and keeps the gradients of the scores. Calls
@@ -88,20 +88,20 @@ impl QueryBlock<'_> {
         let [k_rows, v_rows] = [&scratch.k_rows, &scratch.v_rows].map(|rows| rows.get::<P>());
         let [weights, d_scores] =
             [&mut scratch.weights, &mut scratch.d_scores].map(|buffer| blocks_of(buffer.of::<P>(blocks * BLOCK)));
-        let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * EDGE));
+        let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * TILE));
         let (lse, delta) = (scratch.lse.as_chunks().0, scratch.delta.as_chunks().0);
         let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
         let dropped = self.pattern.dropped(self.sample, self.head);
         let (level, mut factors) = (self.session.level(), Block::ZERO);
 
-        for (at, key) in keys.step_by(EDGE).enumerate() {
+        for (at, key) in keys.step_by(TILE).enumerate() {
             let first_query = self.pattern.first_query(key);
-            let (block_of_keys, first) = (key / EDGE, first_query.saturating_sub(self.queries.start) / EDGE);
-            let hidden = self.pattern.hidden(self.sample, self.queries.start + first * EDGE, key);
+            let (block_of_keys, first) = (key / TILE, first_query.saturating_sub(self.queries.start) / TILE);
+            let hidden = self.pattern.hidden(self.sample, self.queries.start + first * TILE, key);
             for block in first..blocks {
                 self.multiply(&k_rows[block_of_keys * len..], &q[block * len..], &mut products);
                 self.multiply(&v_rows[block_of_keys * len..], &d_out[block * len..], &mut d_weights);
-                let query = self.queries.start + block * EDGE;
+                let query = self.queries.start + block * TILE;
                 if let Some(dropped) = dropped {
                     dropped.factors(level, query, key, &mut factors);
                     pattern::multiply(level, &mut d_weights, &factors);
@@ -115,7 +115,7 @@ impl QueryBlock<'_> {
                 let out = [
                     &mut weights[block - first],
                     &mut d_scores[block - first],
-                    &mut d_scores_right[block * (KEYS / EDGE) + at],
+                    &mut d_scores_right[block * (KEYS / TILE) + at],
                 ];
                 P::softmax_block_backward(level, &products, &d_weights, &stats, out);
                 if dropped.is_some() {
@@ -136,7 +136,7 @@ impl QueryBlock<'_> {
                             counts: |key, query, _| query >= key,
                         });
                     let factors = (left.as_flattened(), right, blocks - first);
-                    let size = (EDGE, shape.panel(panel).len());
+                    let size = (TILE, shape.panel(panel).len());
                     multiply_masked(self.session, factors, masked, size, sum, true);
                 }
             }
@@ -150,22 +150,22 @@ impl QueryBlock<'_> {
         let d_scores = scratch.d_scores_right.get::<P>();
         let len = (shape.panels() * blocks).max(scratch.dq.len());
         scratch.dq.resize(len, Block::ZERO);
-        for (block, query) in self.queries.clone().step_by(EDGE).enumerate() {
+        for (block, query) in self.queries.clone().step_by(TILE).enumerate() {
             let end = self.pattern.end(self.sample, query);
-            let seen = keys.end.min(end).saturating_sub(keys.start) / EDGE;
+            let seen = keys.end.min(end).saturating_sub(keys.start) / TILE;
             if seen == 0 {
                 continue;
             }
-            let right = &d_scores[block * KEYS * EDGE..];
+            let right = &d_scores[block * KEYS * TILE..];
             for panel in 0..shape.panels() {
-                let left = &k_columns[(panel * shape.padded() + keys.start) * EDGE..];
+                let left = &k_columns[(panel * shape.padded() + keys.start) * TILE..];
                 let last = &left[(seen - 1) * BLOCK..][..BLOCK];
-                let hidden = self.pattern.hidden(self.sample, query, keys.start + (seen - 1) * EDGE);
+                let hidden = self.pattern.hidden(self.sample, query, keys.start + (seen - 1) * TILE);
                 let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
                     block: seen - 1,
                     counts: |_, key, query| key <= query,
                 });
-                let size = (shape.panel(panel).len(), EDGE);
+                let size = (shape.panel(panel).len(), TILE);
                 let sum = &mut scratch.dq[panel * blocks + block];
                 multiply_masked(self.session, (left, right, seen), masked, size, sum, keys.start > 0);
             }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::kernels::gemm::block::EDGE;
+use crate::kernels::gemm::block::TILE;
 
 /// Heads, and what they are computed on.
 #[derive(Debug, Clone, Copy)]
@@ -41,18 +41,18 @@ impl Shape {
     /// The length, filled up to whole blocks.
     #[inline]
     pub(super) fn padded(self) -> usize {
-        self.len.next_multiple_of(EDGE)
+        self.len.next_multiple_of(TILE)
     }
 
     /// Panels of 32 columns that a head's dimensions fill.
     #[inline]
     pub(super) fn panels(self) -> usize {
-        self.head_dim.div_ceil(EDGE)
+        self.head_dim.div_ceil(TILE)
     }
 
     /// A panel's dimensions.
     #[inline]
     pub(super) fn panel(self, panel: usize) -> Range<usize> {
-        panel * EDGE..self.head_dim.min(panel * EDGE + EDGE)
+        panel * TILE..self.head_dim.min(panel * TILE + TILE)
     }
 }

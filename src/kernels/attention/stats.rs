@@ -1,17 +1,17 @@
 //! The statistics of a block of queries that weights and their gradients are computed from.
 
 use super::pattern::Hidden;
-use crate::kernels::gemm::block::EDGE;
+use crate::kernels::gemm::block::TILE;
 
 /// Numbers of 32 queries, in 16 parts each.
-pub(super) type RowPartials = [[f32; 16]; EDGE];
+pub(super) type RowPartials = [[f32; 16]; TILE];
 
 /// The running softmax statistics of a block of 32 queries.
 pub struct ForwardStats {
     /// Softmax scale, `1 / sqrt(head_dim)`.
     pub scale: f32,
     /// The number subtracted from each query's scores before they are exponentiated.
-    pub shifts: [f32; EDGE],
+    pub shifts: [f32; TILE],
     /// The sums of each query's weights.
     pub sums: RowPartials,
 }
@@ -21,9 +21,9 @@ pub struct BackwardStats<'a> {
     /// Softmax scale, `1 / sqrt(head_dim)`.
     pub scale: f32,
     /// Log-sum-exp of each query's scores.
-    pub lse: &'a [f32; EDGE],
+    pub lse: &'a [f32; TILE],
     /// FlashAttention's `delta`: rowsum(dO ∘ O), one value per query.
-    pub delta: &'a [f32; EDGE],
+    pub delta: &'a [f32; TILE],
     /// Keys that the queries do not see.
     pub hidden: Hidden,
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::kernels::{
     Element, InstructionSet,
     gemm::{
-        block::{BLOCK, Block, EDGE},
+        block::{BLOCK, Block, TILE},
         pack::Packed,
     },
 };
@@ -25,9 +25,9 @@ pub(super) fn softmax_block<P: Element>(
         #[inline(always)]
         |arithmetic| {
             let ForwardStats { scale, shifts, sums } = round;
-            for (row, out) in out.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
+            for (row, out) in out.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
                 let (shift, scores) = (shifts[row], scores.row(row));
-                let mut weights = [0f32; EDGE];
+                let mut weights = [0f32; TILE];
                 for (weight, score) in weights.iter_mut().zip(scores) {
                     *weight = arithmetic.exp(arithmetic.mul_add(*score, *scale, -shift));
                 }
@@ -63,7 +63,7 @@ pub(super) fn update_max(level: InstructionSet, maxima: &mut RowPartials, scores
 }
 
 /// Each query's largest part.
-pub(super) fn largest(level: InstructionSet, parts: &RowPartials) -> [f32; EDGE] {
+pub(super) fn largest(level: InstructionSet, parts: &RowPartials) -> [f32; TILE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -74,7 +74,7 @@ pub(super) fn largest(level: InstructionSet, parts: &RowPartials) -> [f32; EDGE]
 }
 
 /// Each query's sum.
-pub(super) fn totals(level: InstructionSet, parts: &RowPartials) -> [f32; EDGE] {
+pub(super) fn totals(level: InstructionSet, parts: &RowPartials) -> [f32; TILE] {
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
         // SAFETY: the level is only in use where the CPU has its instructions.
@@ -118,16 +118,16 @@ pub(super) fn softmax_block_backward<P: Packed>(
         #[inline(always)]
         |arithmetic| {
             let BackwardStats { scale, lse, delta, .. } = *stats;
-            let rows = weights.as_chunks_mut::<EDGE>().0.iter_mut();
-            for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<EDGE>().0).enumerate() {
+            let rows = weights.as_chunks_mut::<TILE>().0.iter_mut();
+            for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<TILE>().0).enumerate() {
                 // A key that comes later is hidden from the queries before it, one past the end from all.
                 let hidden = match stats.hidden {
                     Hidden::Later => key,
-                    Hidden::From(place) if key >= place => EDGE,
+                    Hidden::From(place) if key >= place => TILE,
                     _ => 0,
                 };
                 let (scores, d_weights) = (scores.row(key), d_weights.row(key));
-                let (mut of_key, mut d_of_key) = ([0f32; EDGE], [0f32; EDGE]);
+                let (mut of_key, mut d_of_key) = ([0f32; TILE], [0f32; TILE]);
                 for ((weight, score), lse) in of_key.iter_mut().zip(scores).zip(lse) {
                     *weight = arithmetic.exp(arithmetic.mul_add(*score, scale, -lse));
                 }
@@ -143,8 +143,8 @@ pub(super) fn softmax_block_backward<P: Packed>(
                     }
                 }
             }
-            for (pair, rows) in d_scores.as_chunks::<{ 2 * EDGE }>().0.iter().enumerate() {
-                let (first, second) = rows.split_at(EDGE);
+            for (pair, rows) in d_scores.as_chunks::<{ 2 * TILE }>().0.iter().enumerate() {
+                let (first, second) = rows.split_at(TILE);
                 P::put_right_places(level, d_scores_right, 2 * pair, first, second);
             }
         },

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::bf16;
 
-use super::block::{Block, EDGE};
+use super::block::{Block, TILE};
 
 /// Eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
@@ -39,7 +39,7 @@ pub(super) unsafe fn release() {
 
 /// Bytes between the rows of a packed tile, and of an output block.
 const TILE_ROW: usize = 64;
-const OUT_ROW: usize = EDGE * 4;
+const OUT_ROW: usize = TILE * 4;
 
 /// 32 rows of a left operand, as the tiles load them: in elements, between rows, and between steps of 32 places.
 #[derive(Clone, Copy)]
@@ -81,7 +81,7 @@ macro_rules! shape {
                     steps = inout(reg) steps => _,
                     row = in(reg) TILE_ROW,
                     out = in(reg) out,
-                    below = in(reg) out.add(16 * EDGE),
+                    below = in(reg) out.add(16 * TILE),
                     out_row = in(reg) OUT_ROW,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,

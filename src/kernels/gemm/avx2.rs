@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::block::{EDGE, GROUP};
+use super::block::{GROUP, TILE};
 
 const ROWS: usize = 4;
 
@@ -16,22 +16,22 @@ pub(super) unsafe fn multiply(
     left_row: usize,
     right: *const f32,
     depth: usize,
-    out: &mut [f32; GROUP * EDGE],
+    out: &mut [f32; GROUP * TILE],
 ) {
     // SAFETY: every pointer stays within what the caller promises, or within `out`.
     unsafe {
         for row in (0..GROUP).step_by(ROWS) {
-            for col in (0..EDGE).step_by(16) {
-                let out = out.as_mut_ptr().add(row * EDGE + col);
+            for col in (0..TILE).step_by(16) {
+                let out = out.as_mut_ptr().add(row * TILE + col);
                 let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
                 for (row, sums) in sums.iter_mut().enumerate() {
                     *sums = [
-                        _mm256_loadu_ps(out.add(row * EDGE)),
-                        _mm256_loadu_ps(out.add(row * EDGE + 8)),
+                        _mm256_loadu_ps(out.add(row * TILE)),
+                        _mm256_loadu_ps(out.add(row * TILE + 8)),
                     ];
                 }
                 for place in 0..depth {
-                    let (left, right) = (left.add(row * left_row + place), right.add(place * EDGE + col));
+                    let (left, right) = (left.add(row * left_row + place), right.add(place * TILE + col));
                     let (first, second) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.add(8)));
                     for (row, sums) in sums.iter_mut().enumerate() {
                         let left = _mm256_set1_ps(*left.add(row * left_row));
@@ -40,8 +40,8 @@ pub(super) unsafe fn multiply(
                     }
                 }
                 for (row, sums) in sums.iter().enumerate() {
-                    _mm256_storeu_ps(out.add(row * EDGE), sums[0]);
-                    _mm256_storeu_ps(out.add(row * EDGE + 8), sums[1]);
+                    _mm256_storeu_ps(out.add(row * TILE), sums[0]);
+                    _mm256_storeu_ps(out.add(row * TILE + 8), sums[1]);
                 }
             }
         }

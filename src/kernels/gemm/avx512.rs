@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::block::{Block, EDGE, GROUP};
+use super::block::{Block, GROUP, TILE};
 
 /// Columns of a vector of sums.
 pub(super) const WIDTH: usize = 16;
@@ -51,12 +51,12 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     // SAFETY: every pointer stays within what the caller promises.
     unsafe {
         for group in (0..rows).step_by(ROWS) {
-            let (left, out) = (left.wrapping_add(group * left_row), out.add(group * EDGE));
+            let (left, out) = (left.wrapping_add(group * left_row), out.add(group * TILE));
             let mut sums = begin::<ROWS, VECTORS>(out, accumulate);
             for place in 0..depth {
                 let mut columns = [_mm512_setzero_ps(); VECTORS];
                 for (vector, columns) in columns.iter_mut().enumerate() {
-                    *columns = _mm512_loadu_ps(right.add(place * EDGE + vector * WIDTH));
+                    *columns = _mm512_loadu_ps(right.add(place * TILE + vector * WIDTH));
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let left = _mm512_set1_ps(*left.add(row * left_row + place));
@@ -85,7 +85,7 @@ pub(super) unsafe fn begin<const ROWS: usize, const VECTORS: usize>(
         for (row, sums) in sums.iter_mut().enumerate() {
             for (vector, sum) in sums.iter_mut().enumerate() {
                 // SAFETY: the caller's promise.
-                *sum = unsafe { _mm512_loadu_ps(out.add(row * EDGE + vector * WIDTH)) };
+                *sum = unsafe { _mm512_loadu_ps(out.add(row * TILE + vector * WIDTH)) };
             }
         }
     }
@@ -102,7 +102,7 @@ pub(super) unsafe fn end<const ROWS: usize, const VECTORS: usize>(sums: &[[__m51
     for (row, sums) in sums.iter().enumerate() {
         for (vector, sum) in sums.iter().enumerate() {
             // SAFETY: the caller's promise.
-            unsafe { _mm512_storeu_ps(out.add(row * EDGE + vector * WIDTH), *sum) };
+            unsafe { _mm512_storeu_ps(out.add(row * TILE + vector * WIDTH), *sum) };
         }
     }
 }

@@ -6,7 +6,7 @@ use half::bf16;
 
 use super::{
     avx512::{WIDTH, begin, end},
-    block::{Block, EDGE, GROUP},
+    block::{Block, GROUP, TILE},
 };
 
 /// Places and pairs of a packed step.
@@ -58,11 +58,11 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     // pattern is a value.
     unsafe {
         for group in (0..rows).step_by(ROWS) {
-            let out = out.add(group * EDGE);
+            let out = out.add(group * TILE);
             let mut sums = begin::<ROWS, VECTORS>(out, accumulate);
             for step in 0..depth.div_ceil(PLACES) {
                 let left = left.add(step * left_step + group * left_row);
-                let right = right.add(step * EDGE * PLACES);
+                let right = right.add(step * TILE * PLACES);
                 for pair in 0..(depth - step * PLACES).div_ceil(2).min(PAIRS) {
                     let mut columns = [_mm512_setzero_si512(); VECTORS];
                     for (vector, columns) in columns.iter_mut().enumerate() {

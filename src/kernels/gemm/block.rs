@@ -1,11 +1,11 @@
 //! A block of a product's output, and the sizes that every instruction set multiplies in.
 
 /// Rows of a left block and columns of a right panel.
-pub const EDGE: usize = 32;
+pub const TILE: usize = 32;
 /// Rows that a vector kernel multiplies at a time.
 pub(super) const GROUP: usize = 8;
 /// Elements of a block of the output.
-pub const BLOCK: usize = EDGE * EDGE;
+pub const BLOCK: usize = TILE * TILE;
 
 /// A block of the output, row by row.
 #[derive(Debug, Clone, Copy)]
@@ -18,13 +18,13 @@ impl Block {
 
     /// The columns of a row.
     #[inline]
-    pub fn row(&self, row: usize) -> &[f32; EDGE] {
+    pub fn row(&self, row: usize) -> &[f32; TILE] {
         &self.0.as_chunks().0[row]
     }
 
     /// The columns of a row, to be written.
     #[inline]
-    pub fn row_mut(&mut self, row: usize) -> &mut [f32; EDGE] {
+    pub fn row_mut(&mut self, row: usize) -> &mut [f32; TILE] {
         &mut self.0.as_chunks_mut().0[row]
     }
 }

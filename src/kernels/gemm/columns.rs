@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    block::{Block, EDGE},
-    operand::{Number, Source, prefetch},
-    store::{Output, Store},
+    block::{Block, TILE},
+    epilogue::{Epilogue, Output},
+    operand::{Number, OperandReader, prefetch},
 };
 use crate::kernels::{Element, InstructionSet};
 
@@ -26,7 +26,7 @@ impl<'a, E> ScaledColumns<'a, E> {
     }
 }
 
-impl<E: Element, P: Number> Source<P> for ScaledColumns<'_, E> {
+impl<E: Element, P: Number> OperandReader<P> for ScaledColumns<'_, E> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         let (values, factors) = (self.slice(row, cols.clone()), &self.factors[cols]);
         InstructionSet::current().run(
@@ -55,12 +55,12 @@ pub struct ColumnDots<'a, E> {
 
 /// The rows that [`ColumnDots`] writes for a product of so many rows.
 pub fn blocks(rows: usize) -> usize {
-    rows.div_ceil(EDGE)
+    rows.div_ceil(TILE)
 }
 
-impl<E: Element> Store for ColumnDots<'_, E> {
+impl<E: Element> Epilogue for ColumnDots<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let mut sums = [0f32; EDGE];
+        let mut sums = [0f32; TILE];
         InstructionSet::current().run(
             #[inline(always)]
             || {
@@ -73,7 +73,7 @@ impl<E: Element> Store for ColumnDots<'_, E> {
             },
         );
         // SAFETY: a product's blocks begin at multiples of their edge, so each has a row here; and the caller's promise.
-        let out = unsafe { self.out.row(rows.start / EDGE, cols.clone()) };
+        let out = unsafe { self.out.row(rows.start / TILE, cols.clone()) };
         out.copy_from_slice(&sums[..cols.len()]);
     }
 
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::kernels::{
-        gemm::{Dense, Operand, Segment, Term, multiply::Multiply, product, store::Replace},
+        gemm::{Dense, Operand, Segment, Term, epilogue::Replace, multiply::Multiply, product},
         instruction_set::forced::at_each_level,
         testing::{assert_close, narrowed, values},
     };
@@ -104,13 +104,13 @@ mod tests {
         (2, 700, 65),
     ];
 
-    fn one_product<P: Multiply>(rows: usize, cols: usize, term: Term<P>, store: &dyn Store) {
+    fn one_product<P: Multiply>(rows: usize, cols: usize, term: Term<P>, epilogue: &dyn Epilogue) {
         product(
             rows,
             &[Segment {
                 cols,
                 terms: vec![term],
-                store,
+                epilogue,
             }],
         );
     }

@@ -1,7 +1,7 @@
 //! Matrix products, the float32 sums of float32 or bfloat16 operands.
 //!
 //! [`product`] takes operands in the format they are stored in, packs them as it goes, and hands the blocks of the result
-//! to a [`Store`]. Attention multiplies packed blocks itself.
+//! to a [`Epilogue`]. Attention multiplies packed blocks itself.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -13,15 +13,15 @@ mod avx512;
 mod avx512_bf16;
 pub mod block;
 pub mod columns;
+pub mod epilogue;
 pub mod multiply;
 pub mod operand;
 pub mod pack;
 mod product;
 pub mod scratch;
-pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use operand::{Dense, Operand, Source};
-pub use product::{Segment, Term, product, product_of_grain};
-pub use store::Store;
+pub use epilogue::Epilogue;
+pub use operand::{Dense, Operand, OperandReader};
+pub use product::{Segment, Term, gemm_grouped, product};

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::block::{Block, EDGE, GROUP};
+use super::block::{Block, GROUP, TILE};
 use super::operand::{FromFormat, Number};
 use super::pack::Packed;
 #[cfg(target_arch = "x86_64")]
@@ -131,9 +131,9 @@ impl Multiply for bf16 {
         accumulate: bool,
     ) {
         let len = Self::packed_len(depth);
-        let steps = len / (EDGE * Self::STEP);
+        let steps = len / (TILE * Self::STEP);
         assert!(right.len() >= len);
-        left.check(EDGE, steps);
+        left.check(TILE, steps);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the session's level is one that the CPU has, its tiles are configured, and both operands have the
         // elements of `steps` steps.
@@ -199,7 +199,7 @@ impl Multiply for f32 {
     ) {
         let len = Self::packed_len(depth);
         assert!(right.len() >= len);
-        left.check(EDGE, depth);
+        left.check(TILE, depth);
         #[cfg(target_arch = "x86_64")]
         if session.level >= InstructionSet::Avx512 {
             let left = (left.values.as_ptr(), left.row);
@@ -211,7 +211,7 @@ impl Multiply for f32 {
         if !accumulate {
             *out = Block::ZERO;
         }
-        let groups = out.0.as_chunks_mut::<{ GROUP * EDGE }>().0;
+        let groups = out.0.as_chunks_mut::<{ GROUP * TILE }>().0;
         for (group, out) in groups.iter_mut().take(shape.0.div_ceil(GROUP)).enumerate() {
             let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
             #[cfg(target_arch = "x86_64")]
@@ -226,13 +226,13 @@ impl Multiply for f32 {
 }
 
 /// 8 rows, in parts of 4 x 8 that fit the registers of any CPU.
-fn portable(left: &[f32], left_row: usize, right: &[f32], depth: usize, out: &mut [f32; GROUP * EDGE]) {
+fn portable(left: &[f32], left_row: usize, right: &[f32], depth: usize, out: &mut [f32; GROUP * TILE]) {
     const ROWS: usize = 4;
     const COLS: usize = 8;
     for row in (0..GROUP).step_by(ROWS) {
-        for col in (0..EDGE).step_by(COLS) {
+        for col in (0..TILE).step_by(COLS) {
             let mut sums = [[0f32; COLS]; ROWS];
-            for (place, right) in right.as_chunks::<EDGE>().0[..depth].iter().enumerate() {
+            for (place, right) in right.as_chunks::<TILE>().0[..depth].iter().enumerate() {
                 for (at, sums) in sums.iter_mut().enumerate() {
                     let left = left[(row + at) * left_row + place];
                     for (sum, right) in sums.iter_mut().zip(&right[col..]) {
@@ -241,7 +241,7 @@ fn portable(left: &[f32], left_row: usize, right: &[f32], depth: usize, out: &mu
                 }
             }
             for (at, sums) in sums.iter().enumerate() {
-                for (out, sum) in out[(row + at) * EDGE + col..].iter_mut().zip(sums) {
+                for (out, sum) in out[(row + at) * TILE + col..].iter_mut().zip(sums) {
                     *out += sum;
                 }
             }
@@ -257,15 +257,15 @@ impl Block {
             for (row, col) in [(0, 0), (0, 16), (16, 0), (16, 16)] {
                 // SAFETY: the CPU has AVX-512; a quarter has 16 rows of 16 elements, in both blocks.
                 unsafe {
-                    let rows = std::array::from_fn(|at| self.0.as_ptr().add((row + at) * EDGE + col));
-                    avx512::transpose(rows, out.0.as_mut_ptr().add(col * EDGE + row), EDGE);
+                    let rows = std::array::from_fn(|at| self.0.as_ptr().add((row + at) * TILE + col));
+                    avx512::transpose(rows, out.0.as_mut_ptr().add(col * TILE + row), TILE);
                 }
             }
             return;
         }
-        for row in 0..EDGE {
+        for row in 0..TILE {
             for (col, value) in self.row(row).iter().enumerate() {
-                out.0[col * EDGE + row] = *value;
+                out.0[col * TILE + row] = *value;
             }
         }
         let _ = level;

@@ -25,7 +25,7 @@ impl Number for f32 {
 }
 
 /// A matrix that gives its elements in the format of a product.
-pub trait Source<P>: Sync {
+pub trait OperandReader<P>: Sync {
     /// Elements `cols` of a row: the stored ones, or written to the front of `buffer`, which is as long.
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P];
 
@@ -70,7 +70,7 @@ impl<'a, E> Dense<'a, E> {
     }
 }
 
-impl<E: Sync, P: FromFormat<E>> Source<P> for Dense<'_, E> {
+impl<E: Sync, P: FromFormat<E>> OperandReader<P> for Dense<'_, E> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
         P::read(self.slice(row, cols), buffer)
     }
@@ -150,7 +150,7 @@ pub enum Order {
 #[derive(Clone, Copy)]
 pub struct Operand<'a, P> {
     /// The stored matrix.
-    pub source: &'a dyn Source<P>,
+    pub source: &'a dyn OperandReader<P>,
     /// The direction of its rows.
     pub order: Order,
 }
@@ -162,7 +162,7 @@ impl<'a, P> Operand<'a, P> {
     }
 
     /// A matrix stored `[edge, depth]`: x of `x · Wᵀ`, and W too.
-    pub fn depth_last(source: &'a dyn Source<P>) -> Self {
+    pub fn depth_last(source: &'a dyn OperandReader<P>) -> Self {
         Self {
             source,
             order: Order::DepthLast,
@@ -170,7 +170,7 @@ impl<'a, P> Operand<'a, P> {
     }
 
     /// A matrix stored `[depth, edge]`: W of `dy · W`.
-    pub fn depth_first(source: &'a dyn Source<P>) -> Self {
+    pub fn depth_first(source: &'a dyn OperandReader<P>) -> Self {
         Self {
             source,
             order: Order::DepthFirst,

@@ -13,7 +13,7 @@ use half::bf16;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::block::EDGE;
+use super::block::TILE;
 use super::operand::{Number, Operand, Order};
 use crate::kernels::InstructionSet;
 
@@ -25,7 +25,7 @@ pub trait Packed: Number {
 
     /// Elements of a packed block or panel.
     fn packed_len(depth: usize) -> usize {
-        depth.next_multiple_of(Self::STEP) * EDGE
+        depth.next_multiple_of(Self::STEP) * TILE
     }
 
     /// Where element (row, place) of a left block lies.
@@ -40,7 +40,7 @@ pub trait Packed: Number {
     /// Writes the stored row of a left block's row.
     fn put_left_row(out: &mut [Self], row: usize, values: &[Self], depth: usize);
 
-    /// Writes up to [`EDGE`] places of a left block, from `place` (a multiple of it) on, each stored across the rows.
+    /// Writes up to [`TILE`] places of a left block, from `place` (a multiple of it) on, each stored across the rows.
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], depth: usize);
 
     /// Writes up to `COLUMNS` columns of a right panel, from `column` (a multiple of it) on, each stored along the depth.
@@ -63,23 +63,23 @@ impl Packed for bf16 {
 
     #[inline(always)]
     fn left_at(row: usize, place: usize, _: usize) -> usize {
-        place / 32 * (EDGE * 32) + row * 32 + place % 32
+        place / 32 * (TILE * 32) + row * 32 + place % 32
     }
 
     #[inline(always)]
     fn left_strides(_: usize) -> (usize, usize) {
-        (32, EDGE * 32)
+        (32, TILE * 32)
     }
 
     #[inline(always)]
     fn right_at(place: usize, column: usize) -> usize {
-        place / 32 * (EDGE * 32) + column / 16 * 512 + place % 32 / 2 * 32 + column % 16 * 2 + place % 2
+        place / 32 * (TILE * 32) + column / 16 * 512 + place % 32 / 2 * 32 + column % 16 * 2 + place % 2
     }
 
     #[inline(always)]
     fn put_left_row(out: &mut [Self], row: usize, values: &[Self], _: usize) {
         let (whole, rest) = values.as_chunks::<32>();
-        let mut steps = out.chunks_exact_mut(EDGE * 32);
+        let mut steps = out.chunks_exact_mut(TILE * 32);
         for (values, step) in whole.iter().zip(&mut steps) {
             step[row * 32..][..32].copy_from_slice(values);
         }
@@ -92,11 +92,11 @@ impl Packed for bf16 {
 
     #[inline(always)]
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], _: usize) {
-        let out = &mut out[place / 32 * (EDGE * 32)..][..EDGE * 32];
+        let out = &mut out[place / 32 * (TILE * 32)..][..TILE * 32];
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512
-            && let Ok(places) = <[&[bf16]; EDGE]>::try_from(places)
-            && places.iter().all(|place| place.len() == EDGE)
+            && let Ok(places) = <[&[bf16]; TILE]>::try_from(places)
+            && places.iter().all(|place| place.len() == TILE)
         {
             // SAFETY: the CPU has AVX-512; there are 32 places of 32 elements, and as many in `out`.
             unsafe { avx512::transpose_words(places.map(<[bf16]>::as_ptr), out.as_mut_ptr()) };
@@ -114,7 +114,7 @@ impl Packed for bf16 {
     fn put_right_columns(level: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]) {
         let depth = columns[0].len();
         let tile = column / 16 * 512;
-        for (step, out) in out.chunks_exact_mut(EDGE * 32).enumerate() {
+        for (step, out) in out.chunks_exact_mut(TILE * 32).enumerate() {
             let places = step * 32..depth.min(step * 32 + 32);
             let out = &mut out[tile..][..512];
             #[cfg(target_arch = "x86_64")]
@@ -137,10 +137,10 @@ impl Packed for bf16 {
 
     #[inline(always)]
     fn put_right_places(level: InstructionSet, out: &mut [Self], place: usize, first: &[Self], second: &[Self]) {
-        let out = &mut out[place / 32 * (EDGE * 32) + place % 32 / 2 * 32..];
+        let out = &mut out[place / 32 * (TILE * 32) + place % 32 / 2 * 32..];
         #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512 && first.len() == EDGE {
-            assert!(out.len() >= 512 + 32 && second.len() == EDGE);
+        if level >= InstructionSet::Avx512 && first.len() == TILE {
+            assert!(out.len() >= 512 + 32 && second.len() == TILE);
             // SAFETY: the CPU has AVX-512, and the assertion is what it needs.
             unsafe { avx512::interleave(first.as_ptr(), second.as_ptr(), out.as_mut_ptr()) };
             return;
@@ -170,7 +170,7 @@ impl Packed for f32 {
 
     #[inline(always)]
     fn right_at(place: usize, column: usize) -> usize {
-        place * EDGE + column
+        place * TILE + column
     }
 
     #[inline(always)]
@@ -181,8 +181,8 @@ impl Packed for f32 {
     #[inline(always)]
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], depth: usize) {
         #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512 && places.len() == EDGE && places.iter().all(|place| place.len() == EDGE) {
-            assert!(out.len() >= EDGE * depth && place + EDGE <= depth);
+        if level >= InstructionSet::Avx512 && places.len() == TILE && places.iter().all(|place| place.len() == TILE) {
+            assert!(out.len() >= TILE * depth && place + TILE <= depth);
             for (at, row) in [(0, 0), (0, 16), (16, 0), (16, 16)] {
                 // SAFETY: the CPU has AVX-512; there are 32 places of 32 elements, and `out` has as many rows of `depth`.
                 unsafe {
@@ -202,7 +202,7 @@ impl Packed for f32 {
 
     #[inline(always)]
     fn put_right_columns(_: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]) {
-        for (place, out) in out.as_chunks_mut::<EDGE>().0.iter_mut().enumerate() {
+        for (place, out) in out.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
             for (out, values) in out[column..].iter_mut().zip(columns) {
                 *out = values[place];
             }
@@ -211,7 +211,7 @@ impl Packed for f32 {
 
     #[inline(always)]
     fn put_right_places(_: InstructionSet, out: &mut [Self], place: usize, first: &[Self], second: &[Self]) {
-        let (now, next) = out[place * EDGE..].split_at_mut(EDGE);
+        let (now, next) = out[place * TILE..].split_at_mut(TILE);
         now[..first.len()].copy_from_slice(first);
         if !next.is_empty() {
             next[..second.len()].copy_from_slice(second);
@@ -219,7 +219,7 @@ impl Packed for f32 {
     }
 }
 
-/// Packs rows `edge` (at most [`EDGE`]) of a left operand, places `depth`, into a block of `P::packed_len(depth.len())`.
+/// Packs rows `edge` (at most [`TILE`]) of a left operand, places `depth`, into a block of `P::packed_len(depth.len())`.
 pub fn pack_left<P: Packed>(
     level: InstructionSet,
     operand: Operand<P>,
@@ -229,7 +229,7 @@ pub fn pack_left<P: Packed>(
     row: &mut Vec<P>,
 ) {
     let out = &mut out[..P::packed_len(depth.len())];
-    if edge.len() < EDGE {
+    if edge.len() < TILE {
         out.fill(P::ZERO);
     }
     let places = depth.len();
@@ -247,10 +247,10 @@ pub fn pack_left<P: Packed>(
                 if !places.is_multiple_of(P::STEP) {
                     out.fill(P::ZERO);
                 }
-                row.resize(edge.len() * EDGE, P::ZERO);
-                for start in (0..places).step_by(EDGE) {
-                    let mut values: [&[P]; EDGE] = [&[]; EDGE];
-                    let count = EDGE.min(places - start);
+                row.resize(edge.len() * TILE, P::ZERO);
+                for start in (0..places).step_by(TILE) {
+                    let mut values: [&[P]; TILE] = [&[]; TILE];
+                    let count = TILE.min(places - start);
                     let buffers = row.chunks_exact_mut(edge.len().max(1));
                     for ((values, buffer), at) in values.iter_mut().zip(buffers).zip(0..count) {
                         *values = operand.source.row(depth.start + start + at, edge.clone(), buffer);
@@ -275,10 +275,10 @@ pub fn pack_right<P: Packed>(
         return;
     }
     let panel = P::packed_len(depth.len());
-    let out = &mut out[..edge.len().div_ceil(EDGE) * panel];
+    let out = &mut out[..edge.len().div_ceil(TILE) * panel];
     if !depth.len().is_multiple_of(P::STEP) {
         out.fill(P::ZERO);
-    } else if !edge.len().is_multiple_of(EDGE) {
+    } else if !edge.len().is_multiple_of(TILE) {
         let last = out.len() - panel;
         out[last..].fill(P::ZERO);
     }
@@ -296,8 +296,8 @@ pub fn pack_right<P: Packed>(
                         *column = operand.source.row(start + at, depth.clone(), buffer);
                     }
                     let at = start - edge.start;
-                    let panel = &mut out[at / EDGE * panel..][..panel];
-                    P::put_right_columns(level, panel, at % EDGE, &columns[..count]);
+                    let panel = &mut out[at / TILE * panel..][..panel];
+                    P::put_right_columns(level, panel, at % TILE, &columns[..count]);
                 }
             }
             Order::DepthFirst => {
@@ -314,7 +314,7 @@ pub fn pack_right<P: Packed>(
                         second.fill(P::ZERO);
                         &*second
                     };
-                    let pairs = first.chunks(EDGE).zip(second.chunks(EDGE));
+                    let pairs = first.chunks(TILE).zip(second.chunks(TILE));
                     for (out, (first, second)) in out.chunks_exact_mut(panel).zip(pairs) {
                         P::put_right_places(level, out, place, first, second);
                     }

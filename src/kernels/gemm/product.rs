@@ -10,12 +10,12 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{
-    block::{Block, EDGE},
+    block::{Block, TILE},
+    epilogue::Epilogue,
     multiply::{Left, Multiply, Session},
     operand::{Operand, Order},
     pack::{Packed, pack_left, pack_right},
     scratch::{self, Scratch},
-    store::Store,
 };
 use crate::kernels::InstructionSet;
 
@@ -25,7 +25,7 @@ const RIGHT_BYTES: usize = 1 << 20;
 const WIDE: usize = 512;
 /// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
-/// Rows whose sums are held from round to round, where not all of the depth fits.
+/// Rows whose sums are held from one block of the depth to the next, if not all of it fits.
 const HELD_ROWS: usize = 2048;
 /// Columns of an output that is cut by rows instead.
 const NARROW: usize = 128;
@@ -48,7 +48,7 @@ pub struct Segment<'a, P> {
     /// The summands.
     pub terms: Vec<Term<'a, P>>,
     /// The destination of the sums.
-    pub store: &'a dyn Store,
+    pub epilogue: &'a dyn Epilogue,
 }
 
 /// A panel's worth of columns of a segment.
@@ -70,14 +70,14 @@ struct Chunk {
 /// # Panics
 /// Where the segments differ in their terms' depths, or an operand is smaller than it says.
 pub fn product<P: Multiply>(rows: usize, segments: &[Segment<P>]) {
-    product_of_grain(rows, segments, 1);
+    gemm_grouped(rows, segments, 1);
 }
 
 /// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread.
 ///
 /// # Panics
 /// As [`product`].
-pub fn product_of_grain<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: usize) {
+pub fn gemm_grouped<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: usize) {
     let Some(first) = segments.first() else { return };
     let depths = |segment: &Segment<P>| segment.terms.iter().map(|term| term.depth).collect::<Vec<_>>();
     assert!(segments.iter().all(|segment| depths(segment) == depths(first)));
@@ -87,8 +87,8 @@ pub fn product_of_grain<P: Multiply>(rows: usize, segments: &[Segment<P>], grain
         .enumerate()
         .flat_map(|(at, segment)| panels(at, segment.cols))
         .collect();
-    let plan = Plan::new::<P>(rows, panels.len(), grain, &depths(first), rayon::current_num_threads());
-    plan.parts.par_iter().with_max_len(1).for_each(|part| {
+    let blocking = Blocking::new::<P>(rows, panels.len(), grain, &depths(first), rayon::current_num_threads());
+    blocking.parts.par_iter().with_max_len(1).for_each(|part| {
         scratch::with(|scratch| {
             Worker {
                 session: Session::new(level),
@@ -98,31 +98,31 @@ pub fn product_of_grain<P: Multiply>(rows: usize, segments: &[Segment<P>], grain
                 scratch,
                 row: Vec::new(),
             }
-            .run(&plan.rounds);
+            .run(&blocking.k_blocks);
         });
     });
 }
 
 fn panels(segment: usize, cols: usize) -> impl Iterator<Item = Panel> {
-    (0..cols).step_by(EDGE).map(move |start| Panel {
+    (0..cols).step_by(TILE).map(move |start| Panel {
         segment,
-        cols: start..cols.min(start + EDGE),
+        cols: start..cols.min(start + TILE),
     })
 }
 
 /// How a product is shared out.
-struct Plan {
+struct Blocking {
     parts: Vec<Part>,
-    rounds: Vec<Round>,
+    k_blocks: Vec<KBlock>,
 }
 
 /// What is packed on the right at a time, in stages: what is packed on the left at a time.
 #[derive(Default)]
-struct Round {
+struct KBlock {
     stages: Vec<Vec<Chunk>>,
 }
 
-impl Round {
+impl KBlock {
     /// Adds a chunk to the last stage, or to a new one where that would be too deep.
     fn push(&mut self, chunk: Chunk, most: usize) {
         match self.stages.last_mut() {
@@ -139,12 +139,12 @@ struct Part {
     panels: Range<usize>,
 }
 
-impl Plan {
+impl Blocking {
     fn new<P: Packed>(rows: usize, panels: usize, grain: usize, depths: &[usize], threads: usize) -> Self {
         let panel_bytes = |depth| P::packed_len(depth) * size_of::<P>();
         let bytes: usize = depths.iter().map(|&depth| panel_bytes(depth)).sum();
-        let fitting = (RIGHT_BYTES / bytes.max(1)).max(WIDE / EDGE);
-        let by_rows = grain == 1 && panels * EDGE <= NARROW && rows >= 2 * EDGE * threads;
+        let fitting = (RIGHT_BYTES / bytes.max(1)).max(WIDE / TILE);
+        let by_rows = grain == 1 && panels * TILE <= NARROW && rows >= 2 * TILE * threads;
         let (row_parts, panel_parts) = if by_rows {
             (threads, 1)
         } else {
@@ -153,7 +153,7 @@ impl Plan {
         };
         let together = panels.div_ceil(panel_parts.max(1));
 
-        let mut rounds = vec![Round::default()];
+        let mut k_blocks = vec![KBlock::default()];
         let mut held = 0;
         for chunk in depths
             .iter()
@@ -162,17 +162,17 @@ impl Plan {
         {
             let bytes = panel_bytes(chunk.depth.len()) * together;
             if held > 0 && held + bytes > RIGHT_BYTES {
-                rounds.push(Round::default());
+                k_blocks.push(KBlock::default());
                 held = 0;
             }
             held += bytes;
-            if let Some(round) = rounds.last_mut() {
-                round.push(chunk, P::CHUNK);
+            if let Some(k_block) = k_blocks.last_mut() {
+                k_block.push(chunk, P::CHUNK);
             }
         }
 
-        let row_step = rows.div_ceil(row_parts).next_multiple_of(EDGE);
-        let row_step = if rounds.len() > 1 {
+        let row_step = rows.div_ceil(row_parts).next_multiple_of(TILE);
+        let row_step = if k_blocks.len() > 1 {
             row_step.min(HELD_ROWS)
         } else {
             row_step
@@ -187,14 +187,14 @@ impl Plan {
                 })
             })
             .collect();
-        Self { parts, rounds }
+        Self { parts, k_blocks }
     }
 }
 
 /// The parts of a depth that are multiplied at a time, of about the same length.
 fn chunks(term: usize, depth: usize, most: usize) -> impl Iterator<Item = Chunk> {
     let count = depth.div_ceil(most).max(1);
-    let step = depth.div_ceil(count).next_multiple_of(EDGE).max(EDGE);
+    let step = depth.div_ceil(count).next_multiple_of(TILE).max(TILE);
     // A depth of 0 is one chunk too: its sums, zeros, have to be stored.
     (0..depth.max(1)).step_by(step).map(move |start| Chunk {
         term,
@@ -213,29 +213,29 @@ struct Worker<'a, P> {
 }
 
 impl<P: Multiply> Worker<'_, P> {
-    fn run(mut self, rounds: &[Round]) {
-        let held = if rounds.len() > 1 || rounds.iter().any(|round| round.stages.len() > 1) {
+    fn run(mut self, k_blocks: &[KBlock]) {
+        let held = if k_blocks.len() > 1 || k_blocks.iter().any(|k_block| k_block.stages.len() > 1) {
             self.panels.len()
         } else {
             1
         };
-        let blocks = if rounds.len() > 1 {
-            held * self.rows.len().div_ceil(EDGE)
+        let blocks = if k_blocks.len() > 1 {
+            held * self.rows.len().div_ceil(TILE)
         } else {
             held
         };
         if self.scratch.sums.len() < blocks {
             self.scratch.sums.resize(blocks, Block::ZERO);
         }
-        for (at, round) in rounds.iter().enumerate() {
-            self.pack_right(round);
-            for (index, start) in self.rows.clone().step_by(EDGE).enumerate() {
-                let rows = start..self.rows.end.min(start + EDGE);
-                let sums = if rounds.len() > 1 { index * held } else { 0 };
+        for (at, k_block) in k_blocks.iter().enumerate() {
+            self.pack_right(k_block);
+            for (index, start) in self.rows.clone().step_by(TILE).enumerate() {
+                let rows = start..self.rows.end.min(start + TILE);
+                let sums = if k_blocks.len() > 1 { index * held } else { 0 };
                 let mut right = 0;
-                for (stage_at, stage) in round.stages.iter().enumerate() {
+                for (stage_at, stage) in k_block.stages.iter().enumerate() {
                     let is_first = at == 0 && stage_at == 0;
-                    let is_last = at + 1 == rounds.len() && stage_at + 1 == round.stages.len();
+                    let is_last = at + 1 == k_blocks.len() && stage_at + 1 == k_block.stages.len();
                     self.multiply(stage, right, rows.clone(), sums, (is_first, is_last));
                     right += stage_len::<P>(stage) * self.panels.len();
                 }
@@ -243,11 +243,11 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Packs the right operands of a round: chunk by chunk, within it panel by panel.
-    fn pack_right(&mut self, round: &Round) {
-        let len = round.stages.iter().map(|stage| stage_len::<P>(stage)).sum::<usize>() * self.panels.len();
+    /// Packs the right operands of a block of the depth: chunk by chunk, within it panel by panel.
+    fn pack_right(&mut self, k_block: &KBlock) {
+        let len = k_block.stages.iter().map(|stage| stage_len::<P>(stage)).sum::<usize>() * self.panels.len();
         let mut out = self.scratch.right.of::<P>(len);
-        for chunk in round.stages.iter().flatten() {
+        for chunk in k_block.stages.iter().flatten() {
             for panels in self.panels.chunk_by(|a, b| a.segment == b.segment) {
                 let (Some(first), Some(last)) = (panels.first(), panels.last()) else {
                     continue;
@@ -289,11 +289,11 @@ impl<P: Multiply> Worker<'_, P> {
         let mut held: Vec<Option<Held<P>>> = vec![None; stage.len()];
         for (at, panel) in self.panels.iter().enumerate() {
             let segment = &self.segments[panel.segment];
-            let part = |at: usize| (rows.end + EDGE * at / self.panels.len()).min(self.rows.end);
+            let part = |at: usize| (rows.end + TILE * at / self.panels.len()).min(self.rows.end);
             Self::prefetch(segment, stage, part(at)..part(at + 1));
             let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
             if is_last {
-                segment.store.prepare(rows.clone(), panel.cols.clone());
+                segment.epilogue.prepare(rows.clone(), panel.cols.clone());
             }
             let (mut right, mut left) = (right, 0);
             for (at_chunk, chunk) in stage.iter().enumerate() {
@@ -326,7 +326,7 @@ impl<P: Multiply> Worker<'_, P> {
             }
             if is_last {
                 // SAFETY: parts have no rows and panels in common, and no block is stored twice.
-                unsafe { segment.store.store(rows.clone(), panel.cols.clone(), sums) };
+                unsafe { segment.epilogue.store(rows.clone(), panel.cols.clone(), sums) };
             }
         }
     }
@@ -349,7 +349,7 @@ type Held<'a, P> = (Operand<'a, P>, Option<Left<'a, P>>);
 
 /// A whole block of a left operand where it lies, if the products can take it from there.
 fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range<usize>) -> Option<Left<'a, P>> {
-    if operand.order != Order::DepthLast || rows.len() < EDGE || !depth.len().is_multiple_of(P::STEP) {
+    if operand.order != Order::DepthLast || rows.len() < TILE || !depth.len().is_multiple_of(P::STEP) {
         return None;
     }
     let (values, stride) = operand.source.lend()?;

@@ -3,10 +3,10 @@
 use half::bf16;
 
 use super::{
-    Dense, Operand, Segment, Source, Term,
+    Dense, Operand, OperandReader, Segment, Term,
+    epilogue::{AddScaled, LinearCombination, Output, Replace},
     multiply::Multiply,
     product,
-    store::{AddScaled, LinearCombination, Output, Replace},
 };
 use crate::kernels::{Element, instruction_set::forced::at_each_level};
 
@@ -33,7 +33,7 @@ fn transposed<E: Copy>(values: &[E], rows: usize, cols: usize) -> Vec<E> {
 /// `P` the format that is multiplied, `E` the stored one.
 fn shapes_and_orders<P: Multiply, E: Element>()
 where
-    for<'a> Dense<'a, E>: Source<P>,
+    for<'a> Dense<'a, E>: OperandReader<P>,
 {
     for (rows, depth, cols) in [
         (1, 1, 1),
@@ -67,7 +67,7 @@ where
                     &[Segment {
                         cols,
                         terms: vec![Term { left, right, depth }],
-                        store: &store,
+                        epilogue: &store,
                     }],
                 );
                 for (at, got) in out.iter().enumerate() {
@@ -133,7 +133,7 @@ fn segments_terms_and_stores_go_together() {
                 out: Output::new(&mut second, widths[1]),
                 factor: |row, col| (row % 3 * (col % 2)) as f32,
             };
-            let stores: [&dyn super::Store; 2] = [&residual, &add];
+            let stores: [&dyn super::Epilogue; 2] = [&residual, &add];
             let segments: Vec<Segment<bf16>> = widths
                 .iter()
                 .zip(&weights)
@@ -152,7 +152,7 @@ fn segments_terms_and_stores_go_together() {
                             depth: rank,
                         },
                     ],
-                    store,
+                    epilogue: store,
                 })
                 .collect();
             product(rows, &segments);
@@ -183,7 +183,7 @@ fn segments_terms_and_stores_go_together() {
 }
 
 /// Writes `x · wᵀ` through a store.
-fn product_to(rows: usize, depth: usize, cols: usize, store: &dyn super::Store) {
+fn product_to(rows: usize, depth: usize, cols: usize, epilogue: &dyn super::Epilogue) {
     let (x, w): (Vec<bf16>, Vec<bf16>) = (values(rows * depth, 1), values(cols * depth, 2));
     let (x, w) = (Dense::new(&x, depth), Dense::new(&w, depth));
     let term = Term::<bf16> {
@@ -192,7 +192,7 @@ fn product_to(rows: usize, depth: usize, cols: usize, store: &dyn super::Store) 
         depth,
     };
     let terms = vec![term];
-    product(rows, &[Segment { cols, terms, store }]);
+    product(rows, &[Segment { cols, terms, epilogue }]);
 }
 
 fn combinations_agree_with_a_plain_loop<E: Element + PartialEq + std::fmt::Debug>() {
@@ -270,7 +270,7 @@ fn large_depths_are_summed_in_rounds() {
             &[Segment {
                 cols,
                 terms: vec![term],
-                store: &store,
+                epilogue: &store,
             }],
         );
         for (row, col) in [(0, 0), (39, 599), (17, 300), (31, 31), (32, 32)] {
@@ -306,7 +306,7 @@ fn not_a_number_and_infinity_come_through_and_stay_in_their_rows() {
                     &[Segment {
                         cols,
                         terms: vec![term],
-                        store: &store,
+                        epilogue: &store,
                     }],
                 );
             } else {
@@ -320,7 +320,7 @@ fn not_a_number_and_infinity_come_through_and_stay_in_their_rows() {
                     &[Segment {
                         cols,
                         terms: vec![term],
-                        store: &store,
+                        epilogue: &store,
                     }],
                 );
             }

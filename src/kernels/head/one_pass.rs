@@ -13,11 +13,11 @@ use super::super::{
     Element, InstructionSet,
     exp::exp,
     gemm::{
-        Source,
-        block::{BLOCK, Block, EDGE},
+        OperandReader,
+        block::{BLOCK, Block, TILE},
+        epilogue::{Epilogue, Output},
         operand::Number,
         scratch,
-        store::{Output, Store},
     },
     reduce,
     rows::for_rows,
@@ -44,7 +44,7 @@ unsafe impl<E: Send> Sync for Exponentials<'_, E> {}
 
 impl<'a, E: Element> Exponentials<'a, E> {
     /// Panels that a product must keep together.
-    pub const GRAIN: usize = SLOT / EDGE;
+    pub const GRAIN: usize = SLOT / TILE;
 
     /// For `cols` columns of rows with these bases.
     pub fn new(out: Output<'a, E>, bases: &'a Buffer<f32>, cols: usize) -> Self {
@@ -67,16 +67,16 @@ impl<'a, E: Element> Exponentials<'a, E> {
     }
 }
 
-impl<E: Element> Store for Exponentials<'_, E> {
+impl<E: Element> Epilogue for Exponentials<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let mut values = [E::narrow(0.0); BLOCK];
         InstructionSet::current().run(
             #[inline(always)]
             || {
                 let mut above = [0f32; BLOCK];
-                let count = rows.len() * EDGE;
+                let count = rows.len() * TILE;
                 for (above, &base) in above
-                    .as_chunks_mut::<EDGE>()
+                    .as_chunks_mut::<TILE>()
                     .0
                     .iter_mut()
                     .zip(&self.bases[rows.clone()])
@@ -86,7 +86,7 @@ impl<E: Element> Store for Exponentials<'_, E> {
                 for (above, logit) in above[..count].iter_mut().zip(&block.0) {
                     *above = logit - *above;
                 }
-                for above in above.as_chunks_mut::<EDGE>().0 {
+                for above in above.as_chunks_mut::<TILE>().0 {
                     above[cols.len()..].fill(f32::NEG_INFINITY);
                 }
                 let too_high = above[..count]
@@ -100,7 +100,7 @@ impl<E: Element> Store for Exponentials<'_, E> {
                     *above = exp(*above);
                 }
                 let slot = cols.start / SLOT * self.bases.len();
-                for (exps, row) in above.as_chunks::<EDGE>().0.iter().zip(rows.clone()) {
+                for (exps, row) in above.as_chunks::<TILE>().0.iter().zip(rows.clone()) {
                     // SAFETY: the caller's promise, for the row and the slot these columns are of.
                     unsafe { *self.sums.values()[slot + row].get() += f64::from(sum(exps)) };
                 }
@@ -120,9 +120,9 @@ impl<E: Element> Store for Exponentials<'_, E> {
 
 /// The sum of a block's row, in pairs.
 #[inline(always)]
-fn sum(values: &[f32; EDGE]) -> f32 {
+fn sum(values: &[f32; TILE]) -> f32 {
     let mut sums = *values;
-    let mut width = EDGE / 2;
+    let mut width = TILE / 2;
     while width > 0 {
         for at in 0..width {
             sums[at] += sums[at + width];
@@ -134,8 +134,8 @@ fn sum(values: &[f32; EDGE]) -> f32 {
 
 /// Each row's logit of its next token: `x[row] · head[next[row]]`, over `hidden` elements.
 pub fn next_logits<P: Number>(
-    x: &dyn Source<P>,
-    head: &dyn Source<P>,
+    x: &dyn OperandReader<P>,
+    head: &dyn OperandReader<P>,
     hidden: usize,
     next: &Buffer<u32>,
 ) -> Buffer<f32> {
@@ -160,7 +160,7 @@ pub fn subtract_next<P: Number>(
     rows: &mut [f32],
     hidden: usize,
     totals: &[f64],
-    head: &dyn Source<P>,
+    head: &dyn OperandReader<P>,
     next: &[u32],
     scale: f32,
 ) {
@@ -189,7 +189,7 @@ pub fn subtract_next<P: Number>(
 mod tests {
     use super::*;
     use crate::kernels::{
-        gemm::{Dense, Operand, Segment, Term, product_of_grain},
+        gemm::{Dense, Operand, Segment, Term, gemm_grouped},
         instruction_set::forced::at_each_level,
         testing::values,
     };
@@ -210,12 +210,12 @@ mod tests {
             depth: rows,
         };
         let terms = vec![term];
-        product_of_grain(
+        gemm_grouped(
             rows,
             &[Segment {
                 cols,
                 terms,
-                store: &store,
+                epilogue: &store,
             }],
             Exponentials::<f32>::GRAIN,
         );

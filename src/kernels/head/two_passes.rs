@@ -6,8 +6,8 @@ use super::super::{
     Element, InstructionSet,
     exp::exp,
     gemm::{
-        block::{BLOCK, Block, EDGE},
-        store::{Output, Store},
+        block::{BLOCK, Block, TILE},
+        epilogue::{Epilogue, Output},
     },
 };
 use crate::memory::Buffer;
@@ -43,7 +43,7 @@ unsafe impl Sync for LogSumExps<'_> {}
 
 impl<'a> LogSumExps<'a> {
     /// Panels that a product must keep together.
-    pub const GRAIN: usize = SLOT / EDGE;
+    pub const GRAIN: usize = SLOT / TILE;
 
     /// For rows with these next tokens.
     pub fn new(next: &'a Buffer<u32>, vocabulary: usize) -> Self {
@@ -84,12 +84,12 @@ impl<'a> LogSumExps<'a> {
     }
 }
 
-impl Store for LogSumExps<'_> {
+impl Epilogue for LogSumExps<'_> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         InstructionSet::current().run(
             #[inline(always)]
             || {
-                let count = rows.len() * EDGE;
+                let count = rows.len() * TILE;
                 let mut bases = [0f32; BLOCK];
                 for (at, row) in rows.clone().enumerate() {
                     let logits = &block.row(at)[..cols.len()];
@@ -104,7 +104,7 @@ impl Store for LogSumExps<'_> {
                         base: maximum(logits),
                         lanes: [0.0; LANES],
                     });
-                    bases[at * EDGE..][..EDGE].fill(sums.base);
+                    bases[at * TILE..][..TILE].fill(sums.base);
                 }
                 let above = block.0[..count]
                     .iter()
@@ -116,14 +116,14 @@ impl Store for LogSumExps<'_> {
                         let sums = unsafe { &mut *self.sums_of(row, &cols) };
                         if let Some(sums) = sums {
                             rebase(sums, &block.row(at)[..cols.len()]);
-                            bases[at * EDGE..][..EDGE].fill(sums.base);
+                            bases[at * TILE..][..TILE].fill(sums.base);
                         }
                     }
                 }
                 for (base, logit) in bases[..count].iter_mut().zip(&block.0) {
                     *base = exp(logit - *base);
                 }
-                for (exps, row) in bases.as_chunks_mut::<EDGE>().0.iter_mut().zip(rows) {
+                for (exps, row) in bases.as_chunks_mut::<TILE>().0.iter_mut().zip(rows) {
                     exps[cols.len()..].fill(0.0);
                     // SAFETY: as above.
                     if let Some(sums) = unsafe { &mut *self.sums_of(row, &cols) } {
@@ -174,17 +174,17 @@ pub struct SoftmaxGradient<'a, E> {
     pub log_sum_exps: &'a [f32],
 }
 
-impl<E: Element> Store for SoftmaxGradient<'_, E> {
+impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let mut values = [E::narrow(0.0); BLOCK];
         InstructionSet::current().run(
             #[inline(always)]
             || {
                 let mut sums = [0f32; BLOCK];
-                for (sums, row) in sums.as_chunks_mut::<EDGE>().0.iter_mut().zip(rows.clone()) {
+                for (sums, row) in sums.as_chunks_mut::<TILE>().0.iter_mut().zip(rows.clone()) {
                     sums.fill(self.log_sum_exps[row]);
                 }
-                let values = &mut values[..rows.len() * EDGE];
+                let values = &mut values[..rows.len() * TILE];
                 for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
                     *value = E::narrow(exp(logit - sum));
                 }
@@ -192,7 +192,7 @@ impl<E: Element> Store for SoftmaxGradient<'_, E> {
                     if let Some(col) = (self.next[row] as usize).checked_sub(self.first + cols.start)
                         && col < cols.len()
                     {
-                        values[at * EDGE + col] = E::narrow(exp(block.row(at)[col] - self.log_sum_exps[row]) - 1.0);
+                        values[at * TILE + col] = E::narrow(exp(block.row(at)[col] - self.log_sum_exps[row]) - 1.0);
                     }
                 }
                 // SAFETY: the caller's promise.
@@ -210,14 +210,14 @@ impl<E: Element> Store for SoftmaxGradient<'_, E> {
 mod tests {
     use super::*;
     use crate::kernels::{
-        gemm::{Dense, Operand, Segment, Term, multiply::Multiply, product_of_grain},
+        gemm::{Dense, Operand, Segment, Term, gemm_grouped, multiply::Multiply},
         instruction_set::forced::at_each_level,
     };
 
     /// The head's rows are the logits over `x`, which is 1.
     fn run<P: Multiply>(logits: &[f32], vocabulary: usize, next: &[u32]) -> (f64, Vec<f32>, Vec<f32>)
     where
-        for<'a> Dense<'a, f32>: crate::kernels::gemm::Source<P>,
+        for<'a> Dense<'a, f32>: crate::kernels::gemm::OperandReader<P>,
     {
         let rows = next.len();
         let eye: Vec<f32> = (0..rows * rows)
@@ -234,9 +234,9 @@ mod tests {
         let segment = Segment {
             cols: vocabulary,
             terms: vec![term],
-            store: &sums,
+            epilogue: &sums,
         };
-        product_of_grain(rows, &[segment], LogSumExps::GRAIN);
+        gemm_grouped(rows, &[segment], LogSumExps::GRAIN);
         let (loss, log_sum_exps) = sums.finish();
         let mut gradient = vec![f32::NAN; rows * vocabulary];
         let out = Output::new(&mut gradient, vocabulary);
@@ -246,12 +246,12 @@ mod tests {
             next: next.values(),
             log_sum_exps: log_sum_exps.values(),
         };
-        product_of_grain(
+        gemm_grouped(
             rows,
             &[Segment {
                 cols: vocabulary,
                 terms: vec![term],
-                store: &store,
+                epilogue: &store,
             }],
             1,
         );

@@ -12,10 +12,10 @@ use crate::{
     kernels::{
         convert,
         gemm::{
-            Dense, Operand, Segment, Source, Term,
+            Dense, Operand, OperandReader, Segment, Term,
+            epilogue::{Output, Replace},
             multiply::Multiply,
             product,
-            store::{Output, Replace},
         },
         row_norms,
     },
@@ -77,7 +77,7 @@ impl Dora {
     /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`. Neither sum is ever held.
     fn norms<P: Multiply>(&self, weight: &Weight) -> Result<Buffer<f32>>
     where
-        for<'a> Stored<'a>: Source<P>,
+        for<'a> Stored<'a>: OperandReader<P>,
     {
         let LowRank { a, b, scale, .. } = &self.low_rank;
         let (rows, cols, rank, scale) = (weight.rows(), weight.cols(), self.low_rank.rank(), *scale as f32);
@@ -96,7 +96,14 @@ impl Dora {
             let out = Output::new(out, rank);
             let store = &Replace { out, scale };
             let cols = rank;
-            product(rows, &[Segment { cols, terms, store }]);
+            product(
+                rows,
+                &[Segment {
+                    cols,
+                    terms,
+                    epilogue: store,
+                }],
+            );
         };
         let term = |left, right, depth| Term {
             left: Operand::depth_last(left),

@@ -10,10 +10,10 @@ use super::{
 use crate::kernels::{
     columns,
     gemm::{
-        Source, Store,
+        Epilogue, OperandReader,
         columns::{ColumnDots, blocks},
+        epilogue::{Output, Replace, Transposed},
         multiply::Multiply,
-        store::{Output, Replace, Transposed},
     },
 };
 use crate::memory::{self, Buffer};
@@ -77,7 +77,7 @@ fn accumulate_weights<P: Multiply, const N: usize>(
     dys: [&Tensor; N],
 ) -> Result<()>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let (tokens, inputs) = (x.rows(), x.cols());
     for (at, linear) in linears.iter_mut().enumerate() {
@@ -113,7 +113,7 @@ fn accumulate_low_rank<E: Float, P: Multiply, const N: usize>(
     pass: &Pass,
 ) -> Result<()>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let (tokens, inputs) = (x.rows(), x.cols());
     let mut das = Buffer::<f32>::unwritten(ranks.total * inputs);
@@ -126,7 +126,9 @@ where
                 continue;
             }
             let masked = masked(&source, &linears[group.start], pass, inputs);
-            let input: &dyn Source<P> = masked.as_ref().map_or(&source as &dyn Source<P>, |masked| masked);
+            let input: &dyn OperandReader<P> = masked
+                .as_ref()
+                .map_or(&source as &dyn OperandReader<P>, |masked| masked);
             let dh = ranks.window(dh, group.start)?;
             let da = &mut das.values_mut()[ranks.start(group.start) * inputs..][..rows * inputs];
             let out = Output::new(da, inputs);
@@ -177,7 +179,7 @@ fn accumulate_scales<E: Float, P: Multiply, const N: usize>(
     scales: [Option<OutputScale>; N],
 ) -> Result<()>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     if scales.iter().all(Option::is_none) {
         return Ok(());
@@ -195,7 +197,10 @@ where
                 stores.push((*cut, ColumnDots { other, out }));
             }
         }
-        let outputs: Vec<_> = stores.iter().map(|(cut, store)| (*cut, store as &dyn Store)).collect();
+        let outputs: Vec<_> = stores
+            .iter()
+            .map(|(cut, store)| (*cut, store as &dyn Epilogue))
+            .collect();
         multiply::<P, N>(linears, &outputs, ranks, x, h)?;
     }
     for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {

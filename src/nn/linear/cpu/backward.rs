@@ -8,9 +8,9 @@ use super::{
     products::one_product,
 };
 use crate::kernels::gemm::{
-    Operand, Source, Term,
+    Operand, OperandReader, Term,
+    epilogue::{AddScaled, Output, Replace},
     multiply::Multiply,
-    store::{AddScaled, Output, Replace},
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
@@ -50,7 +50,7 @@ fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
     pass: &Pass,
 ) -> Result<(Tensor, Carried<N>)>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
     let ranks = Ranks::<N>::of(linears);

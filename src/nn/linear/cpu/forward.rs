@@ -7,9 +7,9 @@ use super::{
     outputs::{factors, multiply},
 };
 use crate::kernels::gemm::{
-    Source, Store,
+    Epilogue, OperandReader,
+    epilogue::{LinearCombination, Output, Replace},
     multiply::Multiply,
-    store::{LinearCombination, Output, Replace},
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
@@ -45,7 +45,7 @@ fn forward_as<E: Float, P: Multiply, const N: usize>(
     pass: &Pass,
 ) -> Result<[Tensor; N]>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let ranks = Ranks::<N>::of(linears);
     let scales = output_scales::<N>(linears)?;
@@ -59,7 +59,7 @@ where
         return Ok(ys);
     }
     let residual = residual.map(Tensor::values::<E>).transpose()?;
-    let mut stores: Vec<Box<dyn Store + '_>> = Vec::with_capacity(N);
+    let mut stores: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
     for (y, cut) in ys.iter_mut().zip(cuts) {
         let out = Output::new(y.values_mut::<E>()?, cut.width);
         let scale = scales[cut.linear].as_ref();
@@ -79,7 +79,7 @@ where
             })
         });
     }
-    let outputs: Vec<(Cut, &dyn Store)> = cuts.iter().zip(&stores).map(|(cut, store)| (*cut, &**store)).collect();
+    let outputs: Vec<(Cut, &dyn Epilogue)> = cuts.iter().zip(&stores).map(|(cut, store)| (*cut, &**store)).collect();
     multiply::<P, N>(linears, &outputs, &ranks, x, h.as_ref())?;
     drop(stores);
     Ok(ys)

@@ -4,9 +4,9 @@ use candle_core::Result;
 
 use super::products::one_product;
 use crate::kernels::gemm::{
-    Operand, Source, Term,
+    Operand, OperandReader, Term,
+    epilogue::{Output, Replace},
     multiply::Multiply,
-    store::{Output, Replace},
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
@@ -25,7 +25,7 @@ pub(super) fn rank_products<E: Float, P: Multiply, const N: usize>(
     pass: &Pass,
 ) -> Result<Option<Tensor>>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let Some(mut h) = ranks.unwritten::<E>(x.rows()) else {
         return Ok(None);
@@ -43,7 +43,7 @@ where
             continue;
         };
         let masked = masked(&x, &linears[group.start], pass, inputs);
-        let input: &dyn Source<P> = masked.as_ref().map_or(&x as &dyn Source<P>, |masked| masked);
+        let input: &dyn OperandReader<P> = masked.as_ref().map_or(&x as &dyn OperandReader<P>, |masked| masked);
         let a = Stack::new(stacked(&linears[group.clone()])?);
         let term = Term {
             left: Operand::depth_last(input),

@@ -4,7 +4,7 @@ use candle_core::Result;
 
 use super::low_rank::Ranks;
 use crate::kernels::gemm::{
-    Operand, Segment, Source, Store, Term, columns::ScaledColumns, multiply::Multiply, product,
+    Epilogue, Operand, OperandReader, Segment, Term, columns::ScaledColumns, multiply::Multiply, product,
 };
 use crate::nn::{
     adapter::OutputScale,
@@ -17,13 +17,13 @@ use crate::nn::{
 /// a store.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
-    outputs: &[(Cut, &dyn Store)],
+    outputs: &[(Cut, &dyn Epilogue)],
     ranks: &Ranks<N>,
     x: &Tensor,
     h: Option<&Tensor>,
 ) -> Result<()>
 where
-    for<'a> Stored<'a>: Source<P>,
+    for<'a> Stored<'a>: OperandReader<P>,
 {
     let source = Stored::tensor(x)?;
     let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
@@ -42,7 +42,11 @@ where
             depth: rank(at),
         }));
         let cols = cut.width;
-        Segment { cols, terms, store }
+        Segment {
+            cols,
+            terms,
+            epilogue: store,
+        }
     };
     // Segments of a product have the same depths.
     let mut remaining: Vec<usize> = (0..outputs.len()).collect();
@@ -92,9 +96,13 @@ pub(super) struct OutputGradients<'a, const N: usize> {
 
 impl<const N: usize> OutputGradients<'_, N> {
     /// The gradient of the sums that became output `index`: that of the output, each column multiplied by its factor.
-    pub(super) fn source<E: Float, P: Multiply>(&self, index: usize, cut: &Cut) -> Result<Box<dyn Source<P> + '_>>
+    pub(super) fn source<E: Float, P: Multiply>(
+        &self,
+        index: usize,
+        cut: &Cut,
+    ) -> Result<Box<dyn OperandReader<P> + '_>>
     where
-        for<'a> Stored<'a>: Source<P>,
+        for<'a> Stored<'a>: OperandReader<P>,
     {
         let dy = self.dys[index];
         Ok(match &self.scales[cut.linear] {

@@ -1,9 +1,13 @@
 //! Products of one term.
 
-use crate::kernels::gemm::{Operand, Segment, Source, Store, Term, multiply::Multiply, product};
+use crate::kernels::gemm::{Epilogue, Operand, OperandReader, Segment, Term, multiply::Multiply, product};
 
 /// `left ᵀ · right`, both `[tokens, …]`.
-pub(super) fn token_sum<'a, P>(left: &'a dyn Source<P>, right: &'a dyn Source<P>, tokens: usize) -> Term<'a, P> {
+pub(super) fn token_sum<'a, P>(
+    left: &'a dyn OperandReader<P>,
+    right: &'a dyn OperandReader<P>,
+    tokens: usize,
+) -> Term<'a, P> {
     Term {
         left: Operand::depth_first(left),
         right: Operand::depth_first(right),
@@ -12,6 +16,6 @@ pub(super) fn token_sum<'a, P>(left: &'a dyn Source<P>, right: &'a dyn Source<P>
 }
 
 /// The sum of the terms.
-pub(super) fn one_product<P: Multiply>(rows: usize, cols: usize, terms: Vec<Term<P>>, store: &dyn Store) {
-    product(rows, &[Segment { cols, terms, store }]);
+pub(super) fn one_product<P: Multiply>(rows: usize, cols: usize, terms: Vec<Term<P>>, epilogue: &dyn Epilogue) {
+    product(rows, &[Segment { cols, terms, epilogue }]);
 }

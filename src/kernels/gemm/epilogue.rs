@@ -3,13 +3,13 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    block::{BLOCK, Block, EDGE},
+    block::{BLOCK, Block, TILE},
     operand::prefetch,
 };
 use crate::kernels::{Element, InstructionSet};
 
 /// Takes the blocks of a product as they are done.
-pub trait Store: Sync {
+pub trait Epilogue: Sync {
     /// Takes the block of these rows and columns (at most 32 each), whose elements lie in its upper left corner.
     ///
     /// # Safety
@@ -32,7 +32,7 @@ pub struct Output<'a, E> {
     borrowed: PhantomData<&'a mut [E]>,
 }
 
-// SAFETY: threads write to different elements only (`Store::store`'s condition).
+// SAFETY: threads write to different elements only (`Epilogue::store`'s condition).
 unsafe impl<E: Send> Sync for Output<'_, E> {}
 
 impl<'a, E> Output<'a, E> {
@@ -83,10 +83,10 @@ impl<'a, E> Output<'a, E> {
     where
         E: Copy,
     {
-        for (row, values) in rows.zip(values.as_chunks::<EDGE>().0) {
+        for (row, values) in rows.zip(values.as_chunks::<TILE>().0) {
             // SAFETY: the caller's promise.
             let out = unsafe { self.row(row, cols.clone()) };
-            match out.as_mut_array::<EDGE>() {
+            match out.as_mut_array::<TILE>() {
                 Some(out) => *out = *values,
                 None => out.copy_from_slice(&values[..cols.len()]),
             }
@@ -109,8 +109,8 @@ impl<'a, E> Output<'a, E> {
 
 /// Copies up to a block's row of values.
 #[inline(always)]
-fn copy<E: Copy>(from: &[E], to: &mut [E; EDGE]) {
-    match from.as_array::<EDGE>() {
+fn copy<E: Copy>(from: &[E], to: &mut [E; TILE]) {
+    match from.as_array::<TILE>() {
         Some(from) => *to = *from,
         None => to[..from.len()].copy_from_slice(from),
     }
@@ -124,14 +124,14 @@ pub struct Replace<'a, E> {
     pub scale: f32,
 }
 
-impl<E: Element> Store for Replace<'_, E> {
+impl<E: Element> Epilogue for Replace<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let scale = self.scale;
         let mut values = [E::narrow(0.0); BLOCK];
         InstructionSet::current().run(
             #[inline(always)]
             || {
-                for (value, sum) in values[..rows.len() * EDGE].iter_mut().zip(&block.0) {
+                for (value, sum) in values[..rows.len() * TILE].iter_mut().zip(&block.0) {
                     *value = E::narrow(sum * scale);
                 }
                 // SAFETY: the caller's promise.
@@ -153,7 +153,7 @@ pub struct AddScaled<'a, E, F> {
     pub factor: F,
 }
 
-impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Store for AddScaled<'_, E, F> {
+impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Epilogue for AddScaled<'_, E, F> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         InstructionSet::current().run(
             #[inline(always)]
@@ -186,11 +186,11 @@ pub struct LinearCombination<'a, E> {
     pub residual: Option<&'a [E]>,
 }
 
-impl<E: Element> Store for LinearCombination<'_, E> {
+impl<E: Element> Epilogue for LinearCombination<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let columns = |values: Option<&[f32]>| {
             values.map(|values| {
-                let mut part = [0f32; EDGE];
+                let mut part = [0f32; TILE];
                 copy(&values[cols.clone()], &mut part);
                 part
             })
@@ -200,17 +200,17 @@ impl<E: Element> Store for LinearCombination<'_, E> {
         InstructionSet::current().run(
             #[inline(always)]
             || {
-                let values = &mut values[..rows.len() * EDGE];
+                let values = &mut values[..rows.len() * TILE];
                 if let (None, None, Some(residual)) = (&scale, &bias, self.residual) {
                     // One loop over the block is a few percent faster than a loop for each row.
-                    for (row, values) in rows.clone().zip(values.as_chunks_mut::<EDGE>().0) {
+                    for (row, values) in rows.clone().zip(values.as_chunks_mut::<TILE>().0) {
                         copy(&residual[row * self.out.stride..][cols.clone()], values);
                     }
                     for (value, sum) in values.iter_mut().zip(&block.0) {
                         *value = E::narrow(value.widen() + sum);
                     }
                 } else {
-                    for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<EDGE>().0) {
+                    for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<TILE>().0) {
                         let mut sums = *block.row(at);
                         if let Some(scale) = &scale {
                             for (sum, scale) in sums.iter_mut().zip(scale) {
@@ -255,7 +255,7 @@ pub struct Transposed<'a> {
     pub out: Output<'a, f32>,
 }
 
-impl Store for Transposed<'_> {
+impl Epilogue for Transposed<'_> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         for (at, col) in cols.enumerate() {
             // SAFETY: the caller's promise.
