@@ -8,7 +8,7 @@ use super::rope::RopeScaling;
 use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
-pub(crate) const TRAINED: [Family; 4] = [Family::Llama, Family::Phi3, Family::DistilBert, Family::Bert];
+pub const TRAINED: [Family; 4] = [Family::Llama, Family::Phi3, Family::DistilBert, Family::Bert];
 
 /// Checks that `stack` computes all features of a model.
 ///

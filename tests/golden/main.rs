@@ -10,6 +10,7 @@ mod dora;
 mod encoders;
 mod fixtures;
 mod lion;
+mod methods;
 mod models;
 mod quant;
 mod runs;

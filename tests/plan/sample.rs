@@ -1,7 +1,7 @@
 //! Cells at random, over every key that decides what our trainer allocates.
 
 use expctl::kernels::InstructionSet;
-use expctl::spec::cell::Cell;
+use expctl::spec::cell::{Cell, Optimizer};
 use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -50,6 +50,17 @@ impl Sample {
                 self.cells.push(cell);
             }
         }
+    }
+
+    /// Adds one step of this cell. An optimizer that projects gets a rank.
+    pub fn cell(&mut self, mut cell: Value) {
+        cell["max_steps"] = json!(1);
+        cell["max_seq_length"] = json!(12);
+        let projects = |name: &str| Optimizer::with_key("optim_rank").any(|optimizer| optimizer.name() == name);
+        if cell["optim"].as_str().is_some_and(projects) {
+            cell["optim_rank"] = json!(4);
+        }
+        self.cells.push(cell);
     }
 
     /// A spec of them; JSON is YAML.

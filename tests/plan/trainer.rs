@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::fs;
 
+use expctl::arch::{ModelConfig, check};
 use expctl::memory::Category;
 use expctl::results::prediction::Prediction;
 use expctl::results::record::{Measured, Status};
 use expctl::results::store::{read_prediction, read_record};
+use expctl::spec::cell::{Adapter, Optimizer, Stack, Task};
 use expctl::spec::{self, Overrides};
+use serde_json::json;
 
 use crate::common::project::Project;
 use crate::sample::Sample;
@@ -108,6 +112,35 @@ fn the_ledger_counts_what_was_predicted() {
     sample.decoders(PHI, &PHI3, &PHIS_LENGTHS, 8);
     sample.encoders("distilbert-base", &DISTILBERT, 2);
     sample.encoders("bert-base", &BERT, 1);
+    check(&sample);
+}
+
+/// One cell of each family, by a checkpoint of the fixtures, of each adapter and of each optimizer.
+#[test]
+fn everything_that_is_trained_is_planned() {
+    let mut sample = Sample::new(0);
+    let mut planned = Vec::new();
+    for folder in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).unwrap() {
+        let model = folder.unwrap().path();
+        if let Ok(text) = fs::read(model.join("config.json")) {
+            let config = ModelConfig::from_json(&text).unwrap();
+            planned.push(config.family);
+            let mut cell = json!({ "model": model, "task": config.task(), "rank": 4 });
+            if config.task() == Task::SequenceClassification {
+                cell["num_labels"] = json!(3);
+            }
+            sample.cell(cell);
+        }
+    }
+    for family in check::TRAINED {
+        assert!(planned.contains(&family), "{} has no small checkpoint", family.name());
+    }
+    for adapter in Adapter::ALL {
+        sample.cell(json!({ "model": "tiny", "adapter": adapter }));
+    }
+    for optimizer in Optimizer::of(Stack::Candle) {
+        sample.cell(json!({ "model": "tiny", "optim": optimizer }));
+    }
     check(&sample);
 }
 

@@ -1,5 +1,7 @@
 //! Whole runs: equal seeds give equal bytes, the loss falls, and numbers that leave the range end a run with a reason.
 
+use expctl::memory::Category;
+use expctl::results::record::Step;
 use expctl::spec::cell::{Cell, Data, Dtype};
 use expctl::train::TrainError;
 
@@ -25,13 +27,26 @@ fn equal_seeds_give_equal_bytes() {
             ..on_text()
         };
         let numbers = |run: &Run| {
-            let of_step = |step: &expctl::results::record::Step| (step.loss.to_bits(), step.gradient_norm.to_bits());
+            let of_step = |step: &Step| {
+                let allocated = (step.allocated_bytes, step.allocated_peak_bytes);
+                (step.loss.to_bits(), step.gradient_norm.to_bits(), allocated)
+            };
             run.steps.iter().map(of_step).collect::<Vec<_>>()
         };
         let (first, second) = (Run::of(&cell).expect("a run"), Run::of(&cell).expect("a run"));
         assert_eq!(first.steps.len(), 5);
         assert_eq!(numbers(&first), numbers(&second), "{dtype:?}");
         assert!(first.adapter.is_some() && first.adapter == second.adapter, "{dtype:?}");
+        let bytes = |run: &Run| {
+            let of = &run.measured;
+            let by_category = of.allocated_peak_by_category.iter();
+            let tensors: Vec<_> = by_category.filter(|(name, _)| *name != Category::Host.name()).collect();
+            let moment = (&of.allocated_peak_phase, &of.allocated_peak_module);
+            let figures = (of.allocated_peak_bytes, of.allocated_mean_bytes);
+            format!("{figures:?} {moment:?} {tensors:?} {:?}", of.allocated_peak_in_phase)
+        };
+        assert!(first.measured.allocated_peak_bytes > Some(0));
+        assert_eq!(bytes(&first), bytes(&second), "{dtype:?}");
 
         let other = Run::of(&Cell { seed: 1, ..cell }).expect("a run");
         assert_ne!(numbers(&first), numbers(&other), "{dtype:?}");

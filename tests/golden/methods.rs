@@ -1,0 +1,43 @@
+//! Twenty steps of every optimizer and every adapter, against those of torch and PEFT.
+
+use expctl::spec::cell::{Adapter, Cell, Optimizer, Stack};
+
+use crate::runs::{adapter_cell, assert_run};
+
+/// The model whose golden runs are an optimizer's.
+fn golden(optimizer: Optimizer) -> Option<&'static str> {
+    match optimizer {
+        Optimizer::Adamw => Some("tiny_llama"),
+        Optimizer::Lion => Some("tiny_llama_lion"),
+        // No release of galore-torch or of a randomised projection is among those that make golden numbers:
+        // `optim/low_rank/tests.rs` has them in double precision.
+        Optimizer::Galore | Optimizer::Rsvd => None,
+        other => panic!("{} is trained with, and has no golden numbers", other.name()),
+    }
+}
+
+#[test]
+fn twenty_steps_of_every_optimizer() {
+    for optim in Optimizer::of(Stack::Candle) {
+        if let Some(model) = golden(optim) {
+            let cell = Cell {
+                optim,
+                ..adapter_cell(model)
+            };
+            assert_run(model, "float32", &cell, 1e-4);
+        }
+    }
+}
+
+#[test]
+fn twenty_steps_of_every_adapter() {
+    for adapter in Adapter::ALL {
+        let model = match adapter {
+            Adapter::Lora => "tiny_llama",
+            Adapter::Dora => "tiny_llama_dora",
+        };
+        let cell = adapter_cell(model);
+        assert_eq!(cell.adapter, adapter, "{model}");
+        assert_run(model, "float32", &cell, 1e-4);
+    }
+}
