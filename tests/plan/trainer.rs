@@ -136,7 +136,7 @@ fn everything_that_is_trained_is_planned() {
         assert!(planned.contains(&family), "{} has no small checkpoint", family.name());
     }
     for adapter in Adapter::ALL {
-        sample.cell(json!({ "model": "tiny", "adapter": adapter }));
+        sample.cell(json!({ "model": "tiny", "adapter": adapter, "rank": 4 }));
     }
     for optimizer in Optimizer::of(Stack::Candle) {
         sample.cell(json!({ "model": "tiny", "optim": optimizer }));
