@@ -1,8 +1,8 @@
-//! Sums over the rows of a matrix, in parts that are cut at fixed places and added up in order; multiples of its columns.
+//! Sums over the rows of a matrix, in parts that are cut at fixed places and added up in order.
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, rows::for_rows};
+use super::{Element, InstructionSet};
 
 /// The most parts that rows are cut into.
 const PARTS: usize = 32;
@@ -20,43 +20,6 @@ pub fn sums<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
         |row, sums| {
             for (sum, x) in sums.iter_mut().zip(&x[row * cols..][..cols]) {
                 *sum += x.widen();
-            }
-        },
-    );
-}
-
-/// Writes the dot product of each column of `a` with that of `b` to `out`; a row has `out.len()` elements. `scratch` has
-/// [`scratch_len`] elements.
-pub fn dot_products<A: Element, B: Element>(a: &[A], b: &[B], scratch: &mut [f32], out: &mut [f32]) {
-    assert_eq!(a.len(), b.len());
-    let cols = out.len();
-    sum_rows(
-        rows(a, cols),
-        scratch,
-        out,
-        #[inline(always)]
-        |row, sums| {
-            let (a, b) = (&a[row * cols..][..cols], &b[row * cols..][..cols]);
-            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-                *sum += a.widen() * b.widen();
-            }
-        },
-    );
-}
-
-/// Writes `x` with each column multiplied by its element of `scale` to `out`; a row has `scale.len()` elements.
-pub fn scale_columns<E: Element>(x: &[E], scale: &[f32], out: &mut [E]) {
-    let cols = scale.len();
-    assert!(x.len() == out.len() && rows(x, cols) * cols == x.len());
-    for_rows(
-        out,
-        cols,
-        #[inline(always)]
-        |start, part| {
-            for (x, out) in x[start..].chunks_exact(cols).zip(part.chunks_exact_mut(cols)) {
-                for ((out, x), scale) in out.iter_mut().zip(x).zip(scale) {
-                    *out = E::narrow(x.widen() * scale);
-                }
             }
         },
     );
@@ -145,53 +108,30 @@ mod tests {
         out
     }
 
-    fn sums_and_products_leave_nothing_out<E: Element>() {
+    fn sums_leave_nothing_out<E: Element>() {
         at_each_level(|level| {
             for (rows, cols) in SHAPES {
-                let [a, b] = [1, 2].map(|seed| narrowed::<E>(&values(rows * cols, seed)));
-                let (wide_a, wide_b) = (
-                    |at: usize| f64::from(a[at].widen()),
-                    |at: usize| f64::from(b[at].widen()),
-                );
+                let x = narrowed::<E>(&values(rows * cols, 1));
                 let what = format!("{level:?}, {rows} x {cols}");
-                let want = plain(rows, cols, wide_a);
-                let got = written(rows, cols, |scratch, out| sums(&a, scratch, out));
+                let want = plain(rows, cols, |at| f64::from(x[at].widen()));
+                let got = written(rows, cols, |scratch, out| sums(&x, scratch, out));
                 assert_close(got, &want, 1e-4, &what);
-                let got = written(rows, cols, |scratch, out| dot_products(&a, &b, scratch, out));
-                assert_close(got, &plain(rows, cols, |at| wide_a(at) * wide_b(at)), 1e-4, &what);
             }
         });
     }
 
     #[test]
     fn no_row_is_left_out() {
-        sums_and_products_leave_nothing_out::<f32>();
-        sums_and_products_leave_nothing_out::<bf16>();
-    }
-
-    #[test]
-    fn columns_are_scaled() {
-        at_each_level(|level| {
-            for (rows, cols) in SHAPES {
-                let (x, scale) = (narrowed::<bf16>(&values(rows * cols, 1)), values(cols, 2));
-                let mut out = vec![bf16::NAN; rows * cols];
-                scale_columns(&x, &scale, &mut out);
-                for (at, (x, out)) in x.iter().zip(&out).enumerate() {
-                    let want = bf16::from_f32(x.to_f32() * scale[at % cols]);
-                    assert_eq!(*out, want, "{level:?}, {rows} x {cols}: {at}");
-                }
-            }
-        });
+        sums_leave_nothing_out::<f32>();
+        sums_leave_nothing_out::<bf16>();
     }
 
     #[test]
     fn a_sum_does_not_depend_on_the_number_of_threads() {
-        let (a, b) = (values(1000 * 33, 1), values(1000 * 33, 2));
+        let x = values(1000 * 33, 1);
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let sums = || written(1000, 33, |scratch, out| sums(&a, scratch, out));
-            let dots = || written(1000, 33, |scratch, out| dot_products(&a, &b, scratch, out));
-            pool.install(|| (sums(), dots()))
+            pool.install(|| written(1000, 33, |scratch, out| sums(&x, scratch, out)))
         };
         assert_eq!(run(1), run(5));
     }
