@@ -110,7 +110,8 @@ impl<T> Buffer<T> {
     /// The start of the allocation, if there is one.
     fn start(&self) -> Option<NonNull<u8>> {
         let pointer = self.values.as_ptr().cast_mut().cast();
-        (self.values.capacity() > 0).then(|| NonNull::new(pointer)).flatten()
+        let is_allocated = self.values.capacity() > 0 && size_of::<T>() > 0;
+        is_allocated.then(|| NonNull::new(pointer)).flatten()
     }
 }
 
@@ -122,10 +123,10 @@ impl<T: Copy> Buffer<T> {
 }
 
 impl<T: Plain> Buffer<T> {
-    /// `len` elements that are written before they are read. The memory is not cleared first, which would cost as much as
-    /// many a kernel.
+    /// `len` elements that the caller must write before it reads them. The memory is not cleared first, which would cost as
+    /// much as many a kernel.
     #[expect(clippy::uninit_vec, reason = "the caller writes every element before it reads one")]
-    pub fn unwritten(len: usize) -> Self {
+    pub(crate) fn unwritten(len: usize) -> Self {
         Self::new(len, || {
             let mut values = Vec::<T>::with_capacity(len);
             // SAFETY: the capacity is there, and each pattern of bits is a value.

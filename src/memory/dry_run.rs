@@ -21,7 +21,7 @@ thread_local! {
 /// Runs `body` dry on this thread, as on a CPU with this instruction set, and returns the trace of its buffers.
 ///
 /// `events` is about the number of events; room for them is made at once. Buffers that `body` returns are live at the
-/// trace's end.
+/// trace's end; they must be dropped before the thread's next dry run.
 pub fn dry_run<T>(instruction_set: InstructionSet, events: usize, body: impl FnOnce() -> T) -> (T, Trace) {
     let ends = Ends {
         outer: INSTRUCTION_SET.replace(Some(instruction_set)),

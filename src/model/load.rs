@@ -25,3 +25,46 @@ pub fn load(options: &ModelOptions, source: &Source, device: &Device) -> Result<
 pub fn load_dry(options: &ModelOptions, config: &ModelConfig) -> Result<Model, LoadError> {
     families::build(&mut Loader::new(options, config, None, &Device::Cpu), config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        arch::Preset,
+        memory,
+        model::Model,
+        options::{Dtype, InstructionSet, Task, Weights},
+    };
+
+    #[test]
+    fn a_matrix_of_one_row_stays_a_matrix() {
+        let config = ModelConfig {
+            type_vocab_size: 1,
+            num_labels: 1,
+            ..Preset::named("bert-base").unwrap().config()
+        };
+        let options = ModelOptions {
+            name: "bert-base".into(),
+            weights: Weights::Random,
+            task: Task::SequenceClassification,
+            num_labels: 1,
+            dtype: Dtype::Float32,
+            bnb_4bit_use_double_quant: true,
+            lora: None,
+            max_seq_length: 16,
+            seed: 0,
+        };
+        memory::dry_run(InstructionSet::Portable, 0, || {
+            let mut model = load_dry(&options, &config).unwrap();
+            let dims = |name: &str, model: &mut Model| {
+                let params = model.trainable();
+                let param = params.into_iter().find(|param| param.name.to_string() == name);
+                param.unwrap().value.dims().to_vec()
+            };
+            let types = "bert.embeddings.token_type_embeddings.weight";
+            assert_eq!(dims(types, &mut model), [1, config.hidden_size]);
+            assert_eq!(dims("classifier.weight", &mut model), [1, config.hidden_size]);
+            assert_eq!(dims("classifier.bias", &mut model), [1]);
+        });
+    }
+}

@@ -14,7 +14,7 @@ use crate::{
         dropout::Dropout,
         linear::{Linear, Projection},
         param::Param,
-        tensor::{Float, Tensor},
+        tensor::{Float, Shape, Tensor},
         weight::Weight,
     },
     options::{Dtype, ModelOptions},
@@ -72,7 +72,7 @@ impl<'a> Loader<'a> {
         let is_whole = module.kind == Kind::Classifier;
         let weight_name = name.part("weight");
         let weight = match self.format().filter(|_| !is_whole) {
-            None => Weight::Dense(self.param(weight_name, shape, is_whole || self.trains_all())?),
+            None => Weight::Dense(self.param(weight_name, shape.into(), is_whole || self.trains_all())?),
             Some(format) => {
                 let matrix = self.quantized(weight_name, shape, format)?;
                 if self.device.is_cpu() {
@@ -98,7 +98,7 @@ impl<'a> Loader<'a> {
             None => None,
         };
         let bias = if module.bias.of(self.config) {
-            Some(self.param(name.part("bias"), (1, shape.0), is_whole || self.trains_all())?)
+            Some(self.param(name.part("bias"), shape.0.into(), is_whole || self.trains_all())?)
         } else {
             None
         };
@@ -113,8 +113,8 @@ impl<'a> Loader<'a> {
     /// A dense weight `part` of a module, trained if there are no adapters.
     pub(super) fn dense(&mut self, name: ModuleName, module: &Module, part: &'static str) -> Result<Param, LoadError> {
         let shape = match module.shape {
-            [rows, cols] => (rows.of(self.config), cols.of(self.config)),
-            _ => (1, module.shape[0].of(self.config)),
+            [rows, cols] => Shape::from((rows.of(self.config), cols.of(self.config))),
+            _ => Shape::from(module.shape[0].of(self.config)),
         };
         self.param(name.part(part), shape, self.trains_all())
     }
@@ -153,8 +153,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// A matrix, or a vector of one row.
-    fn param(&mut self, name: WeightName, shape: (usize, usize), trainable: bool) -> Result<Param, LoadError> {
+    fn param(&mut self, name: WeightName, shape: Shape, trainable: bool) -> Result<Param, LoadError> {
         let _module = memory::whole(name.in_timeline());
         let value = match self.hidden() {
             DType::F16 => self.collect(name, shape, f16::from_f32)?,
@@ -167,25 +166,27 @@ impl<'a> Loader<'a> {
     fn collect<E: Float>(
         &mut self,
         name: WeightName,
-        (rows, cols): (usize, usize),
+        shape: Shape,
         convert: impl Fn(f32) -> E,
     ) -> Result<Tensor, LoadError> {
         let mut values = {
             let _scope = memory::scope(Category::Parameter);
-            Buffer::<E>::unwritten(rows * cols)
+            Buffer::<E>::unwritten(shape.len())
+        };
+        // A vector is read as one row.
+        let rows = match *shape.dims() {
+            [rows, _] => rows,
+            _ => 1,
         };
         let mut done = 0;
-        self.chunks(name, (rows, cols), |chunk| {
+        self.chunks(name, (rows, shape.len() / rows), |chunk| {
             for (value, read) in values.values_mut()[done..].iter_mut().zip(chunk) {
                 *value = convert(*read);
             }
             done += chunk.len();
             Ok(())
         })?;
-        Ok(match rows {
-            1 => Tensor::on_device(values, cols, self.device)?,
-            _ => Tensor::on_device(values, (rows, cols), self.device)?,
-        })
+        Ok(Tensor::on_device(values, shape, self.device)?)
     }
 
     fn quantized(

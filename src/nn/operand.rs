@@ -42,7 +42,7 @@ impl<'a> Matrix<'a> {
                 start: 0,
                 stride: tensor.cols(),
             }),
-            Data::U32(_) | Data::Candle(_) => candle_core::bail!("a kernel was given a tensor of candle's: {tensor:?}"),
+            Data::Candle(_) => candle_core::bail!("a kernel was given a tensor of candle's: {tensor:?}"),
         }
     }
 
@@ -71,7 +71,7 @@ impl<P: Multiply> OperandReader<P> for Matrix<'_> {
             Data::F32(values) => P::read(&values.values()[at], buffer),
             Data::F16(values) => P::read(&values.values()[at], buffer),
             Data::Bf16(values) => P::read(&values.values()[at], buffer),
-            Data::U32(_) | Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
+            Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
         }
     }
 
@@ -80,7 +80,7 @@ impl<P: Multiply> OperandReader<P> for Matrix<'_> {
             Data::F32(values) => P::lend(&values.values()[self.start..]),
             Data::F16(values) => P::lend(&values.values()[self.start..]),
             Data::Bf16(values) => P::lend(&values.values()[self.start..]),
-            Data::U32(_) | Data::Candle(_) => None,
+            Data::Candle(_) => None,
         };
         values.map(|values| (values, self.stride))
     }
@@ -91,7 +91,7 @@ impl<P: Multiply> OperandReader<P> for Matrix<'_> {
             Data::F32(values) => prefetch(&values.values()[at]),
             Data::F16(values) => prefetch(&values.values()[at]),
             Data::Bf16(values) => prefetch(&values.values()[at]),
-            Data::U32(_) | Data::Candle(_) => {}
+            Data::Candle(_) => {}
         }
     }
 }

@@ -64,7 +64,6 @@ pub(crate) enum Data {
     F32(Buffer<f32>),
     F16(Buffer<f16>),
     Bf16(Buffer<bf16>),
-    U32(Buffer<u32>),
     /// On any device; computed with by candle's ops alone.
     Candle(candle_core::Tensor),
 }
@@ -111,7 +110,6 @@ macro_rules! implement_format {
 implement_format!(f32, F32, "float32");
 implement_format!(f16, F16, "float16");
 implement_format!(bf16, Bf16, "bfloat16");
-implement_format!(u32, U32, "uint32");
 
 /// Runs a body with `$E` standing for the Rust type of a floating-point dtype.
 macro_rules! for_format {
@@ -244,7 +242,6 @@ impl Tensor {
             Data::F32(values) => copy(values, self.shape),
             Data::F16(values) => copy(values, self.shape),
             Data::Bf16(values) => copy(values, self.shape),
-            Data::U32(values) => copy(values, self.shape),
             Data::Candle(tensor) => Ok(tensor.clone()),
         }
     }
@@ -290,7 +287,6 @@ impl Tensor {
             Data::F32(_) => DType::F32,
             Data::F16(_) => DType::F16,
             Data::Bf16(_) => DType::BF16,
-            Data::U32(_) => DType::U32,
             Data::Candle(tensor) => tensor.dtype(),
         }
     }
@@ -353,7 +349,6 @@ impl Tensor {
             Data::F32(values) => self.label_buffer(values, category),
             Data::F16(values) => self.label_buffer(values, category),
             Data::Bf16(values) => self.label_buffer(values, category),
-            Data::U32(values) => self.label_buffer(values, category),
             Data::Candle(_) => {}
         }
     }

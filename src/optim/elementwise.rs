@@ -120,7 +120,6 @@ fn update_plain<R: Rule<N>, const N: usize>(
     let value = R::update_plain(&param.value.to_candle_f32()?, &gradient, &mut plain, coefficients)?;
     for (state, plain) in states.iter_mut().zip(plain) {
         *state = Tensor::from_candle(plain)?;
-        state.label(Category::OptimizerState);
     }
     param.set(Tensor::from_candle(value.to_dtype(param.value.dtype())?)?);
     Ok(())

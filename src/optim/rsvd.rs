@@ -48,7 +48,8 @@ impl Projection for Rsvd {
             let product = gradient.times(&right)?;
             range = orthonormal(in_float64(&product, true)?, rows);
         }
-        // The SVD of the gradient within the range; only the left vectors are needed.
+        drop(right);
+        // The SVD of the gradient within the range; only the left vectors are needed. Matrices of this width are the host's.
         let small = project_rows(gradient, &range, wide)?;
         if memory::is_dry_run() {
             return Ok(Buffer::zeros(rank.min(wide) * rows));

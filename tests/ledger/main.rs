@@ -181,7 +181,7 @@ fn labels_follow_the_buffer() {
 
     let gradients = live(Category::Gradient);
     let scope = memory::scope(Category::Gradient);
-    let of_scope = Buffer::<u32>::unwritten(100);
+    let of_scope = Buffer::<u32>::zeros(100);
     drop(scope);
     let taken_over = Buffer::from(vec![0f64; 50]);
     taken_over.label(Category::Gradient);

@@ -128,7 +128,8 @@ fn norms_plain(weight: &Weight, low_rank: Option<&LowRank>) -> Result<Candle> {
             let b = b.value.to_candle_f32()?.narrow(0, rows.start, rows.len())?;
             panel = (panel + (b.matmul(&a.value.to_candle_f32()?)? * *scale)?)?;
         }
-        panel.sqr()?.sum(1)?.sqrt()
+        // A row of zeros gets the factor 0, as by the kernel.
+        panel.sqr()?.sum(1)?.maximum(f64::from(f32::MIN_POSITIVE))?.sqrt()
     });
     Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 0)
 }

@@ -18,21 +18,18 @@ pub(super) fn forward<const N: usize>(
     pass: &Pass,
 ) -> Result<[Tensor; N]> {
     let input = x.to_candle()?;
-    let ys = linears
-        .iter()
-        .map(|linear| linear.forward_plain(&input, pass))
-        .collect::<Result<Vec<_>>>()?;
-    let outputs = cuts.iter().map(|cut| {
-        let mut y = ys[cut.linear]
-            .narrow(1, cut.first, cut.width)?
-            .to_dtype(x.dtype())?
-            .contiguous()?;
-        if let Some(residual) = residual {
-            y = (residual.to_candle()? + y)?;
+    let mut outputs = Vec::with_capacity(N);
+    for (at, linear) in linears.iter().enumerate() {
+        // In the hidden dtype at once: one float32 output at a time.
+        let y = linear.forward_plain(&input, pass)?.to_dtype(x.dtype())?;
+        for cut in cuts.iter().filter(|cut| cut.linear == at) {
+            let mut y = y.narrow(1, cut.first, cut.width)?.contiguous()?;
+            if let Some(residual) = residual {
+                y = (residual.to_candle()? + y)?;
+            }
+            outputs.push(Tensor::from_candle(y)?);
         }
-        Tensor::from_candle(y)
-    });
-    let outputs: Vec<Tensor> = outputs.collect::<Result<_>>()?;
+    }
     outputs
         .try_into()
         .map_err(|_| candle_core::Error::Msg("a layer gave no output".into()))

@@ -68,10 +68,14 @@ impl<const N: usize> Projection<N> {
             next.first += width;
             cut
         });
-        debug_assert!(
-            cuts.iter()
-                .all(|cut| cut.first + cut.width <= linears[cut.linear].weight.rows())
-        );
+        for (at, linear) in linears.iter().enumerate() {
+            let widths = cuts.iter().filter(|cut| cut.linear == at).map(|cut| cut.width);
+            assert_eq!(
+                widths.sum::<usize>(),
+                linear.weight.rows(),
+                "the outputs of a layer are cut up"
+            );
+        }
         Self { linears, cuts }
     }
 

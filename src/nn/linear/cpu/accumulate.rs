@@ -44,6 +44,7 @@ pub(crate) fn accumulate<const N: usize>(
             let dys = OutputGradients { dys, scales: &scales };
             accumulate_low_rank::<E, P, N>(linears, cuts, x, &dys, &ranks, (h, dh), pass)?;
         }
+        drop(dh);
         accumulate_scales::<E, P, N>(linears, cuts, x, dys, &ranks, h.as_ref(), scales)
     }))
 }
