@@ -49,6 +49,16 @@ pub enum Dtype {
     Int4,
 }
 
+impl Dtype {
+    /// True for integers with scales, false for floating-point numbers.
+    pub fn is_quantised(self) -> bool {
+        match self {
+            Self::Float32 | Self::Float16 | Self::Bfloat16 => false,
+            Self::Int8 | Self::Int4 => true,
+        }
+    }
+}
+
 /// The software whose memory a cell describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

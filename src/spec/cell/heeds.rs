@@ -25,7 +25,7 @@ impl Cell {
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
             // PEFT's k-bit preparation.
-            "upcast" => matches!(self.dtype, Dtype::Int4 | Dtype::Int8),
+            "upcast" => self.dtype.is_quantised(),
             path => self.optim.heeds(path) && (self.rank > 0 || !ADAPTER.contains(&path)),
         }
     }

@@ -112,7 +112,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     /// A linear layer of the blocks, which may be quantised.
     pub(crate) fn linear(&mut self, path: &'static str) -> Linear<'t> {
         let (configuration, dims) = (self.configuration, self.matrix(path));
-        if matches!(configuration.dtype, options::Dtype::Int4 | options::Dtype::Int8) {
+        if configuration.dtype.is_quantised() {
             self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
         }
         let base = match configuration.dtype {

@@ -1,7 +1,7 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, Dtype, TargetModules, stacks};
+use super::super::{Adapter, Cell, TargetModules, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_most, number};
 use crate::arch::check;
@@ -10,7 +10,7 @@ use crate::text::{nearest, quoted};
 
 impl Cell {
     pub(super) fn check_adapter(&self, found: &mut Found) {
-        if self.rank == 0 && matches!(self.dtype, Dtype::Int4 | Dtype::Int8) {
+        if self.rank == 0 && self.dtype.is_quantised() {
             found.add(
                 Invalid::new(
                     "rank",

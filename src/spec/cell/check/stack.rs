@@ -116,7 +116,7 @@ impl Cell {
             ("adapter_dtype", self.adapter_dtype),
             ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
         ] {
-            if matches!(dtype, Dtype::Int8 | Dtype::Int4) {
+            if dtype.is_quantised() {
                 found.add(
                     Invalid::new(key, "must be a format of floating-point numbers")
                         .help("such as `float32` or `bfloat16`"),
@@ -125,8 +125,7 @@ impl Cell {
         }
         found.check(self.check_transformers());
         found.check(self.check_bitsandbytes());
-        let is_quantised = matches!(self.dtype, Dtype::Int4 | Dtype::Int8);
-        if self.upcast == Upcast::Peft && !is_quantised {
+        if self.upcast == Upcast::Peft && !self.dtype.is_quantised() {
             found.add(
                 Invalid::new("upcast", "PEFT's k-bit preparation is for quantised weights")
                     .with("dtype")
