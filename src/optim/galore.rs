@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{
     gradient::Gradient,
-    projection::{Projection, ProjectionSide, uniform},
+    projection::{GradientProjection, ProjectionSide, uniform},
 };
 use crate::{kernels::eigen, memory::Buffer, options::LowRankOptions};
 
@@ -28,7 +28,7 @@ impl Galore {
     }
 }
 
-impl Projection for Galore {
+impl GradientProjection for Galore {
     fn side(&self, rows: usize, columns: usize) -> ProjectionSide {
         if rows >= columns {
             ProjectionSide::Columns

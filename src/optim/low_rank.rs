@@ -10,7 +10,7 @@ use super::{
     elementwise::{Rule, state},
     gradient::Gradient,
     optimizer::Optimizer,
-    projection::{Projection, ProjectionSide},
+    projection::{GradientProjection, ProjectionSide},
 };
 use crate::{
     kernels::{
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Adam in a low-rank basis.
-pub(super) struct LowRank<P> {
+pub(super) struct LowRankAdam<P> {
     projection: P,
     rule: AdamwRule,
     options: LowRankOptions,
@@ -46,7 +46,7 @@ struct State {
     refreshed: Option<usize>,
 }
 
-impl<P: Projection> LowRank<P> {
+impl<P: GradientProjection> LowRankAdam<P> {
     pub(super) fn new(projection: P, adamw_options: AdamwOptions, options: LowRankOptions) -> Self {
         Self {
             projection,
@@ -167,7 +167,7 @@ impl<P: Projection> LowRank<P> {
     }
 }
 
-impl<P: Projection> Optimizer for LowRank<P> {
+impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
     /// # Errors
     /// If no parameter would be projected, and errors of candle.
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {

@@ -17,7 +17,7 @@ pub(super) enum ProjectionSide {
 }
 
 /// Finds the basis in which a matrix's moments are kept.
-pub(super) trait Projection {
+pub(super) trait GradientProjection {
     /// The side that the basis of a `[rows, columns]` gradient spans.
     fn side(&self, rows: usize, columns: usize) -> ProjectionSide;
 

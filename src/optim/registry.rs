@@ -6,7 +6,7 @@ use super::{
     adamw::{AdamW, AdamwRule},
     galore::Galore,
     lion::{Lion, LionRule},
-    low_rank::LowRank,
+    low_rank::LowRankAdam,
     optimizer::Optimizer,
     rsvd::Rsvd,
 };
@@ -19,14 +19,14 @@ type Build = fn(&OptimizerOptions) -> Box<dyn Optimizer>;
 const BUILT: &[(Name, Build)] = &[
     (Name::Adamw, |options| Box::new(AdamW::new(AdamwRule(options.adamw)))),
     (Name::Galore, |options| {
-        Box::new(LowRank::new(
+        Box::new(LowRankAdam::new(
             Galore::new(options.low_rank),
             options.adamw,
             options.low_rank,
         ))
     }),
     (Name::Rsvd, |options| {
-        Box::new(LowRank::new(Rsvd, options.adamw, options.low_rank))
+        Box::new(LowRankAdam::new(Rsvd, options.adamw, options.low_rank))
     }),
     (Name::Lion, |options| Box::new(Lion::new(LionRule(options.adamw)))),
 ];

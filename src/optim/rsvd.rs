@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{
     gradient::Gradient,
-    projection::{Projection, ProjectionSide, uniform},
+    projection::{GradientProjection, ProjectionSide, uniform},
 };
 use crate::{
     kernels::eigen,
@@ -26,7 +26,7 @@ const POWER_ITERATIONS: usize = 1;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rsvd;
 
-impl Projection for Rsvd {
+impl GradientProjection for Rsvd {
     fn side(&self, _: usize, _: usize) -> ProjectionSide {
         ProjectionSide::Rows
     }

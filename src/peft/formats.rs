@@ -1,4 +1,4 @@
-//! What PEFT saves of each adapter: one table for the check of its files and their settings.
+//! PEFT's file format of each adapter.
 
 use crate::options::Adapter;
 
@@ -10,13 +10,13 @@ pub const LORA_B: &str = "lora_B.weight";
 pub const MAGNITUDE: &str = "lora_magnitude_vector";
 
 /// The tensors of one module's adapter, and what tells it from others in `adapter_config.json`.
-pub(super) struct Format {
-    pub(super) tensors: &'static [Stored],
+pub(super) struct AdapterFormat {
+    pub(super) tensors: &'static [SavedTensor],
     pub(super) use_dora: bool,
 }
 
 /// A tensor of a module's adapter.
-pub(super) struct Stored {
+pub(super) struct SavedTensor {
     /// What follows the module's name.
     pub(super) name: &'static str,
     /// Number of dimensions.
@@ -25,27 +25,27 @@ pub(super) struct Stored {
     pub(super) rank_at: Option<usize>,
 }
 
-const A: Stored = Stored {
+const A: SavedTensor = SavedTensor {
     name: LORA_A,
     dims: 2,
     rank_at: Some(0),
 };
-const B: Stored = Stored {
+const B: SavedTensor = SavedTensor {
     name: LORA_B,
     dims: 2,
     rank_at: Some(1),
 };
-const M: Stored = Stored {
+const M: SavedTensor = SavedTensor {
     name: MAGNITUDE,
     dims: 1,
     rank_at: None,
 };
 
 /// The format of an adapter.
-pub(super) fn format(adapter: Adapter) -> Format {
-    let (tensors, use_dora): (&[Stored], _) = match adapter {
+pub(super) fn format(adapter: Adapter) -> AdapterFormat {
+    let (tensors, use_dora): (&[SavedTensor], _) = match adapter {
         Adapter::Lora => (&[A, B], false),
         Adapter::Dora => (&[A, B, M], true),
     };
-    Format { tensors, use_dora }
+    AdapterFormat { tensors, use_dora }
 }

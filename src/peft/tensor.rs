@@ -48,8 +48,8 @@ impl AdapterTensor {
     /// The module's name for a tensor of its adapter, `None` for a module that is saved whole, or the mistake.
     pub(super) fn check(&self, config: &Config) -> Result<Option<&str>, String> {
         let (rank, elements) = (config.r, self.shape.iter().product::<usize>());
-        let stored = format(config.adapter()).tensors;
-        let found = stored.iter().find_map(|part| {
+        let saved = format(config.adapter()).tensors;
+        let found = saved.iter().find_map(|part| {
             let module = self.name.strip_suffix(part.name)?.strip_suffix('.')?;
             Some((module, part))
         });
@@ -65,7 +65,7 @@ impl AdapterTensor {
                 ))
             }
             None if !config.saves_whole(&self.name) => {
-                let names: Vec<&str> = stored.iter().map(|part| part.name).collect();
+                let names: Vec<&str> = saved.iter().map(|part| part.name).collect();
                 Err(format!("it is none of an adapter's tensors, {}", names.join(", ")))
             }
             None if elements == self.values.len() => Ok(None),

@@ -27,8 +27,8 @@ const OPTIONS: AdamwOptions = AdamwOptions {
 const RATE: f64 = 0.01;
 const SHAPES: [[usize; 2]; 3] = [[40, 21], [17, 50], [24, 24]];
 
-fn galore() -> LowRank<Galore> {
-    LowRank::new(
+fn galore() -> LowRankAdam<Galore> {
+    LowRankAdam::new(
         Galore {
             scale: LOW_RANK.galore_scale,
         },
@@ -37,8 +37,8 @@ fn galore() -> LowRank<Galore> {
     )
 }
 
-fn rsvd() -> LowRank<Rsvd> {
-    LowRank::new(Rsvd, OPTIONS, LOW_RANK)
+fn rsvd() -> LowRankAdam<Rsvd> {
+    LowRankAdam::new(Rsvd, OPTIONS, LOW_RANK)
 }
 
 /// A gradient whose singular values fall by half from one to the next, from 1 on.
@@ -136,7 +136,7 @@ impl Reference {
 }
 
 /// Three steps of each shape, by the optimizer and by the reference.
-fn check<P: Projection>(make: impl Fn() -> LowRank<P>) {
+fn check<P: GradientProjection>(make: impl Fn() -> LowRankAdam<P>) {
     for shape in SHAPES {
         let mut param = Param::base(NAME, uniform_tensor("p", &shape), true);
         let mut want: Vec<f64> = elements(&param.value).into_iter().map(f64::from).collect();
@@ -212,7 +212,7 @@ fn trained(mut optimizer: impl Optimizer) -> Vec<Param> {
 
 #[test]
 fn kernels_and_plain_ops_agree_and_threads_do_not_matter() {
-    fn check<P: Projection + Send>(make: fn() -> LowRank<P>) {
+    fn check<P: GradientProjection + Send>(make: fn() -> LowRankAdam<P>) {
         let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let many = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let kernel = trained(make());
@@ -275,7 +275,7 @@ fn the_basis_waits_for_a_gradient() {
 fn the_basis_is_refreshed_after_the_gap() {
     let moved = |gap: usize| {
         let mut param = Param::base(NAME, uniform_tensor("p", &[24, 24]), true);
-        let mut optimizer = LowRank::new(
+        let mut optimizer = LowRankAdam::new(
             Rsvd,
             OPTIONS,
             LowRankOptions {
