@@ -90,10 +90,10 @@ where
         }
         let mut dw = Tensor::new(Buffer::<f32>::unwritten(param.value.len()), param.value.shape());
         if !memory::is_dry_run() {
-            let source = Stored::tensor(x)?;
+            let reader = Stored::tensor(x)?;
             for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == at) {
                 let dy = Stored::tensor(dy)?;
-                let term = token_sum::<P>(&dy, &source, tokens);
+                let term = token_sum::<P>(&dy, &reader, tokens);
                 let dw = &mut dw.values_mut::<f32>()?[cut.first * inputs..][..cut.width * inputs];
                 let out = Output::new(dw, inputs);
                 one_product(cut.width, inputs, vec![term], &Replace { out, scale: 1.0 });
@@ -119,17 +119,17 @@ where
     let (tokens, inputs) = (x.rows(), x.cols());
     let mut das = Buffer::<f32>::unwritten(ranks.total * inputs);
     if !memory::is_dry_run() {
-        let source = Stored::tensor(x)?;
+        let reader = Stored::tensor(x)?;
         // With dropout, each layer has its own input; without, the rows of all A's gradients are one product.
         for group in groups(linears, is_masked(linears, pass)) {
             let rows: usize = ranks.of[group.clone()].iter().sum();
             if rows == 0 {
                 continue;
             }
-            let masked = masked(&source, &linears[group.start], pass, inputs);
+            let masked = masked(&reader, &linears[group.start], pass, inputs);
             let input: &dyn OperandReader<P> = masked
                 .as_ref()
-                .map_or(&source as &dyn OperandReader<P>, |masked| masked);
+                .map_or(&reader as &dyn OperandReader<P>, |masked| masked);
             let dh = ranks.window(dh, group.start)?;
             let da = &mut das.values_mut()[ranks.start(group.start) * inputs..][..rows * inputs];
             let out = Output::new(da, inputs);
@@ -151,7 +151,7 @@ where
         if !memory::is_dry_run() {
             let h = ranks.window(h, at)?;
             for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {
-                let dy = dys.source::<E, P>(index, cut)?;
+                let dy = dys.reader::<E, P>(index, cut)?;
                 let term = token_sum::<P>(&h, &*dy, tokens);
                 let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
                 let out = Output::new(db, rank);
@@ -191,16 +191,16 @@ where
         Buffer::<f32>::unwritten(if is_scaled { rows * cut.width } else { 0 })
     });
     if !memory::is_dry_run() {
-        let mut stores = Vec::with_capacity(N);
+        let mut epilogues = Vec::with_capacity(N);
         for ((cut, dy), dots) in cuts.iter().zip(dys).zip(&mut dots) {
             if scales[cut.linear].is_some() {
                 let (other, out) = (dy.values::<E>()?, Output::new(dots.values_mut(), cut.width));
-                stores.push((*cut, ColumnDots { other, out }));
+                epilogues.push((*cut, ColumnDots { other, out }));
             }
         }
-        let outputs: Vec<_> = stores
+        let outputs: Vec<_> = epilogues
             .iter()
-            .map(|(cut, store)| (*cut, store as &dyn Epilogue))
+            .map(|(cut, epilogue)| (*cut, epilogue as &dyn Epilogue))
             .collect();
         multiply::<P, N>(linears, &outputs, ranks, x, h)?;
     }

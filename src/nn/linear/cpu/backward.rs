@@ -61,11 +61,11 @@ where
         return Ok((dx, Carried { dh, scales }));
     }
     let gradients = OutputGradients { dys, scales: &scales };
-    let sources = cuts
+    let readers = cuts
         .iter()
         .enumerate()
-        .map(|(at, cut)| gradients.source::<E, P>(at, cut));
-    let sources = sources.collect::<Result<Vec<_>>>()?;
+        .map(|(at, cut)| gradients.reader::<E, P>(at, cut));
+    let readers = readers.collect::<Result<Vec<_>>>()?;
     if let Some(dh) = &mut dh {
         let values = dh.values_mut::<E>()?;
         for (at, linear) in linears.iter().enumerate() {
@@ -75,7 +75,7 @@ where
                 .map(|(_, cut)| rows(&low_rank.b.value, cut))
                 .collect::<Result<Vec<_>>>()?;
             let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
-                left: Operand::depth_last(&*sources[at]),
+                left: Operand::depth_last(&*readers[at]),
                 right: Operand::depth_first(b),
                 depth: cut.width,
             });
@@ -88,7 +88,7 @@ where
         .iter()
         .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));
     let weights: Vec<Stored> = weights.collect::<Result<_>>()?;
-    let cut_terms = sources.iter().zip(&weights).zip(cuts);
+    let cut_terms = readers.iter().zip(&weights).zip(cuts);
     let cut_terms = cut_terms.map(|((dy, weight), cut)| Term {
         left: Operand::depth_last(&**dy),
         right: Operand::depth_first(weight),
@@ -120,6 +120,6 @@ where
             one_product(tokens, inputs, vec![term], &AddScaled { out, factor });
         }
     }
-    drop(sources);
+    drop(readers);
     Ok((dx, Carried { dh, scales }))
 }

@@ -59,7 +59,7 @@ where
         return Ok(ys);
     }
     let residual = residual.map(Tensor::values::<E>).transpose()?;
-    let mut stores: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
+    let mut epilogues: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
     for (y, cut) in ys.iter_mut().zip(cuts) {
         let out = Output::new(y.values_mut::<E>()?, cut.width);
         let scale = scales[cut.linear].as_ref();
@@ -68,7 +68,7 @@ where
             Some(bias) => Some(&bias.values::<f32>()?[cut.first..][..cut.width]),
             None => None,
         };
-        stores.push(if scale.is_none() && bias.is_none() && residual.is_none() {
+        epilogues.push(if scale.is_none() && bias.is_none() && residual.is_none() {
             Box::new(Replace { out, scale: 1.0 })
         } else {
             Box::new(LinearCombination {
@@ -79,8 +79,12 @@ where
             })
         });
     }
-    let outputs: Vec<(Cut, &dyn Epilogue)> = cuts.iter().zip(&stores).map(|(cut, store)| (*cut, &**store)).collect();
+    let outputs: Vec<(Cut, &dyn Epilogue)> = cuts
+        .iter()
+        .zip(&epilogues)
+        .map(|(cut, epilogue)| (*cut, &**epilogue))
+        .collect();
     multiply::<P, N>(linears, &outputs, &ranks, x, h.as_ref())?;
-    drop(stores);
+    drop(epilogues);
     Ok(ys)
 }

@@ -14,7 +14,7 @@ use crate::nn::{
 };
 
 /// Multiplies the input with the weights and adds the low-rank terms; `h` are the terms' inner products. Each output has
-/// a store.
+/// an epilogue.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],
@@ -25,14 +25,14 @@ pub(super) fn multiply<P: Multiply, const N: usize>(
 where
     for<'a> Stored<'a>: OperandReader<P>,
 {
-    let source = Stored::tensor(x)?;
+    let reader = Stored::tensor(x)?;
     let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
     let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
     let rank = |at: usize| ranks.of[outputs[at].0.linear];
     let segment = |at: usize| {
-        let (CutOperands { weight, low_rank }, (cut, store)) = (&operands[at], outputs[at]);
+        let (CutOperands { weight, low_rank }, (cut, epilogue)) = (&operands[at], outputs[at]);
         let mut terms = vec![Term {
-            left: Operand::depth_last(&source),
+            left: Operand::depth_last(&reader),
             right: Operand::depth_last(weight),
             depth: x.cols(),
         }];
@@ -42,11 +42,7 @@ where
             depth: rank(at),
         }));
         let cols = cut.width;
-        Segment {
-            cols,
-            terms,
-            epilogue: store,
-        }
+        Segment { cols, terms, epilogue }
     };
     // Segments of a product have the same depths.
     let mut remaining: Vec<usize> = (0..outputs.len()).collect();
@@ -96,7 +92,7 @@ pub(super) struct OutputGradients<'a, const N: usize> {
 
 impl<const N: usize> OutputGradients<'_, N> {
     /// The gradient of the sums that became output `index`: that of the output, each column multiplied by its factor.
-    pub(super) fn source<E: Float, P: Multiply>(
+    pub(super) fn reader<E: Float, P: Multiply>(
         &self,
         index: usize,
         cut: &Cut,

@@ -1,0 +1,95 @@
+//! The last segment against autograd, and the kernels against candle's ops.
+
+use super::*;
+use crate::nn::testing::{
+    assert_close, assert_gradients, autograd, param, rms_norm, tensor, uniform, uniform_tensor, values_of,
+    with_plain_ops,
+};
+
+#[test]
+fn targets_leave_out_padding_and_each_samples_last_token() {
+    let targets = Targets::new(&[5, 6, 7, 8, 9, 0], &[3, 2], 3);
+    assert_eq!(targets.rows.values(), [0, 1, 3]);
+    assert_eq!(targets.next.values(), [6, 7, 9]);
+}
+
+#[test]
+fn loss_and_gradients_agree_with_autograd() {
+    // Three panels of the head, three chunks of rows.
+    let (tokens, hidden, vocabulary) = (80, 64, 70);
+    let x = uniform("x", &[tokens, hidden]);
+    let (mut norm, head) = (rms_norm("w", hidden, true), uniform("head", &[vocabulary, hidden]));
+    let targets = Targets {
+        rows: Buffer::from_fn(70, |at| at as u32 + 3),
+        next: Buffer::from_fn(70, |at| (at * 31 % 70) as u32),
+    };
+    let oracle = |inputs: &[Candle]| {
+        let rows = Candle::new(targets.rows.values(), &Device::Cpu).unwrap();
+        let next = Candle::new(targets.next.values(), &Device::Cpu).unwrap();
+        let next = next.unsqueeze(1).unwrap();
+        let x = inputs[0].index_select(&rows, 0).unwrap();
+        let inverse = (x.sqr().unwrap().mean_keepdim(1).unwrap() + 1e-5)
+            .unwrap()
+            .sqrt()
+            .unwrap()
+            .recip()
+            .unwrap();
+        let normed = x.broadcast_mul(&inverse).unwrap().broadcast_mul(&inputs[1]).unwrap();
+        let logits = normed.matmul(&inputs[2].t().unwrap()).unwrap();
+        let sums = logits.exp().unwrap().sum_keepdim(1).unwrap().log().unwrap();
+        (sums - logits.gather(&next, 1).unwrap()).unwrap().sum_all().unwrap()
+    };
+    let scale = Candle::new(0.2f32, &Device::Cpu).unwrap();
+    let w = values_of(&mut norm).remove(0);
+    let want = oracle(&[x.clone(), w.clone(), head.clone()])
+        .to_scalar::<f32>()
+        .unwrap();
+    let gradients = autograd(&[&x, &w, &head], &scale, |inputs| oracle(inputs));
+
+    let mut head = param("head", &head, true);
+    let mut check = || {
+        let x = tensor(&x);
+        let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
+        assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
+        assert!((evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
+        assert_close(&dx, &gradients[0], 1e-5, "dx");
+        assert_gradients(&mut norm, &gradients[1..2], 1e-5);
+        assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
+        head.release_gradient();
+    };
+    check();
+    with_plain_ops(check);
+}
+
+#[test]
+fn kernel_and_plain_ops_agree() {
+    // A head that is not trained takes one pass over the logits, unless they are too far apart.
+    for (trainable, size) in [(true, 20.0), (false, 20.0), (false, 800.0)] {
+        let targets = Targets {
+            rows: Buffer::from_fn(9, |at| at as u32),
+            next: vec![0, 30, 1, 2, 3, 4, 5, 6, 7].into(),
+        };
+        let values = (uniform("head", &[31, 7]) * size).unwrap();
+        let run = || {
+            let (mut norm, mut head) = (rms_norm("w", 7, false), param("head", &values, trainable));
+            let x = uniform_tensor("x", &[9, 7]);
+            let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ()).unwrap();
+            let gradient = head.gradient().map(|gradient| gradient.to_candle().unwrap());
+            (loss, dx, gradient, logits(&x, &head).unwrap())
+        };
+        let (kernels, plain) = (run(), with_plain_ops(run));
+        assert!(
+            (kernels.0 - plain.0).abs() < 1e-5 * plain.0.abs(),
+            "{size}: {} by kernels, {} by plain ops",
+            kernels.0,
+            plain.0
+        );
+        let tolerance = 1e-5 * size as f32 / 20.0;
+        assert_close(&kernels.1, &plain.1, tolerance, "dx");
+        assert_close(&kernels.3, &plain.3, tolerance, "logits");
+        assert_eq!(kernels.2.is_some(), trainable);
+        if let (Some(kernels), Some(plain)) = (&kernels.2, &plain.2) {
+            assert_close(kernels, plain, 1e-5, "head");
+        }
+    }
+}
