@@ -1,7 +1,7 @@
 //! Our trainer against transformers and PEFT, for every model: logits, gradients, and twenty steps.
 
 use expctl::arch::{ModelConfig, check};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Stack};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype};
 
 use crate::common::training::values;
 use crate::fixtures::{Tensors, assert_close, assert_relative, fixture};
@@ -19,8 +19,7 @@ fn every_trained_family_has_golden_numbers() {
         ModelConfig::from_json(&text).expect(model)
     };
     let compared: Vec<_> = models().map(|model| config(model).family).collect();
-    for preset in check::presets(Stack::Candle) {
-        let family = preset.config().family;
+    for family in check::TRAINED {
         assert!(compared.contains(&family), "{} has no golden numbers", family.name());
     }
 }

@@ -7,7 +7,7 @@ use expctl::arch::{ModuleName, Preset};
 use expctl::kernels::InstructionSet;
 use expctl::memory::{self, Buffer, ByCategory, ByPhase, Category, Phase};
 use expctl::nn::activation::{Gelu, SwiGlu};
-use expctl::nn::adapter::{Adapter, Lora, LowRank};
+use expctl::nn::adapter::{Adapter, Dora, Lora, LowRank};
 use expctl::nn::attention::Attention;
 use expctl::nn::classifier::{Activation, Classifier};
 use expctl::nn::decoder_block::DecoderBlock;
@@ -24,6 +24,7 @@ use expctl::nn::rope::Rope;
 use expctl::nn::tensor::Tensor;
 use expctl::nn::weight::Weight;
 use expctl::nn::{DropoutPass, Pass, embedding};
+use expctl::options;
 use expctl::quant::{Builder, Format, Quantized};
 use expctl::trace::{Account, Event, Trace};
 
@@ -45,6 +46,8 @@ struct Config {
     hidden: DType,
     /// The format of frozen weights; dense ones without.
     format: Option<Format>,
+    /// The method of the adapters.
+    adapter: options::Adapter,
     /// The adapters' rank; 0 without adapters.
     rank: usize,
     /// True if weights and biases are trained.
@@ -60,6 +63,7 @@ struct Config {
 const FROZEN: Config = Config {
     hidden: DType::BF16,
     format: Some(Format::Nf4 { double_quant: true }),
+    adapter: options::Adapter::Lora,
     rank: 4,
     trains_all: false,
     dropout: 0.0,
@@ -108,6 +112,7 @@ const CONFIGS: [Config; 9] = [
         dropout: 0.1,
         is_fused: true,
         is_checkpointed: true,
+        ..FROZEN
     },
     Config {
         format: None,
@@ -117,6 +122,19 @@ const CONFIGS: [Config; 9] = [
         ..FROZEN
     },
 ];
+
+/// Every configuration; one with adapters, by every method.
+fn configs() -> impl Iterator<Item = Config> {
+    CONFIGS.into_iter().flat_map(|config| {
+        let methods = if config.rank > 0 {
+            options::Adapter::ALL.len()
+        } else {
+            1
+        };
+        let adapters = options::Adapter::ALL.into_iter().take(methods);
+        adapters.map(move |adapter| Config { adapter, ..config })
+    })
+}
 
 impl Config {
     fn zeros(&self, rows: usize, cols: usize) -> Tensor {
@@ -142,22 +160,28 @@ impl Config {
             let value = Tensor::zeros((rows, cols), DType::F32, &Device::Cpu).unwrap();
             Param::adapter(ModuleName::new("layer").part(part), value)
         };
-        let adapter = || {
+        let weight = match self.format {
+            None => Weight::Dense(self.matrix(outputs, inputs)),
+            Some(format) => Weight::Quantized(zeros_in(format, outputs, inputs)),
+        };
+        let adapter = || -> Box<dyn Adapter> {
             let low_rank = LowRank {
                 a: factor("lora_A.weight", self.rank, inputs),
                 b: factor("lora_B.weight", outputs, self.rank),
                 scale: 2.0,
                 dropout: self.dropout(),
             };
-            Box::new(Lora(low_rank)) as Box<dyn Adapter>
+            match self.adapter {
+                options::Adapter::Lora => Box::new(Lora(low_rank)),
+                options::Adapter::Dora => {
+                    Box::new(Dora::new(low_rank, ModuleName::new("layer"), &weight, self.hidden).unwrap())
+                }
+            }
         };
         Linear {
-            weight: match self.format {
-                None => Weight::Dense(self.matrix(outputs, inputs)),
-                Some(format) => Weight::Quantized(zeros_in(format, outputs, inputs)),
-            },
-            bias: has_bias.then(|| self.vector("bias", outputs)),
             adapter: (self.rank > 0).then(adapter),
+            bias: has_bias.then(|| self.vector("bias", outputs)),
+            weight,
         }
     }
 
@@ -454,8 +478,8 @@ fn a_dry_run_records_what_a_real_run_allocates() {
         (encoder_ends, "an encoder's embedding and classifier"),
     ];
     for (layer, name) in layers {
-        for config in &CONFIGS {
-            let (want, got) = (measured(layer, config), recorded(layer, config));
+        for config in configs() {
+            let (want, got) = (measured(layer, &config), recorded(layer, &config));
             assert!(!want.samples.is_empty() && want.peak > 0);
             assert_eq!(got, want, "{name}: {config:?}");
         }

@@ -35,7 +35,7 @@ pub struct Dora {
     low_rank: LowRank,
     /// `[out]`, float32.
     magnitude: Param,
-    /// Squared norms of the frozen weight's rows, for the kernels: `[out]` on the CPU, else empty.
+    /// Squared norms of the frozen weight's rows: `[out]` for the kernels, else empty.
     squared_norms: Buffer<f32>,
     /// The format of hidden states.
     hidden: DType,
@@ -43,9 +43,12 @@ pub struct Dora {
 
 impl Dora {
     /// The adapter of the frozen `weight` before training.
-    pub(super) fn new(low_rank: LowRank, module: ModuleName, weight: &Weight, hidden: DType) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Errors of candle.
+    pub fn new(low_rank: LowRank, module: ModuleName, weight: &Weight, hidden: DType) -> Result<Self> {
         let rows = weight.rows();
-        let (squared_norms, magnitude) = if low_rank.a.value.device().is_cpu() {
+        let (squared_norms, magnitude) = if low_rank.a.value.has_kernels() {
             let [mut squared, mut magnitude] = {
                 let _scope = memory::scope(Category::Adapter);
                 [(); 2].map(|()| Buffer::<f32>::unwritten(rows))
@@ -74,7 +77,8 @@ impl Dora {
     }
 
     /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
-    /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`. Neither sum is ever held.
+    /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`.
+    /// Neither W + s · B A nor a dequantised W is held.
     fn norms<P: Multiply>(&self, weight: &Weight) -> Result<Buffer<f32>>
     where
         for<'a> Stored<'a>: OperandReader<P>,
@@ -87,21 +91,20 @@ impl Dora {
         if memory::is_dry_run() {
             return Ok(norms);
         }
-        let (w, a, b_source) = (
+        let (w, a, b_reader) = (
             Stored::weight(weight, 0)?,
             Stored::tensor(&a.value)?,
             Stored::tensor(&b.value)?,
         );
         let one_product = |rows, terms: Vec<Term<P>>, out: &mut [f32], scale| {
             let out = Output::new(out, rank);
-            let store = &Replace { out, scale };
             let cols = rank;
             product(
                 rows,
                 &[Segment {
                     cols,
                     terms,
-                    epilogue: store,
+                    epilogue: &Replace { out, scale },
                 }],
             );
         };
@@ -112,7 +115,7 @@ impl Dora {
         };
         one_product(rank, vec![term(&a, &a, cols)], gram.values_mut(), scale / 2.0);
         let gram = Dense::new(gram.values(), rank);
-        let terms = vec![term(&w, &a, cols), term(&b_source, &gram, rank)];
+        let terms = vec![term(&w, &a, cols), term(&b_reader, &gram, rank)];
         one_product(rows, terms, inner.values_mut(), 1.0);
         let squared = self.squared_norms.values();
         row_norms::changed(squared, b.value.values()?, inner.values(), scale, norms.values_mut());
@@ -326,16 +329,29 @@ mod tests {
     }
 
     #[test]
-    fn magnitudes_start_rounded_to_the_hidden_format() {
-        let weight = dense(33, 17);
-        for hidden in [DType::F32, DType::F16, DType::BF16] {
-            let check = || {
-                let dora = Dora::new(low_rank(NAME, 33, 17, 4, 0.0), ModuleName::new(NAME), &weight, hidden).unwrap();
-                let norms = norms_plain(&weight, None).unwrap();
-                let rounded = norms.to_dtype(hidden).unwrap().to_dtype(DType::F32).unwrap();
-                assert_close(&dora.magnitude.value, &rounded, 1e-7, "magnitudes");
-            };
-            check();
+    fn magnitudes_start_as_rounded_norms_by_kernels_and_by_plain_ops() {
+        let weights = [
+            dense(33, 17),
+            quantised(FORMATS[0], 33, 17),
+            quantised(FORMATS[1], 33, 17),
+        ];
+        for weight in weights {
+            // One step of the 16-bit formats, where two sums may round to different sides.
+            for (hidden, step) in [(DType::F32, 1e-6), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
+                let start = || {
+                    let term = low_rank(NAME, 33, 17, 4, 0.0);
+                    let dora = Dora::new(term, ModuleName::new(NAME), &weight, hidden).unwrap();
+                    let value = dora.magnitude.value.to_candle().unwrap();
+                    let rounded = value.to_dtype(hidden).unwrap().to_dtype(DType::F32).unwrap();
+                    assert_eq!(value.elements(), rounded.elements(), "{hidden:?}");
+                    value
+                };
+                let (kernels, plain) = (start(), with_plain_ops(start));
+                let every = weight.rows_f32(0..33).unwrap();
+                let norms = every.sqr().unwrap().sum(1).unwrap().sqrt().unwrap();
+                assert_close(&kernels, &plain, step, "by kernels and by plain ops");
+                assert_close(&plain, &norms, step, "norms");
+            }
         }
     }
 }
