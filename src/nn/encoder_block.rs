@@ -65,7 +65,7 @@ impl EncoderBlock {
         Ok((y, saved))
     }
 
-    /// What the forward pass saves, without the block's output, which nobody needs a second time.
+    /// Saved by the forward pass, without the block's output.
     pub fn recompute(&self, x: Tensor, pass: &Pass) -> Result<Saved> {
         let x = x.kept();
         let entered = memory::enter(ATTENTION);

@@ -126,7 +126,7 @@ impl Table {
     }
 }
 
-/// `theta^(-2i / rotary_dim)`, scaled where the configuration says so.
+/// `theta^(-2i / rotary_dim)`, scaled if the configuration says so.
 fn inverse_frequencies(rope: &arch::Rope, head_dim: usize, positions: usize) -> Result<Vec<f32>> {
     let rotary_dim = rope.rotary_dim(head_dim);
     let exponents = (0..rotary_dim / 2).map(|i| 2.0 * i as f64 / rotary_dim as f64);

@@ -28,8 +28,7 @@ pub struct DryRun {
 /// Loads the model that `config` describes and takes these optimizer steps on a CPU with this instruction set. The batches
 /// need no ids.
 ///
-/// What a run decides by its numbers is taken for granted: no logit is so high that the head is multiplied twice, and no
-/// gradient is zero.
+/// Assumes that no logit needs a second pass of the head, and that no gradient is zero.
 ///
 /// # Errors
 /// If the trainer does not have the family or the optimizer, or an optimizer finds nothing to work on.

@@ -120,7 +120,7 @@ struct Item<'a, E> {
 }
 
 impl<E: Element> Item<'_, E> {
-    /// Whether all of the gradients is finite. Where it is to be `checks_finite`, it looks for what is not.
+    /// True if all gradients are finite; computed only with `checks_finite`.
     fn compute<P: Number + FromFormat<E>>(
         &self,
         session: &Session,

@@ -161,7 +161,7 @@ struct Worker<'a, P, E> {
 }
 
 impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
-    /// Whether all of the output is finite.
+    /// True if the whole output is finite.
     fn run(&mut self) -> bool {
         let blocks = self.item.queries.len().div_ceil(TILE);
         let heads = self.item.kv_head * self.shape.group()..(self.item.kv_head + 1) * self.shape.group();

@@ -102,7 +102,7 @@ impl LowRank {
         }
     }
 
-    /// The mask of this step's samples, drawn anew whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
+    /// The mask of this step's samples, drawn again whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
     fn mask_plain(&self, x: &Candle, pass: &Pass) -> Result<Option<Candle>> {
         let Some(at) = self.dropout_of(pass) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What the two halves of the backward pass share.
+//! Intermediate results shared by both halves of the backward pass.
 
 use crate::nn::{adapter::OutputScale, tensor::Tensor};
 

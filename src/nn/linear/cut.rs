@@ -1,4 +1,4 @@
-//! Where the outputs of layers side by side are cut.
+//! Cuts of outputs that lie side by side.
 
 /// The rows of a layer's weight that give one output.
 #[derive(Debug, Clone, Copy, Default)]
