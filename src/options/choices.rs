@@ -92,6 +92,19 @@ pub enum Adapter {
 impl Adapter {
     /// All adapters.
     pub const ALL: [Self; 2] = [Self::Lora, Self::Dora];
+
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lora => "lora",
+            Self::Dora => "dora",
+        }
+    }
+
+    /// The adapter of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|adapter| adapter.name() == name)
+    }
 }
 
 /// The training of LoRA's A; LoRA-FA freezes it.

@@ -64,10 +64,13 @@ impl Config {
     }
 
     /// The method of the adapters.
-    pub fn adapter(&self) -> Adapter {
+    ///
+    /// # Errors
+    /// If none is saved with these settings.
+    pub fn adapter(&self) -> Result<Adapter, String> {
         let mut adapters = Adapter::ALL.into_iter();
         let found = adapters.find(|adapter| format(*adapter).use_dora == self.use_dora);
-        found.unwrap_or(Adapter::Lora)
+        found.ok_or_else(|| format!("no known adapter is saved with `use_dora: {}`", self.use_dora))
     }
 
     /// True if a tensor belongs to a module that is saved whole.

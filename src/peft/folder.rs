@@ -216,8 +216,8 @@ mod tests {
         };
         write(dir.path(), &Config::new(Task::CausalLm, "tiny", &options), &tensors)?;
         let (config, read_tensors) = read(dir.path())?;
-        assert_eq!((config.adapter(), read_tensors), (Adapter::Dora, tensors));
-        assert_eq!(lora_config.adapter(), Adapter::Lora);
+        assert_eq!((config.adapter(), read_tensors), (Ok(Adapter::Dora), tensors));
+        assert_eq!(lora_config.adapter(), Ok(Adapter::Lora));
         Ok(())
     }
 

@@ -48,7 +48,7 @@ impl AdapterTensor {
     /// The module's name for a tensor of its adapter, `None` for a module that is saved whole, or the mistake.
     pub(super) fn check(&self, config: &Config) -> Result<Option<&str>, String> {
         let (rank, elements) = (config.r, self.shape.iter().product::<usize>());
-        let saved = format(config.adapter()).tensors;
+        let saved = format(config.adapter()?).tensors;
         let found = saved.iter().find_map(|part| {
             let module = self.name.strip_suffix(part.name)?.strip_suffix('.')?;
             Some((module, part))

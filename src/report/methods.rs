@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::entry::Entry;
 use super::group::Group;
+use crate::options::Adapter;
 use crate::results::{all_parameters, trainable_share};
 
 /// A group as a method of fine-tuning.
@@ -56,13 +57,21 @@ pub(crate) fn name(cell: &Entry) -> &'static str {
             _ => "Full fine-tuning",
         };
     }
-    match (cell.text("adapter"), cell.text("dtype")) {
-        (Some("dora"), Some("int4")) => "QDoRA",
-        (Some("dora"), Some("int8")) => "DoRA on int8",
-        (Some("dora"), _) => "DoRA",
-        (_, Some("int4")) => "QLoRA",
-        (_, Some("int8")) => "LoRA on int8",
-        _ => "LoRA",
+    let adapter = match cell.text("adapter") {
+        // A frame that was kept before there was a choice.
+        None => Adapter::Lora,
+        Some(word) => match Adapter::named(word) {
+            Some(adapter) => adapter,
+            None => return "Adapters of another release",
+        },
+    };
+    match (adapter, cell.text("dtype")) {
+        (Adapter::Lora, Some("int4")) => "QLoRA",
+        (Adapter::Lora, Some("int8")) => "LoRA on int8",
+        (Adapter::Lora, _) => "LoRA",
+        (Adapter::Dora, Some("int4")) => "QDoRA",
+        (Adapter::Dora, Some("int8")) => "DoRA on int8",
+        (Adapter::Dora, _) => "DoRA",
     }
 }
 
@@ -125,9 +134,10 @@ mod tests {
     use super::*;
     use crate::report::entry::entries;
     use crate::report::group::groups;
+    use crate::results::datum::Datum;
     use crate::results::frame::{Row, build};
     use crate::results::record::sample;
-    use crate::spec::cell::{Adapter, Cell, Dtype, Optimizer, Weights};
+    use crate::spec::cell::{Cell, Dtype, Optimizer, Weights};
 
     /// A group for each list of held-out losses, a repeat for each loss.
     fn groups_of(losses: &[&[Option<f64>]], weights: Weights) -> Vec<Group> {
@@ -218,5 +228,16 @@ mod tests {
         assert_eq!(name(8, Dtype::Int8, Optimizer::Adamw), "LoRA on int8");
         assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Adamw), "Full fine-tuning");
         assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Galore), "GaLore");
+    }
+
+    #[test]
+    fn a_kept_frames_adapter_is_not_guessed() {
+        let cell = |adapter: Option<&str>| {
+            let adapter = adapter.map(|word| ("adapter".to_owned(), word.into()));
+            let rank = ("rank".to_owned(), Datum::Int(8));
+            name(&[rank].into_iter().chain(adapter).collect())
+        };
+        assert_eq!(cell(None), "LoRA", "from before the key");
+        assert_eq!(cell(Some("vera")), "Adapters of another release");
     }
 }

@@ -169,7 +169,7 @@ pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
     assert_eq!(config.lora_alpha, 8.0, "{model}");
     Cell {
-        adapter: config.adapter(),
+        adapter: config.adapter().expect("LoRA or DoRA"),
         lora_alpha: Some(config.lora_alpha),
         ..cell(model, config.r)
     }
