@@ -92,6 +92,11 @@ impl Optimizer {
         all.filter(move |optimizer| optimizer.facts().stacks.contains(&stack))
     }
 
+    /// The optimizer of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|optimizer| optimizer.name() == name)
+    }
+
     /// The keys that only some optimizers heed, each once.
     pub fn own_keys() -> Vec<&'static str> {
         let all = Self::ALL.iter().flat_map(|optimizer| optimizer.facts().keys);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::entry::Entry;
+use crate::options::Optimizer;
 use crate::results::columns::{IDENTITY, PREDICTED, default_keys, is_optional, outcomes};
 use crate::results::datum::Datum;
 use crate::results::setting;
@@ -65,9 +66,13 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
         let Some(value) = entries.iter().map(|entry| entry.get(&key)).find(applies) else {
             continue;
         };
+        let is_default = match key.as_str() {
+            "adam_beta2" => beta2_follows_optimizer(entries),
+            key => Some(value) == defaults.get(key),
+        };
         let value = if varies(entries, "rank") && key == "lora_alpha" {
             "2 × rank".to_string()
-        } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || Some(value) != defaults.get(&key) {
+        } else if ALWAYS_SHOWN.contains(&key.as_str()) && !value.is_null() || !is_default {
             setting(&key, value)
         } else {
             continue;
@@ -108,7 +113,7 @@ pub(crate) fn last_part(axis: &str) -> &str {
 
 /// True if a key has several values.
 pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
-    if key == "lora_alpha" && alpha_follows_rank(entries) {
+    if key == "lora_alpha" && alpha_follows_rank(entries) || key == "adam_beta2" && beta2_follows_optimizer(entries) {
         return false;
     }
     let mut values = entries
@@ -117,6 +122,15 @@ pub(super) fn varies(entries: &[Entry], key: &str) -> bool {
         .filter(|value| !value.is_null() || is_optional(key) && !is_of_machine(key));
     let first = values.next();
     values.any(|value| Some(value) != first)
+}
+
+/// True if every cell has its optimizer's default.
+fn beta2_follows_optimizer(entries: &[Entry]) -> bool {
+    entries.iter().all(|entry| {
+        let optimizer = entry.text("optim").and_then(Optimizer::named);
+        let default = optimizer.map(Optimizer::default_beta2);
+        entry.number("adam_beta2").is_none_or(|beta2| Some(beta2) == default)
+    })
 }
 
 /// True for the keys that a run replaces with the machine's values.
@@ -132,4 +146,41 @@ fn alpha_follows_rank(entries: &[Entry]) -> bool {
             (None, _) => true,
             _ => false,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::columns::keys;
+    use crate::spec::cell::Cell;
+
+    fn cells(optimizers: &[(Optimizer, Option<f64>)]) -> Vec<Entry> {
+        let cell = |&(optim, adam_beta2)| Cell {
+            optim,
+            adam_beta2,
+            ..Cell::default()
+        };
+        let cells = optimizers.iter().map(cell);
+        cells.map(|cell| keys(&cell).into_iter().collect()).collect()
+    }
+
+    #[test]
+    fn an_optimizers_default_is_no_axis() {
+        let defaults = cells(&[
+            (Optimizer::Lion, None),
+            (Optimizer::Adamw, Some(0.999)),
+            (Optimizer::Sgd, None),
+        ]);
+        let axes_of = |cells: &[Entry]| axes(cells, &["adam_beta2".to_owned(), "optim".to_owned()]);
+        assert_eq!(axes_of(&defaults), ["optim"]);
+        let is_shown = |cells: &[Entry]| {
+            let settings = fixed(cells, &axes_of(cells));
+            settings.iter().any(|setting| setting.key == "adam_beta2")
+        };
+        assert!(!is_shown(&defaults));
+        let chosen = cells(&[(Optimizer::Lion, Some(0.999)), (Optimizer::Adamw, None)]);
+        assert!(axes_of(&chosen) == ["optim"] && is_shown(&chosen));
+        let varied = cells(&[(Optimizer::Lion, None), (Optimizer::Lion, Some(0.98))]);
+        assert_eq!(axes_of(&varied), ["adam_beta2"]);
+    }
 }
