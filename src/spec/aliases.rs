@@ -4,7 +4,7 @@ use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 51] = [
+const ALIASES: [(&str, &str); 53] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -50,6 +50,8 @@ const ALIASES: [(&str, &str); 51] = [
     ("lion_pytorch", "lion"),
     ("proj_interval", "update_proj_gap"),
     ("galore_rank", "optim_rank"),
+    ("betas", "adam_beta1"),
+    ("adam_betas", "adam_beta1"),
     ("flash", "flash_attention_2"),
     ("torch_sdpa", "sdpa"),
     ("native", "auto"),
@@ -80,6 +82,7 @@ pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
         ("bf16", "autocast") => "write `autocast: bfloat16`".into(),
         ("fp16", "autocast") => "write `autocast: float16`".into(),
         ("use_dora" | "peft_use_dora", "adapter") => "write `adapter: dora`".into(),
+        ("betas" | "adam_betas", "adam_beta1") => "write `adam_beta1` and `adam_beta2`".into(),
         ("qlora", "lora") => "write `adapter: lora`, with `dtype: int4`".into(),
         ("qdora", "dora") => "write `adapter: dora`, with `dtype: int4`".into(),
         (_, near) => did_you_mean(near),

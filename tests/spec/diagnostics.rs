@@ -32,6 +32,7 @@ fn misspelt_and_misplaced_keys() {
         &defaults("per_device_train_batch_size: 4"),
         &[],
     );
+    shows("one_key_for_both_betas", &defaults("adam_betas: [0.9, 0.99]"), &[]);
     shows("key_of_a_cell_at_the_top", "name: example\nrank: 4\n", &[]);
     shows(
         "section_of_the_sweep_at_the_top",

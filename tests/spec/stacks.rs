@@ -47,6 +47,7 @@ fn our_trainer() {
             "torch: { use_cache: true }",
             "empty_cache_steps: 1",
             "optim: adamw_8bit",
+            "optim: lion; adam_epsilon: 1e-6",
             "torch: { keep_outputs: none }",
             "torch: { zero_grad: before_forward }",
             "torch: { use_reentrant: true }",
@@ -68,6 +69,9 @@ fn torch() {
     let keys = [
         "measure: profile",
         "optim: galore",
+        "optim_rank: 4",
+        "galore_scale: 1.0",
+        "adapter: dora",
         "device: cuda:0",
         "device_memory: 1GiB",
         "threads: 2",

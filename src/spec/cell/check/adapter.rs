@@ -40,7 +40,7 @@ impl Cell {
             found.add(
                 Invalid::new(
                     "lora_dropout",
-                    "DoRA has no dropout yet: PEFT multiplies the weight with the input and with what dropout leaves of it",
+                    "DoRA is not trained with dropout yet: PEFT then needs a second product with the weight",
                 )
                 .with("adapter")
                 .help("leave the key out, or use `adapter: lora`"),

@@ -96,13 +96,22 @@ impl Cell {
 
     fn check_torch(&self, found: &mut Found) {
         for (key, is_ours) in [
-            ("adapter", self.adapter != Adapter::Lora),
             ("optim", !self.has_optimizer()),
             ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
         ] {
             if is_ours {
                 found.add(self.only_in_other_stack(key, &Value::Null));
             }
+        }
+        if self.adapter != Adapter::Lora {
+            found.add(
+                Invalid::new(
+                    "adapter",
+                    "the torch stack cannot be planned with this yet; supported: `lora`",
+                )
+                .with("stack")
+                .help("use `adapter: lora`, or `stack: candle`"),
+            );
         }
         if let Some(name) = &self.gpu {
             found.check(

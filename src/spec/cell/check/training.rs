@@ -112,7 +112,8 @@ impl Cell {
     fn check_optimizer_keys(&self, keys: &Map<String, Value>, found: &mut Found) {
         for key in Optimizer::own_keys() {
             if keys.get(key) != Cell::default_map().get(key) && !self.optim.heeds(key) {
-                let which: Vec<_> = Optimizer::with_key(key).map(Optimizer::name).collect();
+                let which = Optimizer::of(self.stack).filter(|optimizer| optimizer.heeds(key));
+                let which: Vec<_> = which.map(Optimizer::name).collect();
                 found.add(
                     Invalid::new(key, format!("only the optimizer {} has it", either(&which)))
                         .with("optim")
