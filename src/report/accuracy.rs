@@ -11,6 +11,7 @@ use super::group::groups;
 use super::published::{self, ComparedFigure};
 use super::template::Template;
 use super::{filters, markdown};
+use crate::options::Stack;
 use crate::text::Unit;
 
 /// A study with a frame of predictions.
@@ -33,6 +34,8 @@ pub struct Row {
     pub label: String,
     /// The cell's id.
     pub cell_id: String,
+    /// The stack of the cell.
+    stack: Stack,
     /// The source's name for the figure.
     pub name: Option<String>,
     /// The column of the frame, without the prefix `predicted_`.
@@ -71,7 +74,7 @@ struct Summary {
 }
 
 /// A summary of errors. All but the worst are of absolute errors.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Errors {
     rows: usize,
     mean: f64,
@@ -104,8 +107,10 @@ impl Errors {
 /// All published figures of some studies with their predictions.
 #[derive(Debug, Default, Serialize)]
 pub struct Accuracy {
-    /// All rows with a prediction, of whatever figure.
-    overall: Errors,
+    /// The rows of PyTorch's stack with a prediction, of whatever figure.
+    torch: Option<Errors>,
+    /// The same of our own trainer, whose figures are counts of its ledger.
+    candle: Option<Errors>,
     summaries: Vec<Summary>,
     /// The worst first; rows without a prediction last.
     pub rows: Vec<Row>,
@@ -137,8 +142,11 @@ impl Accuracy {
         }
         let distance = |row: &Row| row.error.map_or(-1.0, f64::abs);
         accuracy.rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
-        let errors = accuracy.rows.iter().filter_map(|row| row.error);
-        accuracy.overall = Errors::of(errors).unwrap_or_default();
+        let of_stack = |stack| {
+            let rows = accuracy.rows.iter().filter(|row| row.stack == stack);
+            Errors::of(rows.filter_map(|row| row.error))
+        };
+        (accuracy.torch, accuracy.candle) = (of_stack(Stack::Torch), of_stack(Stack::Candle));
         Ok(accuracy)
     }
 
@@ -166,6 +174,7 @@ impl Accuracy {
         Row {
             study: study.to_owned(),
             label: figure.group.label.clone(),
+            stack: figure.group.stack(),
             cell_id: figure.group.cells[0].text("cell_id").unwrap_or_default().to_owned(),
             error: error(&figure),
             predicted: figure.predicted.map(|stat| stat.mean),
