@@ -59,9 +59,10 @@ impl Dropout {
 
     /// `x` with its dropped elements. The samples follow one another.
     pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        match self.masks(pass) {
-            None => Ok(x),
-            Some(masks) => drop_elements(&x, &masks, x.dtype()),
+        if self.drops(pass) {
+            self.forward_of(&x, pass)
+        } else {
+            Ok(x)
         }
     }
 
@@ -107,12 +108,19 @@ fn drop_elements(x: &Tensor, masks: &[Mask], dtype: DType) -> Result<Tensor> {
 
 /// `x` with its dropped elements in float32, by candle's ops.
 fn drop_plain(x: &Tensor, masks: &[Mask]) -> Result<candle_core::Tensor> {
-    let mut factors = vec![1f32; x.len()];
+    let x = x.to_candle_f32()?;
+    let factors = factors(masks, &x)?;
+    x * factors
+}
+
+/// The factor of each element of `x` under the masks of its samples, for candle's ops: `1 / (1 - probability)` or 0.
+pub(super) fn factors(masks: &[Mask], x: &candle_core::Tensor) -> Result<candle_core::Tensor> {
+    let mut factors = vec![1f32; x.elem_count()];
     let sample = factors.len() / masks.len().max(1);
     for (mask, part) in masks.iter().zip(factors.chunks_mut(sample)) {
         mask.fill(0, part);
     }
-    x.to_candle_f32()? * candle_core::Tensor::from_vec(factors, x.dims(), x.device())?
+    candle_core::Tensor::from_vec(factors, x.shape(), x.device())
 }
 
 #[cfg(test)]

@@ -58,31 +58,20 @@ impl Targets {
         Self { rows, next }
     }
 
-    fn chunks(&self, rows: usize) -> impl Iterator<Item = Chunk> + '_ {
-        let (all, rows) = (self.rows.len(), rows);
+    /// The same targets, so many rows at a time.
+    fn chunks(&self, at_a_time: usize) -> impl Iterator<Item = Self> + '_ {
+        let all = self.rows.len();
         (0..all)
-            .step_by(rows)
-            .map(move |start| self.chunk(start..all.min(start + rows)))
+            .step_by(at_a_time)
+            .map(move |start| self.chunk(start..all.min(start + at_a_time)))
     }
 
-    fn chunk(&self, range: Range<usize>) -> Chunk {
+    fn chunk(&self, range: Range<usize>) -> Self {
         let part = |of: &Buffer<u32>| Buffer::from_fn(range.len(), |at| of.values()[range.start + at]);
-        Chunk {
+        Self {
             rows: part(&self.rows),
             next: part(&self.next),
         }
-    }
-}
-
-/// Counted rows that are taken at a time.
-struct Chunk {
-    rows: Buffer<u32>,
-    next: Buffer<u32>,
-}
-
-impl Chunk {
-    fn len(&self) -> usize {
-        self.rows.len()
     }
 
     fn next_plain(&self, device: &Device) -> Result<Candle> {
@@ -158,9 +147,9 @@ fn rows_at_a_time(x: &Tensor, head: &Param) -> usize {
 }
 
 /// `dx` with `d_rows` in the place of the chunk's rows, which nobody has written yet.
-fn put_rows(mut dx: Tensor, d_rows: &Tensor, chunk: &Chunk) -> Result<Tensor> {
+fn put_rows(mut dx: Tensor, d_rows: &Tensor, chunk: &Targets) -> Result<Tensor> {
     if !dx.has_kernels() {
-        let rows = Candle::from_slice(chunk.rows.values(), chunk.len(), dx.device())?;
+        let rows = Candle::from_slice(chunk.rows.values(), chunk.rows.len(), dx.device())?;
         return Tensor::from_candle(dx.to_candle()?.index_add(&rows, &d_rows.to_candle()?, 0)?);
     }
     let hidden = dx.cols();
@@ -207,7 +196,7 @@ fn head_product<P: Multiply>(
 fn loss_and_gradient(
     normed: &Tensor,
     head: &mut Param,
-    chunk: &Chunk,
+    chunk: &Targets,
     scale: f32,
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<(f64, Tensor)> {
@@ -227,7 +216,7 @@ fn loss_and_gradient(
 fn in_one_pass(
     normed: &Tensor,
     head: &Param,
-    chunk: &Chunk,
+    chunk: &Targets,
     scale: f32,
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<Option<(f64, Tensor)>> {
@@ -279,7 +268,7 @@ fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
 }
 
 /// The sum of the losses, and the log-sum-exp of each row's logits, of which none is kept.
-fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Chunk) -> Result<(f64, Buffer<f32>)> {
+fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Targets) -> Result<(f64, Buffer<f32>)> {
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
     for_number!(normed.dtype(), P => {
         let (x, head) = (Matrix::new(normed)?, Matrix::new(&head.value)?);
@@ -296,7 +285,7 @@ fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Chunk) -> Result<(f64, Bu
 fn backward<E: Float, P: Multiply>(
     normed: &Tensor,
     head: &mut Param,
-    chunk: &Chunk,
+    chunk: &Targets,
     lse: &Buffer<f32>,
     scale: f32,
     on_checkpoint: &mut dyn FnMut(),

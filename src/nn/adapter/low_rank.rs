@@ -7,7 +7,12 @@ use super::start::{self, Factors};
 use crate::{
     arch::ModuleName,
     memory::{self, Buffer, Category},
-    nn::{DropoutPass, Pass, dropout::Dropout, param::Param, tensor::Tensor},
+    nn::{
+        Pass,
+        dropout::{self, Dropout},
+        param::Param,
+        tensor::Tensor,
+    },
     options::LoraOptions,
     peft::{LORA_A, LORA_B},
 };
@@ -62,11 +67,6 @@ impl LowRank {
         params.push(&mut self.b);
     }
 
-    /// Where the masks of its input come from, if it has any.
-    pub(crate) fn dropout_of<'a>(&self, pass: &'a Pass) -> Option<&'a DropoutPass> {
-        pass.dropout.as_ref().filter(|_| self.dropout.is_active())
-    }
-
     /// The term's part of the output by candle's ops: `[n, in] → [n, out]`, float32.
     pub(crate) fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
         let h = self.input_plain(x, pass)?.matmul(&self.a.value.to_candle_f32()?.t()?)?;
@@ -104,14 +104,7 @@ impl LowRank {
 
     /// The mask of this step's samples, drawn again whenever it is needed: `1 / (1 - p)` or 0, in the shape of `x`.
     fn mask_plain(&self, x: &Candle, pass: &Pass) -> Result<Option<Candle>> {
-        let Some(at) = self.dropout_of(pass) else {
-            return Ok(None);
-        };
-        let mut factors = vec![0f32; x.elem_count()];
-        let sample_elements = factors.len() / pass.batch;
-        for (sample, part) in at.samples.iter().zip(factors.chunks_mut(sample_elements)) {
-            self.dropout.mask(at.step, *sample).fill(0, part);
-        }
-        Candle::from_vec(factors, x.shape(), x.device()).map(Some)
+        let masks = self.dropout.masks(pass);
+        masks.map(|masks| dropout::factors(&masks, x)).transpose()
     }
 }

@@ -21,22 +21,13 @@ pub struct Projection<const N: usize> {
 impl Projection<1> {
     /// One layer.
     pub fn of(linear: Linear) -> Self {
-        let cuts = [Cut {
-            linear: 0,
-            first: 0,
-            width: linear.weight.rows(),
-        }];
-        let linears = vec![linear];
-        Self { linears, cuts }
+        let rows = linear.weight.rows();
+        Self::new(vec![linear], [rows])
     }
 
     /// The output added to `residual`, of the output's shape and the dtype of `x`.
     pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let [y] = if x.has_kernels() {
-            cpu::forward(&self.linears, &self.cuts, x, Some(residual), pass)?
-        } else {
-            plain::forward(&self.linears, &self.cuts, x, Some(residual), pass)?
-        };
+        let [y] = self.compute(x, Some(residual), pass)?;
         Ok(y)
     }
 
@@ -79,17 +70,16 @@ impl<const N: usize> Projection<N> {
         Self { linears, cuts }
     }
 
-    /// Columns of the input.
-    pub fn inputs(&self) -> usize {
-        self.linears[0].weight.cols()
-    }
-
     /// The outputs, `[n, in] → [n, width]` each, in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
+        self.compute(x, None, pass)
+    }
+
+    fn compute(&self, x: &Tensor, residual: Option<&Tensor>, pass: &Pass) -> Result<[Tensor; N]> {
         if x.has_kernels() {
-            cpu::forward(&self.linears, &self.cuts, x, None, pass)
+            cpu::forward(&self.linears, &self.cuts, x, residual, pass)
         } else {
-            plain::forward(&self.linears, &self.cuts, x, None, pass)
+            plain::forward(&self.linears, &self.cuts, x, residual, pass)
         }
     }
 

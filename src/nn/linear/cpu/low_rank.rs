@@ -107,7 +107,7 @@ pub(super) fn stacked(linears: &[Linear]) -> Result<Vec<(usize, Stored<'_>)>> {
 /// True if some low-rank term's input is not its layer's own.
 pub(super) fn is_masked(linears: &[Linear], pass: &Pass) -> bool {
     let mut low_rank = linears.iter().filter_map(Linear::low_rank);
-    low_rank.any(|low_rank| low_rank.dropout_of(pass).is_some())
+    low_rank.any(|low_rank| low_rank.dropout.drops(pass))
 }
 
 pub(super) fn masks(low_rank: &LowRank, pass: &Pass, features: usize) -> Option<Masks> {
