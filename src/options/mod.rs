@@ -27,6 +27,6 @@ pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
-pub use optimizer_name::Optimizer;
+pub use optimizer_name::{Optimizer, UpdateRule};
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;

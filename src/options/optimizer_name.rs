@@ -1,10 +1,50 @@
-//! The optimizers by name: the stacks that have each, and the keys that it heeds.
+//! The optimizers by name: the stacks that have each, the keys that it heeds, and the state that it keeps.
 
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Stack;
+
+/// The rule that makes a step of a gradient, whatever the format of its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateRule {
+    /// AdamW's two moments.
+    Adam,
+    /// Adam's moments in a low-rank basis.
+    LowRankAdam,
+    /// The sign of a momentum.
+    Lion,
+    /// The gradient.
+    Sgd,
+    /// Adafactor's sums over rows and columns.
+    Adafactor,
+}
+
+/// The state that an optimizer keeps for a trained weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    /// Adam's moments are 2. Factors of matrices are not counted.
+    numbers: u32,
+    /// Bits of a number; none if it has the weight's format.
+    bits: Option<u32>,
+    /// True in managed memory, which the driver moves between GPU and host.
+    is_paged: bool,
+}
+
+impl State {
+    const fn new(numbers: u32, bits: u32) -> Self {
+        Self {
+            numbers,
+            bits: Some(bits),
+            is_paged: false,
+        }
+    }
+
+    const fn paged(self) -> Self {
+        Self { is_paged: true, ..self }
+    }
+}
 
 /// The facts of an optimizer.
 struct Facts {
@@ -13,6 +53,8 @@ struct Facts {
     keys: &'static [&'static str],
     /// `adam_beta2` by default.
     beta2: f64,
+    rule: UpdateRule,
+    state: State,
 }
 
 /// AdamW on PyTorch's stack.
@@ -20,6 +62,31 @@ const ADAMW: Facts = Facts {
     stacks: &[Stack::Torch],
     keys: &["adam_beta1", "adam_beta2", "adam_epsilon"],
     beta2: 0.999,
+    rule: UpdateRule::Adam,
+    state: State {
+        numbers: 2,
+        bits: None,
+        is_paged: false,
+    },
+};
+
+/// bitsandbytes' Lion.
+const LION: Facts = Facts {
+    keys: &["adam_beta1", "adam_beta2"],
+    beta2: 0.99,
+    rule: UpdateRule::Lion,
+    state: State::new(1, 32),
+    ..ADAMW
+};
+
+/// Optimizers without a number for each weight.
+const STATELESS: Facts = Facts {
+    keys: &[],
+    state: State {
+        numbers: 0,
+        ..ADAMW.state
+    },
+    ..ADAMW
 };
 
 macro_rules! optimizers {
@@ -52,37 +119,45 @@ macro_rules! optimizers {
 }
 
 optimizers! {
-    /// AdamW (Loshchilov & Hutter 2019).
+    /// AdamW (Loshchilov & Hutter 2019). PyTorch's stack has PyTorch's, over all weights at once.
     Adamw = "adamw": Facts { stacks: &[Stack::Candle, Stack::Torch], ..ADAMW };
     /// Adam in a basis of the gradient's leading singular vectors on its shorter side (GaLore; Zhao et al. 2024).
     Galore = "galore": Facts {
         stacks: &[Stack::Candle],
         keys: &["adam_beta1", "adam_beta2", "adam_epsilon", "optim_rank", "update_proj_gap", "galore_scale"],
-        ..ADAMW
+        rule: UpdateRule::LowRankAdam,
+        ..STATELESS
     };
     /// Adam in a basis of the gradient's leading left singular vectors, found by randomised SVD.
     Rsvd = "rsvd": Facts {
         stacks: &[Stack::Candle, Stack::Torch],
         keys: &["adam_beta1", "adam_beta2", "adam_epsilon", "optim_rank", "update_proj_gap"],
-        ..ADAMW
+        rule: UpdateRule::LowRankAdam,
+        ..STATELESS
     };
     /// The sign of a momentum, which is its only state (Chen et al. 2023). PyTorch's stack has bitsandbytes' with a state
     /// of 32 bits.
-    Lion = "lion": Facts {
-        stacks: &[Stack::Candle, Stack::Torch],
-        keys: &["adam_beta1", "adam_beta2"],
-        beta2: 0.99,
-    };
-    /// PyTorch's AdamW in one kernel.
+    Lion = "lion": Facts { stacks: &[Stack::Candle, Stack::Torch], ..LION };
+    /// PyTorch's AdamW in one kernel: the default of transformers' Trainer.
     AdamwTorchFused = "adamw_torch_fused": ADAMW;
+    /// AdamW of transformers before 5.0, which steps one weight after the other.
+    AdamwHf = "adamw_hf": ADAMW;
     /// Stochastic gradient descent without momentum.
-    Sgd = "sgd": Facts { keys: &[], ..ADAMW };
+    Sgd = "sgd": Facts { rule: UpdateRule::Sgd, ..STATELESS };
+    /// transformers' Adafactor (Shazeer & Stern 2018): of the second moment, the sums over rows and columns in float32.
+    Adafactor = "adafactor": Facts { rule: UpdateRule::Adafactor, ..STATELESS };
     /// bitsandbytes' AdamW with states of 8 bits.
-    Adamw8bit = "adamw_8bit": ADAMW;
+    Adamw8bit = "adamw_8bit": Facts { state: State::new(2, 8), ..ADAMW };
     /// bitsandbytes' AdamW with states of 32 bits in managed memory.
-    PagedAdamw32bit = "paged_adamw_32bit": ADAMW;
+    PagedAdamw32bit = "paged_adamw_32bit": Facts { state: State::new(2, 32).paged(), ..ADAMW };
     /// bitsandbytes' AdamW with states of 8 bits in managed memory.
-    PagedAdamw8bit = "paged_adamw_8bit": ADAMW;
+    PagedAdamw8bit = "paged_adamw_8bit": Facts { state: State::new(2, 8).paged(), ..ADAMW };
+    /// bitsandbytes' Lion with a state of 8 bits.
+    Lion8bit = "lion_8bit": Facts { state: State::new(1, 8), ..LION };
+    /// bitsandbytes' Lion with a state of 32 bits in managed memory.
+    PagedLion32bit = "paged_lion_32bit": Facts { state: LION.state.paged(), ..LION };
+    /// bitsandbytes' Lion with a state of 8 bits in managed memory.
+    PagedLion8bit = "paged_lion_8bit": Facts { state: State::new(1, 8).paged(), ..LION };
 }
 
 impl Optimizer {
@@ -115,6 +190,31 @@ impl Optimizer {
     /// False for a key that is for other optimizers only.
     pub fn heeds(self, key: &str) -> bool {
         self.facts().keys.contains(&key) || Self::with_key(key).next().is_none()
+    }
+
+    /// The rule of its steps. Optimizers that share it differ in the format and the place of their state alone.
+    pub fn update_rule(self) -> UpdateRule {
+        self.facts().rule
+    }
+
+    /// Numbers that its state has for each trained weight: 2 for Adam's moments. 0 if it has none, or factors of matrices.
+    pub fn state_numbers(self) -> u32 {
+        self.facts().state.numbers
+    }
+
+    /// Bits of its state for a trained weight of `weight_bits`, without the scales of 8-bit blocks (0.125 bits a number).
+    pub fn state_bits(self, weight_bits: u32) -> u32 {
+        self.state_numbers() * self.facts().state.bits.unwrap_or(weight_bits)
+    }
+
+    /// True if PyTorch's stack takes it from bitsandbytes, whose states have formats of their own.
+    pub fn is_from_bitsandbytes(self) -> bool {
+        self.facts().state.bits.is_some()
+    }
+
+    /// True if its state is in managed memory, which the driver moves between GPU and host.
+    pub fn is_paged(self) -> bool {
+        self.facts().state.is_paged
     }
 
     /// The default of `adam_beta2`.
@@ -158,5 +258,20 @@ mod tests {
         );
         assert!(Optimizer::Lion.heeds("adam_beta1") && !Optimizer::Lion.heeds("adam_epsilon"));
         assert!(Optimizer::own_keys().contains(&"optim_rank") && Optimizer::Sgd.heeds("weight_decay"));
+    }
+
+    #[test]
+    fn adams_states_are_ordered_by_their_bits() {
+        let adams = Optimizer::of(Stack::Torch).filter(|optimizer| optimizer.update_rule() == UpdateRule::Adam);
+        let mut bits: Vec<_> = adams
+            .map(|optimizer| (optimizer.state_bits(32), optimizer.is_paged()))
+            .collect();
+        bits.sort_unstable();
+        bits.dedup();
+        assert_eq!(bits, [(16, false), (16, true), (64, false), (64, true)]);
+        assert_eq!(Optimizer::Adamw.state_bits(16), 32);
+        assert_eq!(Optimizer::PagedAdamw32bit.state_bits(16), 64);
+        assert_eq!(Optimizer::Lion8bit.state_bits(32), 8);
+        assert_eq!(Optimizer::Adafactor.state_bits(32), 0);
     }
 }

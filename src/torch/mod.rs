@@ -5,6 +5,7 @@
 //! operation saves and walks it backward in PyTorch's order, [`ops`] say what each operation allocates, [`models`] are the
 //! families, and [`peft`], [`bitsandbytes`], [`checkpoint`] and [`optimizer`] are what the names say.
 
+mod adafactor;
 mod adapter_file;
 mod autocast;
 mod autograd;

@@ -1,5 +1,6 @@
 //! Optimizers: their states, and the temporaries of a step.
 
+use super::adafactor::Adafactor;
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
 use super::low_rank::Rsvd;
@@ -8,11 +9,10 @@ use super::tape::Tensor;
 use crate::memory::Category;
 use crate::options::Optimizer;
 
-/// Weights that share a scale in bitsandbytes' 8-bit states (`Optimizer2State.init_state` in `optim/optimizer.py`).
-const BLOCK: u64 = 256;
 /// Values of an 8-bit code.
 const CODE: u64 = 256;
-/// Parameters of fewer elements have states of 32 bits (`min_8bit_size`), and of fewer than the other unpaged ones.
+/// Parameters of fewer elements have states of 32 bits (`min_8bit_size`), and of fewer than the other unpaged ones
+/// (`get_state_buffer`).
 const LEAST_8BIT: u64 = 4096;
 const LEAST_PAGED: u64 = 100_000;
 
@@ -24,51 +24,65 @@ enum Algorithm {
     Sgd {
         decays: bool,
     },
-    /// bitsandbytes' optimizers.
+    /// bitsandbytes' optimizers, whose kernels need no temporaries.
     Bitsandbytes(States),
     /// Adam with low-rank state.
     Rsvd,
+    Adafactor,
 }
 
-/// bitsandbytes' states of a parameter.
+/// bitsandbytes' states of a parameter (`init_state` of `Optimizer1State` and `Optimizer2State` in `optim/optimizer.py`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct States {
     /// Two moments, or Lion's momentum.
-    count: usize,
-    /// Bits of a number: 32 or 8.
-    bits: u8,
+    count: u32,
+    is_8bit: bool,
     is_paged: bool,
+    /// Weights that share a scale of 8-bit states.
+    block: u64,
 }
 
-/// How PyTorch's AdamW goes over the parameters.
+/// A program of AdamW's step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AdamwImpl {
-    /// One after the other: the default on a CPU.
+    /// PyTorch's, one parameter after the other: the default on a CPU.
     ForLoop,
-    /// All at once: the default on a GPU.
+    /// PyTorch's, all at once: the default on a GPU.
     Foreach,
-    /// All at once and in one kernel.
+    /// PyTorch's, all at once and in one kernel.
     Fused,
+    /// transformers' (`AdamW` in `optimization.py`, before 5.0), one parameter after the other.
+    Transformers,
 }
 
 impl Algorithm {
     fn of(configuration: &Configuration) -> Self {
-        let bitsandbytes = |count, bits, is_paged| Self::Bitsandbytes(States { count, bits, is_paged });
-        match configuration.optim {
+        let optim = configuration.optim;
+        match optim {
             // Specs refuse galore on this stack.
             Optimizer::Adamw | Optimizer::Galore => Self::Adamw(match configuration.backend {
                 Backend::Cpu => AdamwImpl::ForLoop,
                 Backend::Cuda => AdamwImpl::Foreach,
             }),
-            Optimizer::Rsvd => Self::Rsvd,
-            Optimizer::Lion => bitsandbytes(1, 32, false),
             Optimizer::AdamwTorchFused => Self::Adamw(AdamwImpl::Fused),
+            Optimizer::AdamwHf => Self::Adamw(AdamwImpl::Transformers),
+            Optimizer::Rsvd => Self::Rsvd,
+            Optimizer::Adafactor => Self::Adafactor,
             Optimizer::Sgd => Self::Sgd {
                 decays: configuration.weight_decay > 0.0,
             },
-            Optimizer::Adamw8bit => bitsandbytes(2, 8, false),
-            Optimizer::PagedAdamw32bit => bitsandbytes(2, 32, true),
-            Optimizer::PagedAdamw8bit => bitsandbytes(2, 8, true),
+            Optimizer::Lion
+            | Optimizer::Lion8bit
+            | Optimizer::PagedLion32bit
+            | Optimizer::PagedLion8bit
+            | Optimizer::Adamw8bit
+            | Optimizer::PagedAdamw32bit
+            | Optimizer::PagedAdamw8bit => Self::Bitsandbytes(States {
+                count: optim.state_numbers(),
+                is_8bit: optim.state_bits(32) == optim.state_numbers() * 8,
+                is_paged: optim.is_paged(),
+                block: configuration.bitsandbytes.optimizer_block,
+            }),
         }
     }
 }
@@ -76,9 +90,10 @@ impl Algorithm {
 /// An optimizer over the parameters that are trained.
 pub(super) struct OptimizerState<'t> {
     algorithm: Algorithm,
-    /// All the tensors of the state; none before the first step, nor of rsvd.
+    /// All the tensors of the state; none before the first step, nor of rsvd and adafactor.
     held: Vec<Tensor<'t>>,
     rsvd: Rsvd<'t>,
+    adafactor: Adafactor<'t>,
 }
 
 impl<'t> OptimizerState<'t> {
@@ -91,6 +106,7 @@ impl<'t> OptimizerState<'t> {
                 configuration.model.hidden_size as u32,
                 configuration.update_proj_gap,
             ),
+            adafactor: Adafactor::default(),
         }
     }
 
@@ -99,7 +115,7 @@ impl<'t> OptimizerState<'t> {
         if self.held.is_empty() {
             self.held = match self.algorithm {
                 Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
-                Algorithm::Sgd { .. } | Algorithm::Rsvd => Vec::new(),
+                Algorithm::Sgd { .. } | Algorithm::Rsvd | Algorithm::Adafactor => Vec::new(),
                 Algorithm::Bitsandbytes(states) => tape.bitsandbytes_states(trainable, states),
             };
         }
@@ -120,20 +136,29 @@ impl<'t> OptimizerState<'t> {
                 }
                 drop(denominator);
             }
+            // The root, to which the floor is added in place.
+            Algorithm::Adamw(AdamwImpl::Transformers) => {
+                let mut denominator: Option<Tensor<'t>> = None;
+                for parameter in trainable {
+                    denominator = Some(like(parameter));
+                }
+                drop(denominator);
+            }
             Algorithm::Rsvd => self.rsvd.step(tape, trainable),
+            Algorithm::Adafactor => self.adafactor.step(tape, trainable),
             Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes(_) => {}
         }
     }
 }
 
 impl Tape {
-    fn state(&self, elements: u64, dtype: Dtype) -> Tensor<'_> {
+    pub(super) fn state(&self, elements: u64, dtype: Dtype) -> Tensor<'_> {
         self.bytes(elements * dtype.size(), Category::OptimizerState)
     }
 
     /// Two moments of each parameter, in its format; and the count of its steps, where that is not left to the host.
     fn adamw_states(&self, trainable: &[Tensor<'_>], implementation: AdamwImpl) -> Vec<Tensor<'_>> {
-        let counts = self.backend == Backend::Cpu || implementation == AdamwImpl::Fused;
+        let counts = matches!(implementation, AdamwImpl::ForLoop | AdamwImpl::Fused);
         let mut states = Vec::new();
         for parameter in trainable {
             if counts {
@@ -150,7 +175,7 @@ impl Tape {
     /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is in
     /// managed memory, which PyTorch's allocator does not have.
     fn bitsandbytes_states(&self, trainable: &[Tensor<'_>], of: States) -> Vec<Tensor<'_>> {
-        let is_8bit = |elements: u64| of.bits == 8 && elements >= LEAST_8BIT;
+        let is_8bit = |elements: u64| of.is_8bit && elements >= LEAST_8BIT;
         let each = |elements, dtype| (0..of.count).map(move |_| self.state(elements, dtype));
         let mut states = Vec::new();
         if trainable.iter().any(|parameter| is_8bit(parameter.numel())) {
@@ -164,7 +189,7 @@ impl Tape {
                 states.extend(each(elements, dtype));
             }
             if is_8bit {
-                states.extend(each(elements.div_ceil(BLOCK), Dtype::Float32));
+                states.extend(each(elements.div_ceil(of.block), Dtype::Float32));
             }
         }
         states
@@ -177,5 +202,108 @@ impl Tape {
         let total = self.empty(&[], Dtype::Float32);
         let coefficient = self.empty(&[], Dtype::Float32);
         drop((norms, stacked, total, coefficient));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::options::{Stack, UpdateRule};
+    use crate::torch::gpu::ComputeCapability;
+    use crate::torch::layout::Layout;
+    use crate::torch::versions::Bitsandbytes;
+    use crate::trace::Account;
+
+    /// What `python/torch_abstract/make_optimizer_states.py` counted.
+    const STATES: &str = include_str!("../../tests/fixtures/torch_abstract/optimizer_states.csv");
+
+    fn configuration(optim: Optimizer) -> Configuration {
+        let model = Preset::named("tiny").unwrap().config();
+        Configuration {
+            optim,
+            ..Configuration::new(model)
+        }
+    }
+
+    /// Bytes that are left after a step over one parameter, without it, and the most during the step.
+    fn bytes(configuration: &Configuration, dims: &[u32], dtype: Dtype) -> [u64; 2] {
+        let tape = Tape::new(Backend::Cuda, ComputeCapability(8, 0));
+        let parameter = tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
+        let mut optimizer = OptimizerState::new(configuration);
+        tape.phase(crate::memory::Phase::Optimizer);
+        optimizer.step(&tape, std::slice::from_ref(&parameter));
+        let account = Account::of(&tape.take_trace(), 1, 0);
+        [account.at_end, account.peak.bytes].map(|bytes| bytes - parameter.numel() * dtype.size())
+    }
+
+    #[test]
+    fn states_are_those_of_the_libraries() {
+        let mut compared = 0;
+        for row in STATES.lines().filter(|row| !row.starts_with('#')).skip(1) {
+            let [optim, dtype, shape, bytes_there] = row.split(',').collect::<Vec<_>>()[..] else {
+                panic!("{row}");
+            };
+            let dims: Vec<u32> = shape.split('x').map(|dim| dim.parse().unwrap()).collect();
+            let dtype = match dtype {
+                "float32" => Dtype::Float32,
+                _ => Dtype::Bfloat16,
+            };
+            let configuration = configuration(Optimizer::named(optim).unwrap());
+            let [after, _] = bytes(&configuration, &dims, dtype);
+            assert_eq!(after.to_string(), bytes_there, "{row}");
+            compared += 1;
+        }
+        assert_eq!(compared, 72);
+    }
+
+    /// What the table of the optimizers says of their states is what a step leaves.
+    #[test]
+    fn the_table_of_optimizers_says_what_their_states_take() {
+        let dims = [4096, 4096];
+        let elements = 4096 * 4096;
+        for optim in Optimizer::of(Stack::Torch).filter(|optim| optim.update_rule() != UpdateRule::LowRankAdam) {
+            for dtype in [Dtype::Float32, Dtype::Bfloat16] {
+                let [after, peak] = bytes(&configuration(optim), &dims, dtype);
+                let said = match optim.is_paged() {
+                    true => 0,
+                    false => u64::from(optim.state_bits(dtype.size() as u32 * 8)) * elements / 8,
+                };
+                // Scales of blocks, codes, and Adafactor's sums are a 25th of a byte a weight at most.
+                assert!(
+                    (said..=said + elements / 25).contains(&after),
+                    "{optim:?} {dtype:?} {after}"
+                );
+                assert!(peak >= after);
+            }
+        }
+    }
+
+    #[test]
+    fn older_releases_scale_larger_blocks() {
+        let mut configuration = configuration(Optimizer::PagedAdamw8bit);
+        let [today, _] = bytes(&configuration, &[1024, 1024], Dtype::Float32);
+        configuration.bitsandbytes = Bitsandbytes::of("0.43.3").unwrap();
+        let [before, _] = bytes(&configuration, &[1024, 1024], Dtype::Float32);
+        // Two codes of 1 KiB, and the scales, which are not paged.
+        assert_eq!(today, 2048 + 2 * 4096 * 4);
+        assert_eq!(before, 2048 + 2 * 512 * 4);
+    }
+
+    #[test]
+    fn temporaries_of_a_step() {
+        let peak = |optim, dtype| bytes(&configuration(optim), &[1024, 1024], dtype)[1];
+        let [float, half] = [4 << 20, 2 << 20];
+        // Two moments, and the roots of one of them.
+        assert_eq!(peak(Optimizer::Adamw, Dtype::Bfloat16), 3 * half);
+        assert_eq!(peak(Optimizer::AdamwHf, Dtype::Float32), 3 * float);
+        assert_eq!(peak(Optimizer::AdamwTorchFused, Dtype::Float32), 2 * float + 4);
+        // The update before, and the squares without and with the floor, or the update and its negative; in 16 bits besides
+        // copies of gradient and weight. And the sums of rows and columns.
+        let sums = 2 * 4096 + 4;
+        let during = 2 * float + sums;
+        assert!((during..during + 16384).contains(&peak(Optimizer::Adafactor, Dtype::Float32)));
+        let copies = 2 * float;
+        assert!((during + copies..during + copies + 16384).contains(&peak(Optimizer::Adafactor, Dtype::Bfloat16)));
     }
 }

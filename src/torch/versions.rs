@@ -101,7 +101,7 @@ pub struct Transformers {
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
 pub const TODAY_SINCE: [(&str, &str); 3] = [
     ("transformers", "5.0.0"),
-    ("bitsandbytes", "0.43.2"),
+    ("bitsandbytes", "0.44.0"),
     ("torch", "2.15.0"),
 ];
 
@@ -180,18 +180,24 @@ impl Transformers {
     }
 }
 
-/// How a release of bitsandbytes computes with 4-bit weights.
+/// How a release of bitsandbytes computes with 4-bit weights, and what its optimizers keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bitsandbytes {
     /// A product's context keeps its input, which the backward pass does not need, for as long as the loss is there; and
     /// checkpointing that is not reentrant does not see it there. Until 0.43.2: `ctx.tensors = (A, B)` in `MatMul4Bit.forward`,
     /// `autograd/_functions.py`.
     pub keeps_inputs: bool,
+    /// Weights that share a scale of an optimizer's 8-bit states: 2,048 until 0.44.0, then 256. `init_state` of
+    /// `Optimizer2State` in `optim/optimizer.py`.
+    pub optimizer_block: u64,
 }
 
 impl Bitsandbytes {
     /// The newest release.
-    pub const TODAY: Self = Self { keeps_inputs: false };
+    pub const TODAY: Self = Self {
+        keeps_inputs: false,
+        optimizer_block: 256,
+    };
 
     const OLDEST: Version = Version(0, 41, 0);
 
@@ -203,6 +209,7 @@ impl Bitsandbytes {
         let version = studied("bitsandbytes", text, Self::OLDEST)?;
         Ok(Self {
             keeps_inputs: version < Version(0, 43, 2),
+            optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
         })
     }
 }
@@ -267,7 +274,7 @@ mod tests {
                 );
             }
         }
-        for text in ["0.43.2", "0.50.2", "1.0.0"] {
+        for text in ["0.44.0", "0.50.2", "1.0.0"] {
             assert_eq!(Bitsandbytes::of(text), Ok(Bitsandbytes::TODAY), "{text}");
         }
     }
@@ -314,6 +321,8 @@ mod tests {
         }
         let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
+        let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
+        assert_eq!((block("0.43.3"), block("0.44.0")), (Ok(2048), Ok(256)));
         assert_eq!(
             (tie_break("2.14.1"), tie_break("2.15.0")),
             (Ok(TieBreak::Address), Ok(TieBreak::Age))

@@ -229,6 +229,7 @@ fn steps_of_older_releases_take_what_they_took() {
             transformers,
             bitsandbytes: Bitsandbytes {
                 keeps_inputs: row.is("keeps_inputs"),
+                ..Bitsandbytes::TODAY
             },
             backend: Backend::Cpu,
             ..Configuration::new(model)

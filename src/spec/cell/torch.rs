@@ -25,7 +25,7 @@ pub struct Torch {
     /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
     /// before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
-    /// Release of bitsandbytes, such as "0.41.1", for weights in int4. Default: today's.
+    /// Release of bitsandbytes, such as "0.41.1", for weights in int4 or its optimizers. Default: today's.
     pub bitsandbytes_version: Option<String>,
     /// Release of PyTorch, such as "2.14.0", whose allocator is replayed. Default: today's.
     pub torch_version: Option<String>,

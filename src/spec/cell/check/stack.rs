@@ -166,17 +166,18 @@ impl Cell {
             return Ok(());
         };
         let key = "torch.bitsandbytes_version";
-        let for_int4 = |message: &str| {
-            Err(Invalid::new(key, message)
-                .with("dtype")
-                .help("leave the key out, or use `dtype: int4`"))
-        };
-        let release = Bitsandbytes::of(version);
+        let release = Bitsandbytes::of(version).map_err(|mistake| Invalid::of(key, mistake))?;
+        let invalid = |message: &str| Invalid::new(key, message).with("dtype");
         match self.dtype {
-            Dtype::Int8 if release == Ok(Bitsandbytes::TODAY) => Ok(()),
-            Dtype::Int4 => release.map(drop).map_err(|mistake| Invalid::of(key, mistake)),
-            Dtype::Int8 => for_int4("what older releases do with int8 has not been studied"),
-            _ => for_int4("these weights are not quantised by bitsandbytes"),
+            Dtype::Int8 if release.keeps_inputs => {
+                let message = "what older releases do with int8 has not been studied";
+                Err(invalid(message).help("leave the key out, or use `dtype: int4`"))
+            }
+            Dtype::Int4 | Dtype::Int8 => Ok(()),
+            _ if self.optim.is_from_bitsandbytes() => Ok(()),
+            _ => Err(invalid("neither the weights nor the optimizer are bitsandbytes'")
+                .with("optim")
+                .help("leave the key out, or use `dtype: int4` or such as `optim: adamw_8bit`")),
         }
     }
 
