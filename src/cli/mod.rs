@@ -25,6 +25,7 @@ mod schema;
 mod show;
 mod studies;
 mod study_report;
+mod subject;
 mod validate;
 
 pub use commands::Cli;

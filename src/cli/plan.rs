@@ -1,40 +1,38 @@
-//! `expctl plan SPEC...`.
+//! `expctl plan SPEC...` and `expctl plan --model MODEL`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
+use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::cells::{cell_row, cell_table};
 use super::plan_report::{PlanReport, plan_cells};
 use super::study_report::template_of;
+use super::subject::Subject;
 use super::{FAILED, Format, print};
 use crate::plan::Options;
 use crate::plan::advice::{Advice, CellPlan};
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::results::trainable_share;
+use crate::spec::Study;
 use crate::spec::cell::Stack;
-use crate::spec::{self, Overrides, Study};
-use crate::text::counted;
 use crate::text::format::{self, or_absent};
+use crate::text::{counted, to_flow_yaml};
 use crate::torch::gpu::Budget;
 
-/// Predict the memory of each cell of a spec, without running it
+/// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
 /// Every figure is predicted: the peak of live tensor bytes, its phase, the memory between the steps, and the process.
 /// With a budget, from --budget or the cells' device_memory, each cell fits or is oversize. For an oversize cell the plan
 /// lists the cheapest changes that make it fit, each with its own prediction. Exit code 1 if a cell is oversize.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The spec, a YAML file; several with --report
-    #[arg(value_name = "SPEC", required = true)]
-    specs: Vec<PathBuf>,
-    /// Set a key for all cells, over the spec and the environment; repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    subject: Subject,
     /// The budget of each cell: a size such as 6GiB, or a GPU such as rtx-3090. It replaces device_memory and gpu
     #[arg(long, value_name = "SIZE|GPU")]
     budget: Option<Budget>,
@@ -63,18 +61,21 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match (&args.report, args.specs.as_slice()) {
-        (None, [spec]) => print_plan(spec, args),
-        (None, _) => bail!("several specs are planned only with --report, each into its own report"),
-        (Some(Some(_)), [_, _, ..]) => bail!("--report=FILE is for one spec, and several are given"),
-        (Some(output), specs) => {
-            let mut all_fresh = true;
-            for spec in specs {
-                all_fresh &= report_plan(spec, args, output.as_deref())?;
-            }
-            Ok(exit_code(all_fresh))
+    let output = match &args.report {
+        None if args.subject.is_several() => {
+            bail!("several specs are planned only with --report, each into its own report")
         }
+        None => return print_plan(&for_budget(args.subject.study()?, args.budget), args),
+        Some(Some(_)) if args.subject.is_several() => {
+            bail!("--report=FILE is for one spec, and several are given")
+        }
+        Some(output) => output,
+    };
+    let mut all_fresh = true;
+    for study in args.subject.studies()? {
+        all_fresh &= report_plan(&for_budget(study, args.budget), args, output.as_deref())?;
     }
+    Ok(exit_code(all_fresh))
 }
 
 fn exit_code(holds: bool) -> ExitCode {
@@ -86,20 +87,18 @@ fn exit_code(holds: bool) -> ExitCode {
 }
 
 /// Prints the plan; exit code 1 if a cell is oversize.
-fn print_plan(spec: &Path, args: &Args) -> anyhow::Result<ExitCode> {
-    let study = load(spec, args)?;
-    let plans = plan_cells(&study, args.options())?;
+fn print_plan(study: &Study, args: &Args) -> anyhow::Result<ExitCode> {
+    let plans = plan_cells(study, args.options())?;
     print(&match args.format {
-        Format::Table => for_people(&study, &plans),
-        format => for_programs(&study, &plans, format),
+        Format::Table => for_people(study, &plans),
+        format => for_programs(study, &plans, format),
     })?;
     let is_oversize = |planned: &CellPlan| planned.prediction.verdict == Some(Verdict::Oversize);
     Ok(exit_code(!plans.iter().any(is_oversize)))
 }
 
 /// Writes or checks the report of a plan. Returns false if a check fails.
-fn report_plan(spec: &Path, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
-    let study = load(spec, args)?;
+fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Result<bool> {
     let mut given = Vec::new();
     given.extend(args.budget.map(|budget| format!("--budget={budget}")));
     given.extend(args.no_replay.then(|| "--no-replay".to_owned()));
@@ -108,14 +107,13 @@ fn report_plan(spec: &Path, args: &Args, output: Option<&Path>) -> anyhow::Resul
         None => "--report".into(),
     });
     let command = study.invocation.command_of("plan", &given);
-    let report = PlanReport::new(&study, spec, template_of(&study), (output, "--report=FILE"), command)?;
+    let report = PlanReport::new(study, template_of(study), (output, "--report=FILE"), command)?;
     report.write_or_check(args.options(), args.check)
 }
 
-/// Loads a spec. With a GPU as the budget, PyTorch's cells are for this GPU.
-fn load(spec: &Path, args: &Args) -> anyhow::Result<Study> {
-    let mut study = spec::load(spec, &Overrides::from_environment(args.set.clone())?)?;
-    if let Some(Budget::Gpu(gpu)) = args.budget {
+/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU.
+fn for_budget(mut study: Study, budget: Option<Budget>) -> Study {
+    if let Some(Budget::Gpu(gpu)) = budget {
         // The plan is for this GPU, and the rows name it.
         let torch = study
             .cells
@@ -128,15 +126,19 @@ fn load(spec: &Path, args: &Args) -> anyhow::Result<Study> {
             }
         }
     }
-    Ok(study)
+    study
 }
 
 fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
     let columns = predictions();
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    let names = columns.iter().map(|column| column.name.as_str());
+    let configuration = study.named_configuration().unwrap_or_default();
+    let keys = configuration.keys().map(String::as_str);
+    let names: Vec<&str> = keys.chain(names).collect();
     let mut table = cell_table(study, &names);
     for (index, CellPlan { prediction, .. }) in plans.iter().enumerate() {
         let values = columns.iter().map(|column| json!((column.value)(prediction)));
+        let values = configuration.values().cloned().chain(values);
         table.rows.push(cell_row(study, index, format, values));
     }
     if format == Format::Json {
@@ -184,6 +186,9 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         table.rows.push(cell_row(study, index, Format::Table, values));
     }
     let mut text = table.aligned();
+    if let Some(configuration) = study.named_configuration() {
+        text += &configuration_for_people(&configuration);
+    }
     let oversize: Vec<usize> = (0..plans.len())
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
         .collect();
@@ -196,6 +201,23 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         (true, 0) => writeln!(text, "\n{cells}, all of which fit; all figures are predicted"),
         (true, over) => writeln!(text, "\n{cells}, {over} oversize; all figures are predicted"),
     };
+    text
+}
+
+/// The keys and values of a cell that names stand for, in lines of some width.
+fn configuration_for_people(configuration: &IndexMap<String, Value>) -> String {
+    const WIDTH: usize = 100;
+    let mut text = String::from("\nplanned with (change it with --set KEY=VALUE)\n");
+    let mut line = String::new();
+    for (key, value) in configuration {
+        let setting = format!("{key}={}", to_flow_yaml(value));
+        if !line.is_empty() && line.len() + setting.len() > WIDTH {
+            let _ = writeln!(text, " {line}");
+            line.clear();
+        }
+        let _ = write!(line, " {setting}");
+    }
+    let _ = writeln!(text, " {line}");
     text
 }
 

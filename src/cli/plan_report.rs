@@ -24,7 +24,6 @@ pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan
 /// A report of a plan, before its cells are predicted.
 pub(super) struct PlanReport<'a> {
     study: &'a Study,
-    spec: &'a Path,
     template: Template,
     /// The report's file.
     output: PathBuf,
@@ -39,7 +38,6 @@ impl<'a> PlanReport<'a> {
     /// There is no place for the report, or it would replace a part of the study.
     pub(super) fn new(
         study: &'a Study,
-        spec: &'a Path,
         template: Template,
         (output, option): (Option<&Path>, &str),
         command: String,
@@ -47,14 +45,13 @@ impl<'a> PlanReport<'a> {
         let Some(output) = output.or(study.report.output.as_deref()) else {
             bail!(
                 "the `report` of `{}` names no `output`; give a file: {option}",
-                spec.display()
+                study.invocation.source()
             )
         };
         let dir = StudyDir::new(Path::new("results").join(&study.name));
         refuse_overwriting(output, study, &dir, &template)?;
         Ok(Self {
             study,
-            spec,
             template,
             output: output.to_owned(),
             command,
@@ -63,9 +60,8 @@ impl<'a> PlanReport<'a> {
 
     /// Plans the cells, and writes the report or, if `is_check`, checks it. Returns false if the check fails.
     pub(super) fn write_or_check(self, options: Options, is_check: bool) -> anyhow::Result<bool> {
-        let Self {
-            study, spec, output, ..
-        } = &self;
+        let Self { study, output, .. } = &self;
+        let source = study.invocation.source();
         report::check_study(study)?;
         let plans = plan_cells(study, options)?;
         let frame = frame::of_plan(study, plans.iter().map(|planned| Some(&planned.prediction)))?;
@@ -76,11 +72,11 @@ impl<'a> PlanReport<'a> {
         };
         let rendered = report::render(&about, &frame, &self.template, &stem(output))?;
         if is_check {
-            return check(&rendered, output, spec, true);
+            return check(&rendered, output, Path::new(&source), true);
         }
         let written = report::write(&rendered, output)?;
         if written.is_empty() {
-            print(&up_to_date(output, spec))?;
+            print(&up_to_date(output, Path::new(&source)))?;
         }
         for path in written {
             print(&format!("wrote {}\n", path.display()))?;

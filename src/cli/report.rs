@@ -132,7 +132,7 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
             (template_of(study), study.invocation.command_of("plan", &[option]))
         }
     };
-    let report = PlanReport::new(study, spec, template, (output.as_deref(), "--output FILE"), command)?;
+    let report = PlanReport::new(study, template, (output.as_deref(), "--output FILE"), command)?;
     report.write_or_check(plan::Options::default(), args.check)
 }
 

@@ -10,8 +10,11 @@ use super::overrides::Overrides;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Invocation {
-    /// The spec's path.
+    /// The spec's path; empty without one.
     pub spec: String,
+    /// The arguments that stand in place of a spec.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// The `EXPCTL_` variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
@@ -27,6 +30,7 @@ impl Invocation {
     pub(super) fn new(spec: String, overrides: &Overrides) -> Self {
         Self {
             spec,
+            names: Vec::new(),
             variables: overrides.variables().iter().cloned().collect(),
             settings: overrides.settings().to_vec(),
             results: None,
@@ -44,6 +48,14 @@ impl Invocation {
         variables.chain(self.settings.iter().cloned()).collect()
     }
 
+    /// The spec's path, or the arguments in its place.
+    pub fn source(&self) -> String {
+        match self.names.as_slice() {
+            [] => self.spec.clone(),
+            names => names.join(" "),
+        }
+    }
+
     /// The command that makes the study again in the folder where it was made, for a shell; empty if it is not known.
     pub fn command(&self) -> String {
         self.command_of("run", &[])
@@ -51,7 +63,7 @@ impl Invocation {
 
     /// The same for another of the commands that take a spec, with more options.
     pub fn command_of(&self, command: &str, options: &[String]) -> String {
-        if self.spec.is_empty() {
+        if self.spec.is_empty() && self.names.is_empty() {
             return String::new();
         }
         let variables = self
@@ -65,7 +77,10 @@ impl Invocation {
             true => quoted(&format!("./{path}")),
             false => quoted(path),
         };
-        words.push(path(&self.spec));
+        match self.names.as_slice() {
+            [] => words.push(path(&self.spec)),
+            names => words.extend(names.iter().map(|name| quoted(name))),
+        }
         for setting in &self.settings {
             words.extend(["--set".into(), quoted(setting)]);
         }

@@ -1,0 +1,84 @@
+//! What a command plans: a spec, or a model and a GPU by name.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::spec::cell::Stack;
+use crate::spec::{self, Names, Overrides, Study};
+
+/// A spec, or names in its place.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Subject {
+    /// The spec, a YAML file; several with --report
+    #[arg(value_name = "SPEC")]
+    specs: Vec<PathBuf>,
+    /// A model instead of a spec: a preset such as qwen2.5-7b, or a directory. One cell is planned, a QLoRA that suits a
+    /// single GPU; --set changes it
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The GPU that --model is planned for, such as rtx-3090, with PyTorch's stack
+    #[arg(long, value_name = "GPU")]
+    gpu: Option<String>,
+    /// The stack that --model is planned for. Default: torch with --gpu, else candle, our trainer
+    #[arg(long, value_name = "STACK", value_parser = stack_parser())]
+    stack: Option<Stack>,
+    /// Set a key for all cells, over the spec and the environment; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Subject {
+    /// The only study.
+    ///
+    /// # Errors
+    /// There is none or several; or something is wrong with it.
+    pub(super) fn study(&self) -> anyhow::Result<Study> {
+        if self.is_several() {
+            bail!("one spec at a time, and {} are given", self.specs.len());
+        }
+        Ok(self.studies()?.remove(0))
+    }
+
+    /// True for several specs.
+    pub(super) fn is_several(&self) -> bool {
+        self.specs.len() > 1
+    }
+
+    /// The studies, at least one.
+    ///
+    /// # Errors
+    /// There is none; or something is wrong with one.
+    pub(super) fn studies(&self) -> anyhow::Result<Vec<Study>> {
+        let overrides = Overrides::from_environment(self.set.clone())?;
+        match (&self.model, self.specs.as_slice()) {
+            (Some(_), [_, ..]) => bail!("a spec and --model exclude each other"),
+            (Some(model), []) => {
+                let names = Names {
+                    model: model.clone(),
+                    gpu: self.gpu.clone(),
+                    stack: self.stack,
+                };
+                Ok(vec![names.study(&overrides)?])
+            }
+            (None, []) => bail!("give a spec, or a model by name: --model qwen2.5-7b --gpu rtx-3090"),
+            (None, _) if self.gpu.is_some() => bail!("--gpu goes with --model; the GPU of a spec is --budget GPU"),
+            (None, _) if self.stack.is_some() => {
+                bail!("--stack goes with --model; the stack of a spec is --set stack=STACK")
+            }
+            (None, specs) => {
+                let studies = specs.iter().map(|spec| spec::load(spec, &overrides));
+                Ok(studies.collect::<Result<_, _>>()?)
+            }
+        }
+    }
+}
+
+fn stack_parser() -> impl TypedValueParser<Value = Stack> {
+    let stacks = [Stack::Candle, Stack::Torch];
+    PossibleValuesParser::new(stacks.map(Stack::name)).map(move |name| match name.as_str() {
+        "torch" => Stack::Torch,
+        _ => Stack::Candle,
+    })
+}
