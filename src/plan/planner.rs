@@ -45,6 +45,8 @@ pub struct Planner {
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by model, adapter, rank and target modules.
     adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, TargetModules), u64>>,
+    /// Sizes of files with all weights, by model and format.
+    checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
 }
 
 /// How a spec is planned.
@@ -96,6 +98,7 @@ impl Planner {
             dataset: Mutex::default(),
             torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
+            checkpoint_files: Mutex::default(),
         }
     }
 
@@ -120,7 +123,7 @@ impl Planner {
         let prediction = Prediction {
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
-            checkpoint_file_bytes: checkpoint_file_bytes(cell, &config),
+            checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &config),
             adapter_file_bytes: self.adapter_file_bytes(cell, &options.model, &config)?,
             process_peak_bytes: Some(account.peak.bytes + PROCESS),
             ..prediction_from(&account)
@@ -158,7 +161,7 @@ impl Planner {
         let mut prediction = Prediction {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
-            checkpoint_file_bytes: checkpoint_file_bytes(cell, &model),
+            checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &model),
             adapter_file_bytes: counts.adapter_file_bytes,
             allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
             planned_steps: Some(steps.len() as u64),
@@ -246,22 +249,26 @@ impl Planner {
         let key = (model_key(cell), lora.adapter, lora.rank, lora.target_modules.clone());
         cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
-}
 
-/// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
-/// large, which adds some kB.
-fn checkpoint_file_bytes(cell: &Cell, config: &ModelConfig) -> Option<u64> {
-    let dtype = match cell.dtype {
-        Dtype::Float32 => FileDtype::F32,
-        Dtype::Float16 => FileDtype::F16,
-        Dtype::Bfloat16 => FileDtype::Bf16,
-        Dtype::Int8 | Dtype::Int4 => return None,
-    };
-    let weights = config
-        .weights()
-        .into_iter()
-        .map(|weight| (weight.name, dtype, weight.shape));
-    (cell.rank == 0).then(|| peft::safetensors_bytes(weights))
+    /// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
+    /// large, which adds some kB.
+    fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
+        if cell.rank > 0 {
+            return None;
+        }
+        let dtype = match cell.dtype {
+            Dtype::Float32 => FileDtype::F32,
+            Dtype::Float16 => FileDtype::F16,
+            Dtype::Bfloat16 => FileDtype::Bf16,
+            Dtype::Int8 | Dtype::Int4 => return None,
+        };
+        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), cell.dtype), || {
+            let weights = config.weights().into_iter();
+            let weights = weights.map(|weight| (weight.name, dtype, weight.shape));
+            Ok::<_, Infallible>(peft::safetensors_bytes(weights))
+        });
+        Some(bytes)
+    }
 }
 
 fn model_key(cell: &Cell) -> ModelKey {
