@@ -59,6 +59,7 @@ impl Account {
                 replay.apply(event);
             }
         }
+        replay.leave_peak();
         Self {
             at_end: replay.total,
             ..replay.account
@@ -72,6 +73,8 @@ struct Replay {
     granularity: u64,
     from_step: u32,
     is_measured: bool,
+    /// True from a new peak, or a label at its height, to the next release.
+    is_at_peak: bool,
     live: LiveTensors,
     /// Live bytes with rounding.
     total: u64,
@@ -87,6 +90,7 @@ impl Replay {
             granularity,
             from_step,
             is_measured: from_step <= 1,
+            is_at_peak: false,
             live: LiveTensors::new(blocks),
             total: 0,
             phase: Phase::Idle,
@@ -95,20 +99,24 @@ impl Replay {
         }
     }
 
-    pub(crate) fn apply(&mut self, event: &Event) {
-        self.live.apply(event);
+    fn apply(&mut self, event: &Event) {
         match *event {
-            Event::Alloc { block, .. } => {
-                let bytes = self.rounded(self.live.tensor_bytes(block));
+            Event::Alloc { block, bytes, category } => {
+                let bytes = self.live.alloc(block, bytes, category);
                 if bytes > 0 {
-                    self.total += bytes;
+                    self.total += self.rounded(bytes);
                     self.update_peak();
                 }
             }
-            Event::Free { block } => self.total -= self.rounded(self.live.tensor_bytes(block)),
-            // The block that made the peak gets its label right after.
-            Event::Label { .. } if self.total == self.account.peak.bytes && self.is_measured => {
-                self.account.peak.by_category = self.live.by_category();
+            Event::Free { block } => {
+                self.leave_peak();
+                let bytes = self.live.free(block);
+                self.total -= self.rounded(bytes);
+            }
+            Event::Label { block, category } => {
+                self.live.label(block, category);
+                // The block that made the peak gets its label right after.
+                self.is_at_peak |= self.total == self.account.peak.bytes && self.is_measured;
             }
             Event::Phase(phase) => {
                 self.phase = phase;
@@ -123,7 +131,7 @@ impl Replay {
                 self.is_measured = step >= self.from_step;
             }
             Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
-            Event::Label { .. } | Event::StepEnd | Event::EmptyCache => {}
+            Event::StepEnd | Event::EmptyCache => {}
         }
     }
 
@@ -141,13 +149,18 @@ impl Replay {
         let highest = &mut self.account.in_phase[self.phase];
         *highest = self.total.max(*highest);
         if self.is_measured && !is_load && self.total > self.account.peak.bytes {
-            self.account.peak = Peak {
-                bytes: self.total,
-                by_category: self.live.by_category(),
-                phase: Some(self.phase),
-                module: self.module,
-                step: self.step,
-            };
+            self.is_at_peak = true;
+            let peak = &mut self.account.peak;
+            peak.bytes = self.total;
+            (peak.phase, peak.module, peak.step) = (Some(self.phase), self.module, self.step);
+        }
+    }
+
+    /// Records the categories of the peak. While memory grows, every allocation is a peak, so this waits for its end.
+    fn leave_peak(&mut self) {
+        if self.is_at_peak {
+            self.is_at_peak = false;
+            self.account.peak.by_category = self.live.by_category();
         }
     }
 }

@@ -23,33 +23,42 @@ impl LiveTensors {
     pub(crate) fn apply(&mut self, event: &Event) {
         match *event {
             Event::Alloc { block, bytes, category } => {
-                self.blocks[block.index()] = (bytes, category);
-                if category.is_tensor() {
-                    self.by_category[category] += bytes;
-                }
+                self.alloc(block, bytes, category);
             }
             Event::Free { block } => {
-                let (bytes, category) = self.blocks[block.index()];
-                if category.is_tensor() {
-                    self.by_category[category] -= bytes;
-                }
+                self.free(block);
             }
-            Event::Label { block, category } => {
-                let (bytes, label) = &mut self.blocks[block.index()];
-                self.by_category[*label] -= *bytes;
-                self.by_category[category] += *bytes;
-                *label = category;
-            }
+            Event::Label { block, category } => self.label(block, category),
             _ => {}
         }
     }
 
-    /// Requested bytes of a block, 0 if it is no tensor.
-    pub(crate) fn tensor_bytes(&self, block: Block) -> u64 {
-        match self.blocks[block.index()] {
-            (bytes, category) if category.is_tensor() => bytes,
-            _ => 0,
+    /// Adds a block. Returns its requested bytes, 0 if it is no tensor.
+    pub(crate) fn alloc(&mut self, block: Block, bytes: u64, category: Category) -> u64 {
+        self.blocks[block.index()] = (bytes, category);
+        if !category.is_tensor() {
+            return 0;
         }
+        self.by_category[category] += bytes;
+        bytes
+    }
+
+    /// Removes a block. Returns its requested bytes, 0 if it is no tensor.
+    pub(crate) fn free(&mut self, block: Block) -> u64 {
+        let (bytes, category) = self.blocks[block.index()];
+        if !category.is_tensor() {
+            return 0;
+        }
+        self.by_category[category] -= bytes;
+        bytes
+    }
+
+    /// Changes a block's category.
+    pub(crate) fn label(&mut self, block: Block, category: Category) {
+        let (bytes, label) = &mut self.blocks[block.index()];
+        self.by_category[*label] -= *bytes;
+        self.by_category[category] += *bytes;
+        *label = category;
     }
 
     /// Live bytes of each category.
