@@ -30,30 +30,26 @@ unsafe impl Plain for half::bf16 {}
 /// Its category is that of the thread's scope, or temporary outside the scopes of tensors. Nothing else that a thread
 /// allocates counts as a tensor's memory.
 #[derive(Debug)]
-pub struct Buffer<T> {
-    values: Vec<T>,
-    len: usize,
-    block: DryBlock,
+pub struct Buffer<T>(Memory<T>);
+
+/// A vector, or a size alone. The two share their bytes: a dry run moves tensors more than anything else.
+#[derive(Debug)]
+enum Memory<T> {
+    Heap(Vec<T>),
+    Dry { len: usize, block: DryBlock },
 }
 
 impl<T> Buffer<T> {
     /// `len` elements that `make` allocates, unless this is a dry run.
     fn new(len: usize, make: impl FnOnce() -> Vec<T>) -> Self {
         if is_dry_run() {
-            return Self {
-                values: Vec::new(),
-                len,
-                block: DryBlock::new(len * size_of::<T>()),
-            };
+            let block = DryBlock::new(len * size_of::<T>());
+            return Self(Memory::Dry { len, block });
         }
         let _scope = scope::scope(scope::tensor());
         let values = make();
         debug_assert_eq!(values.len(), len);
-        Self {
-            values,
-            len,
-            block: DryBlock::NONE,
-        }
+        Self(Memory::Heap(values))
     }
 
     /// `len` elements, each made by `element`.
@@ -63,33 +59,43 @@ impl<T> Buffer<T> {
 
     /// Number of elements, also in a dry run.
     pub fn len(&self) -> usize {
-        self.len
+        match &self.0 {
+            Memory::Heap(values) => values.len(),
+            Memory::Dry { len, .. } => *len,
+        }
     }
 
     /// True if there are no elements, also in a dry run.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Bytes of the elements.
     pub fn bytes(&self) -> usize {
-        self.len * size_of::<T>()
+        self.len() * size_of::<T>()
     }
 
     /// The elements; none in a dry run.
     pub fn values(&self) -> &[T] {
-        &self.values
+        match &self.0 {
+            Memory::Heap(values) => values,
+            Memory::Dry { .. } => &[],
+        }
     }
 
     /// The elements, to be changed; none in a dry run.
     pub fn values_mut(&mut self) -> &mut [T] {
-        &mut self.values
+        match &mut self.0 {
+            Memory::Heap(values) => values,
+            Memory::Dry { .. } => &mut [],
+        }
     }
 
     /// Labels the memory with `category` from now on.
     pub fn label(&self, category: Category) {
-        self.block.label(category);
-        if let Some(start) = self.start() {
+        if let Memory::Dry { block, .. } = &self.0 {
+            block.label(category);
+        } else if let Some(start) = self.start() {
             // SAFETY: the global allocator allocated a vector with a capacity, which is borrowed here.
             unsafe { allocator::relabel(start, category) };
         }
@@ -109,9 +115,12 @@ impl<T> Buffer<T> {
 
     /// The start of the allocation, if there is one.
     fn start(&self) -> Option<NonNull<u8>> {
-        let pointer = self.values.as_ptr().cast_mut().cast();
-        let is_allocated = self.values.capacity() > 0 && size_of::<T>() > 0;
-        is_allocated.then(|| NonNull::new(pointer)).flatten()
+        match &self.0 {
+            Memory::Heap(values) if values.capacity() > 0 && size_of::<T>() > 0 => {
+                NonNull::new(values.as_ptr().cast_mut().cast())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -151,18 +160,14 @@ impl<T: Default + Copy> Buffer<T> {
 
 impl<T: PartialEq> PartialEq for Buffer<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.len == other.len && self.values == other.values
+        self.len() == other.len() && self.values() == other.values()
     }
 }
 
 /// Takes over a vector, whose memory becomes that of a tensor.
 impl<T> From<Vec<T>> for Buffer<T> {
     fn from(values: Vec<T>) -> Self {
-        let buffer = Self {
-            len: values.len(),
-            values,
-            block: DryBlock::NONE,
-        };
+        let buffer = Self(Memory::Heap(values));
         buffer.label(scope::tensor());
         buffer
     }

@@ -76,19 +76,16 @@ fn is_last(name: &'static str, layer: Option<u16>) -> bool {
         .is_some_and(|last| last.layer == layer && std::ptr::eq(last.name, name))
 }
 
-/// A buffer of a dry run.
+/// A buffer of a dry run; none without bytes.
 #[derive(Debug)]
 pub(super) struct DryBlock(Option<Block>);
 
 impl DryBlock {
-    /// No block: of a buffer with memory, or without bytes.
-    pub(super) const NONE: Self = Self(None);
-
     /// Records an allocation for the module at work.
     #[inline]
     pub(super) fn new(bytes: usize) -> Self {
         if bytes == 0 {
-            return Self::NONE;
+            return Self(None);
         }
         let module = binding::current();
         let category = scope::tensor();

@@ -146,14 +146,14 @@ impl Adapter for Dora {
         Some(&mut self.low_rank)
     }
 
-    fn output_scale(&self, weight: &Weight) -> Result<Option<OutputScale>> {
+    fn output_scale(&self, weight: &Weight) -> Result<Option<Box<OutputScale>>> {
         let magnitude = &self.magnitude.value;
         if !magnitude.has_kernels() {
             let norms = norms_plain(weight, Some(&self.low_rank))?;
-            return Ok(Some(OutputScale {
+            return Ok(Some(Box::new(OutputScale {
                 factors: Tensor::from_candle((magnitude.to_candle()? / &norms)?)?,
                 derivative: Tensor::from_candle(norms.recip()?)?,
-            }));
+            })));
         }
         let mut derivative = for_number!(self.hidden, P => self.norms::<P>(weight))?;
         for norm in derivative.values_mut() {
@@ -166,11 +166,11 @@ impl Adapter for Dora {
             }
         });
         let derivative = Tensor::new(derivative, magnitude.len());
-        Ok(Some(OutputScale { factors, derivative }))
+        Ok(Some(Box::new(OutputScale { factors, derivative })))
     }
 
-    fn accumulate_output_scale(&mut self, mut gradient: Tensor, scale: OutputScale) -> Result<()> {
-        let OutputScale { derivative, .. } = scale;
+    fn accumulate_output_scale(&mut self, mut gradient: Tensor, scale: Box<OutputScale>) -> Result<()> {
+        let OutputScale { derivative, .. } = *scale;
         if gradient.has_kernels() {
             let values = gradient.values_mut::<f32>()?;
             for (gradient, derivative) in values.iter_mut().zip(derivative.values::<f32>()?) {

@@ -16,14 +16,15 @@ pub trait Adapter: Debug + Send {
     /// The same, for its gradients.
     fn low_rank_mut(&mut self) -> Option<&mut LowRank>;
 
-    /// The outputs' factors that follow from the trained values as they are now.
-    fn output_scale(&self, weight: &Weight) -> Result<Option<OutputScale>> {
+    /// The outputs' factors that follow from the trained values as they are now. Boxed, since most layers have none and the
+    /// lists of them are passed around.
+    fn output_scale(&self, weight: &Weight) -> Result<Option<Box<OutputScale>>> {
         let _ = weight;
         Ok(None)
     }
 
     /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32.
-    fn accumulate_output_scale(&mut self, gradient: Tensor, scale: OutputScale) -> Result<()> {
+    fn accumulate_output_scale(&mut self, gradient: Tensor, scale: Box<OutputScale>) -> Result<()> {
         let _ = (gradient, scale);
         Ok(())
     }

@@ -9,5 +9,5 @@ pub struct Carried<const N: usize> {
     /// again.
     pub(super) dh: Option<Tensor>,
     /// The outputs' factors, by layer.
-    pub(super) scales: [Option<OutputScale>; N],
+    pub(super) scales: [Option<Box<OutputScale>>; N],
 }

@@ -31,7 +31,7 @@ impl Linear {
     }
 
     /// The outputs' factors that the adapter gives now.
-    pub(super) fn output_scale(&self) -> Result<Option<OutputScale>> {
+    pub(super) fn output_scale(&self) -> Result<Option<Box<OutputScale>>> {
         match &self.adapter {
             Some(adapter) => adapter.output_scale(&self.weight),
             None => Ok(None),
@@ -53,7 +53,7 @@ impl Linear {
 }
 
 /// The outputs' factors of at most `N` layers.
-pub(super) fn output_scales<const N: usize>(linears: &[Linear]) -> Result<[Option<OutputScale>; N]> {
+pub(super) fn output_scales<const N: usize>(linears: &[Linear]) -> Result<[Option<Box<OutputScale>>; N]> {
     let mut scales = [const { None }; N];
     for (scale, linear) in scales.iter_mut().zip(linears) {
         *scale = linear.output_scale()?;

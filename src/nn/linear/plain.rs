@@ -46,7 +46,7 @@ pub(super) fn input_gradient<const N: usize>(
     let scales = output_scales::<N>(linears)?;
     let mut sum: Option<Candle> = None;
     for (at, (linear, scale)) in linears.iter().zip(&scales).enumerate() {
-        let dy = scaled(output_gradient(at, cuts, dys)?, scale.as_ref())?;
+        let dy = scaled(output_gradient(at, cuts, dys)?, scale.as_deref())?;
         let dx = linear.input_gradient_plain(&dy, pass)?;
         sum = Some(match sum {
             None => dx,
@@ -91,7 +91,7 @@ fn output_gradient<const N: usize>(linear: usize, cuts: &[Cut; N], dys: [&Tensor
 impl Linear {
     /// The output in float32.
     fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
-        let y = scaled(self.sum_plain(x, pass)?, self.output_scale()?.as_ref())?;
+        let y = scaled(self.sum_plain(x, pass)?, self.output_scale()?.as_deref())?;
         match &self.bias {
             Some(bias) => y.broadcast_add(&bias.value.to_candle_f32()?),
             None => Ok(y),
@@ -116,7 +116,7 @@ impl Linear {
         }
     }
 
-    fn accumulate_plain(&mut self, x: &Candle, dy: Candle, scale: Option<OutputScale>, pass: &Pass) -> Result<()> {
+    fn accumulate_plain(&mut self, x: &Candle, dy: Candle, scale: Option<Box<OutputScale>>, pass: &Pass) -> Result<()> {
         if let Some(bias) = self.bias.as_mut().filter(|bias| bias.trainable) {
             bias.accumulate(Tensor::from_candle(dy.sum(0)?)?)?;
         }
@@ -130,7 +130,7 @@ impl Linear {
             Some(_) => Some((&dy * self.sum_plain(x, pass)?)?.sum(0)?),
             None => None,
         };
-        let dy = scaled(dy, scale.as_ref())?;
+        let dy = scaled(dy, scale.as_deref())?;
         let Some(adapter) = &mut self.adapter else {
             return Ok(());
         };

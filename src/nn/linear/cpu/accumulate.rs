@@ -177,7 +177,7 @@ fn accumulate_scales<E: Float, P: Multiply, const N: usize>(
     dys: [&Tensor; N],
     ranks: &Ranks<N>,
     h: Option<&Tensor>,
-    scales: [Option<OutputScale>; N],
+    scales: [Option<Box<OutputScale>>; N],
 ) -> Result<()>
 where
     for<'a> Stored<'a>: OperandReader<P>,

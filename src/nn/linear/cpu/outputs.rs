@@ -87,7 +87,7 @@ pub(super) fn rows<'a>(matrix: &'a Tensor, cut: &Cut) -> Result<Stored<'a>> {
 /// The gradients of the outputs, and the outputs' factors.
 pub(super) struct OutputGradients<'a, const N: usize> {
     pub(super) dys: [&'a Tensor; N],
-    pub(super) scales: &'a [Option<OutputScale>; N],
+    pub(super) scales: &'a [Option<Box<OutputScale>>; N],
 }
 
 impl<const N: usize> OutputGradients<'_, N> {
