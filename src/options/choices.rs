@@ -166,6 +166,16 @@ pub enum Upcast {
     Peft,
 }
 
+/// The causal loss of PyTorch's stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// transformers', of the logits of all tokens at once.
+    Full,
+    /// TRL's `loss_type: chunked_nll`: 256 tokens after another, whose logits are computed again in the backward pass.
+    Chunked,
+}
+
 /// How long a micro-batch's outputs live: its logits, its key-value cache and its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

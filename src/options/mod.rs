@@ -18,7 +18,7 @@ pub use allocator_backend::AllocatorBackend;
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Adapter, Attention, Autocast, Dtype, LoraATraining, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
+    Adapter, Attention, Autocast, Dtype, LoraATraining, Loss, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
     Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};

@@ -5,7 +5,7 @@ use crate::options;
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
 use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
-use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Transformers};
+use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Pytorch, Transformers};
 
 impl Configuration {
     /// The configuration of `cell`, for a model of this shape.
@@ -22,6 +22,10 @@ impl Configuration {
         let bitsandbytes = match &cell.torch.bitsandbytes_version {
             Some(version) => Bitsandbytes::of(version)?,
             None => Bitsandbytes::TODAY,
+        };
+        let pytorch = match &cell.torch.torch_version {
+            Some(version) => Pytorch::of(version)?,
+            None => Pytorch::TODAY,
         };
         Ok(Self {
             model,
@@ -48,6 +52,7 @@ impl Configuration {
             update_proj_gap: cell.update_proj_gap() as u32,
             weight_decay: cell.weight_decay,
             max_grad_norm: cell.max_grad_norm,
+            loss: cell.torch.loss,
             outputs: cell.torch.keep_outputs,
             zero_grad: match cell.torch.zero_grad {
                 // Only an emptied cache lies between the two.
@@ -57,6 +62,7 @@ impl Configuration {
             capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.architecture.capability()),
             transformers,
             bitsandbytes,
+            pytorch,
             backend: Backend::Cuda,
         })
     }

@@ -2,10 +2,11 @@
 
 use super::dtype::Dtype;
 use super::gpu::ComputeCapability;
-use super::versions::{Bitsandbytes, Transformers};
+use super::versions::{Bitsandbytes, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Attention, Autocast, Checkpointing, LoraATraining, Optimizer, OutputLifetime, TargetModules, Upcast, ZeroGrad,
+    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, TargetModules, Upcast,
+    ZeroGrad,
 };
 
 /// The kernels whose memory is traced.
@@ -88,6 +89,8 @@ pub struct Configuration {
     pub weight_decay: f64,
     /// Largest norm of the gradients; 0 switches clipping off.
     pub max_grad_norm: f64,
+    /// The causal loss.
+    pub loss: Loss,
     /// How long a micro-batch's outputs live.
     pub outputs: OutputLifetime,
     /// When gradients are released.
@@ -98,6 +101,8 @@ pub struct Configuration {
     pub transformers: Transformers,
     /// The release of bitsandbytes.
     pub bitsandbytes: Bitsandbytes,
+    /// The release of PyTorch.
+    pub pytorch: Pytorch,
     /// The kernels whose memory is traced.
     pub backend: Backend,
 }
@@ -129,11 +134,13 @@ impl Configuration {
             update_proj_gap: 200,
             weight_decay: 0.0,
             max_grad_norm: 1.0,
+            loss: Loss::Full,
             outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
             capability: ComputeCapability(8, 0),
             transformers: Transformers::TODAY,
             bitsandbytes: Bitsandbytes::TODAY,
+            pytorch: Pytorch::TODAY,
             backend: Backend::Cuda,
         }
     }

@@ -22,7 +22,7 @@ pub struct Counts {
 impl Configuration {
     /// The sizes of the model, which is loaded and not trained.
     pub fn counts(&self) -> Counts {
-        let tape = Tape::new(self.backend, self.capability);
+        let tape = Tape::new(self);
         let mut loader = Loader::new(&tape, self);
         let model = Model::load(&mut loader, self);
         let counts = Counts {

@@ -37,4 +37,4 @@ pub use configuration::{Backend, Configuration, MicroBatchShape, SdpaKernel};
 pub use counts::Counts;
 pub use dtype::Dtype;
 pub use training::trace;
-pub use versions::{Bitsandbytes, RotaryTables, TODAY_SINCE, Transformers, tie_break};
+pub use versions::{Bitsandbytes, Pytorch, RotaryTables, TODAY_SINCE, Transformers};

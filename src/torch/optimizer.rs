@@ -210,7 +210,6 @@ mod tests {
     use super::*;
     use crate::arch::Preset;
     use crate::options::{Stack, UpdateRule};
-    use crate::torch::gpu::ComputeCapability;
     use crate::torch::layout::Layout;
     use crate::torch::versions::Bitsandbytes;
     use crate::trace::Account;
@@ -228,7 +227,7 @@ mod tests {
 
     /// Bytes that are left after a step over one parameter, without it, and the most during the step.
     fn bytes(configuration: &Configuration, dims: &[u32], dtype: Dtype) -> [u64; 2] {
-        let tape = Tape::new(Backend::Cuda, ComputeCapability(8, 0));
+        let tape = Tape::new(configuration);
         let parameter = tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
         let mut optimizer = OptimizerState::new(configuration);
         tape.phase(crate::memory::Phase::Optimizer);

@@ -3,9 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use super::configuration::Backend;
+use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
-use super::gpu::ComputeCapability;
 use super::graph::{Attributes, INPUTS, Saved};
 use super::graph::{Graph, Leaf};
 use super::layout::Layout;
@@ -50,7 +49,9 @@ pub(super) struct Tape {
     pub(super) in_backward: Cell<bool>,
     /// Autocast's copies of the leaves, kept until it ends.
     pub(super) casts: RefCell<Vec<Option<View>>>,
-    /// cuBLAS' workspaces: one for the thread of the forward pass, one for that of the backward pass.
+    /// The workspaces of cuBLAS and cuBLASLt stay.
+    pub(super) keeps_workspaces: bool,
+    /// cuBLAS': one for the thread of the forward pass, one for that of the backward pass.
     pub(super) workspaces: [Cell<Option<StorageId>>; 2],
     pub(super) workspace_bytes: u64,
     /// cuBLASLt's, likewise.
@@ -172,7 +173,8 @@ impl<'t> Backward<'t> {
 }
 
 impl Tape {
-    pub(super) fn new(backend: Backend, capability: ComputeCapability) -> Self {
+    /// An empty tape for training as `configuration` says.
+    pub(super) fn new(configuration: &Configuration) -> Self {
         Self {
             memory: RefCell::new(Memory {
                 // Far more than most need, which costs nothing untouched: glibc keeps what is freed for the next plan only
@@ -188,12 +190,13 @@ impl Tape {
                 layer: None,
             }]),
             module: Cell::new(0),
-            backend,
+            backend: configuration.backend,
             autocast: Cell::new(None),
             in_backward: Cell::new(false),
             casts: RefCell::default(),
+            keeps_workspaces: configuration.pytorch.keeps_workspaces,
             workspaces: Default::default(),
-            workspace_bytes: capability.cublas_workspace_bytes(),
+            workspace_bytes: configuration.capability.cublas_workspace_bytes(),
             lt_workspaces: Default::default(),
         }
     }

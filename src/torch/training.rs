@@ -18,7 +18,7 @@ use crate::trace::Trace;
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
-    let tape = Tape::new(configuration.backend, configuration.capability);
+    let tape = Tape::new(configuration);
     run(&tape, configuration, steps)
 }
 
@@ -138,7 +138,7 @@ impl Training<'_, '_> {
 
 /// The outputs of a micro-batch, which outlive its backward pass.
 struct StepOutputs<'t> {
-    _outputs: (Tensor<'t>, Cache<'t>),
+    _outputs: (Option<Tensor<'t>>, Cache<'t>),
     _loss: Tensor<'t>,
     _history: Vec<Tensor<'t>>,
     _ids: Tensor<'t>,

@@ -1,6 +1,6 @@
 //! Differences of older releases of the libraries, as far as they move the peak.
 //!
-//! Read from the released sources of transformers 4.37 to 5.23 and bitsandbytes 0.41 to 0.50; named beside each behaviour are
+//! Read from the released sources of transformers 4.37 to 5.23, bitsandbytes 0.41 to 0.50 and PyTorch 2.0 to 2.15; named beside each behaviour are
 //! the file and the function, and the first release that no longer has it. What differs by a few tensors of a token's or a
 //! layer's size at most is left out. A release after those that were read is taken to behave as the last of them.
 
@@ -94,13 +94,15 @@ pub struct Transformers {
     pub masks_are_numbers: bool,
     /// Keys and values are copied into the cache, behind nothing. From 4.56.0: `DynamicLayer.update` in `cache_utils.py`.
     pub copies_into_cache: bool,
+    /// Positions times frequencies are a product by cuBLAS. Until 5.19.0: `LlamaRotaryEmbedding.forward` and its like.
+    pub multiplies_angles: bool,
     /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
     pub use_reentrant: bool,
 }
 
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
 pub const TODAY_SINCE: [(&str, &str); 3] = [
-    ("transformers", "5.0.0"),
+    ("transformers", "5.19.0"),
     ("bitsandbytes", "0.44.0"),
     ("torch", "2.15.0"),
 ];
@@ -116,6 +118,7 @@ impl Transformers {
         copies_heads: false,
         masks_are_numbers: false,
         copies_into_cache: true,
+        multiplies_angles: false,
         use_reentrant: false,
     };
 
@@ -136,7 +139,10 @@ impl Transformers {
     pub fn of(text: &str, family: Family) -> Result<Self, Mistake> {
         let version = studied("transformers", text, Self::OLDEST)?;
         if version >= Version(5, 0, 0) {
-            return Ok(Self::TODAY);
+            return Ok(Self {
+                multiplies_angles: version < Version(5, 19, 0),
+                ..Self::TODAY
+            });
         }
         // The first of the studied releases that has the family, then the minor releases from which layers share their
         // tables and until which they keep them.
@@ -175,6 +181,7 @@ impl Transformers {
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
             copies_into_cache: !before(56),
+            multiplies_angles: true,
             use_reentrant: true,
         })
     }
@@ -214,17 +221,41 @@ impl Bitsandbytes {
     }
 }
 
-/// The tie break between equally large free blocks in the allocator of the release `torch`.
-///
-/// # Errors
-/// The text is not a version, or one that has not been studied.
-pub fn tie_break(torch: &str) -> Result<TieBreak, Mistake> {
-    let version = studied("torch", torch, Version(2, 0, 0))?;
-    Ok(if version < Version(2, 15, 0) {
-        TieBreak::Address
-    } else {
-        TieBreak::Age
-    })
+/// How a release of PyTorch allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pytorch {
+    /// The tie break between equally large free blocks: by address until 2.15.0 (`BlockComparatorSize` in
+    /// `c10/cuda/CUDACachingAllocator.cpp`).
+    pub tie_break: TieBreak,
+    /// The first product of a thread makes a workspace that stays, where later each product has one of its own. Until
+    /// 2.15.0, or with `TORCH_CUBLAS_WORKSPACE_CACHE=1`: `getCurrentCUDABlasHandleWithWorkspace` in
+    /// `aten/src/ATen/cuda/CublasHandlePool.cpp`.
+    pub keeps_workspaces: bool,
+}
+
+impl Pytorch {
+    /// The newest release.
+    pub const TODAY: Self = Self {
+        tie_break: TieBreak::Age,
+        keeps_workspaces: false,
+    };
+
+    const OLDEST: Version = Version(2, 0, 0);
+
+    /// The behaviour of the release `text`.
+    ///
+    /// # Errors
+    /// The text is not a version, or one that has not been studied.
+    pub fn of(text: &str) -> Result<Self, Mistake> {
+        let version = studied("torch", text, Self::OLDEST)?;
+        Ok(match version < Version(2, 15, 0) {
+            true => Self {
+                tie_break: TieBreak::Address,
+                keeps_workspaces: true,
+            },
+            false => Self::TODAY,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -266,7 +297,7 @@ mod tests {
     #[test]
     fn newer_releases_are_as_todays() {
         for family in DECODERS {
-            for text in ["5.0.0", "5.23.0", "6.1"] {
+            for text in ["5.19.0", "5.23.0", "6.1"] {
                 assert_eq!(
                     Transformers::of(text, family),
                     Ok(Transformers::TODAY),
@@ -283,7 +314,7 @@ mod tests {
     #[test]
     fn behaviours_end_with_the_releases_that_dropped_them() {
         type Has = fn(Transformers) -> bool;
-        let ends: [(Family, &str, &str, Has); 16] = [
+        let ends: [(Family, &str, &str, Has); 18] = [
             (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
             (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
             (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -310,6 +341,8 @@ mod tests {
             (Family::Llama, "4.48.0", "4.47.1", |t| t.copies_heads),
             (Family::Qwen3, "4.55.4", "4.56.0", |t| !t.copies_into_cache),
             (Family::Phi3, "4.57.6", "5.0.0", |t| t.use_reentrant),
+            (Family::Phi3, "5.18.0", "5.19.0", |t| t.multiplies_angles),
+            (Family::Bert, "5.18.0", "5.19.0", |t| t.multiplies_angles),
         ];
         for (family, last, first_without, has) in ends {
             let at = |text| Transformers::of(text, family).map(has);
@@ -323,9 +356,10 @@ mod tests {
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
         let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
         assert_eq!((block("0.43.3"), block("0.44.0")), (Ok(2048), Ok(256)));
+        let pytorch = |text| Pytorch::of(text).map(|of| (of.tie_break, of.keeps_workspaces));
         assert_eq!(
-            (tie_break("2.14.1"), tie_break("2.15.0")),
-            (Ok(TieBreak::Address), Ok(TieBreak::Age))
+            (pytorch("2.14.1"), pytorch("2.15.0")),
+            (Ok((TieBreak::Address, true)), Ok((TieBreak::Age, false)))
         );
     }
 
@@ -334,7 +368,7 @@ mod tests {
         let [transformers, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
         assert_eq!(Transformers::of(transformers, Family::Llama), Ok(Transformers::TODAY));
         assert_eq!(Bitsandbytes::of(bitsandbytes), Ok(Bitsandbytes::TODAY));
-        assert_eq!(tie_break(torch), Ok(TieBreak::Age));
+        assert_eq!(Pytorch::of(torch), Ok(Pytorch::TODAY));
     }
 
     #[test]
@@ -346,13 +380,13 @@ mod tests {
         assert!(message("4.47.1", Family::Phi3).contains("Phi3"));
         assert!(message("4.50.3", Family::Qwen3).contains("Qwen3"));
         assert!(message("4.57.6", Family::Bert).contains("encoders"));
-        assert_eq!(Transformers::of("5.0.0", Family::Bert), Ok(Transformers::TODAY));
+        assert!(Transformers::of("5.0.0", Family::Bert).is_ok());
         assert!(
             Bitsandbytes::of("0.40.2")
                 .unwrap_err()
                 .message
                 .contains("older than any")
         );
-        assert!(tie_break("1.13.1").unwrap_err().message.contains("older than any"));
+        assert!(Pytorch::of("1.13.1").unwrap_err().message.contains("older than any"));
     }
 }

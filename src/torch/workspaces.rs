@@ -19,22 +19,31 @@ impl Tape {
         product
     }
 
-    /// A product is computed, whose result is there already: the first of a thread makes cuBLAS' workspace, which stays.
+    /// A product is computed, whose result is there already. It has a workspace for its time, or the first of a thread makes
+    /// one that stays.
     pub(super) fn use_cublas(&self) {
-        self.make_workspace(&self.workspaces, self.workspace_bytes);
+        self.use_workspace(&self.workspaces, self.workspace_bytes);
     }
 
-    /// The same for a product with a bias, which cuBLASLt computes with a workspace of its own besides (`gemm_and_bias` in
-    /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`).
+    /// The same for a product with a bias, which cuBLASLt computes with a workspace of its own (`gemm_and_bias` in
+    /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`). Releases whose workspaces stay
+    /// make that of cuBLAS as well.
     pub(super) fn use_cublas_lt(&self) {
-        self.use_cublas();
-        self.make_workspace(&self.lt_workspaces, CUBLAS_LT_WORKSPACE);
+        if self.keeps_workspaces {
+            self.use_cublas();
+        }
+        self.use_workspace(&self.lt_workspaces, CUBLAS_LT_WORKSPACE);
     }
 
-    fn make_workspace(&self, workspaces: &[Cell<Option<StorageId>>; 2], bytes: u64) {
-        let workspace = &workspaces[usize::from(self.in_backward.get())];
-        if self.backend == Backend::Cuda && workspace.get().is_none() && !self.stopped.get() {
-            workspace.set(Some(self.alloc(bytes, Category::Temporary)));
+    fn use_workspace(&self, kept: &[Cell<Option<StorageId>>; 2], bytes: u64) {
+        if self.backend == Backend::Cpu || self.stopped.get() {
+            return;
+        }
+        let kept = &kept[usize::from(self.in_backward.get())];
+        match (self.keeps_workspaces, kept.get()) {
+            (true, Some(_)) => {}
+            (true, None) => kept.set(Some(self.alloc(bytes, Category::Temporary))),
+            (false, _) => self.release(self.alloc(bytes, Category::Temporary)),
         }
     }
 }

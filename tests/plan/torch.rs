@@ -2,10 +2,12 @@
 
 use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{Category, Phase};
-use expctl::options::{self, Attention, Autocast, Checkpointing, Optimizer, TargetModules, Upcast};
-use expctl::torch::caching_allocator::{DeviceMemory, Settings, TieBreak, replay};
+use expctl::options::{self, Attention, Autocast, Checkpointing, Loss, Optimizer, TargetModules, Upcast};
+use expctl::torch::caching_allocator::{DeviceMemory, Settings, replay};
 use expctl::torch::gpu::ComputeCapability;
-use expctl::torch::{Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, SdpaKernel, Transformers, trace};
+use expctl::torch::{
+    Backend, Bitsandbytes, Configuration, Dtype, MicroBatchShape, Pytorch, SdpaKernel, Transformers, trace,
+};
 use expctl::trace::Account;
 use expctl::trace::{Event, Trace};
 
@@ -140,42 +142,47 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// The configuration of a step in the columns of `make_torch_abstract.py`.
+fn configuration(row: &Row) -> Configuration {
+    let mut model = Preset::named(row.get("model")).expect("a preset").config();
+    if !row.get("num_hidden_layers").is_empty() {
+        model.num_hidden_layers = row.count("num_hidden_layers") as usize;
+    }
+    let checkpointing = row.is("gradient_checkpointing");
+    Configuration {
+        dtype: dtype(row.get("dtype")).1,
+        rank: row.count("rank"),
+        target_modules: targets(row.get("target_modules"), ','),
+        adapter_dtype: dtype(row.get("adapter_dtype")).0,
+        attn_implementation: attention(row.get("attn_implementation")),
+        gradient_checkpointing: if checkpointing {
+            Checkpointing::Full
+        } else {
+            Checkpointing::None
+        },
+        enable_input_require_grads: checkpointing,
+        autocast: match row.is("autocast") {
+            true => Autocast::Bfloat16,
+            false => Autocast::None,
+        },
+        use_cache: row.is("use_cache"),
+        optim: match row.get("optim") {
+            "sgd" => Optimizer::Sgd,
+            _ => Optimizer::Adamw,
+        },
+        max_grad_norm: 0.0,
+        backend: Backend::Cpu,
+        ..Configuration::new(model)
+    }
+}
+
 #[test]
 fn steps_on_fake_tensors_take_what_pytorch_says() {
     let keys = FIGURES;
     let mut errors = keys.map(|_| Vec::new());
     let mut exact = 0;
     let cases = rows(include_str!("../fixtures/torch_abstract/torch_abstract.csv"), |row| {
-        let mut model = Preset::named(row.get("model")).expect("a preset").config();
-        if !row.get("num_hidden_layers").is_empty() {
-            model.num_hidden_layers = row.count("num_hidden_layers") as usize;
-        }
-        let checkpointing = row.is("gradient_checkpointing");
-        let configuration = Configuration {
-            dtype: dtype(row.get("dtype")).1,
-            rank: row.count("rank"),
-            target_modules: targets(row.get("target_modules"), ','),
-            adapter_dtype: dtype(row.get("adapter_dtype")).0,
-            attn_implementation: attention(row.get("attn_implementation")),
-            gradient_checkpointing: if checkpointing {
-                Checkpointing::Full
-            } else {
-                Checkpointing::None
-            },
-            enable_input_require_grads: checkpointing,
-            autocast: match row.is("autocast") {
-                true => Autocast::Bfloat16,
-                false => Autocast::None,
-            },
-            use_cache: row.is("use_cache"),
-            optim: match row.get("optim") {
-                "sgd" => Optimizer::Sgd,
-                _ => Optimizer::Adamw,
-            },
-            max_grad_norm: 0.0,
-            backend: Backend::Cpu,
-            ..Configuration::new(model)
-        };
+        let configuration = configuration(row);
         let micro = row.micro("batch", "len");
         let ours = figures(&trace(&configuration, &[&micro, &micro]));
         exact += usize::from(keys.iter().zip(ours).all(|(key, ours)| row.number(key) == ours as f64));
@@ -199,6 +206,32 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
         assert!(median == 0.0 && worst <= 1e-4, "{key}: median {median}, worst {worst}");
     }
     assert!(cases >= 120 && exact * 10 >= cases * 8, "{exact} of {cases} cases");
+}
+
+/// TRL's chunked loss.
+#[test]
+fn trls_chunked_loss_takes_what_it_takes() {
+    let cases = rows(include_str!("../fixtures/torch_abstract/chunked_loss.csv"), |row| {
+        let configuration = Configuration {
+            loss: Loss::Chunked,
+            ..configuration(row)
+        };
+        let micro = row.micro("batch", "len");
+        let ours = figures(&trace(&configuration, &[&micro, &micro]));
+        // The loss takes a slice of the ids, which shows them to the counter.
+        let ids = (row.number("batch") * row.number("len")) as u64 * Dtype::Int64.size();
+        for (key, ours) in FIGURES.iter().zip(ours) {
+            let seen = ours + ids.next_multiple_of(GRANULARITY);
+            // Sums that are only for logging are a block each.
+            let more = row.number(key) - seen as f64;
+            assert!(
+                (0.0..=4.0 * GRANULARITY as f64).contains(&more),
+                "{:?}: {key} {more}",
+                row.values
+            );
+        }
+    });
+    assert_eq!(cases, 5);
 }
 
 /// Steps of older releases of transformers, and of bitsandbytes' product as it was.
@@ -279,6 +312,9 @@ fn peaks_of_a_t4_are_predicted() {
             enable_input_require_grads: true,
             max_grad_norm: 0.0,
             capability: ComputeCapability(7, 5),
+            // They ran PyTorch 2.10 and 2.14, and transformers before 5.18.
+            transformers: Transformers::of("5.17.0", model.family).expect("a studied release"),
+            pytorch: Pytorch::of("2.14.0").expect("a studied release"),
             ..Configuration::new(model)
         };
         let counts = configuration.counts();
@@ -289,9 +325,8 @@ fn peaks_of_a_t4_are_predicted() {
         assert_eq!(counts.trainable as f64, row.number("trainable_params"));
         let micro = row.micro("batch_size", "seq_len");
         let trace = trace(&configuration, &[&micro, &micro]);
-        // They ran PyTorch 2.10 and 2.14.
         let settings = Settings {
-            tie_break: TieBreak::Address,
+            tie_break: configuration.pytorch.tie_break,
             ..Settings::default()
         };
         let reserved = replay(&trace, &settings, &DeviceMemory::UNLIMITED).peak.bytes as f64 / MIB;

@@ -7,16 +7,19 @@ use super::mask::Shape;
 use super::mlp::Mlp;
 use crate::arch::{Family, ModelConfig};
 use crate::memory::{Category, Module};
-use crate::options::Attention;
+use crate::options::{Attention, Loss};
 use crate::torch::configuration::{Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::ops::rotary;
-use crate::torch::peft::Linear;
+use crate::torch::peft::{Base, Linear};
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Mode, Tape};
 use crate::torch::versions::RotaryTables;
+
+/// Tokens of a chunk of TRL's loss: `_CHUNKED_LM_HEAD_CHUNK_SIZE` in `trl/trainer/sft_trainer.py`.
+const CHUNK: u32 = 256;
 
 struct Block<'t> {
     attention: SelfAttention<'t>,
@@ -44,7 +47,8 @@ pub(crate) struct Decoder<'t> {
 /// The outputs of a forward pass: transformers' `CausalLMOutputWithPast`.
 pub(crate) struct Output<'t> {
     pub(crate) loss: Tensor<'t>,
-    pub(crate) logits: Tensor<'t>,
+    /// None if they are never there at once.
+    pub(crate) logits: Option<Tensor<'t>>,
     pub(crate) cache: Cache<'t>,
 }
 
@@ -63,7 +67,7 @@ impl<'t> Decoder<'t> {
         let mut head = if config.tie_word_embeddings {
             Linear {
                 path: "lm_head",
-                base: crate::torch::peft::Base::Dense(embedding.clone()),
+                base: Base::Dense(embedding.clone()),
                 bias: None,
                 adapter: None,
                 dims: loader.matrix("lm_head"),
@@ -127,8 +131,12 @@ impl<'t> Decoder<'t> {
         output
     }
 
-    /// Runs a checkpointed block again.
+    /// Runs a checkpointed block again, or a chunk of the loss, which has the number behind the last block.
     pub(crate) fn recompute(&self, tape: &'t Tape, frame: &Frame) -> Option<Tensor<'t>> {
+        if frame.block == self.blocks.len() {
+            let [hidden, targets, ..] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
+            return hidden?.chunk_loss(self.head_weight()?, &targets?).into();
+        }
         let [hidden, mask, cos, sin, _] = frame.inputs.map(|view| view.map(|view| tape.tensor(view).clone_kept()));
         let angles = cos.as_ref().zip(sin.as_ref()).map(<[_; 2]>::from);
         Some(self.block(frame.block, &hidden?, mask.as_ref(), angles, None))
@@ -172,7 +180,8 @@ impl<'t> Decoder<'t> {
         let mut hidden = embedded.clone();
         let angles = (transformers.angles == RotaryTables::Shared).then(|| {
             tape.within(Mode::NoGrad, || {
-                rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype())
+                let by_cublas = transformers.multiplies_angles;
+                rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype(), by_cublas)
             })
         });
         let shared = angles.as_ref().map(|[cos, sin]| [cos, sin]);
@@ -191,6 +200,14 @@ impl<'t> Decoder<'t> {
         part("norm");
         let normed = hidden.rms_norm(&self.norm);
         drop((hidden, embedded, positions, full, windowed, angles));
+        if configuration.loss == Loss::Chunked {
+            part("loss");
+            return Output {
+                loss: self.chunked_loss(&normed, ids),
+                logits: None,
+                cache: cache.unwrap_or_default(),
+            };
+        }
         part("lm_head");
         let mut logits = self.head.forward(&normed);
         part("loss");
@@ -204,8 +221,47 @@ impl<'t> Decoder<'t> {
         drop(normed);
         Output {
             loss,
-            logits,
+            logits: Some(logits),
             cache: cache.unwrap_or_default(),
         }
+    }
+
+    /// The head's weight, which is never quantised.
+    fn head_weight(&self) -> Option<&Tensor<'t>> {
+        match &self.head.base {
+            Base::Dense(weight) => Some(weight),
+            Base::FourBit(_) | Base::EightBit(_) => None,
+        }
+    }
+
+    /// TRL's `_chunked_cross_entropy_loss` (`trl/trainer/sft_trainer.py` of 1.9), where every token has a label: each chunk is
+    /// checkpointed.
+    fn chunked_loss(&self, normed: &Tensor<'t>, ids: &Tensor<'t>) -> Tensor<'t> {
+        let tape = normed.tape;
+        let others = ids.dim_from_last(0) - 1;
+        let shifted = normed.first_positions(others).contiguous();
+        let shifted = shifted.reshape(&shifted.rows_and_width());
+        let [rows, _] = shifted.rows_and_width();
+        let labels = ids.slice_last(others).contiguous();
+        // Tokens with a label come first, which here changes nothing.
+        let valid = tape.empty(&[rows], Dtype::Bool);
+        let order = tape.empty(&[rows], Dtype::Int64);
+        let hidden = shifted.ordered(&order);
+        drop(shifted);
+        let targets = labels.reshape(&[rows]).ordered(&order);
+        drop(labels);
+        let mut loss = tape.empty(&[], Dtype::Float32);
+        for start in (0..rows).step_by(CHUNK as usize) {
+            let tokens = CHUNK.min(rows - start);
+            let (chunk, targets) = (hidden.first_rows(tokens), targets.first_rows(tokens));
+            let inputs = [Some(&chunk), Some(&targets), None, None, None];
+            let of_chunk = tape.checkpoint(false, self.blocks.len(), inputs, || match self.head_weight() {
+                Some(weight) => chunk.chunk_loss(weight, &targets),
+                None => chunk.clone(),
+            });
+            loss = loss.add(&of_chunk);
+        }
+        drop((valid, order));
+        loss.scale()
     }
 }

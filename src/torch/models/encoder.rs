@@ -297,7 +297,7 @@ impl<'t> Encoder<'t> {
         drop((pooled, first, hidden, mask));
         Output {
             loss,
-            logits,
+            logits: Some(logits),
             cache: Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Cross entropy over all logits.
+//! Cross entropy: over all logits, or over those of some tokens at a time.
 
 use crate::torch::dtype::Dtype;
 use crate::torch::tape::Tensor;
@@ -34,6 +34,42 @@ impl<'t> Tensor<'t> {
     /// `cross_entropy(self, target)` of (rows, classes).
     pub(crate) fn cross_entropy(&self, target: &Self) -> Tensor<'t> {
         self.log_softmax().nll_loss(target)
+    }
+
+    /// TRL's `_chunk` (`trl/trainer/sft_trainer.py` of 1.9): the loss of the tokens with these hidden states, (tokens, width),
+    /// from logits in float32, and their entropy, which has no gradient.
+    pub(crate) fn chunk_loss(&self, weight: &Self, targets: &Self) -> Tensor<'t> {
+        let logits = {
+            let (hidden, weight) = (self.to(Dtype::Float32), weight.to(Dtype::Float32));
+            // The weight is turned: a view, so autocast does not keep its copy.
+            hidden.linear(&weight.transpose(0, 1).transpose(0, 1), None)
+        };
+        let log_probabilities = logits.to(Dtype::Float32).log_softmax();
+        let loss = log_probabilities.nll_loss_with_entropy(targets);
+        drop(logits);
+        loss
+    }
+
+    /// `nll_loss(self, target)`, and the sum of `exp(self) * self`, whose graph is gone when the backward pass begins. What it
+    /// computes last, a truth value for each token, ends a recomputation.
+    fn nll_loss_with_entropy(&self, target: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let this = backward.saved(0);
+            [Some(this.like(grad.dtype())), None, None]
+        }
+        let tape = self.tape;
+        let mut record = tape.record(&[self], derivative);
+        let output = tape.empty(&[], self.dtype());
+        let weight = tape.empty(&[], self.dtype());
+        record.save(self);
+        record.save(target);
+        record.save(&weight);
+        let valid = tape.empty(target.dims(), Dtype::Bool);
+        let probabilities = self.like(self.dtype());
+        let products = self.like(self.dtype());
+        drop((probabilities, products));
+        record.save(&valid);
+        record.finish(output)
     }
 
     /// The causal loss of older releases: the logits in float32, and of them all but each sample's last.

@@ -22,16 +22,20 @@ impl<'t> Rotary<'t> {
                 let rows = table.clone().with_layout(table.view.layout.narrow(0, length)).to(dtype);
                 tape.empty(&[1, length, self.width], rows.dtype())
             }),
-            _ => angles(tape, length, self.width, dtype),
+            // All releases that have these multiply so.
+            _ => angles(tape, length, self.width, dtype, true),
         }
     }
 }
 
-/// Cosines and sines for a batch of this length and head width, in the format of the hidden states.
-pub(crate) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype) -> [Tensor<'_>; 2] {
+/// Cosines and sines for a batch of this length and head width, in the format of the hidden states. Positions and
+/// frequencies are multiplied by cuBLAS, as a column and a row, if `by_cublas`.
+pub(crate) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype, by_cublas: bool) -> [Tensor<'_>; 2] {
     let float = tape.empty(&[1, length, 1], Dtype::Float32);
-    // A product by cuBLAS, of one column and one row, up to transformers 5.17 at least; 5.23 multiplies without it.
-    let frequencies = tape.product(&[1, length, width / 2], Dtype::Float32);
+    let frequencies = tape.empty(&[1, length, width / 2], Dtype::Float32);
+    if by_cublas {
+        tape.use_cublas();
+    }
     drop(float);
     let both = tape.empty(&[1, length, width], Dtype::Float32);
     let [cos, sin] = [0, 1].map(|_| {

@@ -121,6 +121,19 @@ impl<'t> Tensor<'t> {
         record.finish(self.clone().with_layout(self.view.layout.narrow(1, len)))
     }
 
+    /// `self[:len]` of (rows, width), or any `len` rows after another.
+    pub(crate) fn first_rows(&self, len: u32) -> Tensor<'t> {
+        let record = self.tape.record(&[self], spread);
+        record.finish(self.clone().with_layout(self.view.layout.narrow(0, len)))
+    }
+
+    /// `self[order]` of (rows, width).
+    pub(crate) fn ordered(&self, order: &Self) -> Tensor<'t> {
+        let mut record = self.tape.record(&[self], spread);
+        record.save(order);
+        record.finish(self.like(self.dtype()))
+    }
+
     /// `self[:, 0]` of (batch, length, width).
     pub(crate) fn first_position(&self) -> Tensor<'t> {
         let record = self.tape.record(&[self], spread);

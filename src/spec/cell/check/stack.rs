@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
-use super::super::{Adapter, Cell, Checkpointing, Dtype, Optimizer, Stack, Upcast, Weights};
+use super::super::{Adapter, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast, Weights};
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
 use crate::text::{Mistake, either};
 use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
-use crate::torch::{self, Bitsandbytes, Transformers};
+use crate::torch::{Bitsandbytes, Pytorch, Transformers};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
@@ -141,6 +141,9 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
         }
+        if self.torch.loss == Loss::Chunked {
+            found.check(self.check_chunked_loss());
+        }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::new("torch.use_reentrant", "no block is checkpointed")
@@ -148,6 +151,24 @@ impl Cell {
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
         }
+    }
+
+    fn check_chunked_loss(&self) -> Checked {
+        let invalid = |message: &str| Invalid::new("torch.loss", message);
+        let adapts_head =
+            matches!(&self.target_modules, TargetModules::Names(names) if names.iter().any(|name| name == "lm_head"));
+        if self.task != Task::CausalLm {
+            return Err(invalid("a classifier has one row of logits a sample")
+                .with("task")
+                .help("leave the key out"));
+        }
+        if self.rank > 0 && adapts_head {
+            let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
+            return Err(invalid(message)
+                .with("target_modules")
+                .help("leave lm_head out of `target_modules`, or use `loss: full`"));
+        }
+        Ok(())
     }
 
     fn check_transformers(&self) -> Checked {
@@ -201,7 +222,9 @@ impl Cell {
         }
         let tie_break = match &self.torch.torch_version {
             Some(version) => {
-                torch::tie_break(version).map_err(|mistake| Invalid::of("torch.torch_version", mistake))?
+                Pytorch::of(version)
+                    .map_err(|mistake| Invalid::of("torch.torch_version", mistake))?
+                    .tie_break
             }
             None => Settings::default().tie_break,
         };
