@@ -105,8 +105,13 @@ impl<'t> FourBit<'t> {
             drop(cast);
             [Some(this), None, None]
         }
-        let cast = input.to(self.compute);
-        let bias = bias.map(|bias| bias.to(self.compute));
+        // The format of the input wins if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
+        let compute = match input.dtype() {
+            safe @ (Dtype::Float32 | Dtype::Bfloat16) => safe,
+            _ => self.compute,
+        };
+        let cast = input.to(compute);
+        let bias = bias.map(|bias| bias.to(compute));
         let dims = [self.out_features, self.in_features];
         let tape = input.tape;
         let record = tape.record(&[&cast], derivative);
@@ -114,29 +119,38 @@ impl<'t> FourBit<'t> {
         if self.release.keeps_inputs {
             record.keep_unseen(&cast);
         }
-        let weight = dequantised(tape, &dims, self.compute, self.double_quant);
-        let output = record.finish(cast.with_width(self.out_features, self.compute));
+        let (weight, scales) = if self.release.dequantises_to_compute_dtype {
+            let scales = self.double_quant.then(|| [0, 1].map(|_| float32_scales(tape, &dims)));
+            (tape.empty(&dims, compute), scales)
+        } else {
+            let weight = dequantised(tape, &dims, self.source, self.double_quant);
+            (weight.to(compute), None)
+        };
+        // Autocast takes part in the product within.
+        let operands = (tape.autocast_to(&weight), tape.autocast_to(&cast.clone().detach()));
+        let output = record.finish(cast.with_width(self.out_features, operands.1.dtype()));
         match bias {
             Some(_) => tape.use_cublas_lt(),
             None => tape.use_cublas(),
         }
-        drop((weight, bias));
+        drop((operands, weight, scales, bias));
         output.to(input.dtype())
     }
 }
 
-/// A 4-bit weight in `dtype`; scales that were quantised themselves are made float32 first.
+/// A 4-bit weight in `dtype`; scales that were quantised themselves are made float32 first (`dequantize_4bit` in
+/// `functional.py`).
 fn dequantised<'t>(tape: &'t Tape, dims: &[u32], dtype: Dtype, double_quant: bool) -> Tensor<'t> {
-    let scales = double_quant.then(|| {
-        let blocks = dims.iter().map(|&dim| u64::from(dim)).product::<u64>().div_ceil(BLOCK);
-        let scales = tape.bytes(blocks * 4, Category::Temporary);
-        let shifted = tape.bytes(blocks * 4, Category::Temporary);
-        drop(scales);
-        shifted
-    });
+    let scales = double_quant.then(|| float32_scales(tape, dims));
     let weight = tape.empty(dims, dtype);
     drop(scales);
     weight
+}
+
+/// The scales of a weight in float32.
+fn float32_scales<'t>(tape: &'t Tape, dims: &[u32]) -> Tensor<'t> {
+    let blocks = dims.iter().map(|&dim| u64::from(dim)).product::<u64>().div_ceil(BLOCK);
+    tape.bytes(blocks * 4, Category::Temporary)
 }
 
 impl<'t> EightBit<'t> {

@@ -103,7 +103,7 @@ pub struct Transformers {
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
 pub const TODAY_SINCE: [(&str, &str); 3] = [
     ("transformers", "5.19.0"),
-    ("bitsandbytes", "0.44.0"),
+    ("bitsandbytes", "0.50.0"),
     ("torch", "2.15.0"),
 ];
 
@@ -197,6 +197,10 @@ pub struct Bitsandbytes {
     /// Weights that share a scale of an optimizer's 8-bit states: 2,048 until 0.44.0, then 256. `init_state` of
     /// `Optimizer2State` in `optim/optimizer.py`.
     pub optimizer_block: u64,
+    /// The forward pass dequantises a weight to the format of the product at once, and holds its scales until then. From 0.50.0:
+    /// `_dequant_linear_fallback` in `backends/cuda/ops.py`; before, `MatMul4Bit.forward` casts what was dequantised to the
+    /// format that the weight was quantised from. Products of a few tokens, which have a kernel of their own, are left out.
+    pub dequantises_to_compute_dtype: bool,
 }
 
 impl Bitsandbytes {
@@ -204,6 +208,7 @@ impl Bitsandbytes {
     pub const TODAY: Self = Self {
         keeps_inputs: false,
         optimizer_block: 256,
+        dequantises_to_compute_dtype: true,
     };
 
     const OLDEST: Version = Version(0, 41, 0);
@@ -217,6 +222,7 @@ impl Bitsandbytes {
         Ok(Self {
             keeps_inputs: version < Version(0, 43, 2),
             optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
+            dequantises_to_compute_dtype: version >= Version(0, 50, 0),
         })
     }
 }
@@ -305,7 +311,7 @@ mod tests {
                 );
             }
         }
-        for text in ["0.44.0", "0.50.2", "1.0.0"] {
+        for text in ["0.50.0", "0.50.2", "1.0.0"] {
             assert_eq!(Bitsandbytes::of(text), Ok(Bitsandbytes::TODAY), "{text}");
         }
     }
@@ -354,6 +360,8 @@ mod tests {
         }
         let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
+        let dequantises = |text| Bitsandbytes::of(text).map(|of| of.dequantises_to_compute_dtype);
+        assert_eq!((dequantises("0.49.2"), dequantises("0.50.0")), (Ok(false), Ok(true)));
         let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
         assert_eq!((block("0.43.3"), block("0.44.0")), (Ok(2048), Ok(256)));
         let pytorch = |text| Pytorch::of(text).map(|of| (of.tie_break, of.keeps_workspaces));
