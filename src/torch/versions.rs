@@ -85,6 +85,9 @@ pub struct Transformers {
     /// `sdpa` is given keys and values repeated for the queries that share them, for every kernel. Until 4.54.0:
     /// `use_gqa_in_sdpa` in `integrations/sdpa_attention.py`.
     pub repeats_heads: bool,
+    /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until 4.48.0:
+    /// `repeat_kv` in `MistralFlashAttention2.forward` and its like.
+    pub repeats_flash_heads: bool,
     /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From
     /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
     pub copies_heads: bool,
@@ -115,6 +118,7 @@ impl Transformers {
         angles: RotaryTables::Shared,
         keeps_angles: false,
         repeats_heads: false,
+        repeats_flash_heads: false,
         copies_heads: false,
         masks_are_numbers: false,
         copies_into_cache: true,
@@ -178,6 +182,7 @@ impl Transformers {
             },
             keeps_angles: before(tables_until),
             repeats_heads: before(54),
+            repeats_flash_heads: before(48) && family != Family::Llama,
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
             copies_into_cache: !before(56),
@@ -320,7 +325,7 @@ mod tests {
     #[test]
     fn behaviours_end_with_the_releases_that_dropped_them() {
         type Has = fn(Transformers) -> bool;
-        let ends: [(Family, &str, &str, Has); 18] = [
+        let ends: [(Family, &str, &str, Has); 19] = [
             (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
             (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
             (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -343,6 +348,7 @@ mod tests {
             (Family::Mistral, "4.41.2", "4.42.0", |t| t.keeps_angles),
             (Family::Qwen2, "4.52.4", "4.53.0", |t| t.masks_are_numbers),
             (Family::Qwen3, "4.53.3", "4.54.0", |t| t.repeats_heads),
+            (Family::Mistral, "4.47.1", "4.48.0", |t| t.repeats_flash_heads),
             (Family::Llama, "4.55.4", "4.56.0", |t| t.copies_heads),
             (Family::Llama, "4.48.0", "4.47.1", |t| t.copies_heads),
             (Family::Qwen3, "4.55.4", "4.56.0", |t| !t.copies_into_cache),

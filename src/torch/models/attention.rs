@@ -3,6 +3,8 @@
 use super::attention_options::AttentionOptions;
 use crate::arch::ModelConfig;
 use crate::options::Attention;
+use crate::torch::configuration::SdpaKernel;
+use crate::torch::dtype::Dtype;
 use crate::torch::models::loader::Loader;
 use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
@@ -114,7 +116,7 @@ impl<'t> SelfAttention<'t> {
                 weights = Some(all);
                 output
             }
-            Attention::Sdpa | Attention::FlashAttention2 => {
+            Attention::Sdpa => {
                 let times = if options.grouped && mask.is_none() {
                     1
                 } else {
@@ -129,6 +131,21 @@ impl<'t> SelfAttention<'t> {
                 let output = output.transpose(1, 2).contiguous();
                 drop((queries, keys, values));
                 output
+            }
+            Attention::FlashAttention2 => {
+                let times = match options.repeats_flash_heads {
+                    true => self.heads / self.shared,
+                    false => 1,
+                };
+                let states = [query.clone(), key.repeat_heads(times), value.repeat_heads(times)];
+                // It knows no float32, which k-bit preparation leads to.
+                let states = states.map(|states| match states.dtype() {
+                    Dtype::Float32 => states.to(options.flash_dtype),
+                    _ => states,
+                });
+                let [queries, keys, values] = &states;
+                let output = queries.fused_attention(keys, values, None, SdpaKernel::Flash);
+                output.transpose(1, 2)
             }
         };
         let &[batch, length, heads, width] = attended.dims() else {

@@ -14,6 +14,10 @@ pub(crate) struct AttentionOptions {
     pub(crate) grouped: bool,
     /// The kernel is given contiguous queries, keys and values.
     pub(crate) copies_heads: bool,
+    /// flash_attention_2 is given keys and values repeated for the queries that share them.
+    pub(crate) repeats_flash_heads: bool,
+    /// The format that flash_attention_2 is given in place of float32.
+    pub(crate) flash_dtype: Dtype,
     /// Keys and values are copied into the cache.
     pub(crate) copies_into_cache: bool,
 }
@@ -21,13 +25,14 @@ pub(crate) struct AttentionOptions {
 impl AttentionOptions {
     /// The choices of transformers and PyTorch for this configuration.
     pub(crate) fn of(configuration: &Configuration) -> Self {
-        let hidden = match configuration.upcast {
+        // Autocast casts what `sdpa` is given.
+        let operands = configuration.autocast_dtype().unwrap_or(match configuration.upcast {
             Upcast::Peft => Dtype::Float32,
             Upcast::None => configuration.unquantised(),
-        };
+        });
         let kernel = configuration.sdpa_kernel.unwrap_or(match configuration.backend {
             Backend::Cpu => SdpaKernel::Portable,
-            Backend::Cuda if configuration.capability >= ComputeCapability(8, 0) && hidden != Dtype::Float32 => {
+            Backend::Cuda if configuration.capability >= ComputeCapability(8, 0) && operands != Dtype::Float32 => {
                 SdpaKernel::Flash
             }
             Backend::Cuda => SdpaKernel::Efficient,
@@ -37,6 +42,8 @@ impl AttentionOptions {
             kernel,
             grouped: kernel != SdpaKernel::Efficient && !configuration.transformers.repeats_heads,
             copies_heads: configuration.transformers.copies_heads,
+            repeats_flash_heads: configuration.transformers.repeats_flash_heads,
+            flash_dtype: configuration.autocast_dtype().unwrap_or(configuration.unquantised()),
             copies_into_cache: configuration.transformers.copies_into_cache,
         }
     }
