@@ -85,6 +85,8 @@ fn torch() {
         "adapter_dtype: int8",
         "bnb_4bit_compute_dtype: int4",
         "dtype: bfloat16; upcast: peft",
+        "dtype: int8; upcast: trl",
+        "dtype: int4; upcast: trl",
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "torch: { use_reentrant: true }",
         "model: llama-2-7b; torch: { transformers_version: '4.38.2' }",

@@ -91,8 +91,9 @@ pub struct Cell {
     pub bnb_4bit_compute_dtype: Dtype,
     /// How attention is computed; sdpa never holds the score matrix.
     pub attn_implementation: Attention,
-    /// The weights that are cast to float32 before training: none, or peft (all that are not quantised, as in PEFT's
-    /// prepare_model_for_kbit_training).
+    /// The weights that are cast to float32 before training: none, peft (all that are not quantised, as in PEFT's
+    /// prepare_model_for_kbit_training), or trl (these without the embeddings and the head, as in TRL's SFTTrainer with
+    /// `bf16`).
     pub upcast: Upcast,
     /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
     pub autocast: Autocast,

@@ -28,7 +28,7 @@ impl AttentionOptions {
         // Autocast casts what `sdpa` is given.
         let operands = configuration.autocast_dtype().unwrap_or(match configuration.upcast {
             Upcast::Peft => Dtype::Float32,
-            Upcast::None => configuration.unquantised(),
+            Upcast::None | Upcast::Trl => configuration.unquantised(),
         });
         let kernel = configuration.sdpa_kernel.unwrap_or(match configuration.backend {
             Backend::Cpu => SdpaKernel::Portable,

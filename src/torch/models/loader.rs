@@ -18,6 +18,9 @@ use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 use crate::torch::versions::RotaryTables;
 
+/// Modules that TRL casts to bfloat16 after k-bit preparation: `peft_module_casting_to_bf16` in `trl/trainer/utils.py`.
+const TRL_CASTS: [&str; 4] = ["lm_head", "embed_tokens", "wte", "wpe"];
+
 /// Makes the weights of a model.
 pub(crate) struct Loader<'t, 'c> {
     pub(crate) tape: &'t Tape,
@@ -80,15 +83,17 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
     }
 
-    fn tensor(&mut self, dims: &[u32]) -> Tensor<'t> {
+    fn tensor(&mut self, path: &str, dims: &[u32]) -> Tensor<'t> {
         let configuration = self.configuration;
         let dtype = configuration.unquantised();
         self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
-        let mut weight = self.tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
-        if configuration.upcast == Upcast::Peft && dtype != Dtype::Float32 {
-            weight = self
-                .tape
-                .empty_as(Layout::contiguous(dims), Dtype::Float32, Category::Parameter);
+        let make = |dtype| self.tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
+        let mut weight = make(dtype);
+        if configuration.upcast != Upcast::None && dtype != Dtype::Float32 {
+            weight = make(Dtype::Float32);
+        }
+        if configuration.upcast == Upcast::Trl && TRL_CASTS.iter().any(|name| path.contains(name)) {
+            weight = make(Dtype::Bfloat16);
         }
         if configuration.rank == 0 {
             weight = self.tape.leaf(weight);
@@ -100,13 +105,13 @@ impl<'t, 'c> Loader<'t, 'c> {
     /// The weight of an embedding or a norm.
     pub(crate) fn weight(&mut self, path: &str) -> Tensor<'t> {
         let dims = self.dims(path);
-        self.tensor(&dims)
+        self.tensor(path, &dims)
     }
 
     /// The bias of a norm or a linear layer.
     pub(crate) fn bias(&mut self, path: &str) -> Tensor<'t> {
         let dims = self.dims(path);
-        self.tensor(&dims[..1])
+        self.tensor(path, &dims[..1])
     }
 
     /// A linear layer of the blocks, which may be quantised.
@@ -124,7 +129,7 @@ impl<'t, 'c> Loader<'t, 'c> {
                 configuration.bitsandbytes,
             )),
             options::Dtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
-            _ => Base::Dense(self.tensor(&dims)),
+            _ => Base::Dense(self.tensor(path, &dims)),
         };
         self.with_bias(path, base)
     }

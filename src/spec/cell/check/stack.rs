@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
-use super::super::{Adapter, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast, Weights};
+use super::super::{
+    Adapter, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast, Weights,
+};
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
@@ -134,13 +136,7 @@ impl Cell {
         }
         found.check(self.check_transformers());
         found.check(self.check_bitsandbytes());
-        if self.upcast == Upcast::Peft && !self.dtype.is_quantised() {
-            found.add(
-                Invalid::new("upcast", "PEFT's k-bit preparation is for quantised weights")
-                    .with("dtype")
-                    .help("leave the key out, or use `dtype: int4` or `int8`"),
-            );
-        }
+        found.check(self.check_upcast());
         if self.torch.loss == Loss::Chunked {
             found.check(self.check_chunked_loss());
         }
@@ -167,6 +163,29 @@ impl Cell {
             return Err(invalid(message)
                 .with("target_modules")
                 .help("leave lm_head out of `target_modules`, or use `loss: full`"));
+        }
+        Ok(())
+    }
+
+    fn check_upcast(&self) -> Checked {
+        if self.upcast != Upcast::None && !self.dtype.is_quantised() {
+            return Err(
+                Invalid::new("upcast", "PEFT's k-bit preparation is for quantised weights")
+                    .with("dtype")
+                    .help("leave the key out, or use `dtype: int4` or `int8`"),
+            );
+        }
+        if self.upcast == Upcast::Trl && self.dtype != Dtype::Int4 {
+            return Err(Invalid::new("upcast", "TRL casts weights to bfloat16 only with int4")
+                .with("dtype")
+                .help("use `upcast: peft`, or `dtype: int4`"));
+        }
+        if self.upcast == Upcast::Trl && self.autocast != Autocast::Bfloat16 {
+            return Err(
+                Invalid::new("upcast", "TRL casts weights to bfloat16 only with autocast to bfloat16")
+                    .with("autocast")
+                    .help("use `upcast: peft`, or `autocast: bfloat16`"),
+            );
         }
         Ok(())
     }
