@@ -165,6 +165,7 @@ impl Planner {
             adapter_file_bytes: counts.adapter_file_bytes,
             allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
             planned_steps: Some(steps.len() as u64),
+            allocated_end_bytes: Some(account.at_end),
             ..prediction_from(&account)
         };
         if self.options.replay {
@@ -179,6 +180,7 @@ impl Planner {
                 allocated_peak_by_category: with_rounding(&peak.by_category, peak.bytes),
                 allocated_peak_in_phase: reserved.allocated_in_phase.named(),
                 allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
+                allocated_end_bytes: Some(reserved.stats.all.allocated.current),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
                 reserved_after_first_step_bytes: reserved.after_steps.first().copied(),
                 reserved_after_last_step_bytes: reserved.after_steps.last().copied(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::columns::check_measured;
+use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
 use crate::results::columns::{PREDICTED, dimension};
 use crate::spec::{Metric, Published, SpecError, Study};
@@ -161,7 +161,7 @@ fn metric(column: &str, unit: Unit) -> Option<&'static str> {
     (unit.dimension() == Dimension::Memory && !column.contains("_file_")).then_some(metric.name())
 }
 
-/// Makes sure that the figures' columns are measured ones and fit their units.
+/// Makes sure that the figures' columns are measured or predicted ones and fit their units.
 ///
 /// # Errors
 /// The first that does not, with its place in the spec.
@@ -173,7 +173,10 @@ pub(crate) fn check(study: &Study) -> Result<(), SpecError> {
         };
         for (key, name) in [("column", Some(&published.column)), ("of", published.of.as_ref())] {
             if let Some(name) = name {
-                check_measured(name).map_err(|mistake| wrong(key, mistake))?;
+                // A few figures are predicted only, such as what is left at the end.
+                check_measured(name)
+                    .or_else(|mistake| check_predicted(name).map_err(|_| mistake))
+                    .map_err(|mistake| wrong(key, mistake))?;
             }
         }
         let dimension = if published.of.is_some() {

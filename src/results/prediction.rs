@@ -61,6 +61,9 @@ pub struct Prediction {
     pub allocated_peak_in_phase: BTreeMap<String, u64>,
     /// Live tensor bytes after the optimizer's step, before gradients are released.
     pub allocated_mean_bytes: u64,
+    /// Live tensor bytes at the end of the last planned step, whose gradients are released. Absent for our own trainer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_end_bytes: Option<u64>,
     /// Logical weights of the base model without adapters.
     pub parameter_count: u64,
     /// Weights that training changes.

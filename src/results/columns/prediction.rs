@@ -65,6 +65,7 @@ pub fn predictions() -> Vec<Predicted> {
     }
     columns.extend([
         predicted("allocated_mean_bytes", Int, |p| p.allocated_mean_bytes),
+        predicted("allocated_end_bytes", Int, |p| p.allocated_end_bytes),
         predicted("parameter_count", Int, |p| p.parameter_count),
         predicted("trainable_count", Int, |p| p.trainable_count),
         predicted("adapter_file_bytes", Int, |p| p.adapter_file_bytes),
