@@ -5,7 +5,7 @@ use crate::options;
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
 use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
-use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Pytorch, Transformers};
+use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
 
 impl Configuration {
     /// The configuration of `cell`, for a model of this shape.
@@ -19,6 +19,10 @@ impl Configuration {
             None => Transformers::TODAY,
         };
         transformers.use_reentrant = cell.torch.use_reentrant.unwrap_or(transformers.use_reentrant);
+        let peft = match &cell.torch.peft_version {
+            Some(version) => Peft::of(version)?,
+            None => Peft::TODAY,
+        };
         let bitsandbytes = match &cell.torch.bitsandbytes_version {
             Some(version) => Bitsandbytes::of(version)?,
             None => Bitsandbytes::TODAY,
@@ -61,6 +65,7 @@ impl Configuration {
             },
             capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.architecture.capability()),
             transformers,
+            peft,
             bitsandbytes,
             pytorch,
             backend: Backend::Cuda,

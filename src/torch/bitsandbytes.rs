@@ -39,19 +39,18 @@ impl Tape {
         self.bytes(bytes, Category::Parameter)
     }
 
-    /// Quantises a weight that was loaded to the GPU in `source`.
-    pub(super) fn four_bit(
-        &self,
-        dims: [u32; 2],
-        source: Dtype,
+    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it.
+    pub(super) fn four_bit<'t>(
+        &'t self,
+        weight: Tensor<'t>,
         compute: Dtype,
         double_quant: bool,
         release: Bitsandbytes,
-    ) -> FourBit<'_> {
-        let weight = self.empty(&dims, source);
-        let blocks = weight.numel().div_ceil(BLOCK);
-        let packed = self.parameter_bytes(weight.numel().div_ceil(2));
+    ) -> FourBit<'t> {
+        let elements = weight.numel();
+        let blocks = elements.div_ceil(BLOCK);
         let scales = self.parameter_bytes(blocks * 4);
+        let packed = self.parameter_bytes(elements.div_ceil(2));
         let code = self.parameter_bytes(CODE * 4);
         let held = if double_quant {
             let offset = self.parameter_bytes(4);
@@ -66,27 +65,24 @@ impl Tape {
         };
         FourBit {
             _held: held,
-            out_features: dims[0],
-            in_features: dims[1],
+            out_features: weight.dims()[0],
+            in_features: weight.dims()[1],
             double_quant,
             compute,
-            source,
+            source: weight.dtype(),
             release,
         }
     }
 
-    /// Quantises a weight to 8 bits by rows; loaded in half precision.
-    pub(super) fn eight_bit(&self, dims: [u32; 2]) -> EightBit<'_> {
-        let source = self.empty(&dims, Dtype::Float16);
-        let scales = self.parameter_bytes(u64::from(dims[0]) * 4);
-        let weight = self.empty_as(
-            super::layout::Layout::contiguous(&dims),
-            Dtype::Int8,
-            Category::Parameter,
-        );
-        drop(source);
+    /// Quantises a weight that is on the GPU to 8 bits by rows, which releases it. `Bnb8bitQuantize.convert` in
+    /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still there.
+    pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>) -> EightBit<'t> {
+        let source = weight.like(Dtype::Float16);
+        let scales = self.parameter_bytes(u64::from(weight.dims()[0]) * 4);
+        let quantised = self.empty_as(weight.view.layout, Dtype::Int8, Category::Parameter);
+        drop((source, weight));
         EightBit {
-            weight,
+            weight: quantised,
             _scales: scales,
         }
     }

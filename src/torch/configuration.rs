@@ -2,7 +2,7 @@
 
 use super::dtype::Dtype;
 use super::gpu::ComputeCapability;
-use super::versions::{Bitsandbytes, Pytorch, Transformers};
+use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
     self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, TargetModules, Upcast,
@@ -99,6 +99,8 @@ pub struct Configuration {
     pub capability: ComputeCapability,
     /// The release of transformers.
     pub transformers: Transformers,
+    /// The release of PEFT.
+    pub peft: Peft,
     /// The release of bitsandbytes.
     pub bitsandbytes: Bitsandbytes,
     /// The release of PyTorch.
@@ -139,6 +141,7 @@ impl Configuration {
             zero_grad: ZeroGrad::AfterStep,
             capability: ComputeCapability(8, 0),
             transformers: Transformers::TODAY,
+            peft: Peft::TODAY,
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
             backend: Backend::Cuda,

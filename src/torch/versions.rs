@@ -1,8 +1,9 @@
 //! Differences of older releases of the libraries, as far as they move the peak.
 //!
-//! Read from the released sources of transformers 4.37 to 5.23, bitsandbytes 0.41 to 0.50 and PyTorch 2.0 to 2.15; named beside each behaviour are
-//! the file and the function, and the first release that no longer has it. What differs by a few tensors of a token's or a
-//! layer's size at most is left out. A release after those that were read is taken to behave as the last of them.
+//! Read from the released sources of transformers 4.37 to 5.23, PEFT 0.19 to 0.21, bitsandbytes 0.41 to 0.50 and PyTorch 2.0
+//! to 2.15; named beside each behaviour are the file and the function, and the first release that no longer has it. What
+//! differs by a few tensors of a token's or a layer's size at most is left out. A release after those that were read is taken
+//! to behave as the last of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 use crate::arch::Family;
 use crate::text::Mistake;
 use crate::torch::caching_allocator::TieBreak;
+use crate::torch::loading::{LoadOrder, WarmUp};
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,11 +103,18 @@ pub struct Transformers {
     pub multiplies_angles: bool,
     /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
     pub use_reentrant: bool,
+    /// The order in which weights that are quantised arrive. From 5.0.0 until 5.4.0 a `ThreadPoolExecutor` brings them:
+    /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
+    /// `modeling_utils.py` takes one after the other.
+    pub load_order: LoadOrder,
+    /// The block that warms the allocator up: none until 4.50.0, all weights as they are until 4.52.0, half of that until 5.0.0.
+    pub warm_up: WarmUp,
 }
 
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
-pub const TODAY_SINCE: [(&str, &str); 3] = [
+pub const TODAY_SINCE: [(&str, &str); 4] = [
     ("transformers", "5.19.0"),
+    ("peft", "0.20.0"),
     ("bitsandbytes", "0.50.0"),
     ("torch", "2.15.0"),
 ];
@@ -124,6 +133,8 @@ impl Transformers {
         copies_into_cache: true,
         multiplies_angles: false,
         use_reentrant: false,
+        load_order: LoadOrder::InTurn,
+        warm_up: WarmUp::Quantised,
     };
 
     const OLDEST: Version = Version(4, 37, 0);
@@ -145,6 +156,10 @@ impl Transformers {
         if version >= Version(5, 0, 0) {
             return Ok(Self {
                 multiplies_angles: version < Version(5, 19, 0),
+                load_order: match version < Version(5, 4, 0) {
+                    true => LoadOrder::THREADS,
+                    false => LoadOrder::InTurn,
+                },
                 ..Self::TODAY
             });
         }
@@ -188,6 +203,12 @@ impl Transformers {
             copies_into_cache: !before(56),
             multiplies_angles: true,
             use_reentrant: true,
+            load_order: LoadOrder::InTurn,
+            warm_up: match () {
+                () if before(50) => WarmUp::None,
+                () if before(52) => WarmUp::Unquantised,
+                () => WarmUp::Half,
+            },
         })
     }
 }
@@ -228,6 +249,32 @@ impl Bitsandbytes {
             keeps_inputs: version < Version(0, 43, 2),
             optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
             dequantises_to_compute_dtype: version >= Version(0, 50, 0),
+        })
+    }
+}
+
+/// How a release of PEFT prepares a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peft {
+    /// The k-bit preparation ends with `torch.cuda.empty_cache()`. From 0.20.0: `prepare_model_for_kbit_training` in
+    /// `utils/other.py`.
+    pub empties_cache: bool,
+}
+
+impl Peft {
+    /// The newest release.
+    pub const TODAY: Self = Self { empties_cache: true };
+
+    const OLDEST: Version = Version(0, 6, 0);
+
+    /// The behaviour of the release `text`.
+    ///
+    /// # Errors
+    /// The text is not a version, or one that has not been studied.
+    pub fn of(text: &str) -> Result<Self, Mistake> {
+        let version = studied("peft", text, Self::OLDEST)?;
+        Ok(Self {
+            empties_cache: version >= Version(0, 20, 0),
         })
     }
 }
@@ -325,7 +372,7 @@ mod tests {
     #[test]
     fn behaviours_end_with_the_releases_that_dropped_them() {
         type Has = fn(Transformers) -> bool;
-        let ends: [(Family, &str, &str, Has); 19] = [
+        let ends: [(Family, &str, &str, Has); 23] = [
             (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
             (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
             (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -355,6 +402,10 @@ mod tests {
             (Family::Phi3, "4.57.6", "5.0.0", |t| t.use_reentrant),
             (Family::Phi3, "5.18.0", "5.19.0", |t| t.multiplies_angles),
             (Family::Bert, "5.18.0", "5.19.0", |t| t.multiplies_angles),
+            (Family::Bert, "5.3.0", "5.4.0", |t| t.load_order == LoadOrder::THREADS),
+            (Family::Llama, "4.49.0", "4.50.0", |t| t.warm_up == WarmUp::None),
+            (Family::Llama, "4.51.3", "4.52.0", |t| t.warm_up == WarmUp::Unquantised),
+            (Family::Llama, "4.57.6", "5.0.0", |t| t.warm_up == WarmUp::Half),
         ];
         for (family, last, first_without, has) in ends {
             let at = |text| Transformers::of(text, family).map(has);
@@ -379,8 +430,9 @@ mod tests {
 
     #[test]
     fn today_begins_with_the_releases_that_are_named() {
-        let [transformers, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
+        let [transformers, peft, bitsandbytes, torch] = TODAY_SINCE.map(|(_, release)| release);
         assert_eq!(Transformers::of(transformers, Family::Llama), Ok(Transformers::TODAY));
+        assert_eq!(Peft::of(peft), Ok(Peft::TODAY));
         assert_eq!(Bitsandbytes::of(bitsandbytes), Ok(Bitsandbytes::TODAY));
         assert_eq!(Pytorch::of(torch), Ok(Pytorch::TODAY));
     }

@@ -103,6 +103,7 @@ fn exemplar() -> Cell {
         torch: Torch {
             use_reentrant: Some(true),
             transformers_version: Some(String::new()),
+            peft_version: Some(String::new()),
             bitsandbytes_version: Some(String::new()),
             torch_version: Some(String::new()),
             ..Torch::default()

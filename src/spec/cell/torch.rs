@@ -28,6 +28,9 @@ pub struct Torch {
     /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
     /// before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
+    /// Release of PEFT, such as "0.19.1", for its k-bit preparation. Default: today's, which gives the allocator's cache
+    /// back at its end, as from 0.20.0.
+    pub peft_version: Option<String>,
     /// Release of bitsandbytes, such as "0.41.1", for weights in int4 or its optimizers. Default: today's.
     pub bitsandbytes_version: Option<String>,
     /// Release of PyTorch, such as "2.14.0": its allocator, and whether workspaces of products stay. Default: today's.
@@ -43,6 +46,7 @@ impl Default for Torch {
             zero_grad: ZeroGrad::AfterStep,
             use_reentrant: None,
             transformers_version: None,
+            peft_version: None,
             bitsandbytes_version: None,
             torch_version: None,
         }

@@ -56,13 +56,17 @@ impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
         let embedding = loader.weight("model.embed_tokens");
-        let blocks = (0..config.num_hidden_layers).map(|_| Block {
-            attention: SelfAttention::load(loader, config),
-            mlp: Mlp::load(loader),
-            input_norm: loader.weight("input_layernorm"),
-            post_attention_norm: loader.weight("post_attention_layernorm"),
+        let blocks = (0..config.num_hidden_layers).map(|index| {
+            loader.enter(Some(index));
+            Block {
+                attention: SelfAttention::load(loader, config),
+                mlp: Mlp::load(loader),
+                input_norm: loader.weight("input_layernorm"),
+                post_attention_norm: loader.weight("post_attention_layernorm"),
+            }
         });
         let mut blocks: Vec<_> = blocks.collect();
+        loader.enter(None);
         let norm = loader.weight("model.norm");
         let mut head = if config.tie_word_embeddings {
             Linear {
@@ -80,6 +84,7 @@ impl<'t> Decoder<'t> {
             let layout = Layout::contiguous(&[rotary_dim / 2]);
             tape.empty_as(layout, Dtype::Float32, Category::Parameter)
         });
+        loader.end_base_model();
         for (index, block) in blocks.iter_mut().enumerate() {
             for linear in block.attention.linears().chain(block.mlp.linears()) {
                 loader.adapt(linear, Some(index));

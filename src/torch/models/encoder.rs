@@ -72,20 +72,24 @@ impl<'t> Encoder<'t> {
             loader,
             name("bert.embeddings.LayerNorm", "distilbert.embeddings.LayerNorm"),
         );
-        let blocks = (0..config.num_hidden_layers).map(|_| Block {
-            projections: [
-                name("attention.self.query", "attention.q_lin"),
-                name("attention.self.key", "attention.k_lin"),
-                name("attention.self.value", "attention.v_lin"),
-            ]
-            .map(|path| loader.linear(path)),
-            output: loader.linear(name("attention.output.dense", "attention.out_lin")),
-            attention_norm: Norm::load(loader, name("attention.output.LayerNorm", "sa_layer_norm")),
-            inner: loader.linear(name("intermediate.dense", "ffn.lin1")),
-            outer: loader.linear(name("output.dense", "ffn.lin2")),
-            output_norm: Norm::load(loader, name("output.LayerNorm", "output_layer_norm")),
+        let blocks = (0..config.num_hidden_layers).map(|index| {
+            loader.enter(Some(index));
+            Block {
+                projections: [
+                    name("attention.self.query", "attention.q_lin"),
+                    name("attention.self.key", "attention.k_lin"),
+                    name("attention.self.value", "attention.v_lin"),
+                ]
+                .map(|path| loader.linear(path)),
+                output: loader.linear(name("attention.output.dense", "attention.out_lin")),
+                attention_norm: Norm::load(loader, name("attention.output.LayerNorm", "sa_layer_norm")),
+                inner: loader.linear(name("intermediate.dense", "ffn.lin1")),
+                outer: loader.linear(name("output.dense", "ffn.lin2")),
+                output_norm: Norm::load(loader, name("output.LayerNorm", "output_layer_norm")),
+            }
         });
         let mut blocks: Vec<_> = blocks.collect();
+        loader.enter(None);
         let mut pooler = if bert {
             loader.linear("bert.pooler.dense")
         } else {
@@ -99,6 +103,7 @@ impl<'t> Encoder<'t> {
             tape.empty_as(layout, Dtype::Int64, Category::Parameter)
         });
         let mut buffers: Vec<_> = buffers.collect();
+        loader.end_base_model();
         for (index, block) in blocks.iter_mut().enumerate() {
             let linears = block
                 .projections

@@ -1,10 +1,10 @@
-//! Loading: the weights in the order in which transformers' modules are made, quantised where they are to be, then the
-//! adapters. Names, shapes and biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass;
-//! the modelling code asks for them by name in its own order.
+//! What modules are made of: their weights, then the adapters. Quantised models were loaded before
+//! ([`crate::torch::loading`]); others come to the GPU as their modules ask, as with `model.to("cuda")`. Names, shapes and
+//! biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass; the modelling code asks for
+//! them by name in its own order.
 
 use crate::arch::{ModelConfig, Module};
 use crate::memory::Category;
-use crate::options;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
 use crate::options::Upcast;
@@ -12,6 +12,7 @@ use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
 use crate::torch::layout::{Dims, Layout};
+use crate::torch::loading::{Loaded, Part, Weight};
 use crate::torch::ops::rotary::Rotary;
 use crate::torch::peft::{Base, Linear};
 use crate::torch::tape::Tape;
@@ -33,6 +34,10 @@ pub(crate) struct Loader<'t, 'c> {
     pub(crate) parameters: u64,
     /// The tensors that PEFT saves.
     pub(crate) saved: Vec<SavedTensor>,
+    /// The weights that were loaded before their modules ask.
+    loaded: Loaded<'t>,
+    /// The block whose modules ask, if any.
+    block: Option<usize>,
 }
 
 /// A tensor of an adapter's file.
@@ -53,6 +58,22 @@ impl<'t, 'c> Loader<'t, 'c> {
             unstepped: Vec::new(),
             parameters: 0,
             saved: Vec::new(),
+            loaded: Loaded::load(tape, configuration),
+            block: None,
+        }
+    }
+
+    /// Begins a block, or the modules outside of the blocks.
+    pub(crate) fn enter(&mut self, block: Option<usize>) {
+        self.block = block;
+    }
+
+    /// Ends the base model. PEFT's k-bit preparation has cast weights to float32 one by one and, in newer releases, gives the
+    /// allocator's cache back at its end.
+    pub(crate) fn end_base_model(&mut self) {
+        self.block = None;
+        if self.configuration.upcast != Upcast::None && self.configuration.peft.empties_cache {
+            self.tape.empty_cache();
         }
     }
 
@@ -83,12 +104,20 @@ impl<'t, 'c> Loader<'t, 'c> {
         }
     }
 
-    fn tensor(&mut self, path: &str, dims: &[u32]) -> Tensor<'t> {
+    fn tensor(&mut self, path: &str, part: Part) -> Tensor<'t> {
         let configuration = self.configuration;
         let dtype = configuration.unquantised();
-        self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
-        let make = |dtype| self.tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
-        let mut weight = make(dtype);
+        let dims = self.dims(path);
+        let layout = match part {
+            Part::Weight => Layout::contiguous(&dims),
+            Part::Bias => Layout::contiguous(&dims[..1]),
+        };
+        self.parameters += layout.numel();
+        let make = |dtype| self.tape.empty_as(layout, dtype, Category::Parameter);
+        let mut weight = match self.loaded.take(configuration, path, self.block, part) {
+            Some(Weight::Plain(weight)) => weight,
+            _ => make(dtype),
+        };
         if configuration.upcast != Upcast::None && dtype != Dtype::Float32 {
             weight = make(Dtype::Float32);
         }
@@ -104,32 +133,22 @@ impl<'t, 'c> Loader<'t, 'c> {
 
     /// The weight of an embedding or a norm.
     pub(crate) fn weight(&mut self, path: &str) -> Tensor<'t> {
-        let dims = self.dims(path);
-        self.tensor(path, &dims)
+        self.tensor(path, Part::Weight)
     }
 
     /// The bias of a norm or a linear layer.
     pub(crate) fn bias(&mut self, path: &str) -> Tensor<'t> {
-        let dims = self.dims(path);
-        self.tensor(path, &dims[..1])
+        self.tensor(path, Part::Bias)
     }
 
     /// A linear layer of the blocks, which may be quantised.
     pub(crate) fn linear(&mut self, path: &'static str) -> Linear<'t> {
-        let (configuration, dims) = (self.configuration, self.matrix(path));
-        if configuration.dtype.is_quantised() {
-            self.parameters += dims.iter().map(|&dim| u64::from(dim)).product::<u64>();
-        }
-        let base = match configuration.dtype {
-            options::Dtype::Int4 => Base::FourBit(self.tape.four_bit(
-                dims,
-                configuration.unquantised(),
-                configuration.bnb_4bit_compute_dtype,
-                configuration.bnb_4bit_use_double_quant,
-                configuration.bitsandbytes,
-            )),
-            options::Dtype::Int8 => Base::EightBit(self.tape.eight_bit(dims)),
-            _ => Base::Dense(self.tensor(path, &dims)),
+        let base = match self.loaded.take(self.configuration, path, self.block, Part::Weight) {
+            Some(Weight::Quantised(base)) => {
+                self.parameters += self.matrix(path).iter().map(|&dim| u64::from(dim)).product::<u64>();
+                base
+            }
+            _ => Base::Dense(self.weight(path)),
         };
         self.with_bias(path, base)
     }

@@ -12,7 +12,7 @@ use crate::arch::Preset;
 use crate::text::{Mistake, either};
 use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
-use crate::torch::{Bitsandbytes, Pytorch, Transformers};
+use crate::torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
@@ -135,6 +135,7 @@ impl Cell {
             }
         }
         found.check(self.check_transformers());
+        found.check(self.check_peft());
         found.check(self.check_bitsandbytes());
         found.check(self.check_upcast());
         if self.torch.loss == Loss::Chunked {
@@ -199,6 +200,22 @@ impl Cell {
             None => Transformers::check(version),
         };
         checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
+    }
+
+    fn check_peft(&self) -> Checked {
+        let Some(version) = &self.torch.peft_version else {
+            return Ok(());
+        };
+        Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
+        match self.upcast {
+            Upcast::Peft | Upcast::Trl => Ok(()),
+            Upcast::None => Err(Invalid::new(
+                "torch.peft_version",
+                "releases of PEFT differ in the k-bit preparation alone",
+            )
+            .with("upcast")
+            .help("leave the key out, or use `upcast: peft`")),
+        }
     }
 
     fn check_bitsandbytes(&self) -> Checked {
