@@ -32,23 +32,30 @@ presets! {
     "llama-3.2-3b",
     "llama-2-7b",
     "llama-2-13b",
+    "codellama-34b",
     "llama-2-70b",
     "llama-3-8b",
     "llama-3.1-8b",
+    "llama-3.1-70b",
     "mistral-7b",
     "qwen2.5-0.5b",
     "qwen2.5-1.5b",
     "qwen2.5-3b",
     "qwen2.5-7b",
     "qwen2.5-14b",
+    "qwen2.5-32b",
+    "qwen2.5-72b",
     "qwen3-0.6b",
     "qwen3-1.7b",
     "qwen3-4b",
     "qwen3-8b",
+    "qwen3-14b",
+    "qwen3-32b",
     "phi-3-mini",
     "phi-4-mini",
     "distilbert-base",
     "bert-base",
+    "bert-large",
 }
 
 /// Names on the Hugging Face Hub of tuned models that have the shape of another.
@@ -59,8 +66,8 @@ const TUNED: [(&str, &str); 2] = [
 
 impl Preset {
     /// The names of all presets.
-    pub fn names() -> [&'static str; Self::ALL.len()] {
-        std::array::from_fn(|index| Self::ALL[index].name)
+    pub fn names() -> Vec<&'static str> {
+        Self::ALL.iter().map(|preset| preset.name).collect()
     }
 
     /// The preset of that name.
@@ -110,23 +117,30 @@ mod tests {
             ("llama-3.2-3b", 3_212_749_824),
             ("llama-2-7b", 6_738_415_616),
             ("llama-2-13b", 13_015_864_320),
+            ("codellama-34b", 33_743_970_304),
             ("llama-2-70b", 68_976_648_192),
             ("llama-3-8b", 8_030_261_248),
             ("llama-3.1-8b", 8_030_261_248),
+            ("llama-3.1-70b", 70_553_706_496),
             ("mistral-7b", 7_241_732_096),
             ("qwen2.5-0.5b", 494_032_768),
             ("qwen2.5-1.5b", 1_543_714_304),
             ("qwen2.5-3b", 3_085_938_688),
             ("qwen2.5-7b", 7_615_616_512),
             ("qwen2.5-14b", 14_770_033_664),
+            ("qwen2.5-32b", 32_763_876_352),
+            ("qwen2.5-72b", 72_706_203_648),
             ("qwen3-0.6b", 596_049_920),
             ("qwen3-1.7b", 1_720_574_976),
             ("qwen3-4b", 4_022_468_096),
             ("qwen3-8b", 8_190_735_360),
+            ("qwen3-14b", 14_768_307_200),
+            ("qwen3-32b", 32_762_123_264),
             ("phi-3-mini", 3_821_079_552),
             ("phi-4-mini", 3_836_021_760),
             ("distilbert-base", 66_955_010),
             ("bert-base", 109_483_778),
+            ("bert-large", 335_143_938),
         ];
         for (preset, (name, count)) in Preset::ALL.iter().zip(counts) {
             assert_eq!((preset.name(), preset.config().parameter_count()), (name, count));

@@ -199,6 +199,8 @@ pub enum ZeroGrad {
     BeforeForward,
     /// Right after the optimizer's step.
     AfterStep,
+    /// Never: they are filled with zeros.
+    Never,
 }
 
 /// The length that the samples of a micro-batch are padded to.

@@ -60,8 +60,8 @@ impl Configuration {
             outputs: cell.torch.keep_outputs,
             zero_grad: match cell.torch.zero_grad {
                 // Only an emptied cache lies between the two.
-                ZeroGrad::BeforeForward if cell.empty_cache_steps > 0 => ZeroGrad::BeforeForward,
-                _ => ZeroGrad::AfterStep,
+                ZeroGrad::BeforeForward if cell.empty_cache_steps == 0 => ZeroGrad::AfterStep,
+                other => other,
             },
             capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.architecture.capability()),
             transformers,

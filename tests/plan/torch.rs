@@ -222,10 +222,10 @@ fn trls_chunked_loss_takes_what_it_takes() {
         let ids = (row.number("batch") * row.number("len")) as u64 * Dtype::Int64.size();
         for (key, ours) in FIGURES.iter().zip(ours) {
             let seen = ours + ids.next_multiple_of(GRANULARITY);
-            // Sums that are only for logging are a block each.
+            // Truth values, and sums that are only for logging, are a block or two each.
             let more = row.number(key) - seen as f64;
             assert!(
-                (0.0..=4.0 * GRANULARITY as f64).contains(&more),
+                (0.0..=8.0 * GRANULARITY as f64).contains(&more),
                 "{:?}: {key} {more}",
                 row.values
             );

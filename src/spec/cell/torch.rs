@@ -20,8 +20,9 @@ pub struct Torch {
     /// micro-batch's forward pass. `next_forward` keeps them until the next forward pass has replaced them, also across
     /// steps, as in a script's loop.
     pub keep_outputs: OutputLifetime,
-    /// Release of the gradients: `before_forward` (of the next step) or `after_step`. An emptied cache lies in between,
-    /// so it matters with empty_cache_steps.
+    /// Release of the gradients: `before_forward` (of the next step), `after_step`, or `never` (filled with zeros, as before
+    /// torch 2.0 and with `set_to_none=False`). An emptied cache lies between the first two, so they differ with
+    /// empty_cache_steps.
     pub zero_grad: ZeroGrad,
     /// Reentrant checkpointing. Default: as in transformers_version; today's is not.
     pub use_reentrant: Option<bool>,
