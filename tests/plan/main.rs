@@ -8,6 +8,7 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod names;
+mod published;
 mod sample;
 mod torch;
 mod trainer;
