@@ -1,4 +1,4 @@
-//! `expctl list RESULTS`.
+//! `expctl list RESULTS` and `expctl list --gpus`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,14 +14,17 @@ use crate::spec::Study;
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 
-use super::{Format, print, studies};
+use super::{Format, gpus, print, studies};
 
-/// List the cells of a study, or of all studies in a folder, with their outcome
+/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A study's folder, or a folder of studies
     #[arg(default_value = "results")]
     results: PathBuf,
+    /// List the GPUs that `gpu` and --budget may name, with their memory and its source
+    #[arg(long, conflicts_with = "results")]
+    gpus: bool,
     /// How the list is printed; json and csv have sizes in bytes
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -30,6 +33,10 @@ pub(super) struct Args {
 const OUTCOME: [&str; 2] = ["allocated_peak_bytes", "tokens_per_second"];
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.gpus {
+        print(&args.format.render(&gpus::table(args.format)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = studies::below(&args.results)?;
     let table = match found.as_slice() {
         [one] => of_study(one, args.format)?,

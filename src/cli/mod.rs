@@ -12,6 +12,7 @@ mod compare;
 mod comparison_view;
 mod completions;
 mod export;
+mod gpus;
 mod init;
 mod list;
 mod output;

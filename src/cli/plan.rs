@@ -189,6 +189,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
     }
+    text += &notes_for_people(study, plans);
     let oversize: Vec<usize> = (0..plans.len())
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
         .collect();
@@ -218,6 +219,28 @@ fn configuration_for_people(configuration: &IndexMap<String, Value>) -> String {
         let _ = write!(line, " {setting}");
     }
     let _ = writeln!(text, " {line}");
+    text
+}
+
+/// Each note once, with the cells that it is for unless that is all of them.
+fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
+    let mut cells_of: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for (planned, cell) in plans.iter().zip(&study.cells) {
+        for note in &planned.prediction.notes {
+            cells_of.entry(note).or_default().push(&cell.id);
+        }
+    }
+    let mut text = if cells_of.is_empty() {
+        String::new()
+    } else {
+        "\n".into()
+    };
+    for (note, cells) in cells_of {
+        let _ = match cells.len() == plans.len() {
+            true => writeln!(text, "note: {note}"),
+            false => writeln!(text, "note on {}: {note}", cells.join(", ")),
+        };
+    }
     text
 }
 

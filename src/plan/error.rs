@@ -34,6 +34,9 @@ pub enum PlanError {
     /// The settings of PyTorch's allocator are wrong.
     #[error("{0}")]
     Allocator(Invalid),
+    /// The GPU of the budget has no kernels for what the cell asks for.
+    #[error("{0}")]
+    Gpu(Invalid),
     /// The lengths of the samples depend on a tokenizer.
     #[error("the torch stack is planned with synthetic data, whose lengths are known")]
     UnknownLengths,

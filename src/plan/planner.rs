@@ -142,6 +142,7 @@ impl Planner {
             (Some(Budget::Bytes(bytes)), gpu) => (Some(bytes), gpu),
             (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
         };
+        gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu)).map_err(PlanError::Gpu)?;
         let mut configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
         let counts = self.torch_counts(cell, &configuration);
         if cell.rank > 0 && !counts.is_adapted {
@@ -166,6 +167,7 @@ impl Planner {
             allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
             planned_steps: Some(steps.len() as u64),
             allocated_end_bytes: Some(account.at_end),
+            notes: gpu.map_or_else(Vec::new, |gpu| cell.notes_on(gpu)),
             ..prediction_from(&account)
         };
         if self.options.replay {

@@ -63,7 +63,7 @@ impl Configuration {
                 ZeroGrad::BeforeForward if cell.empty_cache_steps == 0 => ZeroGrad::AfterStep,
                 other => other,
             },
-            capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.architecture.capability()),
+            capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.capability),
             transformers,
             peft,
             bitsandbytes,

@@ -6,7 +6,7 @@ use super::entry::Entry;
 use super::value_count::{ValueCount, counted};
 use crate::results::datum::Datum;
 use crate::torch::TODAY_SINCE;
-use crate::torch::gpu::{Gpu, MEMORY_SOURCE};
+use crate::torch::gpu::Gpu;
 
 /// The origin of a plan.
 #[derive(Debug, PartialEq, Serialize)]
@@ -37,7 +37,7 @@ pub(crate) struct PlannedGpu {
     /// Its memory as CUDA reports it.
     pub total_bytes: u64,
     /// The source of that figure.
-    pub total_source: &'static str,
+    pub total_source: String,
     /// A process before its first tensor; `None` if it is not known.
     pub context_bytes: Option<u64>,
     /// The source of that figure.
@@ -55,7 +55,7 @@ pub(crate) fn planned(cells: &[Entry]) -> Option<Planned> {
             gpus.push(PlannedGpu {
                 name: gpu.name,
                 total_bytes: gpu.total_bytes,
-                total_source: MEMORY_SOURCE,
+                total_source: gpu.total_source.to_string(),
                 context_bytes: gpu.context.map(|context| context.bytes),
                 context_source: gpu.context.map(|context| context.source),
             });

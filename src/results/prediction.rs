@@ -26,6 +26,9 @@ pub struct Prediction {
     /// `needed_bytes` with these changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits_with_bytes: Option<u64>,
+    /// Facts to know about the figures, such as formats that the GPU emulates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The phase of the peak of allocated memory.
     pub binding_phase: String,
     /// The module that is computed at the peak, such as `layers.3.mlp`.

@@ -13,7 +13,7 @@ use super::study::Study;
 use crate::arch::{ArchError, ModelConfig, Preset, check, locate};
 use crate::options::{Optimizer, OutputLifetime};
 use crate::text::to_flow_yaml;
-use crate::torch::gpu::{ComputeCapability, Gpu};
+use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 /// The samples of an optimizer step, in micro-batches of one: as in QLoRA's script for small GPUs.
 const EFFECTIVE_BATCH: usize = 16;
@@ -134,8 +134,8 @@ impl Names {
     /// The 16-bit format that the GPU multiplies fast: bfloat16 from Ampere on.
     fn training_format(&self) -> Dtype {
         let gpu = self.gpu.as_deref().and_then(|name| Gpu::named(name).ok());
-        match gpu.map(|gpu| gpu.architecture.capability()) {
-            Some(capability) if capability < ComputeCapability(8, 0) => Dtype::Float16,
+        match gpu {
+            Some(gpu) if gpu.capability < NATIVE_BFLOAT16 => Dtype::Float16,
             _ => Dtype::Bfloat16,
         }
     }

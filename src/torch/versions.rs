@@ -15,7 +15,7 @@ use crate::torch::loading::{LoadOrder, WarmUp};
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version(u32, u32, u32);
+pub(super) struct Version(pub(super) u32, pub(super) u32, pub(super) u32);
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -127,7 +127,7 @@ fn a_budget_is_a_size_or_a_gpu() {
         ("rtx-3900", "did you mean `rtx-3090`?"),
         ("a100", "write its size too: `a100-40gb` or `a100-80gb`"),
         ("6", "`6` has no unit: write `6GiB`"),
-        ("quadro", "known GPUs: t4, "),
+        ("radeon", "`expctl list --gpus` prints those that are known"),
     ] {
         let output = project.plan(&["--budget", budget]);
         assert_eq!(output.code, 2, "{output}");

@@ -37,6 +37,7 @@ pub fn predictions() -> Vec<Predicted> {
             (!p.fits_with.is_empty()).then(|| p.fits_with.join(", "))
         }),
         predicted("fits_with_bytes", Int, |p| p.fits_with_bytes),
+        predicted("notes", Text, |p| (!p.notes.is_empty()).then(|| p.notes.join("; "))),
         predicted("binding_phase", Text, |p| p.binding_phase.clone()),
         predicted("binding_module", Text, |p| p.binding_module.clone()),
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),

@@ -5,7 +5,7 @@ use polars_core::prelude::*;
 use super::column::column;
 use crate::results::columns::{Kind, key_kinds};
 use crate::results::datum::Datum;
-use crate::torch::gpu::{Architecture, Gpu};
+use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 /// Gives the columns of an older version their present names and values. Otherwise a comparison of two versions would
 /// report differences of words.
@@ -37,8 +37,8 @@ pub(super) fn translate(mut frame: DataFrame) -> PolarsResult<DataFrame> {
 /// The format that `autocast: true` chose: bfloat16, unless the GPU has none.
 fn format_on(gpu: Option<&str>) -> &'static str {
     let gpu = gpu.and_then(|name| Gpu::named(name).ok());
-    match gpu.map(|gpu| gpu.architecture) {
-        Some(Architecture::Volta | Architecture::Turing) => "float16",
+    match gpu {
+        Some(gpu) if gpu.capability < NATIVE_BFLOAT16 => "float16",
         _ => "bfloat16",
     }
 }

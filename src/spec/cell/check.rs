@@ -3,6 +3,7 @@
 mod adapter;
 mod data;
 mod found;
+mod gpu;
 mod invalid;
 mod model;
 mod process;

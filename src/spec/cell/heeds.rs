@@ -1,7 +1,7 @@
 //! The keys that a cell heeds. One that it does not heed changes nothing in it.
 
 use super::stacks::stacks;
-use super::{Cell, Dtype, Measure, Task};
+use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
 pub(super) const ADAPTER: [&str; 6] = [
@@ -20,6 +20,7 @@ impl Cell {
             return false;
         }
         match path {
+            "weights" => self.stack == Stack::Candle,
             "num_labels" => self.task != Task::CausalLm,
             "torch.loss" => self.task == Task::CausalLm,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
@@ -35,7 +36,7 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::cell::{Optimizer, Stack};
+    use crate::spec::cell::Optimizer;
 
     #[test]
     fn a_cell_heeds_what_its_stack_and_its_method_have() {

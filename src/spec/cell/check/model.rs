@@ -43,7 +43,8 @@ impl Cell {
                     .help(format!("{other}use one of {}", computed.join(", "))),
             );
         }
-        if preset.is_some() && self.weights == Some(Weights::Pretrained) {
+        // A plan of PyTorch's stack needs no weights.
+        if preset.is_some() && self.weights == Some(Weights::Pretrained) && self.stack == Stack::Candle {
             found.add(
                 Invalid::new("weights", "a preset has the model's shapes and no pretrained weights")
                     .with("model")

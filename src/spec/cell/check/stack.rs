@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast, Weights,
+    Adapter, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
@@ -58,9 +58,13 @@ impl Cell {
     /// The error for the key `key`, which this cell's stack does not heed.
     fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
-            return Invalid::new(key, "the torch stack cannot be planned with this yet")
+            return Invalid::new(key, "is for our trainer, and `stack: torch` is planned and not run")
                 .with("stack")
-                .help("leave the key out");
+                .help(match key {
+                    "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
+                    "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
+                    _ => "leave the key out",
+                });
         }
         if key == "gpu" {
             return Invalid::new(key, "names the GPU that `stack: torch` is planned for")
@@ -97,13 +101,13 @@ impl Cell {
     }
 
     fn check_torch(&self, found: &mut Found) {
-        for (key, is_ours) in [
-            ("optim", !self.has_optimizer()),
-            ("weights", self.weights == Some(Weights::Random) && !self.is_preset()),
-        ] {
-            if is_ours {
-                found.add(self.only_in_other_stack(key, &Value::Null));
-            }
+        if !self.has_optimizer() {
+            let theirs: Vec<_> = Optimizer::of(Stack::Torch).map(Optimizer::name).collect();
+            let message = format!(
+                "the torch stack cannot be planned with this yet; supported: {}",
+                either(&theirs)
+            );
+            found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
         }
         if self.adapter != Adapter::Lora {
             found.add(
@@ -116,11 +120,8 @@ impl Cell {
             );
         }
         if let Some(name) = &self.gpu {
-            found.check(
-                Gpu::named(name)
-                    .map(drop)
-                    .map_err(|mistake| Invalid::of("gpu", mistake)),
-            );
+            let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
+            found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
         }
         found.check(self.pytorch_allocator().map(drop));
         for (key, dtype) in [

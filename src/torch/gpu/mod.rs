@@ -1,0 +1,11 @@
+//! GPUs by name: their memory, the memory of a process that is not tensors, and what they can compute.
+
+mod budget;
+mod capability;
+mod card;
+mod support;
+
+pub use budget::Budget;
+pub use capability::{Architecture, ComputeCapability};
+pub use card::{Context, Gpu, MemorySource};
+pub use support::{NATIVE_BFLOAT16, Technique, autocasts_to_bfloat16, wheels};
