@@ -27,6 +27,8 @@ pub enum SdpaKernel {
     Efficient,
     /// FlashAttention.
     Flash,
+    /// None: one operation after another in float32, with all scores.
+    Math,
 }
 
 /// The shape of a micro-batch.

@@ -109,6 +109,22 @@ fn what_a_gpu_does_slowly_and_what_is_estimated_is_a_note() {
     );
 }
 
+/// PyTorch's kernels take bfloat16 from Ampere on; before, the scores of all heads are held.
+#[test]
+fn emulated_bfloat16_holds_the_scores() {
+    let peak = |keys: &str| {
+        let spec = spec(keys).replace("max_seq_length: 32", "max_seq_length: 512, dtype: bfloat16");
+        Project::new(&spec).planned(&[])[0]["predicted_allocated_peak_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    let scores = 4 * 4 * 512 * 512;
+    let fused = peak("gpu: t4, autocast: float16");
+    let (sdpa, eager) = (peak("gpu: t4"), peak("gpu: t4, attn_implementation: eager"));
+    assert!(sdpa > fused + scores && sdpa < 2 * eager, "{fused} {sdpa} {eager}");
+    assert!(peak("gpu: a10") < sdpa - scores);
+}
+
 #[test]
 fn a_first_spec_just_plans() {
     for keys in [

@@ -3,7 +3,7 @@
 use crate::options::{Attention, Upcast};
 use crate::torch::configuration::{Backend, Configuration, SdpaKernel};
 use crate::torch::dtype::Dtype;
-use crate::torch::gpu::ComputeCapability;
+use crate::torch::gpu::NATIVE_BFLOAT16;
 
 /// How attention is computed in this run.
 #[derive(Clone, Copy)]
@@ -32,10 +32,14 @@ impl AttentionOptions {
         });
         let kernel = configuration.sdpa_kernel.unwrap_or(match configuration.backend {
             Backend::Cpu => SdpaKernel::Portable,
-            Backend::Cuda if configuration.capability >= ComputeCapability(8, 0) && operands != Dtype::Float32 => {
-                SdpaKernel::Flash
-            }
-            Backend::Cuda => SdpaKernel::Efficient,
+            // `can_use_flash_attention` and `can_use_mem_efficient_attention` in
+            // `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
+            Backend::Cuda => match operands {
+                Dtype::Float32 => SdpaKernel::Efficient,
+                _ if configuration.capability >= NATIVE_BFLOAT16 => SdpaKernel::Flash,
+                Dtype::Bfloat16 => SdpaKernel::Math,
+                _ => SdpaKernel::Efficient,
+            },
         });
         Self {
             implementation: configuration.attn_implementation,

@@ -4,8 +4,7 @@ use crate::memory::Category;
 use crate::torch::configuration::{Backend, SdpaKernel};
 use crate::torch::dtype::Dtype;
 use crate::torch::layout::Layout;
-use crate::torch::tape::Tensor;
-use crate::torch::tape::{Backward, Gradients};
+use crate::torch::tape::{Backward, Gradients, Tape, Tensor};
 
 /// The memory-efficient kernel rounds each row of its log-sum-exp up to this.
 const LSE_ALIGNMENT: u32 = 32;
@@ -73,11 +72,14 @@ impl<'t> Tensor<'t> {
         mask: Option<&Self>,
         kernel: SdpaKernel,
     ) -> Tensor<'t> {
+        if kernel == SdpaKernel::Math {
+            return self.math_attention(key, value, mask);
+        }
         let tape = self.tape;
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let mask = mask.map(|mask| mask.additive(query.dtype()));
         let derivative = match kernel {
-            SdpaKernel::Portable => portable,
+            SdpaKernel::Portable | SdpaKernel::Math => portable,
             SdpaKernel::Efficient => efficient,
             SdpaKernel::Flash => flash,
         };
@@ -91,16 +93,50 @@ impl<'t> Tensor<'t> {
         // The others lay it out as the queries are.
         let output = match kernel {
             SdpaKernel::Efficient => query.by_position(heads, query.dtype()),
-            SdpaKernel::Portable | SdpaKernel::Flash => query.like(query.dtype()),
+            SdpaKernel::Portable | SdpaKernel::Flash | SdpaKernel::Math => query.like(query.dtype()),
         };
         let length = match kernel {
             SdpaKernel::Efficient => length.next_multiple_of(LSE_ALIGNMENT),
-            SdpaKernel::Portable | SdpaKernel::Flash => length,
+            SdpaKernel::Portable | SdpaKernel::Flash | SdpaKernel::Math => length,
         };
         let log_sum = tape.empty(&[batch, heads, length], Dtype::Float32);
         record.save(&output);
         record.save(&log_sum);
         record.finish(output)
+    }
+
+    /// `scaled_dot_product_attention` step by step in float32, where no kernel takes the format
+    /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads, length, width).
+    fn math_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
+        let tape = self.tape;
+        let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
+        let (dtype, groups) = (query.dtype(), query.dims()[1] / key.dims()[1]);
+        // The operation is one of autocast's, those that it is made of are not.
+        let autocast = tape.autocast.take();
+        let mask = mask.map(|mask| mask.additive(dtype));
+        let [query, key, value] = [query, key, value].map(|tensor| tensor.to(Dtype::Float32));
+        let query = query.scale();
+        let mask = mask.unwrap_or_else(|| tape.lower_triangle(query.dim_from_last(1)));
+        let (keys, values) = (key.repeat_heads(groups), value.repeat_heads(groups));
+        drop((key, value));
+        let scores = query.matmul(&keys.transpose(2, 3).scale());
+        drop(mask);
+        let weights = scores.safe_softmax();
+        drop(scores);
+        let output = weights.matmul(&values).to(dtype);
+        // The weights are an output, too, which nobody takes.
+        drop(weights.to(dtype));
+        tape.autocast.set(autocast);
+        output
+    }
+
+    /// `_safe_softmax(self, dim=-1)`: rows without a finite score are zeros.
+    fn safe_softmax(&self) -> Tensor<'t> {
+        let softmax = self.like(self.dtype());
+        let is_masked = self.like(Dtype::Bool);
+        let result = self.softmax_plain();
+        drop((softmax, is_masked));
+        result
     }
 
     /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
@@ -165,6 +201,16 @@ impl<'t> Tensor<'t> {
         let mask = tape.empty(self.dims(), dtype);
         drop((zero, infinity));
         mask
+    }
+}
+
+impl Tape {
+    /// Numbers to add to the scores of `length` queries and keys, float32: made of booleans.
+    fn lower_triangle(&self, length: u32) -> Tensor<'_> {
+        let ones = self.empty(&[length, length], Dtype::Bool);
+        let lower = self.empty(ones.dims(), Dtype::Bool);
+        drop(ones);
+        lower.additive(Dtype::Float32)
     }
 }
 
