@@ -57,6 +57,16 @@ impl Dtype {
             Self::Int8 | Self::Int4 => true,
         }
     }
+
+    /// Bits of a number, without scales.
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Float32 => 32,
+            Self::Float16 | Self::Bfloat16 => 16,
+            Self::Int8 => 8,
+            Self::Int4 => 4,
+        }
+    }
 }
 
 /// The software whose memory a cell describes.

@@ -23,6 +23,13 @@ pub(super) fn axes(_: &mut SchemaGenerator) -> Schema {
     schema
 }
 
+/// The schema of keys that may change: any keys of a cell, each with values to try, or with nothing.
+pub(super) fn lists_or_nothing(_: &mut SchemaGenerator) -> Schema {
+    by_key(
+        |schema| json!({ "anyOf": [{ "type": "null" }, schema, { "type": "array", "items": schema, "minItems": 1 }] }),
+    )
+}
+
 /// The schema of values that pick cells, or make one.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     by_key(Value::clone)

@@ -10,6 +10,7 @@ use super::entries;
 use super::error::SpecError;
 use super::expand::{Expansion, expand};
 use super::figures;
+use super::fit;
 use super::invocation::Invocation;
 use super::keys;
 use super::layers::{self, Layer};
@@ -117,6 +118,7 @@ fn resolve(
         expansion: expansion.as_ref().filter(|_| is_sound),
     };
     study.report.baseline = read_baseline(&tree, &selector, mistakes).unwrap_or_default();
+    study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, mistakes);
     let (published, claims) = (tree.get(&["published"]), tree.get(&["claims"]));
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);

@@ -30,10 +30,21 @@ pub struct Names {
     pub gpu: Option<String>,
     /// The stack. Default: PyTorch's for a GPU, else our trainer.
     pub stack: Option<Stack>,
+    /// The configuration that the names stand for.
+    pub start: Start,
+}
+
+/// What a model without a spec is planned with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// QLoRA as people run it on a single GPU: 4 bits, every block checkpointed, one sample at once.
+    Frugal,
+    /// LoRA in which nothing is saved yet, for a search that does: 16 bits, no checkpointing, the effective batch at once.
+    Roomy,
 }
 
 impl Names {
-    /// A study of one cell: a QLoRA of the model that suits a single GPU, with the overrides.
+    /// A study of one cell with the overrides.
     ///
     /// # Errors
     /// Everything that is wrong with the names or the overrides; the user's mistakes, so exit code 2.
@@ -94,16 +105,20 @@ impl Names {
             false => Task::CausalLm,
         };
         let positions = config.map_or(TOKENS, |config| config.max_position_embeddings);
+        let (dtype, batch, accumulation, checkpointing) = match self.start {
+            Start::Frugal => (Dtype::Int4, 1, EFFECTIVE_BATCH, Checkpointing::Full),
+            Start::Roomy => (self.training_format(), EFFECTIVE_BATCH, 1, Checkpointing::None),
+        };
         let mut keys = json!({
             "model": self.model,
             "stack": self.stack(),
             "task": task,
-            "dtype": Dtype::Int4,
+            "dtype": dtype,
             "rank": Cell::default().rank,
-            "batch_size": 1,
-            "gradient_accumulation_steps": EFFECTIVE_BATCH,
+            "batch_size": batch,
+            "gradient_accumulation_steps": accumulation,
             "max_seq_length": TOKENS.min(positions),
-            "gradient_checkpointing": Checkpointing::Full,
+            "gradient_checkpointing": checkpointing,
         });
         if let Some(gpu) = &self.gpu {
             keys["gpu"] = json!(gpu);
@@ -218,6 +233,7 @@ mod tests {
             model: model.into(),
             gpu: gpu.map(str::to_owned),
             stack: None,
+            start: Start::Frugal,
         };
         let settings = settings.iter().copied().map(str::to_owned).collect();
         let study = names.study(&Overrides::new([], settings));

@@ -29,7 +29,10 @@ pub(crate) fn settable() -> &'static [Key] {
         let mut keys = keys::collect(&SCHEMA, &SCHEMA["definitions"]);
         keys.retain(|key| {
             let section = key.path.split('.').next().unwrap_or_default();
-            !ONLY_IN_THE_FILE.contains(&section) && (section != "report" || !key.path.starts_with("report.baseline."))
+            let is_of_a_cell = ["report.baseline.", "fit.vary."]
+                .iter()
+                .any(|map| key.path.starts_with(map));
+            !ONLY_IN_THE_FILE.contains(&section) && !is_of_a_cell
         });
         keys
     });
@@ -101,6 +104,10 @@ mod tests {
             "report.template",
             "report.output",
             "report.baseline",
+            "fit",
+            "fit.budget",
+            "fit.keep",
+            "fit.vary",
         ];
         assert_eq!(settable, expected);
     }

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::by_key::{self, Untyped};
 use super::cell::{Cell, Stack};
 use super::claim::Claim;
+use super::fit::FitSpec;
 use super::invocation::Invocation;
 use super::published::Published;
 use super::selection::{self, Selection};
@@ -55,6 +56,10 @@ pub struct Study {
     #[serde(default)]
     #[schemars(with = "Option<ReportSpec>")]
     pub report: ReportSpec,
+    /// How far a search for what fits may go: `expctl fit`, and the advice of a plan. Not part of a cell.
+    #[serde(default, skip_serializing_if = "FitSpec::is_default")]
+    #[schemars(with = "Option<FitSpec>")]
+    pub fit: FitSpec,
     /// Figures of others, compared with what is measured; not part of a cell.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Option<Vec<Published>>")]
@@ -200,7 +205,7 @@ impl Study {
             ("report.output", empty_output.map(|_| Mistake::new("the path is empty"))),
         ];
         let placed = |(key, mistake): (&str, Option<Mistake>)| Some((key.to_owned(), mistake?));
-        found.into_iter().filter_map(placed).collect()
+        found.into_iter().filter_map(placed).chain(self.fit.check()).collect()
     }
 }
 

@@ -66,6 +66,22 @@ impl Cell {
             .unwrap_or(Value::Null)
     }
 
+    /// The cell with another value of a dotted key; `None` if the key cannot have it.
+    pub fn with(&self, key: &str, value: &Value) -> Option<Self> {
+        let mut map = Value::Object(self.to_map());
+        let mut place = &mut map;
+        for segment in key.split('.') {
+            place = place.as_object_mut()?.entry(segment).or_insert(Value::Null);
+        }
+        *place = value.clone();
+        serde_json::from_value(map).ok()
+    }
+
+    /// The keys that differ from those of the default cell, as a spec's `defaults` has them.
+    pub fn to_defaults(&self) -> Map<String, Value> {
+        difference(&self.with_plain_meaning().to_map(), Self::default_map())
+    }
+
     /// The same settings, written in one way: values that a left-out key would resolve to are left out.
     fn with_plain_meaning(&self) -> Self {
         let mut cell = self.clone();
@@ -169,7 +185,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "05d93eb65b05";
+    const DEFAULTS_HASH: &str = "ba6741a5cfc6";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

@@ -7,6 +7,7 @@ mod heeds;
 mod id;
 mod options;
 mod stacks;
+pub mod techniques;
 mod torch;
 
 pub use crate::options::{

@@ -1,0 +1,24 @@
+//! LoRA in place of a method that keeps more.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use crate::options::Adapter;
+use crate::spec::cell::Cell;
+
+pub(super) const ADAPTER: Technique = Technique {
+    key: "adapter",
+    follows: &[],
+    is_ordered: false,
+    is_of_tensors: true,
+    steps: |cell, _| match (cell.rank, cell.adapter) {
+        (0, _) | (_, Adapter::Lora) => Vec::new(),
+        _ => vec![Cell {
+            adapter: Adapter::Lora,
+            ..cell.clone()
+        }],
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.adapter = from.adapter,
+    price: |_| Price::new(Harm::Algorithm, 1.0),
+    meaning: |change| format!("{} adapters", change.to.adapter.name()),
+};

@@ -1,0 +1,32 @@
+//! Adapters in 16 bits, and with them their gradients and the optimizer's states.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use crate::options::{Dtype, Stack};
+use crate::spec::cell::Cell;
+
+pub(super) const ADAPTER_DTYPE: Technique = Technique {
+    key: "adapter_dtype",
+    follows: &[],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, _| match (cell.stack, cell.rank, cell.adapter_dtype) {
+        (Stack::Torch, 1.., Dtype::Float32) => vec![Cell {
+            adapter_dtype: Dtype::Bfloat16,
+            ..cell.clone()
+        }],
+        _ => Vec::new(),
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.adapter_dtype = from.adapter_dtype,
+    price: |change| {
+        let (from, to) = (change.from.adapter_dtype.bits(), change.to.adapter_dtype.bits());
+        Price::new(Harm::StatePrecision, 1.0 - f64::from(to) / f64::from(from))
+    },
+    meaning: |change| {
+        format!(
+            "adapters and their optimizer states in {} bits",
+            change.to.adapter_dtype.bits()
+        )
+    },
+};

@@ -1,0 +1,33 @@
+//! A kernel that does not hold the scores of attention.
+
+use super::price::Price;
+use super::technique::{Change, Technique, nothing_follows};
+use crate::options::{Attention, Stack};
+use crate::spec::cell::Cell;
+
+pub(super) const ATTENTION: Technique = Technique {
+    key: "attn_implementation",
+    follows: &[],
+    is_ordered: false,
+    is_of_tensors: true,
+    steps: |cell, _| {
+        let kernels: &[Attention] = match (cell.stack, cell.attn_implementation) {
+            (Stack::Torch, Attention::Eager) => &[Attention::Sdpa, Attention::FlashAttention2],
+            (Stack::Torch, Attention::Sdpa) => &[Attention::FlashAttention2],
+            _ => &[],
+        };
+        let with = |&attn_implementation: &Attention| Cell {
+            attn_implementation,
+            ..cell.clone()
+        };
+        kernels.iter().map(with).collect()
+    },
+    settle: nothing_follows,
+    copy: |from, to| to.attn_implementation = from.attn_implementation,
+    price: |_| Price::free(),
+    meaning: |change: &Change<'_>| match change.to.attn_implementation {
+        Attention::Eager => "the score matrix is held".into(),
+        Attention::Sdpa => "the scores are not held".into(),
+        Attention::FlashAttention2 => "the flash-attn package".into(),
+    },
+};

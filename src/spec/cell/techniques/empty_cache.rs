@@ -1,0 +1,25 @@
+//! The allocator's cache, returned to the device after each step.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use crate::options::Stack;
+use crate::spec::cell::Cell;
+
+pub(super) const EMPTY_CACHE: Technique = Technique {
+    key: "empty_cache_steps",
+    follows: &[],
+    is_ordered: false,
+    is_of_tensors: false,
+    steps: |cell, _| match (cell.stack, cell.empty_cache_steps) {
+        (Stack::Torch, 0 | 2..) => vec![Cell {
+            empty_cache_steps: 1,
+            ..cell.clone()
+        }],
+        _ => Vec::new(),
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.empty_cache_steps = from.empty_cache_steps,
+    // All of the cache is requested again.
+    price: |_| Price::new(Harm::Transfers, 1.0),
+    meaning: |_| "the cache is returned to the device after each step, and requested again".into(),
+};

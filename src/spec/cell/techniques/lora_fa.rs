@@ -1,0 +1,25 @@
+//! LoRA-FA: adapters that train B alone, so that nothing is kept for A's gradient.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use super::trainable::trainable_share;
+use crate::options::{LoraATraining, Stack};
+use crate::spec::cell::Cell;
+
+pub(super) const LORA_FA: Technique = Technique {
+    key: "lora_fa",
+    follows: &[],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, _| match (cell.stack, cell.rank, cell.lora_fa) {
+        (_, 0, _) | (_, _, LoraATraining::Frozen) | (Stack::Candle, ..) => Vec::new(),
+        _ => vec![Cell {
+            lora_fa: LoraATraining::Frozen,
+            ..cell.clone()
+        }],
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.lora_fa = from.lora_fa,
+    price: |change| Price::new(Harm::Capacity, 1.0 - trainable_share(change)),
+    meaning: |_| "LoRA's A is frozen, B alone is trained".into(),
+};

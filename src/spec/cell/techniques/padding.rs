@@ -1,0 +1,33 @@
+//! Micro-batches padded to their longest sample.
+
+use super::price::Price;
+use super::technique::{Technique, nothing_follows};
+use crate::options::{Data, Lengths, Padding, Synthetic};
+use crate::spec::cell::Cell;
+
+pub(super) const PADDING: Technique = Technique {
+    key: "padding",
+    follows: &[],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, _| {
+        let is_even = matches!(
+            &cell.data,
+            Data::Synthetic(Synthetic {
+                lengths: Lengths::Fixed,
+                ..
+            })
+        );
+        match cell.padding {
+            Padding::MaxLength if !is_even => vec![Cell {
+                padding: Padding::Longest,
+                ..cell.clone()
+            }],
+            _ => Vec::new(),
+        }
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.padding = from.padding,
+    price: |_| Price::free(),
+    meaning: |_| "micro-batches as long as their longest sample".into(),
+};

@@ -1,0 +1,43 @@
+//! Smaller adapters, or adapters in place of training every weight.
+
+use super::price::{Harm, Price};
+use super::technique::Technique;
+use super::trainable::trainable_share;
+use crate::spec::cell::Cell;
+use crate::text::format;
+
+/// Ranks to try where every weight is trained.
+const ADAPTERS: [usize; 4] = [64, 32, 16, 8];
+
+pub(super) const RANK: Technique = Technique {
+    key: "rank",
+    follows: &["lora_alpha"],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, _| {
+        let with = |rank| Cell { rank, ..cell.clone() };
+        let halved = |rank: &usize| (*rank > 1).then_some(rank / 2);
+        match cell.rank {
+            0 => ADAPTERS.into_iter().map(with).collect(),
+            rank => std::iter::successors(Some(rank), halved).skip(1).map(with).collect(),
+        }
+    },
+    settle: |from, to| {
+        // The adapter's scale stays.
+        if from.rank > 0 {
+            to.lora_alpha = from.lora_alpha.map(|alpha| alpha * to.rank as f64 / from.rank as f64);
+        }
+    },
+    copy: |from: &Cell, to: &mut Cell| {
+        to.rank = from.rank;
+        to.lora_alpha = from.lora_alpha;
+    },
+    price: |change| Price::new(Harm::Capacity, 1.0 - trainable_share(change)),
+    meaning: |change| match change.from.rank {
+        0 => format!(
+            "adapters, which train {} of the weights",
+            format::percent(trainable_share(change).into())
+        ),
+        _ => "a smaller adapter".into(),
+    },
+};

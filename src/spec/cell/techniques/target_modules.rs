@@ -1,0 +1,64 @@
+//! Adapters on fewer layers.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use super::trainable::trainable_share;
+use crate::arch::ModelConfig;
+use crate::options::TargetModules;
+use crate::spec::cell::Cell;
+use crate::text::format;
+
+pub(super) const TARGET_MODULES: Technique = Technique {
+    key: "target_modules",
+    follows: &[],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, model| {
+        if cell.rank == 0 {
+            return Vec::new();
+        }
+        let all = model.target_modules();
+        let attention = attention(model);
+        // PEFT's choice for most models (`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`).
+        let queries_and_values = attention
+            .iter()
+            .copied()
+            .filter(|name| name.starts_with(['q', 'v']))
+            .collect();
+        let mut given: Vec<&str> = all
+            .into_iter()
+            .filter(|name| cell.target_modules.contains(name))
+            .collect();
+        let mut steps = Vec::new();
+        for fewer in [attention.clone(), queries_and_values] {
+            let kept: Vec<&str> = given.iter().copied().filter(|name| fewer.contains(name)).collect();
+            if !kept.is_empty() && kept.len() < given.len() {
+                let names = kept.iter().map(|&name| name.to_owned()).collect();
+                steps.push(Cell {
+                    target_modules: TargetModules::Names(names),
+                    ..cell.clone()
+                });
+                given = kept;
+            }
+        }
+        steps
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.target_modules.clone_from(&from.target_modules),
+    price: |change| Price::new(Harm::Capacity, 1.0 - trainable_share(change)),
+    meaning: |change| {
+        format!(
+            "{} of the trained weights",
+            format::percent(trainable_share(change).into())
+        )
+    },
+};
+
+/// The linear layers of attention, by the last parts of their names.
+fn attention(model: &ModelConfig) -> Vec<&'static str> {
+    let paths = model.family.description().block.iter().map(|module| module.path);
+    let of_attention = paths.filter(|path| path.contains("attn") || path.contains("attention"));
+    let names = of_attention.filter_map(|path| path.rsplit('.').next());
+    let targets = model.target_modules();
+    names.filter(|name| targets.contains(name)).collect()
+}

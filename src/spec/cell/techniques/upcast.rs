@@ -1,0 +1,25 @@
+//! Weights that are not quantised, left in their format.
+
+use super::price::{Harm, Price};
+use super::technique::{Technique, nothing_follows};
+use crate::options::{Stack, Upcast};
+use crate::spec::cell::Cell;
+
+pub(super) const UPCAST: Technique = Technique {
+    key: "upcast",
+    follows: &[],
+    is_ordered: true,
+    is_of_tensors: true,
+    steps: |cell, _| match (cell.stack, cell.upcast) {
+        (Stack::Torch, Upcast::Peft) => vec![Cell {
+            upcast: Upcast::None,
+            ..cell.clone()
+        }],
+        _ => Vec::new(),
+    },
+    settle: nothing_follows,
+    copy: |from: &Cell, to: &mut Cell| to.upcast = from.upcast,
+    // Float32 becomes 16 bits.
+    price: |_| Price::new(Harm::StatePrecision, 0.5),
+    meaning: |_| "embeddings, norms and head stay in 16 bits".into(),
+};
