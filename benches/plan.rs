@@ -2,13 +2,17 @@
 //!
 //! Cells of models from 135M to 8B, each planned several times: of our trainer, and of PyTorch's stack without and with the
 //! replay of its allocator. Then 10,000 cells in one go, as `expctl plan` does it. The targets are 0.3 ms a cell of
-//! our trainer and 2 s for its 10,000; of PyTorch's stack 1 ms without replay, 20 ms with it, and 5 s for the 10,000.
+//! our trainer and 2 s for its 10,000; of PyTorch's stack 1 ms without replay, 20 ms with it, and 5 s for the 10,000. At last
+//! combinations of a search for what fits, on all cores: 2,000 a second are wanted.
 
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use expctl::plan::fit::{Moves, Space};
 use expctl::plan::{Options, Planner};
+use expctl::spec::FitSpec;
+use expctl::spec::cell::techniques::Harm;
 use expctl::spec::cell::{Cell, Checkpointing, Dtype, Stack};
 use rayon::prelude::*;
 
@@ -124,6 +128,30 @@ fn many(name: &str, typical: &[Typical], stack: Stack, replay: bool) {
     println!("{MANY} cells, {name}: {:.2} s", start.elapsed().as_secs_f64());
 }
 
+/// Combinations of every technique, far from each other in the space of a cell, on all cores.
+fn combinations(typical: Typical) {
+    let (cell, planner, fit) = (cell(typical, Stack::Torch), planner(false), FitSpec::default());
+    let model = planner.model(&cell).unwrap_or_else(|error| panic!("{error}"));
+    let moves = Moves {
+        fit: &fit,
+        worst: Harm::Data,
+    };
+    let space = Space::new(&cell, &model, moves).unwrap_or_else(|error| panic!("{error}"));
+    let all = space.combinations();
+    let start = Instant::now();
+    let numbers = (0..MANY as u64)
+        .into_par_iter()
+        .map(|number| number * (all as u64 / MANY as u64).max(1));
+    let cells = numbers.filter_map(|number| space.cell(&space.nth(number)));
+    let planned = cells.filter(|cell| planner.needed_at_least(cell).is_ok()).count();
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = planned as f64 / seconds;
+    println!(
+        "{planned} of {all} combinations of {}: {seconds:.2} s, {rate:.0} a second",
+        typical.0
+    );
+}
+
 fn main() {
     let ours = OURS.map(|typical| cell(typical, Stack::Candle));
     let torch = TORCH.map(|typical| cell(typical, Stack::Torch));
@@ -134,4 +162,8 @@ fn main() {
     many("our trainer", &OURS, Stack::Candle, false);
     many("PyTorch's stack without replay", &TORCH, Stack::Torch, false);
     many("PyTorch's stack with replay", &TORCH, Stack::Torch, true);
+    println!();
+    for typical in [TORCH[3], TORCH[13], TORCH[14]] {
+        combinations(typical);
+    }
 }

@@ -1,11 +1,14 @@
 //! Lists of a study's cells by the values of its axes.
 
+use std::fmt::Write as _;
+
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Format;
 use crate::results::setting;
 use crate::spec::Study;
-use crate::text::Table;
+use crate::text::{Table, to_flow_yaml};
 
 /// A table of cells: the axes, and then `columns`.
 pub(super) fn cell_table(study: &Study, columns: &[&str]) -> Table {
@@ -39,4 +42,21 @@ pub(super) fn cell_row(
         .chain(study.shows_seeds().then(|| planned.cell.seed.into()))
         .chain(values)
         .collect()
+}
+
+/// The keys and values of a cell that names stand for, in lines of some width.
+pub(super) fn configuration_for_people(configuration: &IndexMap<String, Value>) -> String {
+    const WIDTH: usize = 100;
+    let mut text = String::from("\nplanned with (change it with --set KEY=VALUE)\n");
+    let mut line = String::new();
+    for (key, value) in configuration {
+        let setting = format!("{key}={}", to_flow_yaml(value));
+        if !line.is_empty() && line.len() + setting.len() > WIDTH {
+            let _ = writeln!(text, " {line}");
+            line.clear();
+        }
+        let _ = write!(line, " {setting}");
+    }
+    let _ = writeln!(text, " {line}");
+    text
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use super::{accuracy, cell, compare, completions, export, init, list, plan, report, run, schema, show, validate};
+use super::{accuracy, cell, compare, completions, export, fit, init, list, plan, report, run, schema, show, validate};
 use crate::runner::protocol;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
@@ -19,6 +19,7 @@ pub struct Cli {
 enum Command {
     Run(run::Args),
     Plan(plan::Args),
+    Fit(fit::Args),
     Accuracy(accuracy::Args),
     Report(report::Args),
     Validate(validate::Args),
@@ -42,6 +43,7 @@ impl Cli {
         match self.command {
             Command::Run(args) => run::run(args),
             Command::Plan(args) => plan::run(&args),
+            Command::Fit(args) => fit::run(&args),
             Command::Accuracy(args) => accuracy::run(args),
             Command::Report(args) => report::run(&args),
             Command::Validate(args) => validate::run(args),

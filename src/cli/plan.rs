@@ -8,20 +8,20 @@ use anyhow::bail;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::cells::{cell_row, cell_table};
+use super::cells::{cell_row, cell_table, configuration_for_people};
 use super::plan_report::{PlanReport, plan_cells};
 use super::study_report::template_of;
-use super::subject::Subject;
+use super::subject::{Subject, for_budget};
 use super::{FAILED, Format, print};
 use crate::plan::Options;
-use crate::plan::advice::{Advice, CellPlan};
+use crate::plan::advice::{CellPlan, changes, cost};
+use crate::plan::fit::Found;
 use crate::results::columns::predictions;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::results::trainable_share;
 use crate::spec::Study;
-use crate::spec::cell::Stack;
+use crate::text::counted;
 use crate::text::format::{self, or_absent};
-use crate::text::{counted, to_flow_yaml};
 use crate::torch::gpu::Budget;
 
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
@@ -111,24 +111,6 @@ fn report_plan(study: &Study, args: &Args, output: Option<&Path>) -> anyhow::Res
     report.write_or_check(args.options(), args.check)
 }
 
-/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU.
-fn for_budget(mut study: Study, budget: Option<Budget>) -> Study {
-    if let Some(Budget::Gpu(gpu)) = budget {
-        // The plan is for this GPU, and the rows name it.
-        let torch = study
-            .cells
-            .iter_mut()
-            .filter(|planned| planned.cell.stack == Stack::Torch);
-        for planned in torch {
-            planned.cell.gpu = Some(gpu.name.into());
-            if let Some(value) = planned.axes.get_mut("gpu") {
-                *value = gpu.name.into();
-            }
-        }
-    }
-    study
-}
-
 fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
     let columns = predictions();
     let names = columns.iter().map(|column| column.name.as_str());
@@ -150,12 +132,12 @@ fn for_programs(study: &Study, plans: &[CellPlan], format: Format) -> String {
     format.render(&table)
 }
 
-fn advice_for_programs(advice: &Advice) -> Value {
+fn advice_for_programs(advice: &Found) -> Value {
     let columns = predictions().into_iter();
     let predicted = columns.map(|column| (column.name, json!((column.value)(&advice.prediction))));
     let mut object: serde_json::Map<String, Value> = predicted.collect();
-    object.insert("changes".into(), json!(advice.changes));
-    object.insert("cost".into(), json!(advice.cost));
+    object.insert("changes".into(), json!(changes(advice)));
+    object.insert("cost".into(), json!(cost(advice)));
     object.into()
 }
 
@@ -205,23 +187,6 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     text
 }
 
-/// The keys and values of a cell that names stand for, in lines of some width.
-fn configuration_for_people(configuration: &IndexMap<String, Value>) -> String {
-    const WIDTH: usize = 100;
-    let mut text = String::from("\nplanned with (change it with --set KEY=VALUE)\n");
-    let mut line = String::new();
-    for (key, value) in configuration {
-        let setting = format!("{key}={}", to_flow_yaml(value));
-        if !line.is_empty() && line.len() + setting.len() > WIDTH {
-            let _ = writeln!(text, " {line}");
-            line.clear();
-        }
-        let _ = write!(line, " {setting}");
-    }
-    let _ = writeln!(text, " {line}");
-    text
-}
-
 /// Each note once, with the cells that it is for unless that is all of them.
 fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
     let mut cells_of: IndexMap<&str, Vec<&str>> = IndexMap::new();
@@ -246,13 +211,13 @@ fn notes_for_people(study: &Study, plans: &[CellPlan]) -> String {
 
 fn advice_for_people(id: &str, planned: &CellPlan) -> String {
     if planned.advice.is_empty() {
-        return format!("\n{id}: no change of batch, checkpointing, format, rank or length makes it fit\n");
+        return format!("\n{id}: no change that may be made makes it fit\n");
     }
     let mut text = format!("\n{id} would fit with\n");
     for advice in &planned.advice {
-        let changes = advice.changes.join(", ");
+        let changes = changes(advice).join(", ");
         let peak = size(Some(advice.prediction.needed_bytes));
-        let _ = writeln!(text, "  {changes}: {peak} ({})", advice.cost);
+        let _ = writeln!(text, "  {changes}: {peak} ({})", cost(advice));
     }
     text
 }

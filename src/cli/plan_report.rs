@@ -18,7 +18,9 @@ use crate::spec::Study;
 pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, PlanError> {
     let planner = Planner::new(&study.directory, options);
     let cells = study.cells.par_iter();
-    cells.map(|planned| advice::plan(&planner, &planned.cell)).collect()
+    cells
+        .map(|planned| advice::plan(&planner, &planned.cell, &study.fit))
+        .collect()
 }
 
 /// A report of a plan, before its cells are predicted.

@@ -6,7 +6,8 @@ use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::spec::cell::Stack;
-use crate::spec::{self, Names, Overrides, Study};
+use crate::spec::{self, Names, Overrides, Start, Study};
+use crate::torch::gpu::Budget;
 
 /// A spec, or names in its place.
 #[derive(Debug, Clone, clap::Args)]
@@ -35,10 +36,19 @@ impl Subject {
     /// # Errors
     /// There is none or several; or something is wrong with it.
     pub(super) fn study(&self) -> anyhow::Result<Study> {
+        Ok(self.studies()?.remove(0))
+    }
+
+    /// The only study, with more `key=value` texts laid over it. Names stand for a cell in which nothing is saved yet.
+    ///
+    /// # Errors
+    /// There is none or several; or something is wrong with it.
+    pub(super) fn study_to_fit(&self, settings: Vec<String>) -> anyhow::Result<Study> {
         if self.is_several() {
             bail!("one spec at a time, and {} are given", self.specs.len());
         }
-        Ok(self.studies()?.remove(0))
+        let settings = [self.set.as_slice(), &settings].concat();
+        Ok(self.read(settings, Start::Roomy)?.remove(0))
     }
 
     /// True for several specs.
@@ -51,7 +61,11 @@ impl Subject {
     /// # Errors
     /// There is none; or something is wrong with one.
     pub(super) fn studies(&self) -> anyhow::Result<Vec<Study>> {
-        let overrides = Overrides::from_environment(self.set.clone())?;
+        self.read(self.set.clone(), Start::Frugal)
+    }
+
+    fn read(&self, settings: Vec<String>, start: Start) -> anyhow::Result<Vec<Study>> {
+        let overrides = Overrides::from_environment(settings)?;
         match (&self.model, self.specs.as_slice()) {
             (Some(_), [_, ..]) => bail!("a spec and --model exclude each other"),
             (Some(model), []) => {
@@ -59,6 +73,7 @@ impl Subject {
                     model: model.clone(),
                     gpu: self.gpu.clone(),
                     stack: self.stack,
+                    start,
                 };
                 Ok(vec![names.study(&overrides)?])
             }
@@ -73,6 +88,24 @@ impl Subject {
             }
         }
     }
+}
+
+/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU.
+pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> Study {
+    if let Some(Budget::Gpu(gpu)) = budget {
+        // The plan is for this GPU, and the rows name it.
+        let torch = study
+            .cells
+            .iter_mut()
+            .filter(|planned| planned.cell.stack == Stack::Torch);
+        for planned in torch {
+            planned.cell.gpu = Some(gpu.name.into());
+            if let Some(value) = planned.axes.get_mut("gpu") {
+                *value = gpu.name.into();
+            }
+        }
+    }
+    study
 }
 
 fn stack_parser() -> impl TypedValueParser<Value = Stack> {

@@ -37,6 +37,17 @@ pub enum PlanError {
     /// The GPU of the budget has no kernels for what the cell asks for.
     #[error("{0}")]
     Gpu(Invalid),
+    /// A search may change nothing that would save memory.
+    #[error("nothing may change: no key that saves memory has another value to try in this cell")]
+    NothingToVary,
+    /// A search has nothing to fit a cell into.
+    #[error(
+        "there is no budget: give one with --budget, such as 6GiB or rtx-3060-12gb, or the cell a `gpu` or `device_memory`"
+    )]
+    NoBudget,
+    /// Our trainer computes on no GPU that could be chosen.
+    #[error("a GPU is chosen for `stack: torch`; this cell is of our own trainer")]
+    NoGpu,
     /// The lengths of the samples depend on a tokenizer.
     #[error("the torch stack is planned with synthetic data, whose lengths are known")]
     UnknownLengths,

@@ -7,6 +7,7 @@
 pub mod advice;
 pub mod batches;
 mod error;
+pub mod fit;
 mod planner;
 mod torch;
 

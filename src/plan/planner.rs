@@ -109,12 +109,42 @@ impl Planner {
     pub fn predict(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         match cell.stack {
             Stack::Candle => self.predict_candle(cell),
-            Stack::Torch => self.predict_torch(cell),
+            Stack::Torch => self.predict_torch(cell, self.options.replay),
+        }
+    }
+
+    /// Bytes that `cell` needs at least, of which PyTorch's allocator may hold more: quicker than [`Self::predict`].
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed_at_least(&self, cell: &Cell) -> Result<u64, PlanError> {
+        let allocated = match cell.stack {
+            Stack::Candle => self.predict_candle(cell)?,
+            Stack::Torch => self.predict_torch(cell, false)?,
+        };
+        let context = self.gpu(cell).and_then(|gpu| gpu.context);
+        Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
+    }
+
+    /// The budget of `cell` in bytes: that of all cells, or its own.
+    pub fn budget(&self, cell: &Cell) -> Option<u64> {
+        self.options.budget.map(Budget::bytes).or_else(|| match cell.stack {
+            Stack::Candle => cell.device_memory.map(|size| size.0),
+            Stack::Torch => own_gpu(cell).map(|gpu| gpu.total_bytes),
+        })
+    }
+
+    /// The GPU that `cell` is planned for.
+    fn gpu(&self, cell: &Cell) -> Option<&'static Gpu> {
+        match (cell.stack, self.options.budget) {
+            (Stack::Candle, _) => None,
+            (Stack::Torch, Some(Budget::Gpu(gpu))) => Some(gpu),
+            (Stack::Torch, _) => own_gpu(cell),
         }
     }
 
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
-        let config = self.config(cell)?;
+        let config = self.model(cell)?;
         fits_positions(cell, config.max_position_embeddings)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
@@ -128,20 +158,18 @@ impl Planner {
             process_peak_bytes: Some(account.peak.bytes + PROCESS),
             ..prediction_from(&account)
         };
-        let own = cell.device_memory.map(|size| size.0);
-        let budget = self.options.budget.map(Budget::bytes).or(own);
         // The trainer's own budget is on allocated bytes too.
-        Ok(with_verdict(prediction.allocated_peak_bytes, budget, prediction))
+        Ok(with_verdict(
+            prediction.allocated_peak_bytes,
+            self.budget(cell),
+            prediction,
+        ))
     }
 
-    fn predict_torch(&self, cell: &Cell) -> Result<Prediction, PlanError> {
-        let model = self.config(cell)?;
+    fn predict_torch(&self, cell: &Cell, is_replayed: bool) -> Result<Prediction, PlanError> {
+        let model = self.model(cell)?;
         fits_positions(cell, model.max_position_embeddings)?;
-        let (budget, gpu) = match (self.options.budget, own_gpu(cell)) {
-            (Some(Budget::Gpu(gpu)), _) => (Some(gpu.total_bytes), Some(gpu)),
-            (Some(Budget::Bytes(bytes)), gpu) => (Some(bytes), gpu),
-            (None, gpu) => (gpu.map(|gpu| gpu.total_bytes), gpu),
-        };
+        let gpu = self.gpu(cell);
         gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu)).map_err(PlanError::Gpu)?;
         let mut configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
         let counts = self.torch_counts(cell, &configuration);
@@ -149,9 +177,7 @@ impl Planner {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
         let options = cell.data_options();
-        let steps = batches::torch_steps(&options, &model, self.options.replay, || {
-            self.dataset(cell, &options, &model)
-        })?;
+        let steps = batches::torch_steps(&options, &model, is_replayed, || self.dataset(cell, &options, &model))?;
         if configuration.empty_cache_steps > 0 {
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
@@ -170,7 +196,7 @@ impl Planner {
             notes: gpu.map_or_else(Vec::new, |gpu| cell.notes_on(gpu)),
             ..prediction_from(&account)
         };
-        if self.options.replay {
+        if is_replayed {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
             let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
             let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
@@ -194,11 +220,14 @@ impl Planner {
         }
         let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
         let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
-        Ok(with_verdict(needed, budget, prediction))
+        Ok(with_verdict(needed, self.budget(cell), prediction))
     }
 
     /// The shape of the cell's model; read once.
-    fn config(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
+    ///
+    /// # Errors
+    /// It cannot be read, or the cell's stack cannot do it.
+    pub fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
         let key = (model_key(cell), cell.stack, cell.weights(), modules);
         cached(&self.models, key, || {

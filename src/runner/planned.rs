@@ -16,7 +16,7 @@ use crate::spec::{Study, StudyCell};
 pub(super) fn plan(study: &Study, planner: &Planner, dir: &StudyDir) -> Result<(), RunError> {
     let cells: Vec<&StudyCell> = study.cells.iter().filter(|planned| planned.is_planned()).collect();
     cells.into_par_iter().try_for_each(|planned| {
-        let plan = advice::plan(planner, &planned.cell).map_err(|source| RunError::Plan {
+        let prediction = advice::predict(planner, &planned.cell, &study.fit).map_err(|source| RunError::Plan {
             cell_id: planned.id.clone(),
             source: Box::new(source),
         })?;
@@ -26,6 +26,6 @@ pub(super) fn plan(study: &Study, planner: &Planner, dir: &StudyDir) -> Result<(
             source,
         })?;
         write_if_changed(&cell_dir.cell_yaml(), planned.cell.to_yaml().as_bytes())?;
-        Ok(write_prediction(&cell_dir, &plan.prediction)?)
+        Ok(write_prediction(&cell_dir, &prediction)?)
     })
 }

@@ -91,8 +91,7 @@ pub fn run(study: &Study, options: &Options, progress: &mut dyn Progress) -> Res
 /// Predicts the memory of each cell. Training shows the others.
 fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
     tasks.par_iter_mut().for_each(|task| {
-        let plan = advice::plan(planner, &study.cells[task.index].cell);
-        task.prediction = plan.ok().map(|plan| plan.prediction);
+        task.prediction = advice::predict(planner, &study.cells[task.index].cell, &study.fit).ok();
     });
 }
 

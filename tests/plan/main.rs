@@ -7,6 +7,7 @@ mod binding;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
+mod fit;
 mod gpus;
 mod names;
 mod published;

@@ -1,0 +1,220 @@
+//! `expctl fit SPEC` and `expctl fit --model MODEL`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+
+use super::fit_chart::chart;
+use super::fit_view::{CellFit, LimitRow, Limits, for_people, for_programs};
+use super::subject::{Subject, for_budget};
+use super::{FAILED, Format, print};
+use crate::plan::advice::changes;
+use crate::plan::fit::{Found, Largest, Moves, Search, Space, largest, smallest_gpu};
+use crate::plan::{Options, PlanError, Planner};
+use crate::spec::cell::techniques::Harm;
+use crate::spec::{Study, StudyCell};
+use crate::torch::gpu::Budget;
+
+/// Find what to change so that a cell fits, the least change first
+///
+/// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer states,
+/// attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of memory against
+/// price. Mild changes come before harsh ones: first what keeps the results, then what costs precision, then what is trained,
+/// then tokens. Every figure is predicted. Exit code 1 if nothing fits.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    subject: Subject,
+    /// What to fit into: a size such as 6GiB, or a GPU such as rtx-3060-12gb. Default: the spec's fit.budget, or the cells'
+    /// gpu or device_memory
+    #[arg(long, value_name = "SIZE|GPU")]
+    budget: Option<Budget>,
+    /// A key that may change, alone or with the values to try; other keys then stay. Repeatable
+    #[arg(long, value_name = "KEY[=VALUE,...]")]
+    vary: Vec<String>,
+    /// Keys that stay as they are
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    keep: Vec<String>,
+    /// The cell of a sweep, by the beginning of its id
+    #[arg(long, value_name = "ID")]
+    cell: Option<String>,
+    /// Print the largest value of these keys that fits instead, as the cell is and with changes that keep its results
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    largest: Vec<Largest>,
+    /// Print the smallest GPU that is enough instead
+    #[arg(long, conflicts_with_all = ["budget", "largest"])]
+    smallest_gpu: bool,
+    /// Write the least change that fits as a spec
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Draw the front of memory against price
+    #[arg(long, value_name = "FILE.svg")]
+    chart: Option<PathBuf>,
+    /// How the result is printed; json has everything, csv the front
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+impl ValueEnum for Largest {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::BatchSize, Self::MaxSeqLength, Self::Rank]
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.key()))
+    }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let study = args.subject.study_to_fit(args.settings())?;
+    // With --smallest-gpu each GPU is its own budget.
+    let budget = args
+        .budget
+        .or(study.fit.budget.map(|budget| budget.0))
+        .filter(|_| !args.smallest_gpu);
+    let mut study = for_budget(study, budget);
+    if let Some(wanted) = &args.cell {
+        pick(&mut study, wanted)?;
+    }
+    if study.cells.len() > 1 && (args.write.is_some() || args.chart.is_some()) {
+        bail!(
+            "--write and --chart are for one cell, and the spec has {}: pick one with --cell ID",
+            study.cells.len()
+        );
+    }
+    let planner = Planner::new(&study.directory, Options { budget, replay: true });
+    if args.smallest_gpu || !args.largest.is_empty() {
+        return limits(args, &study, &planner);
+    }
+    let fits = study.cells.iter().map(|planned| fit(&planner, &study, planned));
+    let fits = fits.collect::<Result<Vec<_>, _>>()?;
+    if let (Some(path), [fit]) = (&args.chart, fits.as_slice()) {
+        write(path, &chart(&study.name, fit)?)?;
+    }
+    if let (Some(path), [fit]) = (&args.write, fits.as_slice()) {
+        let Some(least) = &fit.least else {
+            bail!("nothing fits, so there is no spec to write");
+        };
+        write(path, &spec_of(&study, least, path)?)?;
+    }
+    print(&match args.format {
+        Format::Table => for_people(&study, &fits),
+        format => for_programs(&study, &fits, format),
+    })?;
+    let all_fit = fits.iter().all(|fit| fit.budget.is_none() || fit.least.is_some());
+    Ok(if all_fit {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED)
+    })
+}
+
+impl Args {
+    /// The options as keys of the `fit` section.
+    fn settings(&self) -> Vec<String> {
+        let mut settings = Vec::new();
+        if !self.keep.is_empty() {
+            settings.push(format!("fit.keep=[{}]", self.keep.join(", ")));
+        }
+        if !self.vary.is_empty() {
+            let key = |text: &String| match text.split_once('=') {
+                Some((key, values)) => format!("{key}: [{values}]"),
+                None => format!("{text}: "),
+            };
+            let keys: Vec<String> = self.vary.iter().map(key).collect();
+            settings.push(format!("fit.vary={{{}}}", keys.join(", ")));
+        }
+        settings
+    }
+}
+
+/// Leaves the cell whose id begins with `wanted`.
+fn pick(study: &mut Study, wanted: &str) -> anyhow::Result<()> {
+    let found: Vec<StudyCell> = study
+        .cells
+        .iter()
+        .filter(|cell| cell.id.starts_with(wanted))
+        .cloned()
+        .collect();
+    match found.len() {
+        1 => study.cells = found,
+        0 => bail!("the spec has no cell `{wanted}`; `expctl plan` lists its cells"),
+        count => bail!("`{wanted}` is the beginning of {count} cells' ids: give more of it"),
+    }
+    Ok(())
+}
+
+/// Searches for what fits.
+fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit, PlanError> {
+    let cell = &planned.cell;
+    let moves = Moves {
+        fit: &study.fit,
+        worst: Harm::Data,
+    };
+    let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
+    let budget = planner.budget(cell);
+    // Half of a budget is as little as anyone needs to know.
+    let front = search.front(budget.unwrap_or(0) / 2)?;
+    let least = budget.and_then(|budget| search.least(budget));
+    let others = match (&least, budget) {
+        (Some(least), Some(budget)) => search.others(least, budget),
+        _ => Vec::new(),
+    };
+    Ok(CellFit {
+        budget,
+        front,
+        least,
+        others,
+        planned: search.planned(),
+        combinations: search.space().combinations(),
+    })
+}
+
+/// Prints the largest values, or the smallest GPUs.
+fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
+    let mut limits = Vec::new();
+    for planned in &study.cells {
+        let cell = &planned.cell;
+        let mut rows = Vec::new();
+        let mut add = |key, worst, limit| rows.push(LimitRow { key, worst, limit });
+        for &key in &args.largest {
+            let budget = planner.budget(cell).ok_or(PlanError::NoBudget)?;
+            for worst in [None, Some(Harm::Transfers)] {
+                let most = largest(planner, cell, key, budget, worst, &study.fit)?;
+                add(key.key(), worst, most.map(Into::into));
+            }
+        }
+        if args.smallest_gpu {
+            for worst in [None, Some(Harm::Transfers), Some(Harm::Data)] {
+                let gpu = smallest_gpu(planner, cell, worst, &study.fit)?;
+                add("gpu", worst, gpu.map(Into::into));
+            }
+        }
+        limits.push(rows);
+    }
+    print(&Limits(limits).render(study, args.format))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A spec of the one cell that was found.
+fn spec_of(study: &Study, least: &Found, path: &Path) -> anyhow::Result<String> {
+    let folder = std::path::absolute(path)?
+        .parent()
+        .map(Path::to_path_buf)
+        .unwrap_or_default();
+    let changes = changes(least);
+    let why = match changes.is_empty() {
+        true => "As it was, it fits.".to_owned(),
+        false => format!("Changed so that it fits: {}.", changes.join(", ")),
+    };
+    Ok(study.spec_of(&least.cell, &why, &folder))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! The results of a search for what fits, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::Format;
+use super::cells::configuration_for_people;
+use crate::plan::advice::{changes, cost};
+use crate::plan::fit::{Found, Most};
+use crate::results::columns::predictions;
+use crate::results::setting;
+use crate::spec::Study;
+use crate::spec::cell::techniques::Harm;
+use crate::text::format::{self, or_absent};
+use crate::text::{Table, to_flow_yaml};
+use crate::torch::gpu::Gpu;
+
+/// The result of a search for one cell.
+pub(super) struct CellFit {
+    /// Bytes to fit into, if there is a budget.
+    pub budget: Option<u64>,
+    /// The cell as it is given, then the least changes for less and less memory.
+    pub front: Vec<Found>,
+    /// The least change that fits.
+    pub least: Option<Found>,
+    /// Other ways to fit, each without a technique that the least change uses.
+    pub others: Vec<Found>,
+    /// Combinations that were predicted.
+    pub planned: usize,
+    /// Combinations that there are.
+    pub combinations: f64,
+}
+
+/// The text for a terminal.
+pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
+    let mut text = String::new();
+    for (index, fit) in fits.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text += &heading(study, index);
+        text += &verdict(fit);
+        if let Some(least) = fit.least.as_ref().filter(|least| !least.changes.is_empty()) {
+            let _ = writeln!(text, "\nthe least change that fits: {}", of_budget(least, fit.budget));
+            text += &explained(least);
+        }
+        if !fit.others.is_empty() {
+            text += "\nother ways, each without one of these changes\n";
+            for other in &fit.others {
+                let (needed, changes) = (of_budget(other, fit.budget), changes(other).join(", "));
+                let _ = writeln!(text, "  {needed}: {changes} ({})", cost(other));
+            }
+        }
+        if fit.front.len() > 1 {
+            let _ = writeln!(
+                text,
+                "\nmemory against price, the least change first\n{}",
+                front(fit).aligned()
+            );
+        }
+        if let Some(configuration) = study.named_configuration() {
+            text += configuration_for_people(&configuration).trim_start();
+            text.push('\n');
+        }
+        let _ = writeln!(
+            text,
+            "{} of {} combinations were planned; all figures are predicted",
+            format::number((fit.planned as f64).into(), 0),
+            format::number(fit.combinations.into(), 0)
+        );
+    }
+    text
+}
+
+/// The cell's id and its values of the axes.
+fn heading(study: &Study, index: usize) -> String {
+    let planned = &study.cells[index];
+    let axes = planned.axes.iter();
+    let values = axes.map(|(axis, value)| format!("{axis} {}", setting(axis, &value.clone().into())));
+    let words: Vec<String> = std::iter::once(planned.id.clone()).chain(values).collect();
+    words.join(" · ") + "\n"
+}
+
+fn verdict(fit: &CellFit) -> String {
+    let needed = fit.front.first().map_or(0, |given| given.prediction.needed_bytes);
+    let least = fit.front.last().map_or(needed, |last| last.prediction.needed_bytes);
+    let Some(budget) = fit.budget else {
+        return format!("as it is: {}; there is no budget\n", bytes(needed));
+    };
+    let budget_text = bytes(budget);
+    match (needed.checked_sub(budget), &fit.least) {
+        (None | Some(0), _) => format!("as it is: {}, fits into {budget_text}\n", bytes(needed)),
+        (Some(over), Some(_)) => format!("as it is: {}, {} more than {budget_text}\n", bytes(needed), bytes(over)),
+        (Some(over), None) => format!(
+            "as it is: {}, {} more than {budget_text}; no change that may be made makes it fit, {} is the least\n",
+            bytes(needed),
+            bytes(over),
+            bytes(least)
+        ),
+    }
+}
+
+/// A line for each change, with its price.
+fn explained(found: &Found) -> String {
+    let lines: Vec<(String, &str)> = found
+        .changes
+        .iter()
+        .map(|changed| {
+            let keys: Vec<String> = changed
+                .keys
+                .iter()
+                .map(|(key, value)| format!("{key}: {}", to_flow_yaml(value)))
+                .collect();
+            (keys.join(", "), changed.meaning.as_str())
+        })
+        .collect();
+    let width = lines.iter().map(|(keys, _)| keys.chars().count()).max().unwrap_or(0);
+    lines
+        .iter()
+        .map(|(keys, meaning)| format!("  {keys:<width$}  {meaning}\n"))
+        .collect()
+}
+
+/// The front as a table.
+fn front(fit: &CellFit) -> Table {
+    let mut columns = vec!["needed"];
+    columns.extend(fit.budget.map(|_| "of budget"));
+    columns.extend(["more FLOPs", "harm", "changes"]);
+    let mut table = Table::new(columns);
+    for found in &fit.front {
+        let mut row = vec![json!(bytes(found.prediction.needed_bytes))];
+        row.extend(fit.budget.map(|budget| json!(share(found, budget))));
+        let recomputed = found.price.amount(Harm::Recomputation);
+        let flops = match recomputed > 0.0 {
+            true => format::percent(recomputed.into()),
+            false => format::ABSENT.to_owned(),
+        };
+        let words = match found.changes.is_empty() {
+            true => "as it is".to_owned(),
+            false => changes(found).join(", "),
+        };
+        row.extend([json!(flops), json!(in_words(found.price.worst())), json!(words)]);
+        table.rows.push(row);
+    }
+    table
+}
+
+/// The worst that a change does, in a word or two.
+fn in_words(harm: Harm) -> &'static str {
+    match harm {
+        Harm::None => "none",
+        Harm::SmallerProducts => "smaller products",
+        Harm::Recomputation => "time",
+        Harm::Transfers => "transfers",
+        Harm::StatePrecision => "precision of states",
+        Harm::WeightPrecision => "precision of weights",
+        Harm::Algorithm => "another algorithm",
+        Harm::Capacity => "fewer trained weights",
+        Harm::Data => "fewer tokens",
+    }
+}
+
+/// JSON with everything, or the rows of the fronts.
+pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> String {
+    if format == Format::Json {
+        let cells = fits.iter().zip(&study.cells).map(|(fit, planned)| {
+            json!({
+                "cell_id": planned.id,
+                "axes": planned.axes,
+                "budget_bytes": fit.budget,
+                "least": fit.least.as_ref().map(found_for_programs),
+                "others": fit.others.iter().map(found_for_programs).collect::<Vec<_>>(),
+                "front": fit.front.iter().map(found_for_programs).collect::<Vec<_>>(),
+                "planned": fit.planned,
+                "combinations": fit.combinations,
+            })
+        });
+        return format!("{:#}\n", Value::Array(cells.collect()));
+    }
+    let harms = Harm::ALL.iter().map(|harm| format!("price_{}", harm.name()));
+    let mut table = Table::new(
+        ["cell_id", "needed_bytes", "budget_bytes", "changes"]
+            .map(String::from)
+            .into_iter()
+            .chain(harms),
+    );
+    for (fit, planned) in fits.iter().zip(&study.cells) {
+        for found in &fit.front {
+            let needed = found.prediction.needed_bytes;
+            let row = [
+                json!(planned.id),
+                json!(needed),
+                json!(fit.budget),
+                json!(changes(found).join(", ")),
+            ];
+            let prices = Harm::ALL.iter().map(|&harm| json!(found.price.amount(harm)));
+            table.rows.push(row.into_iter().chain(prices).collect());
+        }
+    }
+    format.render(&table)
+}
+
+fn found_for_programs(found: &Found) -> Value {
+    let keys: Map<String, Value> = found
+        .keys()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect();
+    let price = Harm::ALL
+        .iter()
+        .map(|&harm| (harm.name().to_owned(), json!(found.price.amount(harm))));
+    let predicted = predictions()
+        .into_iter()
+        .map(|column| (column.name, json!((column.value)(&found.prediction))));
+    let mut object: Map<String, Value> = predicted.collect();
+    object.insert("changes".into(), keys.into());
+    object.insert("cost".into(), json!(cost(found)));
+    object.insert("price".into(), price.collect::<Map<_, _>>().into());
+    object.into()
+}
+
+/// The largest values of keys, or the smallest GPUs: the rows of each cell.
+pub(super) struct Limits(pub Vec<Vec<LimitRow>>);
+
+/// The largest value of a key, or the smallest GPU.
+pub(super) struct LimitRow {
+    /// The key.
+    pub key: &'static str,
+    /// The worst harm of the changes that may be made; `None` if none may.
+    pub worst: Option<Harm>,
+    /// The value, if one fits.
+    pub limit: Option<Limit>,
+}
+
+/// A value that fits, with the cell that has it.
+pub(super) struct Limit {
+    value: Value,
+    is_bound: bool,
+    found: Found,
+}
+
+impl From<Most> for Limit {
+    fn from(most: Most) -> Self {
+        Self {
+            value: most.value.into(),
+            is_bound: most.is_bound,
+            found: most.found,
+        }
+    }
+}
+
+impl From<(&'static Gpu, Found)> for Limit {
+    fn from((gpu, found): (&'static Gpu, Found)) -> Self {
+        Self {
+            value: gpu.name.into(),
+            is_bound: false,
+            found,
+        }
+    }
+}
+
+impl Limits {
+    /// A row for each limit.
+    pub(super) fn render(&self, study: &Study, format: Format) -> String {
+        let columns = ["cell_id", "key", "value", "changes allowed", "needed", "changes"];
+        let programs = ["cell_id", "key", "value", "changes_allowed", "needed_bytes", "changes"];
+        let is_for_people = format == Format::Table;
+        let mut table = Table::new(if is_for_people { columns } else { programs });
+        for (rows, planned) in self.0.iter().zip(&study.cells) {
+            for LimitRow { key, worst, limit } in rows {
+                let allowed = match worst {
+                    None => "none",
+                    Some(harm) if harm.keeps_results() => "that keep the results",
+                    Some(_) => "all",
+                };
+                let value = limit.as_ref().map(|limit| match limit.is_bound && is_for_people {
+                    true => json!(format!("{} (the largest there is)", to_flow_yaml(&limit.value))),
+                    false => limit.value.clone(),
+                });
+                let found = limit.as_ref().map(|limit| &limit.found);
+                let needed = found.map(|found| match is_for_people {
+                    true => json!(bytes(found.prediction.needed_bytes)),
+                    false => json!(found.prediction.needed_bytes),
+                });
+                let changes = found.map(|found| json!(changes(found).join(", ")));
+                let absent = || {
+                    if is_for_people {
+                        json!("nothing fits")
+                    } else {
+                        Value::Null
+                    }
+                };
+                table.rows.push(vec![
+                    json!(planned.id),
+                    json!(key),
+                    value.unwrap_or_else(absent),
+                    json!(allowed),
+                    needed.unwrap_or_default(),
+                    changes.unwrap_or_default(),
+                ]);
+            }
+        }
+        let text = format.render(&table);
+        match is_for_people {
+            true => text + "\nall figures are predicted\n",
+            false => text,
+        }
+    }
+}
+
+/// `22.1 GB (93 %)`.
+fn of_budget(found: &Found, budget: Option<u64>) -> String {
+    let needed = bytes(found.prediction.needed_bytes);
+    budget.map_or_else(
+        || needed.clone(),
+        |budget| format!("{needed} ({})", share(found, budget)),
+    )
+}
+
+fn share(found: &Found, budget: u64) -> String {
+    let percent = 100.0 * found.prediction.needed_bytes as f64 / budget as f64;
+    // What barely fits does not fill the budget, and what barely does not is over it.
+    let decimals = if (99.0..101.0).contains(&percent) { 2 } else { 0 };
+    format!("{percent:.decimals$} %")
+}
+
+fn bytes(size: u64) -> String {
+    or_absent(Some(size), format::bytes)
+}

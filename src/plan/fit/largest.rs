@@ -1,0 +1,123 @@
+//! The largest value of a key with which a cell fits.
+
+use super::search::{Found, Search};
+use super::space::{Moves, Space};
+use crate::arch::ModelConfig;
+use crate::plan::{PlanError, Planner};
+use crate::spec::FitSpec;
+use crate::spec::cell::techniques::Harm;
+use crate::spec::cell::{Cell, Data};
+
+/// A key whose largest value is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Largest {
+    /// Samples in a micro-batch; the number of micro-batches stays.
+    BatchSize,
+    /// Tokens of a sample, up to what the model can take.
+    MaxSeqLength,
+    /// Rank of the adapters, up to the model's width.
+    Rank,
+}
+
+/// The largest value that fits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Most {
+    /// The value.
+    pub value: usize,
+    /// True if no larger value was tried, since the model has none.
+    pub is_bound: bool,
+    /// The cell with this value, and the changes that it needs besides.
+    pub found: Found,
+}
+
+impl Largest {
+    /// The key in specs.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::BatchSize => "batch_size",
+            Self::MaxSeqLength => "max_seq_length",
+            Self::Rank => "rank",
+        }
+    }
+
+    /// The least and the largest value to try.
+    fn range(self, model: &ModelConfig) -> (usize, usize) {
+        match self {
+            Self::BatchSize => (1, 1 << 16),
+            Self::MaxSeqLength => (2, model.max_position_embeddings),
+            Self::Rank => (1, model.hidden_size),
+        }
+    }
+
+    fn set(self, value: usize, cell: &Cell) -> Cell {
+        let mut changed = cell.clone();
+        match self {
+            Self::BatchSize => changed.batch_size = value,
+            Self::MaxSeqLength => changed.max_seq_length = value,
+            Self::Rank => {
+                // The adapter's scale stays.
+                changed.lora_alpha = cell.lora_alpha.map(|alpha| alpha * value as f64 / cell.rank as f64);
+                changed.rank = value;
+            }
+        }
+        let needed = changed.data_options().effective_batch_size();
+        if let Data::Synthetic(synthetic) = &mut changed.data {
+            // As many as a step needs; their number changes no step.
+            synthetic.samples = synthetic.samples.max(needed);
+        }
+        changed
+    }
+}
+
+/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm that `moves` allows; without
+/// `moves` the cell's other keys stay as they are. `None` if no value fits.
+///
+/// # Errors
+/// The cell as it is given cannot be planned.
+pub fn largest(
+    planner: &Planner,
+    cell: &Cell,
+    key: Largest,
+    limit: u64,
+    worst: Option<Harm>,
+    fit: &FitSpec,
+) -> Result<Option<Most>, PlanError> {
+    let model = planner.model(cell)?;
+    let mut fit = fit.clone();
+    fit.keep.push(key.key().to_owned());
+    fit.vary.shift_remove(key.key());
+    let fits = |value: usize| -> Option<Found> {
+        let cell = key.set(value, cell);
+        cell.validate().ok()?;
+        let moves = worst.map(|worst| Moves { fit: &fit, worst });
+        let space = moves.and_then(|moves| Space::new(&cell, &model, moves).ok());
+        let space = space.unwrap_or_else(|| Space::of_one(&cell));
+        Search::new(planner, space).least(limit)
+    };
+    // A cell that cannot be planned has an error of its own.
+    planner.needed_at_least(cell)?;
+    let (least, most) = key.range(&model);
+    let Some(mut best) = fits(least).map(|found| (least, found)) else {
+        return Ok(None);
+    };
+    let mut too_large = None;
+    while too_large.is_none() && best.0 < most {
+        let next = (2 * best.0).min(most);
+        match fits(next) {
+            Some(found) => best = (next, found),
+            None => too_large = Some(next),
+        }
+    }
+    while let Some(above) = too_large.filter(|above| above - best.0 > 1) {
+        let middle = best.0.midpoint(above);
+        match fits(middle) {
+            Some(found) => best = (middle, found),
+            None => too_large = Some(middle),
+        }
+    }
+    Ok(Some(Most {
+        value: best.0,
+        is_bound: too_large.is_none(),
+        found: best.1,
+    }))
+}

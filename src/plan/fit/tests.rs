@@ -1,0 +1,220 @@
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+use crate::options::{InstructionSet, InstructionSetChoice};
+use crate::plan::{Options, PlanError, Planner};
+use crate::results::prediction::Verdict;
+use crate::spec::FitSpec;
+use crate::spec::cell::techniques::{Harm, TECHNIQUES};
+use crate::spec::cell::{Cell, Dtype, OutputLifetime, Stack, Upcast};
+use crate::torch::gpu::Gpu;
+
+fn planner() -> Planner {
+    Planner::new(Path::new(""), Options::default())
+}
+
+fn ours() -> Cell {
+    Cell {
+        model: "tiny".into(),
+        dtype: Dtype::Float32,
+        rank: 16,
+        batch_size: 4,
+        max_seq_length: 128,
+        max_steps: Some(2),
+        instruction_set: InstructionSetChoice::Level(InstructionSet::Avx2),
+        ..Cell::default()
+    }
+}
+
+fn torch() -> Cell {
+    let mut cell = Cell {
+        model: "qwen2.5-0.5b".into(),
+        stack: Stack::Torch,
+        upcast: Upcast::Peft,
+        batch_size: 4,
+        max_seq_length: 1024,
+        gpu: Some("rtx-2060-6gb".into()),
+        ..Cell::default()
+    };
+    cell.torch.keep_outputs = OutputLifetime::NextForward;
+    cell
+}
+
+fn search<'p>(planner: &'p Planner, cell: &Cell, fit: &FitSpec) -> Search<'p> {
+    let moves = Moves { fit, worst: Harm::Data };
+    Search::new(planner, Space::new(cell, &planner.model(cell).unwrap(), moves).unwrap())
+}
+
+fn keys(found: &Found) -> Vec<(&'static str, serde_json::Value)> {
+    found.keys().cloned().collect()
+}
+
+/// Few values, so that all of them can be tried.
+fn few() -> FitSpec {
+    let mut fit = FitSpec::default();
+    let values = [
+        ("batch_size", json!([2, 1])),
+        ("gradient_checkpointing", json!(["full"])),
+        ("dtype", json!(["bfloat16", "int4"])),
+        ("rank", json!([8, 4])),
+        ("max_seq_length", json!([96, 64])),
+    ];
+    for (key, values) in values {
+        fit.vary.insert(key.into(), values.as_array().cloned());
+    }
+    fit
+}
+
+#[test]
+fn the_least_change_is_that_of_all_combinations() {
+    let (planner, fit, cell) = (planner(), few(), ours());
+    let search = search(&planner, &cell, &fit);
+    let combinations = search.space().combinations() as u64;
+    let mut all: Vec<_> = (0..combinations)
+        .map(|number| (search.space().nth(number), 0))
+        .collect();
+    assert_eq!(all.len(), 3 * 2 * 3 * 3 * 3);
+    for (point, bytes) in &mut all {
+        *bytes = planner
+            .predict(&search.space().cell(point).unwrap())
+            .unwrap()
+            .needed_bytes;
+    }
+    let mut sizes: Vec<u64> = all.iter().map(|(_, bytes)| *bytes).collect();
+    sizes.sort_unstable();
+    assert!(search.least(sizes[0] - 1).is_none());
+    for limit in sizes.iter().step_by(9).copied() {
+        let fitting = all.iter().filter(|(_, bytes)| *bytes <= limit);
+        let least = fitting.map(|(point, _)| search.space().price(point)).min().unwrap();
+        let found = search.least(limit).unwrap();
+        assert!(found.prediction.needed_bytes <= limit);
+        assert_eq!(found.price, least, "{limit}");
+    }
+}
+
+#[test]
+fn mild_changes_come_before_harsh_ones() {
+    let (planner, fit) = (planner(), FitSpec::default());
+    let search = search(&planner, &ours(), &fit);
+    let front = search.front(0).unwrap();
+    assert!(front[0].changes.is_empty());
+    for pair in front.windows(2) {
+        assert!(pair[1].prediction.needed_bytes < pair[0].prediction.needed_bytes);
+        assert!(pair[0].price < pair[1].price);
+    }
+    // The mildest first, and the harshest at the end alone.
+    assert_eq!(front[1].keys().next(), Some(&("batch_size", json!(2))));
+    let cut = |found: &Found| found.price.amount(Harm::Data) > 0.0;
+    assert!(front.iter().skip_while(|found| !cut(found)).all(cut));
+    assert!(!cut(&front[front.len() / 2]) && cut(&front[front.len() - 1]));
+}
+
+#[test]
+fn what_is_kept_stays_and_what_may_vary_varies() {
+    let (planner, cell) = (planner(), ours());
+    let keep = FitSpec {
+        keep: vec!["batch_size".into(), "gradient_checkpointing".into()],
+        ..FitSpec::default()
+    };
+    let search_kept = search(&planner, &cell, &keep);
+    let given = search_kept.given().unwrap().prediction.needed_bytes;
+    let least = search_kept.least(given - 1).unwrap();
+    assert_eq!(keys(&least), [("dtype", json!("bfloat16"))]);
+    let mut only = FitSpec::default();
+    only.vary.insert("rank".into(), Some(vec![json!(3)]));
+    let found = search(&planner, &cell, &only).least(given - 1).unwrap();
+    assert_eq!(keys(&found), [("rank", json!(3))]);
+    assert_eq!(
+        found.cell,
+        Cell {
+            rank: 3,
+            ..cell.clone()
+        }
+    );
+    let nothing = FitSpec {
+        keep: TECHNIQUES.iter().map(|technique| technique.key.to_owned()).collect(),
+        ..FitSpec::default()
+    };
+    let moves = Moves {
+        fit: &nothing,
+        worst: Harm::Data,
+    };
+    let space = Space::new(&cell, &planner.model(&cell).unwrap(), moves);
+    assert!(matches!(space, Err(PlanError::NothingToVary)));
+}
+
+#[test]
+fn other_ways_go_without_what_the_first_uses() {
+    let (planner, cell) = (planner(), ours());
+    let fit = few();
+    let search = search(&planner, &cell, &fit);
+    let given = search.given().unwrap().prediction.needed_bytes;
+    let least = search.least(given - 1).unwrap();
+    assert_eq!(keys(&least)[0].0, "batch_size");
+    let others = search.others(&least, given - 1);
+    assert_eq!(others.len(), 1);
+    assert_eq!(keys(&others[0]), [("gradient_checkpointing", json!("full"))]);
+    assert!(least.price < others[0].price);
+}
+
+#[test]
+fn pytorchs_cells_are_replayed_before_they_fit() {
+    let (planner, cell, fit) = (planner(), torch(), FitSpec::default());
+    let given = planner.predict(&cell).unwrap();
+    assert_eq!(given.verdict, Some(Verdict::Oversize));
+    let budget = planner.budget(&cell).unwrap();
+    let found = search(&planner, &cell, &fit).least(budget).unwrap();
+    assert_eq!(found.prediction, planner.predict(&found.cell).unwrap());
+    assert_eq!(found.prediction.verdict, Some(Verdict::Fits));
+    assert!(found.prediction.reserved_peak_bytes.is_some());
+    // Smaller products are enough; nothing that changes the results is touched.
+    assert!(found.price.worst().keeps_results(), "{:?}", found.changes);
+}
+
+#[test]
+fn the_largest_value_fits_and_the_next_does_not() {
+    let (planner, cell, fit) = (planner(), ours(), FitSpec::default());
+    let limit = 3 * planner.predict(&cell).unwrap().needed_bytes;
+    let needed = |cell: &Cell| planner.predict(cell).unwrap().needed_bytes;
+    for key in [Largest::BatchSize, Largest::MaxSeqLength, Largest::Rank] {
+        let most = largest(&planner, &cell, key, limit, None, &fit).unwrap().unwrap();
+        assert!(most.found.changes.is_empty());
+        assert!(needed(&most.found.cell) <= limit);
+        if most.is_bound {
+            continue;
+        }
+        let next = most.found.cell.with(key.key(), &json!(most.value + 1)).unwrap();
+        assert!(needed(&next) > limit, "{key:?} {}", most.value);
+        let cheaply = largest(&planner, &cell, key, limit, Some(Harm::Transfers), &fit)
+            .unwrap()
+            .unwrap();
+        assert!(cheaply.value > most.value, "{key:?}");
+        assert!(cheaply.found.price.worst().keeps_results() && !cheaply.found.changes.is_empty());
+    }
+    assert_eq!(largest(&planner, &cell, Largest::Rank, 1000, None, &fit).unwrap(), None);
+}
+
+#[test]
+fn a_smaller_gpu_is_enough_with_changes() {
+    let (planner, cell, fit) = (planner(), torch(), FitSpec::default());
+    let (gpu, found) = smallest_gpu(&planner, &cell, None, &fit).unwrap().unwrap();
+    assert!(found.prediction.needed_bytes <= gpu.total_bytes);
+    let smaller = Gpu::all().iter().filter(|other| other.total_bytes < gpu.total_bytes);
+    for other in smaller {
+        let on = Cell {
+            gpu: Some(other.name.into()),
+            ..cell.clone()
+        };
+        assert!(planner.predict(&on).is_ok_and(|on| on.needed_bytes > other.total_bytes));
+    }
+    let (less, _) = smallest_gpu(&planner, &cell, Some(Harm::Transfers), &fit)
+        .unwrap()
+        .unwrap();
+    assert!(less.total_bytes < gpu.total_bytes);
+    assert!(matches!(
+        smallest_gpu(&planner, &ours(), None, &fit),
+        Err(PlanError::NoGpu)
+    ));
+}
