@@ -148,7 +148,10 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         .any(|planned| planned.prediction.reserved_peak_bytes.is_some());
     let mut columns = vec!["peak allocated", "reached in", "at rest"];
     columns.extend(has_reserved.then_some("reserved"));
-    columns.extend(["process", "trainable"]);
+    let has_range = plans.iter().any(|planned| planned.prediction.range_reason.is_some());
+    columns.push("process");
+    columns.extend(has_range.then_some("range"));
+    columns.push("trainable");
     columns.extend(has_budget.then_some("verdict"));
     let mut table = cell_table(study, &columns);
     for (index, planned) in plans.iter().enumerate() {
@@ -160,16 +163,27 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
             json!(size(Some(prediction.allocated_mean_bytes))),
         ];
         values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
-        values.extend([
-            json!(size(prediction.process_peak_bytes)),
-            json!(trainable(study.cells[index].cell.rank, prediction)),
-        ]);
+        values.push(json!(size(prediction.process_peak_bytes)));
+        values.extend(has_range.then(|| json!(range(prediction))));
+        values.push(json!(trainable(study.cells[index].cell.rank, prediction)));
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));
     }
     let mut text = table.aligned();
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    for reason in plans
+        .iter()
+        .filter_map(|planned| planned.prediction.range_reason.as_deref())
+    {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    for reason in reasons {
+        let _ = writeln!(text, "\nrange: what the process may take; it depends on the {reason}");
     }
     text += &notes_for_people(study, plans);
     let oversize: Vec<usize> = (0..plans.len())
@@ -222,7 +236,31 @@ fn advice_for_people(id: &str, planned: &CellPlan) -> String {
     text
 }
 
+/// The range of what is compared with the budget, if there is one.
+fn range(prediction: &Prediction) -> String {
+    match (prediction.needed_low_bytes, prediction.needed_high_bytes) {
+        (Some(low), Some(high)) if low < high => {
+            format!("{} to {}", format::bytes(low.into()), format::bytes(high.into()))
+        }
+        _ => format::ABSENT.into(),
+    }
+}
+
+/// The verdict on the likely figure, and whether another one of the range is possible.
 fn verdict(prediction: &Prediction) -> String {
+    let certain = certain_verdict(prediction);
+    match (prediction.verdict, prediction.budget_bytes) {
+        (Some(Verdict::Fits), Some(budget)) if prediction.needed_high_bytes > Some(budget) => {
+            format!("{certain}, or not")
+        }
+        (Some(Verdict::Oversize), Some(budget)) if prediction.needed_low_bytes <= Some(budget) => {
+            format!("{certain}, or fits")
+        }
+        _ => certain,
+    }
+}
+
+fn certain_verdict(prediction: &Prediction) -> String {
     match (prediction.verdict, prediction.budget_bytes) {
         (Some(Verdict::Fits), Some(budget)) => {
             let share = prediction.needed_bytes as f64 / budget as f64;

@@ -9,6 +9,7 @@ pub mod batches;
 mod error;
 pub mod fit;
 mod planner;
+mod ranges;
 mod torch;
 
 pub use error::PlanError;

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{PlanError, batches};
+use super::{PlanError, batches, ranges};
 use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset},
@@ -199,6 +199,13 @@ impl Planner {
         if is_replayed {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
             let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
+            let others = ranges::other_loads(cell, &configuration);
+            let peaks = others.configurations.iter().filter_map(|other| {
+                let load = torch::load_trace(other);
+                caching_allocator::reserved_peak(&load, &trace, &settings, &DeviceMemory::UNLIMITED)
+            });
+            let likely = reserved.peak.bytes;
+            let (low, high) = peaks.fold((likely, likely), |(low, high), peak| (low.min(peak), high.max(peak)));
             let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
             let peak = &reserved.allocated_peak;
             prediction = Prediction {
@@ -210,6 +217,9 @@ impl Planner {
                 allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
                 allocated_end_bytes: Some(reserved.stats.all.allocated.current),
                 reserved_peak_bytes: Some(reserved.peak.bytes),
+                reserved_low_bytes: Some(low),
+                reserved_high_bytes: Some(high),
+                range_reason: (low < high).then(|| others.reason.to_owned()),
                 reserved_after_first_step_bytes: reserved.after_steps.first().copied(),
                 reserved_after_last_step_bytes: reserved.after_steps.last().copied(),
                 fragmentation_bytes: Some(reserved.peak.bytes - peak.bytes),
@@ -346,10 +356,15 @@ fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) 
             Verdict::Oversize
         }
     };
+    // Beside what the allocator holds, all is known.
+    let likely = prediction.reserved_peak_bytes.unwrap_or(needed);
+    let moved = |reserved: Option<u64>| Some(needed - likely + reserved.unwrap_or(likely));
     Prediction {
         verdict: budget_bytes.map(verdict),
         budget_bytes,
         needed_bytes: needed,
+        needed_low_bytes: moved(prediction.reserved_low_bytes),
+        needed_high_bytes: moved(prediction.reserved_high_bytes),
         ..prediction
     }
 }

@@ -57,10 +57,41 @@ pub struct Row {
     pub predicted: Option<f64>,
     /// Predicted over published, less one.
     pub error: Option<f64>,
+    /// The predicted range, if the figure has one.
+    pub range: Option<Range>,
     /// Number in [`Accuracy::sources`], from 1.
     pub source: usize,
     /// The spec's note on the figure.
     pub note: Option<String>,
+}
+
+/// A predicted range, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range {
+    /// The least that is possible.
+    pub low: f64,
+    /// The most that is possible.
+    pub high: f64,
+    /// True if the published figure is within, as exactly as it was published.
+    pub holds: bool,
+}
+
+/// The published figures that lie in their predicted ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct InRange {
+    rows: usize,
+    of: usize,
+}
+
+impl InRange {
+    /// The count; `None` if no figure has a range.
+    fn of(ranges: impl Iterator<Item = Range>) -> Option<Self> {
+        let holds: Vec<bool> = ranges.map(|range| range.holds).collect();
+        (!holds.is_empty()).then(|| Self {
+            rows: holds.iter().filter(|holds| **holds).count(),
+            of: holds.len(),
+        })
+    }
 }
 
 /// The errors of a study's figures of one column.
@@ -69,6 +100,7 @@ struct Summary {
     study: String,
     spec: String,
     column: String,
+    in_range: Option<InRange>,
     #[serde(flatten)]
     errors: Errors,
 }
@@ -111,6 +143,8 @@ pub struct Accuracy {
     torch: Option<Errors>,
     /// The same of our own trainer, whose figures are counts of its ledger.
     candle: Option<Errors>,
+    /// All figures with a range.
+    in_range: Option<InRange>,
     summaries: Vec<Summary>,
     /// The worst first; rows without a prediction last.
     pub rows: Vec<Row>,
@@ -146,6 +180,7 @@ impl Accuracy {
             let rows = accuracy.rows.iter().filter(|row| row.stack == stack);
             Errors::of(rows.filter_map(|row| row.error))
         };
+        accuracy.in_range = InRange::of(accuracy.rows.iter().filter_map(|row| row.range));
         (accuracy.torch, accuracy.candle) = (of_stack(Stack::Torch), of_stack(Stack::Candle));
         Ok(accuracy)
     }
@@ -177,6 +212,7 @@ impl Accuracy {
             stack: figure.group.stack(),
             cell_id: figure.group.cells[0].text("cell_id").unwrap_or_default().to_owned(),
             error: error(&figure),
+            range: range(&figure),
             predicted: figure.predicted.map(|stat| stat.mean),
             name: figure.name,
             column: figure.column,
@@ -198,6 +234,24 @@ fn error(figure: &ComparedFigure) -> Option<f64> {
     (figure.published != 0.0).then(|| predicted / figure.published - 1.0)
 }
 
+/// The predicted range of a figure that PyTorch's allocator decides.
+fn range(figure: &ComparedFigure) -> Option<Range> {
+    let columns = match (figure.column.as_str(), &figure.of) {
+        ("reserved_peak_bytes", None) => ["predicted_reserved_low_bytes", "predicted_reserved_high_bytes"],
+        ("process_peak_bytes", None) if figure.group.stack() == Stack::Torch => {
+            ["predicted_needed_low_bytes", "predicted_needed_high_bytes"]
+        }
+        _ => return None,
+    };
+    let [low, high] = columns.map(|column| figure.group.cells[0].number(column));
+    let (low, high) = (low?, high?);
+    // The source may have rounded the figure by half a unit of its last decimal.
+    let decimals = figure.value.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let rounded = figure.unit.factor() * 0.5 / 10_f64.powi(decimals as i32);
+    let holds = low <= figure.published + rounded && figure.published - rounded <= high;
+    Some(Range { low, high, holds })
+}
+
 fn summaries(study: &str, spec: &str, figures: &[ComparedFigure]) -> Vec<Summary> {
     let mut columns: Vec<&str> = Vec::new();
     for figure in figures {
@@ -210,6 +264,7 @@ fn summaries(study: &str, spec: &str, figures: &[ComparedFigure]) -> Vec<Summary
             .iter()
             .filter(|figure| figure.of.is_none() && figure.column == column);
         Some(Summary {
+            in_range: InRange::of(of_column.clone().filter_map(range)),
             study: study.to_owned(),
             spec: spec.to_owned(),
             column: column.to_owned(),

@@ -20,6 +20,15 @@ pub struct Prediction {
     /// The size that is compared with the budget. On a GPU this is the process, or reserved memory if the process is not
     /// known. For our own trainer it is allocated memory, as its `device_memory` counts it.
     pub needed_bytes: u64,
+    /// The least and the most of `needed_bytes` that is possible where something is not known; both equal it otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_low_bytes: Option<u64>,
+    /// See `needed_low_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_high_bytes: Option<u64>,
+    /// What decides where in this range a run is; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range_reason: Option<String>,
     /// The cheapest changes that make an oversize cell fit, as in a spec; empty if it fits or no changes are enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fits_with: Vec<String>,
@@ -39,6 +48,12 @@ pub struct Prediction {
     /// The most memory that the allocator holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
+    /// The least and the most of `reserved_peak_bytes` that is possible where something is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_low_bytes: Option<u64>,
+    /// See `reserved_low_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_high_bytes: Option<u64>,
     /// Bytes that the allocator holds after the first planned step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_after_first_step_bytes: Option<u64>,

@@ -101,9 +101,9 @@ impl<'t> FourBit<'t> {
             drop(cast);
             [Some(this), None, None]
         }
-        // The format of the input wins if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
+        // The format of the input won if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
         let compute = match input.dtype() {
-            safe @ (Dtype::Float32 | Dtype::Bfloat16) => safe,
+            safe @ (Dtype::Float32 | Dtype::Bfloat16) if self.release.computes_in_input_format => safe,
             _ => self.compute,
         };
         let cast = input.to(compute);

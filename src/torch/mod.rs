@@ -38,5 +38,5 @@ pub use configuration::{Backend, Configuration, MicroBatchShape, SdpaKernel};
 pub use counts::Counts;
 pub use dtype::Dtype;
 pub use loading::{LoadOrder, WarmUp};
-pub use training::trace;
+pub use training::{load_trace, trace};
 pub use versions::{Bitsandbytes, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers};

@@ -22,6 +22,17 @@ pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Tra
     run(&tape, configuration, steps)
 }
 
+/// Traces the memory of loading alone.
+pub fn load_trace(configuration: &Configuration) -> Trace {
+    let tape = Tape::new(configuration);
+    tape.phase(Phase::Load);
+    let mut loader = Loader::new(&tape, configuration);
+    let model = Model::load(&mut loader, configuration);
+    let trace = tape.take_trace();
+    drop(model);
+    trace
+}
+
 fn run(tape: &Tape, configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);

@@ -33,6 +33,9 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("verdict", Text, |p| p.verdict.map(Verdict::name)),
         predicted("budget_bytes", Int, |p| p.budget_bytes),
         predicted("needed_bytes", Int, |p| p.needed_bytes),
+        predicted("needed_low_bytes", Int, |p| p.needed_low_bytes),
+        predicted("needed_high_bytes", Int, |p| p.needed_high_bytes),
+        predicted("range_reason", Text, |p| p.range_reason.clone()),
         predicted("fits_with", Text, |p| {
             (!p.fits_with.is_empty()).then(|| p.fits_with.join(", "))
         }),
@@ -42,6 +45,8 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("binding_module", Text, |p| p.binding_module.clone()),
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
         predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),
+        predicted("reserved_low_bytes", Int, |p| p.reserved_low_bytes),
+        predicted("reserved_high_bytes", Int, |p| p.reserved_high_bytes),
         predicted("process_peak_bytes", Int, |p| p.process_peak_bytes),
         predicted("reserved_after_first_step_bytes", Int, |p| {
             p.reserved_after_first_step_bytes

@@ -26,6 +26,6 @@ mod tests;
 
 pub use allocator::{Allocation, CachingAllocator, OutOfMemory};
 pub use device::DeviceMemory;
-pub use replay::{AllocatedPeak, AllocationFailed, Moment, Reserved, ReservedPeak, replay};
+pub use replay::{AllocatedPeak, AllocationFailed, Moment, Reserved, ReservedPeak, replay, reserved_peak};
 pub use settings::{Settings, TieBreak};
 pub use stats::{Amount, PoolStats, Stats};

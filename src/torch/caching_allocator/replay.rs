@@ -132,6 +132,37 @@ pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Rese
     reserved
 }
 
+/// The most memory that is held of the device since the load, if the model is loaded as in `load` and trained as in `trace`,
+/// which releases nothing that it loaded itself. Nothing if memory runs out.
+pub fn reserved_peak(load: &Trace, trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Option<u64> {
+    let mut allocator = CachingAllocator::new(settings, device);
+    play(&mut allocator, load.events(), load.blocks())?;
+    allocator.reset_peaks();
+    let is_load = |event: &&Event| !matches!(event, Event::Phase(phase) if *phase != Phase::Load);
+    play(&mut allocator, trace.events().skip_while(is_load), trace.blocks())?;
+    Some(allocator.stats().all.reserved.peak)
+}
+
+fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e Event>, blocks: usize) -> Option<()> {
+    let mut allocations: Vec<Option<Allocation>> = Vec::new();
+    allocations.resize_with(blocks, || None);
+    for event in events {
+        match *event {
+            Event::Alloc { block, bytes, category } if category.is_tensor() => {
+                allocations[block.index()] = Some(allocator.malloc(bytes).ok()?);
+            }
+            Event::Free { block } => {
+                if let Some(allocation) = allocations[block.index()].take() {
+                    allocator.free(allocation);
+                }
+            }
+            Event::EmptyCache => allocator.empty_cache(),
+            _ => {}
+        }
+    }
+    Some(())
+}
+
 impl Reserved {
     /// Notes what the allocator holds.
     fn update(&mut self, allocator: &CachingAllocator, live: &LiveTensors, phase: Phase, moment: Moment) {
@@ -226,6 +257,23 @@ mod tests {
         assert_eq!(reserved.stats.all.segments.peak, 3);
         assert_eq!(reserved.stats.all.segments.current, 2);
         assert_eq!((reserved.stats.retries, reserved.out_of_memory), (0, None));
+    }
+
+    /// What another load leaves in the cache serves the same training.
+    #[test]
+    fn training_is_replayed_after_another_load() {
+        let (trace, unlimited) = (trace(), DeviceMemory::UNLIMITED);
+        let peak = |load: &Trace| reserved_peak(load, &trace, &Settings::default(), &unlimited);
+        let mut load = Trace::new();
+        load.phase(Phase::Load);
+        load.alloc(18 * MIB, Category::Parameter);
+        assert_eq!(peak(&load), Some((18 + 26) * MIB));
+        let temporary = load.alloc(26 * MIB, Category::Temporary);
+        load.free(temporary);
+        assert_eq!(peak(&load), Some((18 + 26) * MIB));
+        let temporary = load.alloc(40 * MIB, Category::Temporary);
+        load.free(temporary);
+        assert_eq!(peak(&load), Some((18 + 26 + 40) * MIB));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl ComputeCapability {
     /// Bytes of the workspace that PyTorch takes from its allocator for cuBLAS by default: 32 MiB on Hopper and its
     /// successor, 2 of 4 MiB and 8 of 16 KiB otherwise (`parseChosenWorkspaceSize` in
     /// `aten/src/ATen/cuda/CublasHandlePool.cpp`).
-    pub(in crate::torch) fn cublas_workspace_bytes(self) -> u64 {
+    pub(crate) fn cublas_workspace_bytes(self) -> u64 {
         const KIB: u64 = 1024;
         match self.0 {
             9 | 10 => 8 * 4096 * KIB,

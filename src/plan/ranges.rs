@@ -1,0 +1,44 @@
+//! What a plan cannot know of a run, as the runs that are possible.
+
+use crate::spec::cell::{Cell, Upcast};
+use crate::torch::{Configuration, LoadOrder};
+
+/// Loads that are as possible as the one that is planned.
+pub(super) struct OtherLoads {
+    pub(super) configurations: Vec<Configuration>,
+    /// The fact that would decide between them.
+    pub(super) reason: &'static str,
+}
+
+/// The other ways in which the weights of `cell` may come onto the GPU; none if they are not quantised, or if releases that the
+/// cell names bring them in one way alone.
+pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLoads {
+    let mut others = OtherLoads {
+        configurations: Vec::new(),
+        reason: "",
+    };
+    if !cell.dtype.is_quantised() {
+        return others;
+    }
+    if configuration.transformers.load_order == LoadOrder::THREADS {
+        others.reason = "order of loading by threads";
+        others.configurations.extend(LoadOrder::OTHER_THREADS.map(|order| {
+            let mut other = configuration.clone();
+            other.transformers.load_order = order;
+            other
+        }));
+        return others;
+    }
+    let mut older = configuration.clone();
+    if cell.torch.transformers_version.is_none() {
+        older.transformers.load_order = LoadOrder::THREADS;
+    }
+    if cell.torch.peft_version.is_none() && cell.upcast != Upcast::None {
+        older.peft.empties_cache = false;
+    }
+    if older != *configuration {
+        others.reason = "order of loading, by the releases of transformers and PEFT";
+        others.configurations.push(older);
+    }
+    others
+}
