@@ -20,9 +20,10 @@ const LEAST_PAGED: u64 = 100_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Algorithm {
     Adamw(AdamwImpl),
-    /// Without momentum, over all parameters at once; a weight decay is added to copies of the gradients.
+    /// Without momentum; a weight decay is added to copies of the gradients.
     Sgd {
         decays: bool,
+        is_foreach: bool,
     },
     /// bitsandbytes' optimizers, whose kernels need no temporaries.
     Bitsandbytes(States),
@@ -45,7 +46,7 @@ struct States {
 /// A program of AdamW's step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AdamwImpl {
-    /// PyTorch's, one parameter after the other: the default on a CPU.
+    /// PyTorch's, one parameter after the other: the default on a CPU and before 2.0.
     ForLoop,
     /// PyTorch's, all at once: the default on a GPU.
     Foreach,
@@ -58,11 +59,12 @@ enum AdamwImpl {
 impl Algorithm {
     fn of(configuration: &Configuration) -> Self {
         let optim = configuration.optim;
+        let is_foreach = configuration.backend == Backend::Cuda && configuration.pytorch.has_foreach;
         match optim {
             // Specs refuse galore on this stack.
-            Optimizer::Adamw | Optimizer::Galore => Self::Adamw(match configuration.backend {
-                Backend::Cpu => AdamwImpl::ForLoop,
-                Backend::Cuda => AdamwImpl::Foreach,
+            Optimizer::Adamw | Optimizer::Galore => Self::Adamw(match is_foreach {
+                false => AdamwImpl::ForLoop,
+                true => AdamwImpl::Foreach,
             }),
             Optimizer::AdamwTorchFused => Self::Adamw(AdamwImpl::Fused),
             Optimizer::AdamwHf => Self::Adamw(AdamwImpl::Transformers),
@@ -70,6 +72,7 @@ impl Algorithm {
             Optimizer::Adafactor => Self::Adafactor,
             Optimizer::Sgd => Self::Sgd {
                 decays: configuration.weight_decay > 0.0,
+                is_foreach,
             },
             Optimizer::Lion
             | Optimizer::Lion8bit
@@ -122,7 +125,11 @@ impl<'t> OptimizerState<'t> {
         let like = |parameter: &Tensor<'t>| parameter.like(parameter.dtype());
         match self.algorithm {
             // The square roots of all second moments at once; or the gradients with the decay.
-            Algorithm::Adamw(AdamwImpl::Foreach) | Algorithm::Sgd { decays: true } => {
+            Algorithm::Adamw(AdamwImpl::Foreach)
+            | Algorithm::Sgd {
+                decays: true,
+                is_foreach: true,
+            } => {
                 let all: Vec<_> = trainable.iter().map(like).collect();
                 drop(all);
             }
@@ -136,17 +143,17 @@ impl<'t> OptimizerState<'t> {
                 }
                 drop(denominator);
             }
-            // The root, to which the floor is added in place.
-            Algorithm::Adamw(AdamwImpl::Transformers) => {
-                let mut denominator: Option<Tensor<'t>> = None;
+            // The root, to which the floor is added in place; or the gradient with the decay.
+            Algorithm::Adamw(AdamwImpl::Transformers) | Algorithm::Sgd { decays: true, .. } => {
+                let mut last: Option<Tensor<'t>> = None;
                 for parameter in trainable {
-                    denominator = Some(like(parameter));
+                    last = Some(like(parameter));
                 }
-                drop(denominator);
+                drop(last);
             }
             Algorithm::Rsvd => self.rsvd.step(tape, trainable),
             Algorithm::Adafactor => self.adafactor.step(tape, trainable),
-            Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false } | Algorithm::Bitsandbytes(_) => {}
+            Algorithm::Adamw(AdamwImpl::Fused) | Algorithm::Sgd { decays: false, .. } | Algorithm::Bitsandbytes(_) => {}
         }
     }
 }
@@ -158,7 +165,11 @@ impl Tape {
 
     /// Two moments of each parameter, in its format; and the count of its steps, where that is not left to the host.
     fn adamw_states(&self, trainable: &[Tensor<'_>], implementation: AdamwImpl) -> Vec<Tensor<'_>> {
-        let counts = matches!(implementation, AdamwImpl::ForLoop | AdamwImpl::Fused);
+        let counts = match implementation {
+            AdamwImpl::Fused => true,
+            AdamwImpl::ForLoop => self.backend == Backend::Cpu,
+            AdamwImpl::Foreach | AdamwImpl::Transformers => false,
+        };
         let mut states = Vec::new();
         for parameter in trainable {
             if counts {

@@ -8,6 +8,7 @@ use super::dtype::Dtype;
 use super::graph::{Attributes, INPUTS, Saved};
 use super::graph::{Graph, Leaf};
 use super::layout::Layout;
+use super::versions::Pytorch;
 use super::view::{Edge, StorageId, View};
 use crate::memory::{Category, Module, Phase};
 use crate::trace::{Block, Trace};
@@ -49,9 +50,9 @@ pub(super) struct Tape {
     pub(super) in_backward: Cell<bool>,
     /// Autocast's copies of the leaves, kept until it ends.
     pub(super) casts: RefCell<Vec<Option<View>>>,
-    /// The workspaces of cuBLAS and cuBLASLt stay.
-    pub(super) keeps_workspaces: bool,
-    /// cuBLAS': one for the thread of the forward pass, one for that of the backward pass.
+    /// The release of PyTorch.
+    pub(super) pytorch: Pytorch,
+    /// cuBLAS' workspaces that stay: one for the thread of the forward pass, one for that of the backward pass.
     pub(super) workspaces: [Cell<Option<StorageId>>; 2],
     pub(super) workspace_bytes: u64,
     /// cuBLASLt's, likewise.
@@ -194,7 +195,7 @@ impl Tape {
             autocast: Cell::new(None),
             in_backward: Cell::new(false),
             casts: RefCell::default(),
-            keeps_workspaces: configuration.pytorch.keeps_workspaces,
+            pytorch: configuration.pytorch,
             workspaces: Default::default(),
             workspace_bytes: configuration.capability.cublas_workspace_bytes(),
             lt_workspaces: Default::default(),

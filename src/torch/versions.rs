@@ -1,6 +1,6 @@
 //! Differences of older releases of the libraries, as far as they move the peak.
 //!
-//! Read from the released sources of transformers 4.37 to 5.23, PEFT 0.19 to 0.21, bitsandbytes 0.41 to 0.50 and PyTorch 2.0
+//! Read from the released sources of transformers 4.37 to 5.23, PEFT 0.19 to 0.21, bitsandbytes 0.41 to 0.50 and PyTorch 1.10
 //! to 2.15; named beside each behaviour are the file and the function, and the first release that no longer has it. What
 //! differs by a few tensors of a token's or a layer's size at most is left out. A release after those that were read is taken
 //! to behave as the last of them.
@@ -284,26 +284,47 @@ impl Peft {
     }
 }
 
-/// How a release of PyTorch allocates.
+/// The memory that cuBLAS computes products with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workspaces {
+    /// Its own, which PyTorch's allocator does not have.
+    Cublas,
+    /// The first product of a thread makes one that stays.
+    Kept,
+    /// Each product has one for its time.
+    Scoped,
+}
+
+/// How a release of PyTorch computes and allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pytorch {
     /// The tie break between equally large free blocks: by address until 2.15.0 (`BlockComparatorSize` in
     /// `c10/cuda/CUDACachingAllocator.cpp`).
     pub tie_break: TieBreak,
-    /// The first product of a thread makes a workspace that stays, where later each product has one of its own. Until
-    /// 2.15.0, or with `TORCH_CUBLAS_WORKSPACE_CACHE=1`: `getCurrentCUDABlasHandleWithWorkspace` in
-    /// `aten/src/ATen/cuda/CublasHandlePool.cpp`.
-    pub keeps_workspaces: bool,
+    /// cuBLAS' own until 2.0.0. They stay until 2.15.0, and later with `TORCH_CUBLAS_WORKSPACE_CACHE=1`:
+    /// `getCurrentCUDABlasHandleWithWorkspace` in `aten/src/ATen/cuda/CublasHandlePool.cpp`.
+    pub workspaces: Workspaces,
+    /// Softmax and its logarithm keep their input besides their result. Until 1.11.0: `_softmax` and `_log_softmax` in
+    /// `tools/autograd/derivatives.yaml`.
+    pub saves_softmax_inputs: bool,
+    /// Optimizers go over all parameters at once by default. From 2.0.0: `_default_to_fused_or_foreach` in
+    /// `torch/optim/optimizer.py`.
+    pub has_foreach: bool,
+    /// It has `scaled_dot_product_attention`. From 2.0.0.
+    pub has_sdpa: bool,
 }
 
 impl Pytorch {
     /// The newest release.
     pub const TODAY: Self = Self {
         tie_break: TieBreak::Age,
-        keeps_workspaces: false,
+        workspaces: Workspaces::Scoped,
+        saves_softmax_inputs: false,
+        has_foreach: true,
+        has_sdpa: true,
     };
 
-    const OLDEST: Version = Version(2, 0, 0);
+    const OLDEST: Version = Version(1, 10, 0);
 
     /// The behaviour of the release `text`.
     ///
@@ -311,12 +332,17 @@ impl Pytorch {
     /// The text is not a version, or one that has not been studied.
     pub fn of(text: &str) -> Result<Self, Mistake> {
         let version = studied("torch", text, Self::OLDEST)?;
-        Ok(match version < Version(2, 15, 0) {
-            true => Self {
-                tie_break: TieBreak::Address,
-                keeps_workspaces: true,
+        let (is_first, is_todays) = (version < Version(2, 0, 0), version >= Version(2, 15, 0));
+        Ok(Self {
+            tie_break: if is_todays { TieBreak::Age } else { TieBreak::Address },
+            workspaces: match (is_first, is_todays) {
+                (true, _) => Workspaces::Cublas,
+                (_, true) => Workspaces::Scoped,
+                _ => Workspaces::Kept,
             },
-            false => Self::TODAY,
+            saves_softmax_inputs: version < Version(1, 11, 0),
+            has_foreach: !is_first,
+            has_sdpa: !is_first,
         })
     }
 }
@@ -428,11 +454,24 @@ mod tests {
         assert_eq!((dequantises("0.49.2"), dequantises("0.50.0")), (Ok(false), Ok(true)));
         let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
         assert_eq!((block("0.43.3"), block("0.44.0")), (Ok(2048), Ok(256)));
-        let pytorch = |text| Pytorch::of(text).map(|of| (of.tie_break, of.keeps_workspaces));
+        let pytorch = |text| Pytorch::of(text).map(|of| (of.tie_break, of.workspaces));
         assert_eq!(
             (pytorch("2.14.1"), pytorch("2.15.0")),
-            (Ok((TieBreak::Address, true)), Ok((TieBreak::Age, false)))
+            (
+                Ok((TieBreak::Address, Workspaces::Kept)),
+                Ok((TieBreak::Age, Workspaces::Scoped))
+            )
         );
+        let first = |text| Pytorch::of(text).map(|of| (of.workspaces, of.has_foreach, of.has_sdpa));
+        assert_eq!(
+            (first("1.13.1"), first("2.0.0")),
+            (
+                Ok((Workspaces::Cublas, false, false)),
+                Ok((Workspaces::Kept, true, true))
+            )
+        );
+        let saves = |text| Pytorch::of(text).map(|of| of.saves_softmax_inputs);
+        assert_eq!((saves("1.10.2"), saves("1.11.0")), (Ok(true), Ok(false)));
     }
 
     #[test]
@@ -460,6 +499,6 @@ mod tests {
                 .message
                 .contains("older than any")
         );
-        assert!(Pytorch::of("1.13.1").unwrap_err().message.contains("older than any"));
+        assert!(Pytorch::of("1.9.1").unwrap_err().message.contains("older than any"));
     }
 }

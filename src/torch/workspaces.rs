@@ -5,6 +5,7 @@ use std::cell::Cell;
 use super::configuration::Backend;
 use super::dtype::Dtype;
 use super::tape::{Tape, Tensor};
+use super::versions::Workspaces;
 use super::view::StorageId;
 use crate::memory::Category;
 
@@ -29,7 +30,7 @@ impl Tape {
     /// `aten/src/ATen/cuda/CUDABlas.cpp`, `getCUDABlasLtWorkspace` in `CublasHandlePool.cpp`). Releases whose workspaces stay
     /// make that of cuBLAS as well.
     pub(super) fn use_cublas_lt(&self) {
-        if self.keeps_workspaces {
+        if self.pytorch.workspaces == Workspaces::Kept {
             self.use_cublas();
         }
         self.use_workspace(&self.lt_workspaces, CUBLAS_LT_WORKSPACE);
@@ -40,10 +41,10 @@ impl Tape {
             return;
         }
         let kept = &kept[usize::from(self.in_backward.get())];
-        match (self.keeps_workspaces, kept.get()) {
-            (true, Some(_)) => {}
-            (true, None) => kept.set(Some(self.alloc(bytes, Category::Temporary))),
-            (false, _) => self.release(self.alloc(bytes, Category::Temporary)),
+        match (self.pytorch.workspaces, kept.get()) {
+            (Workspaces::Cublas, _) | (Workspaces::Kept, Some(_)) => {}
+            (Workspaces::Kept, None) => kept.set(Some(self.alloc(bytes, Category::Temporary))),
+            (Workspaces::Scoped, _) => self.release(self.alloc(bytes, Category::Temporary)),
         }
     }
 }

@@ -42,6 +42,9 @@ impl<'t> Tensor<'t> {
             Backend::Cuda => self.clone(),
         };
         let mut record = self.tape.record(&[&input], derivative);
+        if self.tape.pytorch.saves_softmax_inputs {
+            record.save(&input);
+        }
         let result = input.like(Dtype::Float32);
         record.save(&result);
         record.finish(result)
@@ -166,6 +169,9 @@ impl<'t> Tensor<'t> {
             [Some(result), None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
+        if self.tape.pytorch.saves_softmax_inputs {
+            record.save(self);
+        }
         let result = self.like(self.dtype());
         record.save(&result);
         record.finish(result)
@@ -183,7 +189,11 @@ impl<'t> Tensor<'t> {
         if let Some(mask) = mask {
             weights = weights.add(mask);
         }
-        weights = weights.softmax_plain();
+        // On a GPU autocast has it in float32.
+        weights = match (self.tape.backend, self.tape.autocast_dtype()) {
+            (Backend::Cuda, Some(_)) => weights.softmax_float32(),
+            _ => weights.softmax_plain(),
+        };
         if dropout {
             weights = weights.dropout();
         }

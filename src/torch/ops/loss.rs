@@ -11,6 +11,9 @@ impl<'t> Tensor<'t> {
             [Some(grad.like(grad.dtype())), None, None]
         }
         let mut record = self.tape.record(&[self], derivative);
+        if self.tape.pytorch.saves_softmax_inputs {
+            record.save(self);
+        }
         let result = self.like(self.dtype());
         record.save(&result);
         record.finish(result)

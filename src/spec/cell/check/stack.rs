@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
@@ -138,6 +138,7 @@ impl Cell {
         found.check(self.check_transformers());
         found.check(self.check_peft());
         found.check(self.check_bitsandbytes());
+        found.check(self.check_attention());
         found.check(self.check_upcast());
         if self.torch.loss == Loss::Chunked {
             found.check(self.check_chunked_loss());
@@ -190,6 +191,21 @@ impl Cell {
             );
         }
         Ok(())
+    }
+
+    fn check_attention(&self) -> Checked {
+        let Some(Ok(release)) = self.torch.torch_version.as_deref().map(Pytorch::of) else {
+            return Ok(());
+        };
+        match self.attn_implementation {
+            Attention::Sdpa if !release.has_sdpa => Err(Invalid::new(
+                "attn_implementation",
+                "PyTorch has scaled_dot_product_attention since 2.0",
+            )
+            .with("torch.torch_version")
+            .help("use `attn_implementation: eager`")),
+            _ => Ok(()),
+        }
     }
 
     fn check_transformers(&self) -> Checked {
