@@ -53,7 +53,7 @@ fn keys_stay_and_vary_as_they_are_told() {
     let project = Project::new(SPEC);
     let kept = project.fit(&[
         "--budget",
-        "2200KiB",
+        "4MiB",
         "--keep",
         "batch_size,gradient_checkpointing",
         "--format",
