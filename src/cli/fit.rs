@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use rayon::prelude::*;
 
 use super::fit_chart::chart;
 use super::fit_view::{CellFit, LimitRow, Limits, for_people, for_programs};
@@ -89,7 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.smallest_gpu || !args.largest.is_empty() {
         return limits(args, &study, &planner);
     }
-    let fits = study.cells.iter().map(|planned| fit(&planner, &study, planned));
+    let fits = study.cells.par_iter().map(|planned| fit(&planner, &study, planned));
     let fits = fits.collect::<Result<Vec<_>, _>>()?;
     if let (Some(path), [fit]) = (&args.chart, fits.as_slice()) {
         write(path, &chart(&study.name, fit)?)?;
