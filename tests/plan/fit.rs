@@ -75,8 +75,7 @@ fn keys_stay_and_vary_as_they_are_told() {
     ];
     let only = project.fit(&only).json();
     assert_eq!(only[0]["least"]["changes"], serde_json::json!({ "max_seq_length": 96 }));
-    let section =
-        format!("{SPEC}fit: {{ budget: 4MiB, keep: [batch_size], vary: {{ gradient_checkpointing: }} }}\n");
+    let section = format!("{SPEC}fit: {{ budget: 4MiB, keep: [batch_size], vary: {{ gradient_checkpointing: }} }}\n");
     let in_spec = Project::new(&section).fit(&["--format", "json"]).json();
     let changes = in_spec[0]["least"]["changes"].as_object().unwrap();
     assert_eq!(changes.keys().collect::<Vec<_>>(), ["gradient_checkpointing"]);
