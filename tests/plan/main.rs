@@ -8,6 +8,7 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod fit;
+mod fms_acceleration;
 mod gpus;
 mod names;
 mod published;

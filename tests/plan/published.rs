@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The sources that were searched for figures of one GPU.
-const SOURCES: [&str; 31] = [
+const SOURCES: [&str; 33] = [
     "huggingface/transformers/blob/98513df/docs/source/en/perf_train_gpu_one.mdx",
     "modelscope/ms-swift/tree/3602360/examples/train/tuners",
     "modelscope/ms-swift/tree/3602360/examples/train)",
@@ -20,6 +20,8 @@ const SOURCES: [&str; 31] = [
     "Ledzy/BAdam/blob/bf989dc",
     "deepspeedai/DeepSpeedExamples/blob/516082c",
     "ml-explore/mlx-lm/pull/330",
+    "fms-acceleration/tree/24bdadb/scripts/benchmarks/refs)",
+    "fms-acceleration/tree/876e2ed/scripts/benchmarks/refs_orca",
     "Lightning-AI/litgpt/blob/26857050",
     "AnswerDotAI/fsdp_qlora/blob/05ed9f2a",
     "pytorch/torchtune/tree/bd2a0fc7#optimization-flags",
