@@ -10,6 +10,7 @@ mod common;
 mod fit;
 mod fms_acceleration;
 mod gpus;
+mod kbit;
 mod names;
 mod published;
 mod sample;

@@ -16,32 +16,32 @@ const MIB: f64 = 1024.0 * 1024.0;
 const GRANULARITY: u64 = 512;
 
 /// A row of a table.
-struct Row<'a> {
+pub struct Row<'a> {
     keys: &'a [String],
-    values: Vec<String>,
+    pub values: Vec<String>,
 }
 
 impl Row<'_> {
-    fn get(&self, key: &str) -> &str {
+    pub fn get(&self, key: &str) -> &str {
         let column = self.keys.iter().position(|known| known == key);
         &self.values[column.unwrap_or_else(|| panic!("no column {key}"))]
     }
 
-    fn number(&self, key: &str) -> f64 {
+    pub fn number(&self, key: &str) -> f64 {
         let text = self.get(key);
         text.parse()
             .unwrap_or_else(|_| panic!("{key}: {text:?} is not a number"))
     }
 
-    fn count(&self, key: &str) -> u32 {
+    pub fn count(&self, key: &str) -> u32 {
         self.number(key) as u32
     }
 
-    fn is(&self, key: &str) -> bool {
+    pub fn is(&self, key: &str) -> bool {
         self.get(key) == "true"
     }
 
-    fn micro(&self, batch: &str, len: &str) -> [MicroBatchShape; 1] {
+    pub fn micro(&self, batch: &str, len: &str) -> [MicroBatchShape; 1] {
         [MicroBatchShape {
             batch: self.count(batch),
             len: self.count(len),
@@ -51,7 +51,7 @@ impl Row<'_> {
 }
 
 /// Runs `each` on every row of a table whose only quotes are around lists.
-fn rows(table: &str, mut each: impl FnMut(&Row)) -> usize {
+pub fn rows(table: &str, mut each: impl FnMut(&Row)) -> usize {
     let split = |line: &str| {
         let mut quoted = false;
         let fields = line.split(|c: char| {
@@ -97,7 +97,7 @@ fn targets(list: &str, separator: char) -> TargetModules {
 
 /// Live bytes at the end of the forward pass, at its and the backward pass' peak, at the step's, after the optimizer's step and
 /// after its gradients are gone; of the last step. The inputs, which are made outside of the step, are left out.
-fn figures(trace: &Trace) -> [u64; 5] {
+pub fn figures(trace: &Trace) -> [u64; 5] {
     let mut sizes = vec![0; trace.blocks()];
     let mut live = 0;
     let mut phase = Phase::Idle;
@@ -129,7 +129,7 @@ fn figures(trace: &Trace) -> [u64; 5] {
 }
 
 /// The names of [`figures`], in order.
-const FIGURES: [&str; 5] = [
+pub const FIGURES: [&str; 5] = [
     "end_of_forward",
     "peak_forward_backward",
     "peak_step",
