@@ -49,7 +49,8 @@ pub struct Cell {
     /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
     /// planned and not run).
     pub stack: Stack,
-    /// The GPU of the plan, such as t4 or rtx-3090. It decides the memory, the size of the CUDA context, and the kernels.
+    /// The GPU of the plan, such as t4 or rtx-3090; `expctl list --gpus` prints all. It decides the memory, the size of the
+    /// CUDA context, and the kernels.
     /// Default: unlimited memory, and the kernels of an A100.
     pub gpu: Option<String>,
     /// PyTorch's training loop, and the releases of its libraries.
