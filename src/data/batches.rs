@@ -12,22 +12,20 @@ use crate::{
     random,
 };
 
-/// The effective batches of training. Every epoch sees each sample once, in its own order that follows from the seed.
+/// The samples of each optimizer step. Every epoch sees each sample once, in its own order that follows from the seed.
 ///
 /// [`TrainingLength::Steps`] makes every effective batch full: the last one of an epoch takes the missing samples from
 /// the next epoch, so every step costs the same. [`TrainingLength::Epochs`] makes the last one smaller instead.
 #[derive(Debug)]
-pub struct Batches<'a> {
-    samples: &'a Samples,
+pub struct Order<'a> {
     /// Indices of the samples to train on.
     train: &'a [u32],
-    collator: Collator,
     seed: u64,
-    batch_size: usize,
     /// Samples in a full effective batch.
     effective: usize,
-    order: Vec<u32>,
-    /// Samples of `order` that earlier batches took.
+    /// The samples of the epoch that has begun.
+    epoch: Vec<u32>,
+    /// Samples of `epoch` that earlier batches took.
     taken: usize,
     /// Epochs that have begun.
     epochs: usize,
@@ -36,22 +34,13 @@ pub struct Batches<'a> {
     wraps: bool,
 }
 
-impl<'a> Batches<'a> {
-    pub(super) fn new(
-        samples: &'a Samples,
-        train: &'a [u32],
-        steps: usize,
-        options: &DataOptions,
-        config: &ModelConfig,
-    ) -> Self {
+impl<'a> Order<'a> {
+    pub(super) fn new(train: &'a [u32], steps: usize, options: &DataOptions) -> Self {
         Self {
-            samples,
             train,
-            collator: Collator::new(options, config),
             seed: options.seed,
-            batch_size: options.batch_size,
             effective: options.effective_batch_size(),
-            order: Vec::new(),
+            epoch: Vec::new(),
             taken: 0,
             epochs: 0,
             steps_left: steps,
@@ -59,28 +48,10 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// The samples of the next effective batch.
-    fn take_samples(&mut self) -> Vec<u32> {
-        let mut samples = Vec::with_capacity(self.effective);
-        // A data set has at least the samples of one effective batch, so this ends.
-        while samples.len() < self.effective {
-            if self.taken == self.order.len() {
-                if !samples.is_empty() && !self.wraps {
-                    break;
-                }
-                self.begin_epoch();
-            }
-            let end = self.order.len().min(self.taken + self.effective - samples.len());
-            samples.extend_from_slice(&self.order[self.taken..end]);
-            self.taken = end;
-        }
-        samples
-    }
-
     fn begin_epoch(&mut self) {
-        self.order.clear();
-        self.order.extend_from_slice(self.train);
-        self.order.shuffle(&mut random::stream(
+        self.epoch.clear();
+        self.epoch.extend_from_slice(self.train);
+        self.epoch.shuffle(&mut random::stream(
             self.seed,
             &format!("order of epoch {}", self.epochs),
         ));
@@ -89,14 +60,63 @@ impl<'a> Batches<'a> {
     }
 }
 
+impl Iterator for Order<'_> {
+    /// Indices of a step's samples.
+    type Item = Vec<u32>;
+
+    fn next(&mut self) -> Option<Vec<u32>> {
+        self.steps_left = self.steps_left.checked_sub(1)?;
+        let mut samples = Vec::with_capacity(self.effective);
+        // A data set has at least the samples of one effective batch, so this ends.
+        while samples.len() < self.effective {
+            if self.taken == self.epoch.len() {
+                if !samples.is_empty() && !self.wraps {
+                    break;
+                }
+                self.begin_epoch();
+            }
+            let end = self.epoch.len().min(self.taken + self.effective - samples.len());
+            samples.extend_from_slice(&self.epoch[self.taken..end]);
+            self.taken = end;
+        }
+        Some(samples)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.steps_left, Some(self.steps_left))
+    }
+}
+
+impl ExactSizeIterator for Order<'_> {}
+
+/// The effective batches of training, with the ids of their samples.
+#[derive(Debug)]
+pub struct Batches<'a> {
+    samples: &'a Samples,
+    order: Order<'a>,
+    collator: Collator,
+    batch_size: usize,
+}
+
+impl<'a> Batches<'a> {
+    pub(super) fn new(samples: &'a Samples, order: Order<'a>, options: &DataOptions, config: &ModelConfig) -> Self {
+        Self {
+            samples,
+            order,
+            collator: Collator::new(options, config),
+            batch_size: options.batch_size,
+        }
+    }
+}
+
 impl Iterator for Batches<'_> {
     type Item = EffectiveBatch;
 
     fn next(&mut self) -> Option<EffectiveBatch> {
-        self.steps_left = self.steps_left.checked_sub(1)?;
         let mut first = 0;
         let micro: Vec<MicroBatch> = self
-            .take_samples()
+            .order
+            .next()?
             .chunks(self.batch_size)
             .map(|samples| {
                 let batch = self.collator.micro_batch(self.samples, samples, first);
@@ -111,7 +131,7 @@ impl Iterator for Batches<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.steps_left, Some(self.steps_left))
+        self.order.size_hint()
     }
 }
 

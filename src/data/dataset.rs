@@ -3,7 +3,7 @@
 use rand::seq::SliceRandom;
 
 use super::{
-    Batches, DataError, Samples,
+    Batches, DataError, Order, Samples,
     collate::{Collator, MicroBatch},
 };
 use crate::{
@@ -24,8 +24,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Splits `samples`: holds out `eval_fraction` of them, rounded up and chosen by the seed. The others must fill a
-    /// step. `skipped` shorter samples were left out before; `origin` names the data in errors.
+    /// Splits `samples` into those held out and the others, which must fill a step. `skipped` shorter samples were left out before; `origin` names the data in errors.
     pub(super) fn new(
         options: &DataOptions,
         samples: Samples,
@@ -41,27 +40,15 @@ impl Dataset {
                 skipped,
             });
         }
-        let held_out = options.held_out(samples.len());
-        if held_out >= samples.len() {
-            return Err(DataError::EvalFraction {
-                fraction: options.eval_fraction,
-                samples: samples.len(),
-                held_out,
-            });
-        }
-        if samples.len() - held_out < options.effective_batch_size() {
+        let (train, eval) = split(count, options)?;
+        if train.len() < options.effective_batch_size() {
             return Err(DataError::TooFew {
                 origin: origin.into(),
                 batch_size: options.batch_size,
                 accumulation: options.gradient_accumulation_steps,
-                samples: samples.len() - held_out,
+                samples: train.len(),
             });
         }
-        let mut eval: Vec<u32> = (0..count).collect();
-        eval.shuffle(&mut random::stream(options.seed, "held-out samples"));
-        let mut train = eval.split_off(held_out);
-        eval.sort_unstable();
-        train.sort_unstable();
         Ok(Self {
             sha256: samples.sha256(),
             samples,
@@ -98,9 +85,14 @@ impl Dataset {
         }
     }
 
+    /// The samples of each step of training, as indices into [`samples`](Self::samples).
+    pub fn order(&self, options: &DataOptions) -> Order<'_> {
+        Order::new(&self.train, self.steps(options), options)
+    }
+
     /// The effective batches of training, one for each of the [`steps`](Self::steps).
     pub fn batches(&self, options: &DataOptions, config: &ModelConfig) -> Batches<'_> {
-        Batches::new(&self.samples, &self.train, self.steps(options), options, config)
+        Batches::new(&self.samples, self.order(options), options, config)
     }
 
     /// The held-out samples in micro-batches, in their own order.
@@ -112,6 +104,25 @@ impl Dataset {
             .enumerate()
             .map(move |(index, samples)| collator.micro_batch(&self.samples, samples, (index * size) as u32))
     }
+}
+
+/// Indices of the samples to train on, and of `eval_fraction` of them, rounded up and chosen by the seed; both ascending.
+pub(super) fn split(count: u32, options: &DataOptions) -> Result<(Vec<u32>, Vec<u32>), DataError> {
+    let samples = count as usize;
+    let held_out = options.held_out(samples);
+    if held_out >= samples {
+        return Err(DataError::EvalFraction {
+            fraction: options.eval_fraction,
+            samples,
+            held_out,
+        });
+    }
+    let mut eval: Vec<u32> = (0..count).collect();
+    eval.shuffle(&mut random::stream(options.seed, "held-out samples"));
+    let mut train = eval.split_off(held_out);
+    eval.sort_unstable();
+    train.sort_unstable();
+    Ok((train, eval))
 }
 
 #[cfg(test)]

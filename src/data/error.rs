@@ -68,6 +68,12 @@ pub enum DataError {
     Parquet { path: PathBuf, reason: String },
     #[error("{path}: no tokenizer; the model's directory needs its tokenizer.json to read text", path = path.display())]
     NoTokenizer { path: PathBuf },
+    #[error(
+        "`{model}` has no tokenizer, which decides how long the samples are; give a directory with the model's config.json \
+         and tokenizer.json (weights are not needed), such as `model: ./{name}`",
+        name = model.rsplit('/').next().unwrap_or(model)
+    )]
+    PresetTokenizer { model: String },
     #[error("{place}: not a tokenizer: {reason}")]
     Tokenizer { place: String, reason: String },
     #[error(

@@ -34,25 +34,36 @@ pub fn load(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Res
             let (samples, skipped) = synthetic::samples(spec, options.seed, vocab_size, labels, options.max_seq_length);
             Dataset::new(options, samples, skipped, "synthetic data")
         }
+        Data::Sample | Data::File(_) => {
+            let mut texts = Texts::new(options, config, base_dir)?;
+            let origin = read(&options.data, config, base_dir, &mut |text, label| {
+                texts.add(text, label)
+            })?;
+            texts.into_dataset(options, &origin)
+        }
+    }
+}
+
+/// Reads the texts of a file or of the sample, with labels if the model of shape `config` has some. Returns their origin,
+/// for messages; synthetic data has no texts.
+pub(super) fn read(data: &Data, config: &ModelConfig, base_dir: &Path, each: &mut Each) -> Result<String, DataError> {
+    match data {
+        Data::Synthetic(_) => Ok("synthetic data".into()),
         Data::Sample => {
             if config.labels().is_some() {
                 return Err(DataError::Unlabelled {
                     origin: "sample text".into(),
                 });
             }
-            let mut texts = Texts::new(options, config, base_dir)?;
-            SAMPLE
-                .split("\n\n")
-                .try_for_each(|text| texts.add(text.trim_end(), None))?;
-            texts.into_dataset(options, "sample text")
+            SAMPLE.split("\n\n").try_for_each(|text| each(text.trim_end(), None))?;
+            Ok("sample text".into())
         }
         Data::File(file) => {
-            let mut texts = Texts::new(options, config, base_dir)?;
             let path = base_dir.join(&file.path);
             check_file(&path)?;
             let labels = config.labels().map(|_| file.label_column());
-            read_file(file, &path, labels, &mut |text, label| texts.add(text, label))?;
-            texts.into_dataset(options, &path.display().to_string())
+            read_file(file, &path, labels, each)?;
+            Ok(path.display().to_string())
         }
     }
 }

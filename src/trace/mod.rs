@@ -6,7 +6,7 @@ mod events;
 mod live;
 mod module;
 
-pub use account::{Account, Mean};
+pub use account::{Account, Mean, Peak};
 pub use category::{ByCategory, ByPhase, Category, Phase};
 pub use events::{Block, Event, Trace};
 pub(crate) use live::LiveTensors;
