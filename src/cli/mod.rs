@@ -20,6 +20,7 @@ mod init;
 mod list;
 mod output;
 mod plan;
+mod plan_batches;
 mod plan_report;
 mod report;
 mod report_frames;

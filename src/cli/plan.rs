@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::cells::{cell_row, cell_table, configuration_for_people};
+use super::plan_batches::worst_batches;
 use super::plan_report::{PlanReport, plan_cells};
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
@@ -169,7 +170,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));
     }
-    let mut text = table.aligned();
+    let mut text = table.aligned() + &worst_batches(study, plans);
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
     }

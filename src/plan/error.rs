@@ -48,7 +48,4 @@ pub enum PlanError {
     /// Our trainer computes on no GPU that could be chosen.
     #[error("a GPU is chosen for `stack: torch`; this cell is of our own trainer")]
     NoGpu,
-    /// The lengths of the samples depend on a tokenizer.
-    #[error("the torch stack is planned with synthetic data, whose lengths are known")]
-    UnknownLengths,
 }

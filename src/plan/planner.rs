@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{PlanError, batches, ranges};
 use crate::{
     arch::{self, ArchError, ModelConfig},
-    data::{self, DataError, Dataset},
+    data::{self, DataError, Dataset, SampleLengths},
     memory::{ByCategory, Phase},
     options::{Adapter, DataOptions, ModelOptions},
     peft::{self, FileDtype},
@@ -20,7 +20,7 @@ use crate::{
         caching_allocator::{self, DeviceMemory},
         gpu::{Budget, Gpu},
     },
-    trace::Account,
+    trace::{Account, Peak},
     train::{self, TrainError},
 };
 
@@ -41,6 +41,8 @@ pub struct Planner {
     models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
     /// The data that was read last: cells of a study mostly share theirs.
     dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
+    /// The lengths of a file's samples that were read last.
+    lengths: Mutex<Option<(LengthsKey, Arc<SampleLengths>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by model, adapter, rank and target modules.
@@ -70,6 +72,9 @@ impl Default for Options {
 /// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs.
 type DataKey = (ModelKey, Data, u64, usize, u64, usize);
 
+/// The keys that decide the lengths of a file's samples before they are cut.
+type LengthsKey = (ModelKey, Data);
+
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
@@ -96,6 +101,7 @@ impl Planner {
             options,
             models: Mutex::default(),
             dataset: Mutex::default(),
+            lengths: Mutex::default(),
             torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
             checkpoint_files: Mutex::default(),
@@ -148,7 +154,7 @@ impl Planner {
         fits_positions(cell, config.max_position_embeddings)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
-        let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps)?;
+        let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let prediction = Prediction {
             parameter_count: config.parameter_count(),
@@ -156,6 +162,8 @@ impl Planner {
             checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &config),
             adapter_file_bytes: self.adapter_file_bytes(cell, &options.model, &config)?,
             process_peak_bytes: Some(account.peak.bytes + PROCESS),
+            training_steps: steps.training_steps(),
+            worst_batch: steps.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
         // The trainer's own budget is on allocated bytes too.
@@ -177,12 +185,17 @@ impl Planner {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
         let options = cell.data_options();
-        let steps = batches::torch_steps(&options, &model, is_replayed, || self.dataset(cell, &options, &model))?;
+        let planned = batches::torch_steps(
+            &options,
+            is_replayed,
+            || self.dataset(cell, &options, &model),
+            || self.lengths(cell, &options, &model),
+        )?;
+        let steps: Vec<&[torch::MicroBatchShape]> = planned.steps.iter().map(Vec::as_slice).collect();
         if configuration.empty_cache_steps > 0 {
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
         }
-        let steps: Vec<&[torch::MicroBatchShape]> = steps.iter().map(Vec::as_slice).collect();
         let trace = torch::trace(&configuration, &steps);
         let account = Account::of(&trace, GPU_GRANULARITY, 1);
         let mut prediction = Prediction {
@@ -194,6 +207,8 @@ impl Planner {
             planned_steps: Some(steps.len() as u64),
             allocated_end_bytes: Some(account.at_end),
             notes: gpu.map_or_else(Vec::new, |gpu| cell.notes_on(gpu)),
+            training_steps: planned.training_steps(),
+            worst_batch: planned.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
         if is_replayed {
@@ -255,15 +270,18 @@ impl Planner {
             cell.eval_fraction.to_bits(),
             options.effective_batch_size(),
         );
-        let mut last = lock(&self.dataset);
-        if let Some((known, dataset)) = &*last
-            && *known == key
-        {
-            return Ok(Arc::clone(dataset));
-        }
-        let dataset = Arc::new(data::load(options, config, &self.base_dir)?);
-        *last = Some((key, Arc::clone(&dataset)));
-        Ok(dataset)
+        cached_last(&self.dataset, key, || data::load(options, config, &self.base_dir))
+    }
+
+    /// The lengths of the samples of the cell's file.
+    fn lengths(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> Result<Arc<SampleLengths>, DataError> {
+        let key = (model_key(cell), cell.data.clone());
+        cached_last(&self.lengths, key, || data::lengths(options, config, &self.base_dir))
     }
 
     /// The model's counts; taken once.
@@ -328,6 +346,28 @@ fn cached<K: Eq + Hash, V: Clone, E>(
         Entry::Occupied(known) => known.get().clone(),
         Entry::Vacant(new) => new.insert(make()?).clone(),
     })
+}
+
+/// The value of a key, made unless it is that of the last call; an error is not kept.
+fn cached_last<K: PartialEq, V, E>(
+    last: &Mutex<Option<(K, Arc<V>)>>,
+    key: K,
+    make: impl FnOnce() -> Result<V, E>,
+) -> Result<Arc<V>, E> {
+    let mut last = lock(last);
+    if let Some((known, value)) = &*last
+        && *known == key
+    {
+        return Ok(Arc::clone(value));
+    }
+    let value = Arc::new(make()?);
+    *last = Some((key, Arc::clone(&value)));
+    Ok(value)
+}
+
+/// The planned step of a peak, if its batch decides it.
+fn step_of_batch(peak: &Peak) -> Option<u32> {
+    matches!(peak.phase, Some(Phase::Forward | Phase::Backward)).then_some(peak.step)
 }
 
 /// Locks a mutex; the entries are whole even if a thread panicked.

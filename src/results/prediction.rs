@@ -63,6 +63,12 @@ pub struct Prediction {
     /// Optimizer steps of the plan: those that decide the peaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_steps: Option<u64>,
+    /// Optimizer steps of the training that they are chosen from; absent if all steps are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training_steps: Option<u64>,
+    /// The micro-batch that takes the most memory; absent if all steps are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_batch: Option<WorstBatch>,
     /// The peak of reserved memory, less that of allocated memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmentation_bytes: Option<u64>,
@@ -92,6 +98,21 @@ pub struct Prediction {
     /// Size of model.safetensors, which full fine-tuning saves; absent with adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_file_bytes: Option<u64>,
+}
+
+/// A micro-batch of uneven data.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorstBatch {
+    /// Its optimizer step, from 1.
+    pub step: u64,
+    /// Its samples.
+    pub batch_size: u64,
+    /// Tokens of each sample with its padding.
+    pub tokens: u64,
+    /// The samples by their number in the data, from 1; empty for synthetic data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<u64>,
 }
 
 /// The verdict on a cell's budget.

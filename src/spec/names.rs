@@ -5,7 +5,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
-use super::cell::{Attention, Autocast, Cell, Checkpointing, Dtype, Stack, Task};
+use super::cell::{Attention, Autocast, Cell, Checkpointing, Dtype, Padding, Stack, Task};
 use super::error::SpecError;
 use super::load::parse;
 use super::overrides::Overrides;
@@ -50,9 +50,13 @@ impl Names {
     /// Everything that is wrong with the names or the overrides; the user's mistakes, so exit code 2.
     pub fn study(&self, overrides: &Overrides) -> Result<Study, SpecError> {
         self.check_stack()?;
+        let mut defaults = self.defaults();
+        if !overrides.sets("max_steps") {
+            defaults["num_train_epochs"] = json!(1);
+        }
         let study = json!({
             "name": self.study_name(),
-            "defaults": self.defaults(),
+            "defaults": defaults,
             "report": { "template": "plan" },
         });
         let mut study = parse(Path::new("--model"), &to_yaml(&study), overrides)?;
@@ -118,6 +122,7 @@ impl Names {
             "batch_size": batch,
             "gradient_accumulation_steps": accumulation,
             "max_seq_length": TOKENS.min(positions),
+            "padding": Padding::Longest,
             "gradient_checkpointing": checkpointing,
         });
         if let Some(gpu) = &self.gpu {
@@ -134,6 +139,8 @@ impl Names {
             // As in transformers' Trainer.
             keys["optim"] = json!(Optimizer::AdamwTorchFused);
             keys["torch"] = json!({ "keep_outputs": OutputLifetime::None });
+            // The default of transformers' TrainingArguments, which decides the order of the samples.
+            keys["seed"] = json!(42);
         }
         keys
     }
@@ -279,7 +286,7 @@ mod tests {
         let keys = named.named_configuration().unwrap();
         assert_eq!(keys["torch.use_cache"], true);
         assert_eq!((&keys["rank"], &keys["dtype"]), (&json!(0), &json!("float16")));
-        assert!(!keys.contains_key("target_modules") && !keys.contains_key("seed"));
+        assert!(!keys.contains_key("target_modules") && !keys.contains_key("eval_fraction"));
         let of_file = parse(Path::new("x.yaml"), "name: x", &Overrides::default()).unwrap();
         assert_eq!(of_file.named_configuration(), None);
     }

@@ -28,6 +28,14 @@ impl Overrides {
         &self.variables
     }
 
+    /// True if a `key=value` text or a variable sets this key of a cell, one without dots.
+    pub(super) fn sets(&self, key: &str) -> bool {
+        let variable = format!("{PREFIX}{key}");
+        let names_it = |setting: &String| setting.split_once('=').is_some_and(|(name, _)| name.trim() == key);
+        let is_variable = |(name, _): &(String, String)| name.eq_ignore_ascii_case(&variable);
+        self.settings.iter().any(names_it) || self.variables.iter().any(is_variable)
+    }
+
     pub(super) fn settings(&self) -> &[String] {
         &self.settings
     }

@@ -7,6 +7,7 @@ mod binding;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
+mod data;
 mod fit;
 mod fms_acceleration;
 mod gpus;

@@ -32,7 +32,7 @@ fn programs_read_the_configuration_too() {
 fn a_spec_with_the_same_keys_has_the_same_cell() {
     let names = plan(&["--format", "json"]).json();
     let spec = "name: x\ndefaults: { model: smollm2-135m, stack: torch, gpu: t4, batch_size: 1, max_seq_length: 1024, \
-                gradient_accumulation_steps: 16, gradient_checkpointing: full, autocast: float16, optim: \
+                gradient_accumulation_steps: 16, padding: longest, seed: 42, num_train_epochs: 1, gradient_checkpointing: full, autocast: float16, optim: \
                 adamw_torch_fused, bnb_4bit_compute_dtype: float16, torch: { keep_outputs: none } }\n";
     let output = Project::new(spec).expctl(&["plan", "spec.yaml", "--format", "json"]);
     assert_eq!(names[0]["cell_id"], output.json()[0]["cell_id"]);

@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::names::{category_column, phase_column};
 use crate::memory::{Category, Phase};
 use crate::results::datum::Datum;
-use crate::results::prediction::{Prediction, ROUNDING, Verdict};
+use crate::results::prediction::{Prediction, ROUNDING, Verdict, WorstBatch};
 
 /// The prefix of predicted columns. The rest of the name is the measured column's.
 pub const PREDICTED: &str = "predicted_";
@@ -55,6 +55,13 @@ pub fn predictions() -> Vec<Predicted> {
             p.reserved_after_last_step_bytes
         }),
         predicted("planned_steps", Int, |p| p.planned_steps),
+        predicted("training_steps", Int, |p| p.training_steps),
+        predicted("worst_batch_step", Int, |p| Some(p.worst_batch.as_ref()?.step)),
+        predicted("worst_batch_size", Int, |p| Some(p.worst_batch.as_ref()?.batch_size)),
+        predicted("worst_batch_tokens", Int, |p| Some(p.worst_batch.as_ref()?.tokens)),
+        predicted("worst_batch_samples", Text, |p| {
+            p.worst_batch.as_ref().and_then(numbers)
+        }),
         predicted("fragmentation_bytes", Int, |p| p.fragmentation_bytes),
         predicted("segments", Int, |p| p.segments),
     ];
@@ -78,4 +85,10 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("checkpoint_file_bytes", Int, |p| p.checkpoint_file_bytes),
     ]);
     columns
+}
+
+/// The numbers of a batch's samples; `None` if they have none.
+fn numbers(batch: &WorstBatch) -> Option<String> {
+    let numbers: Vec<String> = batch.samples.iter().map(u64::to_string).collect();
+    (!numbers.is_empty()).then(|| numbers.join(", "))
 }

@@ -1,8 +1,9 @@
 //! The data, for the task and for a step.
 
-use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Synthetic, Task};
+use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Stack, Synthetic, Task};
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
+use crate::arch::Preset;
 use crate::text::quoted;
 
 impl Cell {
@@ -22,13 +23,14 @@ impl Cell {
             Data::File(file) => {
                 found.check(check_file(file));
                 found.check(self.check_labels(file));
+                found.check(self.check_tokenizer());
             }
             Data::Sample if self.task == Task::SequenceClassification => found.add(
                 Invalid::new("data", "the sample text has no labels")
                     .with("task")
                     .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"),
             ),
-            Data::Sample => {}
+            Data::Sample => found.check(self.check_tokenizer()),
         }
     }
 
@@ -49,6 +51,18 @@ impl Cell {
                 .help("give a JSONL or Parquet file with a column of labels"));
         }
         Ok(())
+    }
+
+    /// Lengths of samples on PyTorch's stack are those of the model's own tokenizer.
+    fn check_tokenizer(&self) -> Checked {
+        let is_preset = self.is_preset() || Preset::of_hub_name(&self.model).is_some();
+        if self.stack == Stack::Candle || !is_preset {
+            return Ok(());
+        }
+        let message = "the preset has no tokenizer, which decides how long the samples are";
+        Err(Invalid::new("data", message).with("model").help(
+            "give a directory with the model's config.json and tokenizer.json, such as `./models/name`; weights are not needed",
+        ))
     }
 
     fn check_samples(&self, samples: usize) -> Checked {

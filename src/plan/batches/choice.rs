@@ -1,0 +1,156 @@
+//! The steps of a training on uneven data that decide its memory.
+
+use std::collections::BTreeSet;
+
+use super::sequence::{Micro, Sequence};
+
+/// Micro-batches that are replayed through PyTorch's allocator. If a training has more, some of its steps are chosen.
+const MOST_REPLAYED: usize = 512;
+
+/// Steps before and after the largest that are replayed with it.
+const AROUND: usize = 2;
+
+/// A measure of a micro-batch at an index of its step; `None` if it does not count.
+type Measure = fn(usize, &Micro) -> Option<usize>;
+
+/// The measures by which a micro-batch may take the most memory. The first of a step has no gradients yet that later ones
+/// add to, and a batch with padding has a mask.
+const MEASURES: [Measure; 5] = [
+    |_, micro| Some(micro.size()),
+    |_, micro| Some(micro.len),
+    |_, micro| micro.is_padded().then(|| micro.size()),
+    |index, micro| (index > 0).then(|| micro.size()),
+    |index, micro| (index > 0 && micro.is_padded()).then(|| micro.size()),
+];
+
+/// The steps of a plan, ascending. Without a replay these are the first, which makes the optimizer's state, and the largest by
+/// each measure. A replay takes all steps, or if they are too many the first ones, those that are larger than all before
+/// them, for which the allocator needs new memory, and the neighbours of the largest.
+pub(super) fn choose(sequence: &Sequence, is_replayed: bool) -> Vec<usize> {
+    let all = 0..sequence.len();
+    if is_replayed && sequence.micro_batches() <= MOST_REPLAYED {
+        return all.collect();
+    }
+    let mut chosen: BTreeSet<usize> = all.clone().take(1).collect();
+    for measure in MEASURES {
+        let records = records(sequence, measure);
+        let Some(&largest) = records.last() else { continue };
+        if is_replayed {
+            chosen.extend(records);
+            chosen.extend(largest.saturating_sub(AROUND)..(largest + AROUND + 1).min(sequence.len()));
+        } else {
+            chosen.insert(largest);
+        }
+    }
+    if is_replayed {
+        let size = |step: usize| sequence.step(step).len();
+        let mut replayed: usize = chosen.iter().map(|&step| size(step)).sum();
+        for step in all {
+            if replayed + size(step) > MOST_REPLAYED {
+                break;
+            }
+            if chosen.insert(step) {
+                replayed += size(step);
+            }
+        }
+    }
+    chosen.into_iter().collect()
+}
+
+/// The micro-batches that decide a step's memory, as indices into the step, ascending: the first, and the largest by each
+/// measure with its neighbours, whose outputs may live at the same time.
+pub(super) fn deciding(step: &[Micro]) -> Vec<usize> {
+    let mut deciding = BTreeSet::from([0]);
+    for measure in MEASURES {
+        if let Some((largest, _)) = largest(step, measure) {
+            deciding.extend(largest.saturating_sub(1)..(largest + 2).min(step.len()));
+        }
+    }
+    deciding.into_iter().collect()
+}
+
+/// The steps that are larger than all before them, the largest last. The first step does not count, since it has no
+/// optimizer state yet.
+fn records(sequence: &Sequence, measure: Measure) -> Vec<usize> {
+    let mut most = None;
+    let is_record = |step: &usize| {
+        let size = largest(sequence.step(*step), measure).map(|(_, size)| size);
+        let is_record = size > most;
+        most = most.max(size);
+        is_record
+    };
+    (1..sequence.len()).filter(is_record).collect()
+}
+
+/// The largest micro-batch of a step by its index, and its size; the first of equal ones.
+fn largest(step: &[Micro], measure: Measure) -> Option<(usize, usize)> {
+    let sizes = step.iter().enumerate();
+    let sizes = sizes.filter_map(|(index, micro)| Some((index, measure(index, micro)?)));
+    sizes.rev().max_by_key(|&(_, size)| size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Padding;
+
+    /// A training whose micro-batches have one sample of each of these lengths.
+    fn training(steps: &[&[&[usize]]]) -> Sequence {
+        let mut sequence = Sequence::default();
+        for step in steps {
+            for lengths in *step {
+                let samples: Vec<u32> = (0..lengths.len() as u32).collect();
+                sequence.push(&samples, |sample| lengths[sample as usize], Padding::Longest, 1000);
+            }
+            sequence.end_step();
+        }
+        sequence
+    }
+
+    #[test]
+    fn a_few_steps_are_all_replayed() {
+        assert_eq!(choose(&training(&[&[&[5]], &[&[9]], &[&[2]]]), true), [0, 1, 2]);
+    }
+
+    #[test]
+    fn without_a_replay_each_measure_has_its_largest() {
+        let sequence = training(&[
+            &[&[90, 90], &[1, 1]],
+            &[&[50, 50], &[3, 3]],
+            &[&[60], &[1, 1]],
+            &[&[8, 8], &[7, 7]],
+            &[&[5, 5], &[1, 4]],
+            &[&[49, 2], &[1, 1]],
+        ]);
+        // Step 0 is the first, 1 has the most tokens, 2 the longest sample, 3 the most with gradients, 4 the same with padding,
+        // and 5 the most with padding.
+        assert_eq!(choose(&sequence, false), [0, 1, 2, 3, 4, 5]);
+        let others = training(&[&[&[4]], &[&[9]], &[&[9]], &[&[3]]]);
+        assert_eq!(choose(&others, false), [0, 1], "the first of equal ones");
+    }
+
+    #[test]
+    fn of_many_steps_the_first_the_records_and_the_largest_are_replayed() {
+        let steps = 5000;
+        let lengths: Vec<[usize; 1]> = (0..steps)
+            .map(|step| [if step == 4000 { 900 } else { 10 + step / 1000 }])
+            .collect();
+        let micro: Vec<[&[usize]; 1]> = lengths.iter().map(|lengths| [&lengths[..]]).collect();
+        let sequence = training(&micro.iter().map(|step| &step[..]).collect::<Vec<_>>());
+        let chosen = choose(&sequence, true);
+        assert_eq!(chosen.len(), MOST_REPLAYED);
+        assert!(chosen.is_sorted());
+        for step in [0, 1, 400, 1000, 2000, 3000, 3998, 3999, 4000, 4001, 4002] {
+            assert!(chosen.contains(&step), "{step}");
+        }
+        assert!(!chosen.contains(&4500));
+    }
+
+    #[test]
+    fn of_a_long_step_a_few_micro_batches_decide() {
+        let lengths: Vec<[usize; 1]> = (0..100).map(|index| [if index == 50 { 90 } else { 10 }]).collect();
+        let micro: Vec<&[usize]> = lengths.iter().map(|lengths| &lengths[..]).collect();
+        let sequence = training(&[&micro]);
+        assert_eq!(deciding(sequence.step(0)), [0, 49, 50, 51]);
+    }
+}

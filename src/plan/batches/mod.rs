@@ -1,0 +1,13 @@
+//! The micro-batches of a plan: the sizes that decide the memory of training, without their tokens.
+
+mod choice;
+mod ours;
+mod planned;
+mod sequence;
+#[cfg(test)]
+mod testing;
+mod torch;
+
+pub use ours::steps;
+pub use planned::Planned;
+pub use torch::torch_steps;

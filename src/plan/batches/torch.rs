@@ -1,0 +1,219 @@
+//! The steps of PyTorch's stack in a plan.
+
+use std::sync::Arc;
+
+use super::choice::{choose, deciding};
+use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
+use super::planned::Planned;
+use super::sequence::{Micro, Sequence};
+use crate::{
+    data::{DataError, Dataset, SampleLengths},
+    options::{Data, DataOptions, Lengths, Padding, TrainingLength},
+    torch::{self, MicroBatchShape},
+};
+
+/// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
+/// second.
+const MOST_STEPS: usize = 2;
+/// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
+const MOST_REPLAYED_STEPS: usize = 3;
+
+/// The micro-batches of a step.
+type Step = Vec<MicroBatchShape>;
+
+/// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
+/// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer. Calls `dataset` only for
+/// random lengths, and `lengths` only for a file or the sample text.
+///
+/// # Errors
+/// If the data cannot be read or does not fill a step, or the model has no tokenizer.
+pub fn torch_steps(
+    options: &DataOptions,
+    is_replayed: bool,
+    dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
+    lengths: impl FnOnce() -> Result<Arc<SampleLengths>, DataError>,
+) -> Result<Planned<Step>, DataError> {
+    let sequence = match &options.data {
+        Data::Synthetic(data) => match &data.lengths {
+            Lengths::Fixed => return Ok(in_turn(&[options.max_seq_length], options, is_replayed)),
+            Lengths::List(list) => return Ok(in_turn(list, options, is_replayed)),
+            Lengths::Uniform => {
+                let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
+                ours::sequence(&*dataset()?, options, pass)
+            }
+        },
+        Data::Sample | Data::File(_) => trainer_sequence(&*lengths()?, options)?,
+    };
+    let chosen = choose(&sequence, is_replayed);
+    let has_texts = !matches!(options.data, Data::Synthetic(_));
+    let step = |sequence: &Sequence, step: usize| {
+        let micro = sequence.step(step);
+        match is_replayed {
+            true => micro.iter().map(shape).collect(),
+            false => deciding(micro).into_iter().map(|index| shape(&micro[index])).collect(),
+        }
+    };
+    Ok(Planned::chosen(sequence, chosen, has_texts, step))
+}
+
+fn shape(micro: &Micro) -> MicroBatchShape {
+    MicroBatchShape {
+        batch: micro.batch as u32,
+        len: micro.len as u32,
+        padded: micro.is_padded(),
+    }
+}
+
+/// Every step of a training by transformers' Trainer.
+fn trainer_sequence(lengths: &SampleLengths, options: &DataOptions) -> Result<Sequence, DataError> {
+    let train = lengths.train(options)?;
+    let tokens = |sample| lengths.tokens(sample) as usize;
+    let epoch_steps = || torch::epoch_steps(train.len(), options.batch_size, options.gradient_accumulation_steps);
+    let steps = match options.length {
+        TrainingLength::Steps(steps) => steps,
+        // As in `Trainer.set_initial_training_values`.
+        TrainingLength::Epochs(epochs) => (epochs * epoch_steps().len() as f64).ceil() as usize,
+    };
+    let mut sequence = Sequence::default();
+    for epoch in 0.. {
+        if sequence.len() == steps {
+            break;
+        }
+        let order = torch::epoch_order(options.seed, epoch, train.len());
+        let order: Vec<u32> = order.into_iter().map(|index| train[index as usize]).collect();
+        for micro_batches in epoch_steps().take(steps - sequence.len()) {
+            for range in micro_batches {
+                sequence.push(&order[range], tokens, options.padding, options.max_seq_length);
+            }
+            sequence.end_step();
+        }
+    }
+    Ok(sequence)
+}
+
+/// Steps of samples with the lengths of a list in turn.
+fn in_turn(list: &[usize], options: &DataOptions, is_replayed: bool) -> Planned<Step> {
+    let mut lengths = list.iter().cycle().map(|&length| length.min(options.max_seq_length));
+    let mut micro = || {
+        let lengths: Vec<usize> = lengths.by_ref().take(options.batch_size).collect();
+        let longest = lengths.iter().copied().max().unwrap_or(options.max_seq_length);
+        let len = match options.padding {
+            Padding::MaxLength => options.max_seq_length,
+            Padding::Longest => longest,
+        };
+        MicroBatchShape {
+            batch: options.batch_size as u32,
+            len: len as u32,
+            padded: lengths.iter().any(|&length| length < len),
+        }
+    };
+    let is_even = list.len() == 1;
+    let different = list.len().div_ceil(options.effective_batch_size());
+    let most = if is_even && !is_replayed {
+        MOST_STEPS
+    } else {
+        MOST_REPLAYED_STEPS.max(different)
+    };
+    let steps = options.length.steps().unwrap_or(most).min(most);
+    let micro_batches = if is_even { MOST_MICRO_BATCHES } else { usize::MAX };
+    let micro_batches = options.gradient_accumulation_steps.min(micro_batches);
+    let step = |_| (0..micro_batches).map(|_| micro()).collect();
+    Planned::alike((0..steps).map(step).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{config, load, options};
+    use super::*;
+
+    /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
+    fn torch(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
+        let shape = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
+        let config = config();
+        let planned = torch_steps(options, true, || load(options, &config), unread).unwrap();
+        planned
+            .steps
+            .iter()
+            .map(|step| step.iter().map(shape).collect())
+            .collect()
+    }
+
+    fn without_replay(options: &DataOptions) -> Vec<Vec<torch::MicroBatchShape>> {
+        let config = config();
+        torch_steps(options, false, || load(options, &config), unread)
+            .unwrap()
+            .steps
+    }
+
+    fn unread() -> Result<Arc<SampleLengths>, DataError> {
+        unreachable!("synthetic data has no text")
+    }
+
+    #[test]
+    fn equal_steps_are_planned_a_few_times() {
+        let even = |steps, accumulation| {
+            options(Lengths::Fixed, |options| {
+                (options.length, options.batch_size) = (TrainingLength::Steps(steps), 2);
+                options.gradient_accumulation_steps = accumulation;
+            })
+        };
+        assert_eq!(torch(&even(1, 1)), [[(2, 64, false)]]);
+        assert_eq!(torch(&even(100, 1)), [[(2, 64, false)]; 3]);
+        assert_eq!(without_replay(&even(100, 1)).len(), MOST_STEPS);
+        assert_eq!(torch(&even(1, 2)), [[(2, 64, false); 2]]);
+        assert_eq!(
+            torch(&even(1, 100)),
+            [[(2, 64, false); 3]],
+            "the others find what the second found"
+        );
+    }
+
+    #[test]
+    fn a_list_is_taken_in_turn_and_padded() {
+        let listed = |padding| {
+            options(Lengths::List(vec![10, 20, 100]), |options| {
+                (options.length, options.batch_size, options.padding) = (TrainingLength::Steps(3), 2, padding);
+            })
+        };
+        // 100 is cut to max_seq_length.
+        let longest = [[(2, 20, true)], [(2, 64, true)], [(2, 64, true)]];
+        assert_eq!(torch(&listed(Padding::Longest)), longest);
+        assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
+        let uneven = without_replay(&listed(Padding::Longest));
+        assert_eq!(uneven.len(), 3, "as with replay");
+        let mut single = listed(Padding::Longest);
+        (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
+        let step = [(1, 10, false), (1, 20, false), (1, 64, false)];
+        assert_eq!(
+            torch(&single),
+            [step; 3],
+            "all micro-batches of uneven steps are planned"
+        );
+    }
+
+    #[test]
+    fn each_length_of_a_long_list_is_planned() {
+        let options = options(Lengths::List((2..12).collect()), |options| {
+            (options.length, options.padding) = (TrainingLength::Steps(50), Padding::Longest);
+        });
+        let lengths: Vec<u32> = torch(&options).iter().map(|step| step[0].1).collect();
+        assert_eq!(lengths, (2..12).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn random_lengths_are_planned_in_our_trainers_order() {
+        let options = options(Lengths::Uniform, |options| {
+            (options.batch_size, options.gradient_accumulation_steps) = (4, 2);
+            (options.length, options.padding) = (TrainingLength::Steps(100), Padding::Longest);
+        });
+        let config = config();
+        let steps = torch(&options);
+        assert_eq!(steps.len(), 64 / 8, "one pass over the data");
+        let dataset = load(&options, &config).unwrap();
+        let ours = dataset.batches(&options, &config).take(8);
+        let ours = ours
+            .flat_map(|step| step.micro)
+            .map(|micro| (4, micro.len as u32, true));
+        assert_eq!(steps.concat(), ours.collect::<Vec<_>>());
+    }
+}
