@@ -10,14 +10,20 @@ pub(super) struct OtherLoads {
     pub(super) reason: &'static str,
 }
 
-/// The other ways in which the weights of `cell` may come onto the GPU; none if they are not quantised, or if releases that the
-/// cell names bring them in one way alone.
+/// The other ways in which the weights of `cell` may come onto the GPU; none if its keys leave one alone.
 pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLoads {
     let mut others = OtherLoads {
         configurations: Vec::new(),
         reason: "",
     };
     if !cell.dtype.is_quantised() {
+        if cell.torch.device_map.is_none() {
+            others.reason = "way of loading, by a device_map or by model.to";
+            others.configurations.push(Configuration {
+                device_map: true,
+                ..configuration.clone()
+            });
+        }
         return others;
     }
     if configuration.transformers.load_order == LoadOrder::THREADS {

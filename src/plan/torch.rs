@@ -68,6 +68,7 @@ impl Configuration {
             peft,
             bitsandbytes,
             pytorch,
+            device_map: cell.torch.device_map == Some(true),
             backend: Backend::Cuda,
         })
     }

@@ -107,6 +107,9 @@ pub struct Configuration {
     pub bitsandbytes: Bitsandbytes,
     /// The release of PyTorch.
     pub pytorch: Pytorch,
+    /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
+    /// after it.
+    pub device_map: bool,
     /// The kernels whose memory is traced.
     pub backend: Backend,
 }
@@ -146,6 +149,7 @@ impl Configuration {
             peft: Peft::TODAY,
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
+            device_map: false,
             backend: Backend::Cuda,
         }
     }

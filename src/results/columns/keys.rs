@@ -102,6 +102,7 @@ fn exemplar() -> Cell {
         gpu: Some(String::new()),
         torch: Torch {
             use_reentrant: Some(true),
+            device_map: Some(true),
             transformers_version: Some(String::new()),
             peft_version: Some(String::new()),
             bitsandbytes_version: Some(String::new()),

@@ -26,6 +26,9 @@ pub struct Torch {
     pub zero_grad: ZeroGrad,
     /// Reentrant checkpointing. Default: as in transformers_version; today's is not.
     pub use_reentrant: Option<bool>,
+    /// Weights that are not quantised come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
+    /// after it, which leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
+    pub device_map: Option<bool>,
     /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
     /// before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
@@ -46,6 +49,7 @@ impl Default for Torch {
             keep_outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
             use_reentrant: None,
+            device_map: None,
             transformers_version: None,
             peft_version: None,
             bitsandbytes_version: None,

@@ -1,4 +1,4 @@
-//! `from_pretrained` with weights that are quantised on the way.
+//! `from_pretrained` straight to the GPU, as with weights that are quantised on the way.
 
 use super::checkpoint::{self, Entry, Part};
 use super::order::{Arrival, WarmUp};
@@ -22,10 +22,10 @@ pub(crate) enum Weight<'t> {
 }
 
 impl<'t> Loaded<'t> {
-    /// Loads the checkpoint. A model whose weights stay as they are is moved to the GPU module by module instead.
+    /// Loads the checkpoint, unless the model is moved to the GPU module by module instead.
     pub(crate) fn load(tape: &'t Tape, configuration: &Configuration) -> Self {
         let mut loaded = Self { slots: Vec::new() };
-        if configuration.dtype.is_quantised() {
+        if configuration.dtype.is_quantised() || configuration.device_map {
             loaded.read_checkpoint(tape, configuration);
         }
         loaded
@@ -34,6 +34,7 @@ impl<'t> Loaded<'t> {
     fn read_checkpoint(&mut self, tape: &'t Tape, configuration: &Configuration) {
         let config = &configuration.model;
         let dtype = configuration.unquantised();
+        let is_quantised = |entry: &Entry| configuration.dtype.is_quantised() && entry.is_quantised();
         let entries = checkpoint::sorted(config);
         let dims: Vec<Vec<u32>> = entries.iter().map(|entry| entry.dims(config)).collect();
         let elements = dims.iter().map(|dims| dims.iter().map(|&dim| u64::from(dim)).product());
@@ -43,20 +44,19 @@ impl<'t> Loaded<'t> {
         let unquantised: u64 = bytes.iter().sum();
         let quantised = || {
             let sizes = entries.iter().zip(&elements).zip(&bytes);
-            let size = |((entry, elements), bytes): ((&Entry, &u64), &u64)| match (
-                configuration.dtype,
-                entry.is_quantised(),
-            ) {
-                (_, false) => *bytes,
-                (options::Dtype::Int4, _) => elements / 2,
-                _ => *elements,
-            };
+            let size =
+                |((entry, elements), bytes): ((&Entry, &u64), &u64)| match (configuration.dtype, is_quantised(entry)) {
+                    (_, false) => *bytes,
+                    (options::Dtype::Int4, _) => elements / 2,
+                    _ => *elements,
+                };
             sizes.map(size).sum()
         };
         let warm_up = match configuration.transformers.warm_up {
             WarmUp::None => 0,
             WarmUp::Unquantised => unquantised,
-            WarmUp::Half => unquantised / 2,
+            WarmUp::Half if configuration.dtype.is_quantised() => unquantised / 2,
+            WarmUp::Half => unquantised,
             WarmUp::Quantised => quantised(),
         };
         drop(tape.bytes(warm_up, Category::Temporary));
@@ -70,7 +70,7 @@ impl<'t> Loaded<'t> {
         for arrival in configuration.transformers.load_order.arrivals(&bytes) {
             match arrival {
                 Arrival::Arrives(at) => {
-                    let category = match entries[at].is_quantised() {
+                    let category = match is_quantised(&entries[at]) {
                         true => Category::Temporary,
                         false => Category::Parameter,
                     };
@@ -80,7 +80,7 @@ impl<'t> Loaded<'t> {
                     let (Some(tensor), entry) = (arrived[at].take(), &entries[at]) else {
                         continue;
                     };
-                    let weight = match entry.is_quantised() {
+                    let weight = match is_quantised(entry) {
                         true => Weight::Quantised(tape.quantised(tensor, configuration)),
                         false => Weight::Plain(tensor),
                     };

@@ -143,6 +143,9 @@ impl<'t, 'c> Loader<'t, 'c> {
 
     /// A linear layer of the blocks, which may be quantised.
     pub(crate) fn linear(&mut self, path: &'static str) -> Linear<'t> {
+        if !self.configuration.dtype.is_quantised() {
+            return self.head(path);
+        }
         let base = match self.loaded.take(self.configuration, path, self.block, Part::Weight) {
             Some(Weight::Quantised(base)) => {
                 self.parameters += self.matrix(path).iter().map(|&dim| u64::from(dim)).product::<u64>();
@@ -153,7 +156,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         self.with_bias(path, base)
     }
 
-    /// A linear layer outside of the blocks, which is not quantised.
+    /// A linear layer that is not quantised, as those outside of the blocks.
     pub(crate) fn head(&mut self, path: &'static str) -> Linear<'t> {
         let base = Base::Dense(self.weight(path));
         self.with_bias(path, base)

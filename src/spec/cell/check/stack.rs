@@ -136,6 +136,7 @@ impl Cell {
             }
         }
         found.check(self.check_transformers());
+        found.check(self.check_device_map());
         found.check(self.check_peft());
         found.check(self.check_bitsandbytes());
         found.check(self.check_attention());
@@ -217,6 +218,16 @@ impl Cell {
             None => Transformers::check(version),
         };
         checked.map_err(|mistake| Invalid::of("torch.transformers_version", mistake))
+    }
+
+    fn check_device_map(&self) -> Checked {
+        if self.torch.device_map.is_none() || !self.dtype.is_quantised() {
+            return Ok(());
+        }
+        let message = "quantised weights are loaded with a device_map, always";
+        Err(Invalid::new("torch.device_map", message)
+            .with("dtype")
+            .help("leave the key out"))
     }
 
     fn check_peft(&self) -> Checked {
