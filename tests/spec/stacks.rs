@@ -90,6 +90,10 @@ fn torch() {
         "dtype: int4; upcast: trl",
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "torch: { use_reentrant: true }",
+        "torch: { loss: chunked }; target_modules: [q_proj, lm_head]",
+        "model: bert-base; task: sequence_classification; dtype: float32; rank: 0; torch: { loss: chunked }",
+        "torch: { torch_version: '1.13.1' }",
+        "torch: { torch_version: '1.9.1' }",
         "model: llama-2-7b; torch: { transformers_version: '4.38.2' }",
         "dtype: bfloat16; bnb_4bit_use_double_quant: false",
         "torch: { transformers_version: newest }",
@@ -136,6 +140,8 @@ fn releases_that_are_planned() {
         "torch: { transformers_version: 4.40 }",
         "torch: { transformers_version: '99.0' }",
         "torch: { bitsandbytes_version: 0.41.2.post2 }",
+        "dtype: float32; optim: adamw_8bit; torch: { bitsandbytes_version: 0.43.3 }",
+        "attn_implementation: eager; torch: { torch_version: 1.10.1, zero_grad: never, loss: chunked }",
         "torch: { transformers_version: '4.40.0', bitsandbytes_version: '0.43' }",
     ] {
         let said = said(&format!("stack: torch; {versions}").replace("; ", "\n  "));
