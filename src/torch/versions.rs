@@ -220,7 +220,7 @@ pub struct Bitsandbytes {
     /// checkpointing that is not reentrant does not see it there. Until 0.43.2: `ctx.tensors = (A, B)` in `MatMul4Bit.forward`,
     /// `autograd/_functions.py`.
     pub keeps_inputs: bool,
-    /// Products of float32 or bfloat16 inputs are computed in that format, whatever was asked for. Until 0.46.0, which heeds
+    /// Products of float32 or bfloat16 inputs are computed in that format, whatever was asked for. Until 0.47.0, which heeds
     /// `bnb_4bit_compute_dtype` if it is given, as transformers does: `compute_type_is_set` of `Linear4bit` in `nn/modules.py`.
     pub computes_in_input_format: bool,
     /// Weights that share a scale of an optimizer's 8-bit states: 2,048 until 0.44.0, then 256. `init_state` of
@@ -251,7 +251,7 @@ impl Bitsandbytes {
         let version = studied("bitsandbytes", text, Self::OLDEST)?;
         Ok(Self {
             keeps_inputs: version < Version(0, 43, 2),
-            computes_in_input_format: version < Version(0, 46, 0),
+            computes_in_input_format: version < Version(0, 47, 0),
             optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
             dequantises_to_compute_dtype: version >= Version(0, 50, 0),
         })
@@ -449,7 +449,7 @@ mod tests {
         let keeps = |text| Bitsandbytes::of(text).map(|of| of.keeps_inputs);
         assert_eq!((keeps("0.43.1"), keeps("0.43.2")), (Ok(true), Ok(false)));
         let heeds = |text| Bitsandbytes::of(text).map(|of| !of.computes_in_input_format);
-        assert_eq!((heeds("0.45.5"), heeds("0.46.0")), (Ok(false), Ok(true)));
+        assert_eq!((heeds("0.46.1"), heeds("0.47.0")), (Ok(false), Ok(true)));
         let dequantises = |text| Bitsandbytes::of(text).map(|of| of.dequantises_to_compute_dtype);
         assert_eq!((dequantises("0.49.2"), dequantises("0.50.0")), (Ok(false), Ok(true)));
         let block = |text| Bitsandbytes::of(text).map(|of| of.optimizer_block);
