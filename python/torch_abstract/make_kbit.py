@@ -3,8 +3,9 @@
     python python/torch_abstract/make_kbit.py > tests/fixtures/torch_abstract/kbit.csv
 
 Used with torch 2.15.0 and transformers 5.23.0. As in make_versions.py, a 4-bit weight is bytes of the right size, and the layers
-of bitsandbytes and PEFT are modules that do what those do. `bitsandbytes` is the release whose product it is: 0.50 dequantises to
-the format of the product, 0.49 to that of the weight. `upcast` names who casts what is not quantised: peft casts it to
+of bitsandbytes and PEFT are modules that do what those do. `bitsandbytes` is the release whose product it is, of weights
+with bnb_4bit_compute_dtype bfloat16: 0.46 computes in the format of float32 inputs; 0.50 dequantises to the format of the product,
+older ones to that of the weight. `upcast` names who casts what is not quantised: peft casts it to
 float32, and trl casts the embeddings and the head to bfloat16 after that.
 """
 
@@ -34,7 +35,7 @@ def cases():
         for upcast, autocast in [("none", True), ("peft", False), ("peft", True), ("trl", True)]:
             case = plain | dict(model=model, upcast=upcast, autocast=autocast, batch=batch, len=length)
             yield case
-            yield case | dict(gradient_checkpointing="reentrant", dropout=0.1)
+            yield case | dict(gradient_checkpointing="reentrant", dropout=0.1, bitsandbytes="0.46.1")
             yield case | dict(gradient_checkpointing="not_reentrant", bitsandbytes="0.49.0")
 
 
@@ -56,9 +57,11 @@ class MatMul4Bit(torch.autograd.Function):
 class Linear4bit(torch.nn.Module):
     """A linear layer in NF4, without a second quantisation: `Linear4bit` in `bitsandbytes/nn/modules.py`."""
 
-    def __init__(self, linear, direct):
+    def __init__(self, linear, release):
         super().__init__()
-        self.direct, self.shape, self.compute_dtype = direct, linear.weight.shape, None
+        self.direct, self.shape = release == "0.50.0", linear.weight.shape
+        # `set_compute_type` follows the first input, whatever was configured, until 0.47.0.
+        self.compute_dtype = None if release == "0.46.1" else torch.bfloat16
         self.in_features, self.out_features = linear.in_features, linear.out_features
         numel = linear.weight.numel()
         self.register_buffer("packed", torch.empty(numel // 2, dtype=torch.uint8))
@@ -70,7 +73,6 @@ class Linear4bit(torch.nn.Module):
 
     def forward(self, x):
         if self.compute_dtype is None:
-            # `set_compute_type`: float32 and bfloat16 stay, whatever was configured.
             self.compute_dtype = x.dtype
         return MatMul4Bit.apply(x.to(self.compute_dtype), self).to(x.dtype)
 
@@ -124,7 +126,7 @@ def build(case):
                 if isinstance(linear, torch.nn.Linear):
                     quantised.append((part, name, linear))
     for part, name, linear in quantised:
-        setattr(part, name, Linear4bit(linear, case["bitsandbytes"] == "0.50.0"))
+        setattr(part, name, Linear4bit(linear, case["bitsandbytes"]))
     prepare(model, case["upcast"])
     for part, name, _ in quantised:
         setattr(part, name, Lora(getattr(part, name), case["dropout"], case["autocast"]))
