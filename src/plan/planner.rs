@@ -6,7 +6,8 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{PlanError, batches, ranges};
+use super::batches::{self, Depth};
+use super::{PlanError, ranges};
 use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset, SampleLengths},
@@ -16,7 +17,7 @@ use crate::{
     results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
     torch::{
-        self,
+        self, MicroBatchShape,
         caching_allocator::{self, DeviceMemory},
         gpu::{Budget, Gpu},
     },
@@ -187,16 +188,23 @@ impl Planner {
         let options = cell.data_options();
         let planned = batches::torch_steps(
             &options,
-            is_replayed,
+            match is_replayed {
+                true => Depth::Replayed,
+                false => Depth::Live(configuration.outputs),
+            },
             || self.dataset(cell, &options, &model),
             || self.lengths(cell, &options, &model),
         )?;
-        let steps: Vec<&[torch::MicroBatchShape]> = planned.steps.iter().map(Vec::as_slice).collect();
+        let steps = &planned.steps;
         if configuration.empty_cache_steps > 0 {
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
             configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
         }
-        let trace = torch::trace(&configuration, &steps);
+        let parts = steps.chunk_by(|_, next| next.follows);
+        let parts: Vec<Vec<&[MicroBatchShape]>> = parts
+            .map(|part| part.iter().map(|step| &step.micro_batches[..]).collect())
+            .collect();
+        let trace = torch::trace_parts(&configuration, &parts);
         let account = Account::of(&trace, GPU_GRANULARITY, 1);
         let mut prediction = Prediction {
             parameter_count: counts.parameters,

@@ -40,5 +40,5 @@ pub use counts::Counts;
 pub use dtype::Dtype;
 pub use loading::{LoadOrder, WarmUp};
 pub use sampler::{epoch_order, epoch_steps};
-pub use training::{load_trace, trace};
+pub use training::{load_trace, trace, trace_parts};
 pub use versions::{Bitsandbytes, Peft, Pytorch, RotaryTables, TODAY_SINCE, Transformers};

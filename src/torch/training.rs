@@ -18,8 +18,14 @@ use crate::trace::Trace;
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
+    trace_parts(configuration, &[steps])
+}
+
+/// The same of a training of which some parts are left out: the outputs of a part's last micro-batch do not live on in the
+/// next part.
+pub fn trace_parts<'m>(configuration: &Configuration, parts: &[impl AsRef<[&'m [MicroBatchShape]]>]) -> Trace {
     let tape = Tape::new(configuration);
-    run(&tape, configuration, steps)
+    run(&tape, configuration, parts)
 }
 
 /// Traces the memory of loading alone.
@@ -33,7 +39,7 @@ pub fn load_trace(configuration: &Configuration) -> Trace {
     trace
 }
 
-fn run(tape: &Tape, configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
+fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[&'m [MicroBatchShape]]>]) -> Trace {
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
@@ -47,20 +53,25 @@ fn run(tape: &Tape, configuration: &Configuration, steps: &[&[MicroBatchShape]])
         previous: None,
     };
     let mut last: Option<(&[MicroBatchShape], Range<usize>)> = None;
-    for (number, micros) in (1..).zip(steps) {
-        tape.step(number);
-        match &last {
-            Some((before, events)) if before == micros && configuration.steps_end_clean() => {
-                tape.repeat(events.clone());
+    let mut number = 0;
+    for part in parts {
+        training.previous = None;
+        for micros in part.as_ref().iter().copied() {
+            number += 1;
+            tape.step(number);
+            match &last {
+                Some((before, events)) if *before == micros && configuration.steps_end_clean() => {
+                    tape.repeat(events.clone());
+                }
+                _ => {
+                    let begin = tape.written();
+                    training.step(micros);
+                    last = Some((micros, begin..tape.written()));
+                }
             }
-            _ => {
-                let begin = tape.written();
-                training.step(micros);
-                last = Some((micros, begin..tape.written()));
+            if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
+                tape.empty_cache();
             }
-        }
-        if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
-            tape.empty_cache();
         }
     }
     // The trace ends before everything is dropped.

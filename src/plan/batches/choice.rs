@@ -1,8 +1,9 @@
-//! The steps of a training on uneven data that decide its memory.
+//! The steps of a training on uneven data that are replayed through PyTorch's allocator.
 
 use std::collections::BTreeSet;
 
 use super::sequence::{Micro, Sequence};
+use super::torch::MOST_REPLAYED_STEPS;
 
 /// Micro-batches that are replayed through PyTorch's allocator. If a training has more, some of its steps are chosen.
 const MOST_REPLAYED: usize = 512;
@@ -23,50 +24,34 @@ const MEASURES: [Measure; 5] = [
     |index, micro| (index > 0 && micro.is_padded()).then(|| micro.size()),
 ];
 
-/// The steps of a plan, ascending. Without a replay these are the first, which makes the optimizer's state, and the largest by
-/// each measure. A replay takes all steps, or if they are too many the first ones, those that are larger than all before
-/// them, for which the allocator needs new memory, and the neighbours of the largest.
-pub(super) fn choose(sequence: &Sequence, is_replayed: bool) -> Vec<usize> {
+/// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before them,
+/// for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few.
+pub(super) fn choose(sequence: &Sequence) -> Vec<usize> {
     let all = 0..sequence.len();
-    if is_replayed && sequence.micro_batches() <= MOST_REPLAYED {
+    if sequence.is_even() {
+        return all.take(MOST_REPLAYED_STEPS).collect();
+    }
+    if sequence.micro_batches() <= MOST_REPLAYED {
         return all.collect();
     }
     let mut chosen: BTreeSet<usize> = all.clone().take(1).collect();
     for measure in MEASURES {
         let records = records(sequence, measure);
         let Some(&largest) = records.last() else { continue };
-        if is_replayed {
-            chosen.extend(records);
-            chosen.extend(largest.saturating_sub(AROUND)..(largest + AROUND + 1).min(sequence.len()));
-        } else {
-            chosen.insert(largest);
-        }
+        chosen.extend(records);
+        chosen.extend(largest.saturating_sub(AROUND)..(largest + AROUND + 1).min(sequence.len()));
     }
-    if is_replayed {
-        let size = |step: usize| sequence.step(step).len();
-        let mut replayed: usize = chosen.iter().map(|&step| size(step)).sum();
-        for step in all {
-            if replayed + size(step) > MOST_REPLAYED {
-                break;
-            }
-            if chosen.insert(step) {
-                replayed += size(step);
-            }
+    let size = |step: usize| sequence.step(step).len();
+    let mut replayed: usize = chosen.iter().map(|&step| size(step)).sum();
+    for step in all {
+        if replayed + size(step) > MOST_REPLAYED {
+            break;
+        }
+        if chosen.insert(step) {
+            replayed += size(step);
         }
     }
     chosen.into_iter().collect()
-}
-
-/// The micro-batches that decide a step's memory, as indices into the step, ascending: the first, and the largest by each
-/// measure with its neighbours, whose outputs may live at the same time.
-pub(super) fn deciding(step: &[Micro]) -> Vec<usize> {
-    let mut deciding = BTreeSet::from([0]);
-    for measure in MEASURES {
-        if let Some((largest, _)) = largest(step, measure) {
-            deciding.extend(largest.saturating_sub(1)..(largest + 2).min(step.len()));
-        }
-    }
-    deciding.into_iter().collect()
 }
 
 /// The steps that are larger than all before them, the largest last. The first step does not count, since it has no
@@ -91,42 +76,19 @@ fn largest(step: &[Micro], measure: Measure) -> Option<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::training;
     use super::*;
-    use crate::options::Padding;
-
-    /// A training whose micro-batches have one sample of each of these lengths.
-    fn training(steps: &[&[&[usize]]]) -> Sequence {
-        let mut sequence = Sequence::default();
-        for step in steps {
-            for lengths in *step {
-                let samples: Vec<u32> = (0..lengths.len() as u32).collect();
-                sequence.push(&samples, |sample| lengths[sample as usize], Padding::Longest, 1000);
-            }
-            sequence.end_step();
-        }
-        sequence
-    }
 
     #[test]
     fn a_few_steps_are_all_replayed() {
-        assert_eq!(choose(&training(&[&[&[5]], &[&[9]], &[&[2]]]), true), [0, 1, 2]);
+        assert_eq!(choose(&training(&[&[&[5]], &[&[9]], &[&[2]]])), [0, 1, 2]);
     }
 
     #[test]
-    fn without_a_replay_each_measure_has_its_largest() {
-        let sequence = training(&[
-            &[&[90, 90], &[1, 1]],
-            &[&[50, 50], &[3, 3]],
-            &[&[60], &[1, 1]],
-            &[&[8, 8], &[7, 7]],
-            &[&[5, 5], &[1, 4]],
-            &[&[49, 2], &[1, 1]],
-        ]);
-        // Step 0 is the first, 1 has the most tokens, 2 the longest sample, 3 the most with gradients, 4 the same with padding,
-        // and 5 the most with padding.
-        assert_eq!(choose(&sequence, false), [0, 1, 2, 3, 4, 5]);
-        let others = training(&[&[&[4]], &[&[9]], &[&[9]], &[&[3]]]);
-        assert_eq!(choose(&others, false), [0, 1], "the first of equal ones");
+    fn equal_steps_are_replayed_a_few_times() {
+        let step: &[&[usize]] = &[&[5, 4]];
+        assert_eq!(choose(&training(&[step; 9])), [0, 1, 2]);
+        assert_eq!(choose(&training(&[step, step, step, &[&[5, 5]]])), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -137,20 +99,12 @@ mod tests {
             .collect();
         let micro: Vec<[&[usize]; 1]> = lengths.iter().map(|lengths| [&lengths[..]]).collect();
         let sequence = training(&micro.iter().map(|step| &step[..]).collect::<Vec<_>>());
-        let chosen = choose(&sequence, true);
+        let chosen = choose(&sequence);
         assert_eq!(chosen.len(), MOST_REPLAYED);
         assert!(chosen.is_sorted());
         for step in [0, 1, 400, 1000, 2000, 3000, 3998, 3999, 4000, 4001, 4002] {
             assert!(chosen.contains(&step), "{step}");
         }
         assert!(!chosen.contains(&4500));
-    }
-
-    #[test]
-    fn of_a_long_step_a_few_micro_batches_decide() {
-        let lengths: Vec<[usize; 1]> = (0..100).map(|index| [if index == 50 { 90 } else { 10 }]).collect();
-        let micro: Vec<&[usize]> = lengths.iter().map(|lengths| &lengths[..]).collect();
-        let sequence = training(&[&micro]);
-        assert_eq!(deciding(sequence.step(0)), [0, 49, 50, 51]);
     }
 }

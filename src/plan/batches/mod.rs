@@ -1,6 +1,7 @@
 //! The micro-batches of a plan: the sizes that decide the memory of training, without their tokens.
 
 mod choice;
+mod live;
 mod ours;
 mod planned;
 mod sequence;
@@ -10,4 +11,4 @@ mod torch;
 
 pub use ours::steps;
 pub use planned::Planned;
-pub use torch::torch_steps;
+pub use torch::{Depth, TorchStep, torch_steps};

@@ -44,6 +44,11 @@ impl<S> Planned<S> {
         }
     }
 
+    /// The same steps of made-up data, whose batches need no name.
+    pub(super) fn made_up(self) -> Self {
+        Self { training: None, ..self }
+    }
+
     /// Steps of the whole training; `None` if all are alike.
     pub fn training_steps(&self) -> Option<u64> {
         Some(self.training.as_ref()?.sequence.len() as u64)

@@ -76,6 +76,14 @@ impl Sequence {
         self.micro.len()
     }
 
+    /// True if all steps have as many micro-batches, and these are of one size, all or none with padding.
+    pub(super) fn is_even(&self) -> bool {
+        let shape = |micro: &Micro| (micro.batch, micro.len, micro.is_padded());
+        let micro_batches = |step| self.range(step).len();
+        self.micro.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1]))
+            && (1..self.len()).all(|step| micro_batches(step) == micro_batches(0))
+    }
+
     /// The micro-batches of the step with this index, as indices of micro-batches.
     pub(super) fn range(&self, step: usize) -> Range<usize> {
         let start = if step == 0 { 0 } else { self.ends[step - 1] };

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::sequence::Sequence;
 use crate::arch::ModelConfig;
 use crate::data::{DataError, Dataset};
 use crate::options::{Data, DataOptions, Lengths, Padding, Synthetic, TrainingLength};
@@ -29,4 +30,17 @@ pub(super) fn config() -> ModelConfig {
 
 pub(super) fn load(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
     crate::data::load(options, config, Path::new("")).map(Arc::new)
+}
+
+/// A training by its steps, each of micro-batches, each of samples with these lengths.
+pub(super) fn training(steps: &[&[&[usize]]]) -> Sequence {
+    let mut sequence = Sequence::default();
+    for step in steps {
+        for lengths in *step {
+            let samples: Vec<u32> = (0..lengths.len() as u32).collect();
+            sequence.push(&samples, |sample| lengths[sample as usize], Padding::Longest, 1000);
+        }
+        sequence.end_step();
+    }
+    sequence
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::choice::{choose, deciding};
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
+use super::{choice, live};
 use crate::{
     data::{DataError, Dataset, SampleLengths},
-    options::{Data, DataOptions, Lengths, Padding, TrainingLength},
+    options::{Data, DataOptions, Lengths, OutputLifetime, Padding, TrainingLength},
     torch::{self, MicroBatchShape},
 };
 
@@ -16,10 +16,25 @@ use crate::{
 /// second.
 const MOST_STEPS: usize = 2;
 /// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
-const MOST_REPLAYED_STEPS: usize = 3;
+pub(super) const MOST_REPLAYED_STEPS: usize = 3;
 
-/// The micro-batches of a step.
-type Step = Vec<MicroBatchShape>;
+/// The memory that a plan is to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The peak of live bytes, if outputs live so long.
+    Live(OutputLifetime),
+    /// All that PyTorch's allocator holds.
+    Replayed,
+}
+
+/// A step of the torch stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TorchStep {
+    /// Its micro-batches.
+    pub micro_batches: Vec<MicroBatchShape>,
+    /// True if the planned step before it is the one before it in training.
+    pub follows: bool,
+}
 
 /// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
 /// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer. Calls `dataset` only for
@@ -29,14 +44,17 @@ type Step = Vec<MicroBatchShape>;
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
 pub fn torch_steps(
     options: &DataOptions,
-    is_replayed: bool,
+    depth: Depth,
     dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
     lengths: impl FnOnce() -> Result<Arc<SampleLengths>, DataError>,
-) -> Result<Planned<Step>, DataError> {
+) -> Result<Planned<TorchStep>, DataError> {
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
-            Lengths::Fixed => return Ok(in_turn(&[options.max_seq_length], options, is_replayed)),
-            Lengths::List(list) => return Ok(in_turn(list, options, is_replayed)),
+            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth)),
+            Lengths::List(list) => match list[..] {
+                [length] => return Ok(equal_steps(length, options, depth)),
+                _ => return Ok(chosen(in_turn(list, options), options, depth).made_up()),
+            },
             Lengths::Uniform => {
                 let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
                 ours::sequence(&*dataset()?, options, pass)
@@ -44,16 +62,38 @@ pub fn torch_steps(
         },
         Data::Sample | Data::File(_) => trainer_sequence(&*lengths()?, options)?,
     };
-    let chosen = choose(&sequence, is_replayed);
+    Ok(chosen(sequence, options, depth))
+}
+
+/// The steps of a sequence that decide its memory.
+fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth) -> Planned<TorchStep> {
     let has_texts = !matches!(options.data, Data::Synthetic(_));
-    let step = |sequence: &Sequence, step: usize| {
-        let micro = sequence.step(step);
-        match is_replayed {
-            true => micro.iter().map(shape).collect(),
-            false => deciding(micro).into_iter().map(|index| shape(&micro[index])).collect(),
+    match depth {
+        Depth::Live(outputs) => {
+            let parts = live::choose(&sequence, outputs);
+            let step = |sequence: &Sequence, step: usize| {
+                let (micro_batches, indices) = (sequence.step(step), &parts[&step]);
+                TorchStep {
+                    micro_batches: indices.iter().map(|&index| shape(&micro_batches[index])).collect(),
+                    follows: step > 0 && parts.contains_key(&(step - 1)) && indices.first() == Some(&0),
+                }
+            };
+            Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step)
         }
-    };
-    Ok(Planned::chosen(sequence, chosen, has_texts, step))
+        Depth::Replayed => {
+            let most = if sequence.is_even() {
+                MOST_MICRO_BATCHES
+            } else {
+                usize::MAX
+            };
+            let step = |sequence: &Sequence, step: usize| TorchStep {
+                micro_batches: sequence.step(step).iter().take(most).map(shape).collect(),
+                follows: true,
+            };
+            let steps = choice::choose(&sequence);
+            Planned::chosen(sequence, steps, has_texts, step)
+        }
+    }
 }
 
 fn shape(micro: &Micro) -> MicroBatchShape {
@@ -91,34 +131,46 @@ fn trainer_sequence(lengths: &SampleLengths, options: &DataOptions) -> Result<Se
     Ok(sequence)
 }
 
-/// Steps of samples with the lengths of a list in turn.
-fn in_turn(list: &[usize], options: &DataOptions, is_replayed: bool) -> Planned<Step> {
-    let mut lengths = list.iter().cycle().map(|&length| length.min(options.max_seq_length));
-    let mut micro = || {
-        let lengths: Vec<usize> = lengths.by_ref().take(options.batch_size).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(options.max_seq_length);
-        let len = match options.padding {
-            Padding::MaxLength => options.max_seq_length,
-            Padding::Longest => longest,
-        };
-        MicroBatchShape {
-            batch: options.batch_size as u32,
-            len: len as u32,
-            padded: lengths.iter().any(|&length| length < len),
+/// Steps of samples with the lengths of a list in turn, one pass.
+fn in_turn(list: &[usize], options: &DataOptions) -> Sequence {
+    let most = list
+        .len()
+        .div_ceil(options.effective_batch_size())
+        .max(MOST_REPLAYED_STEPS);
+    let mut samples = (0..list.len() as u32).cycle();
+    let mut sequence = Sequence::default();
+    for _ in 0..options.length.steps().unwrap_or(most).min(most) {
+        for _ in 0..options.gradient_accumulation_steps {
+            let samples: Vec<u32> = samples.by_ref().take(options.batch_size).collect();
+            let tokens = |sample| list[sample as usize];
+            sequence.push(&samples, tokens, options.padding, options.max_seq_length);
         }
+        sequence.end_step();
+    }
+    sequence
+}
+
+/// Steps of samples of one length.
+fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<TorchStep> {
+    let length = length.min(options.max_seq_length);
+    let len = match options.padding {
+        Padding::MaxLength => options.max_seq_length,
+        Padding::Longest => length,
     };
-    let is_even = list.len() == 1;
-    let different = list.len().div_ceil(options.effective_batch_size());
-    let most = if is_even && !is_replayed {
-        MOST_STEPS
-    } else {
-        MOST_REPLAYED_STEPS.max(different)
+    let micro = MicroBatchShape {
+        batch: options.batch_size as u32,
+        len: len as u32,
+        padded: length < len,
     };
-    let steps = options.length.steps().unwrap_or(most).min(most);
-    let micro_batches = if is_even { MOST_MICRO_BATCHES } else { usize::MAX };
-    let micro_batches = options.gradient_accumulation_steps.min(micro_batches);
-    let step = |_| (0..micro_batches).map(|_| micro()).collect();
-    Planned::alike((0..steps).map(step).collect())
+    let most = match depth {
+        Depth::Live(_) => MOST_STEPS,
+        Depth::Replayed => MOST_REPLAYED_STEPS,
+    };
+    let step = TorchStep {
+        micro_batches: vec![micro; options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)],
+        follows: true,
+    };
+    Planned::alike(vec![step; options.length.steps().unwrap_or(most).min(most)])
 }
 
 #[cfg(test)]
@@ -127,22 +179,22 @@ mod tests {
     use super::*;
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
-    fn torch(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
+    fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
-        let planned = torch_steps(options, true, || load(options, &config), unread).unwrap();
-        planned
-            .steps
-            .iter()
-            .map(|step| step.iter().map(shape).collect())
+        let planned = torch_steps(options, depth, || load(options, &config), unread).unwrap();
+        let steps = planned.steps.iter();
+        steps
+            .map(|step| step.micro_batches.iter().map(shape).collect())
             .collect()
     }
 
-    fn without_replay(options: &DataOptions) -> Vec<Vec<torch::MicroBatchShape>> {
-        let config = config();
-        torch_steps(options, false, || load(options, &config), unread)
-            .unwrap()
-            .steps
+    fn torch(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
+        planned(options, Depth::Replayed)
+    }
+
+    fn without_replay(options: &DataOptions) -> Vec<Vec<(u32, u32, bool)>> {
+        planned(options, Depth::Live(OutputLifetime::None))
     }
 
     fn unread() -> Result<Arc<SampleLengths>, DataError> {
@@ -179,8 +231,8 @@ mod tests {
         let longest = [[(2, 20, true)], [(2, 64, true)], [(2, 64, true)]];
         assert_eq!(torch(&listed(Padding::Longest)), longest);
         assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
-        let uneven = without_replay(&listed(Padding::Longest));
-        assert_eq!(uneven.len(), 3, "as with replay");
+        // The first step makes the optimizer's state, and the third is like the second.
+        assert_eq!(without_replay(&listed(Padding::Longest)), longest[..2]);
         let mut single = listed(Padding::Longest);
         (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
         let step = [(1, 10, false), (1, 20, false), (1, 64, false)];
