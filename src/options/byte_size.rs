@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of bytes: `2GiB`, `512MiB` (powers of 1024), `1.5GB` (powers of 1000), or bytes without a unit.
 ///
-/// It is shown with the largest binary unit that divides it, so that equal sizes have equal texts.
+/// A part of a byte is left out: 2.6GiB is not a whole number of them. A size is shown with the largest binary unit that divides it, so that equal sizes have equal texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
@@ -53,25 +53,17 @@ impl FromStr for ByteSize {
             _ => factor(unit).ok_or_else(|| format!("expected {EXPECTED}"))?,
         };
         let wrong = || format!("expected {EXPECTED}");
-        if amount.contains('.') {
-            let size = amount.parse::<f64>().map_err(|_| wrong())? * bytes as f64;
-            // Larger products are not exact in f64, and no machine has as much memory.
-            return if size.fract() == 0.0 && size < 9e15 {
-                Ok(Self(size as u64))
-            } else {
-                Err(not_whole())
-            };
+        // Exact: a size in f64 may be a byte less than what is written.
+        let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+        let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| wrong())?;
+        let scale = 10_u128.checked_pow(fraction.len() as u32).ok_or_else(wrong)?;
+        let too_large = || "more bytes than 64 bits can count".to_owned();
+        let scaled = digits.checked_mul(bytes.into()).ok_or_else(too_large)?;
+        if bytes == 1 && !scaled.is_multiple_of(scale) {
+            return Err("not a whole number of bytes".into());
         }
-        let amount: u64 = amount.parse().map_err(|_| wrong())?;
-        amount
-            .checked_mul(bytes)
-            .map(Self)
-            .ok_or_else(|| "more bytes than 64 bits can count".into())
+        u64::try_from(scaled / scale).map(Self).map_err(|_| too_large())
     }
-}
-
-fn not_whole() -> String {
-    "not a whole number of bytes".into()
 }
 
 fn factor(unit: &str) -> Option<u64> {
@@ -147,6 +139,8 @@ mod tests {
             ("1000kB", 1_000_000, "1000000B"),
             ("1KB", 1000, "1000B"),
             ("0", 0, "0B"),
+            ("2.6GiB", 2_791_728_742, "2791728742B"),
+            ("1.001kB", 1001, "1001B"),
         ] {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!((size.0, size.to_string().as_str()), (bytes, shown), "{text}");
@@ -164,6 +158,8 @@ mod tests {
             "-1GiB",
             "1.2.3GB",
             "0.3B",
+            ".",
+            "1.5",
             "99999999999TiB",
             "2GiB free",
             "1e9",
