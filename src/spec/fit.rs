@@ -5,15 +5,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de as serde_de};
 use serde_json::Value as Json;
 
-use super::cell::Cell;
-use super::cell::techniques::TECHNIQUES;
+use super::cell::techniques::{TECHNIQUES, Technique};
+use super::cell::{Cell, Invalid};
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
+use super::study::StudyCell;
 use super::sweep::expect_map;
 use super::tree::{Entry, Node, Value};
 use super::{aliases, by_key};
 use crate::text::{Mistake, quoted};
 use crate::torch::gpu;
+
+const SECTION: &str = "fit.vary";
 
 /// How far a search for what fits may go: `expctl fit`, and the advice of a plan. Not part of a cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +39,14 @@ pub struct FitSpec {
 impl FitSpec {
     pub(super) fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// True if a value of a technique is invalid only because of a key that may change as well.
+    pub fn may_mend(&self, technique: &Technique, invalid: &Invalid) -> bool {
+        let first = invalid.key.split('[').next();
+        let mut keys = first.into_iter().chain(invalid.with.iter().copied());
+        let own = |key: &str| technique.keys().any(|own| own == key);
+        keys.any(|key| self.vary.contains_key(key) && !own(key))
     }
 
     /// The mistakes in `keep`, and in what it contradicts.
@@ -63,20 +74,20 @@ fn check_key(key: &str) -> Result<(), Mistake> {
     Err(Mistake::new(format!("{} is not a key that saves memory", quoted(key))).help(help))
 }
 
-/// The keys that may change, with their values typed.
+/// The keys that may change, with their values typed. Each value is possible in one of the cells at least.
 pub(super) fn read_vary(
     node: Option<&Node>,
     defaults: &Node,
+    cells: &[StudyCell],
     mistakes: &mut Mistakes,
 ) -> IndexMap<String, Option<Vec<Json>>> {
-    const SECTION: &str = "fit.vary";
     let Some(node) = node.filter(|node| !node.is_null() && !node.is_hole()) else {
         return IndexMap::new();
     };
     let Some(map) = mistakes.take(expect_map(node, SECTION)) else {
         return IndexMap::new();
     };
-    let mut vary = IndexMap::new();
+    let (mut vary, mut written) = (IndexMap::new(), Vec::new());
     for (name, Entry { key, value }) in map {
         let section = format!("{SECTION}.{name}");
         let follows = TECHNIQUES.iter().find(|technique| technique.follows.contains(&&**name));
@@ -116,7 +127,10 @@ pub(super) fn read_vary(
                 error.path.drain(..path.len());
             }
             match (cell, within.is_empty()) {
-                (Some(cell), true) => values.push(cell.value(name)),
+                (Some(cell), true) => {
+                    values.push(cell.value(name));
+                    written.push((name, cell.value(name), node.place));
+                }
                 _ => within
                     .into_iter()
                     .for_each(|error| mistakes.add(error.diagnostic(&section))),
@@ -124,7 +138,35 @@ pub(super) fn read_vary(
         }
         vary.insert(name.to_string(), Some(values));
     }
-    vary
+    let fit = FitSpec {
+        vary,
+        ..FitSpec::default()
+    };
+    for (key, value, place) in written {
+        let technique = TECHNIQUES.iter().find(|technique| technique.key == &**key);
+        let invalid = technique.and_then(|technique| fit.invalid(technique, &value, cells));
+        if let Some(Invalid { key: at, mistake, .. }) = invalid {
+            let message = match at.strip_prefix(&**key) {
+                Some(_) => format!("{SECTION}.{key}: {}", mistake.message),
+                None => format!("{SECTION}.{key}: {at}: {}", mistake.message),
+            };
+            mistakes.add(Diagnostic::new(message).at(place).help_if(mistake.help.as_ref()));
+        }
+    }
+    fit.vary
+}
+
+impl FitSpec {
+    /// The reason why a value is invalid in all cells; `None` if one of them can have it.
+    fn invalid(&self, technique: &Technique, value: &Json, cells: &[StudyCell]) -> Option<Invalid> {
+        let mut first = None;
+        for planned in cells {
+            let invalid = technique.changed(&planned.cell, value)?.validate().err()?.0;
+            let invalid = invalid.into_iter().find(|invalid| !self.may_mend(technique, invalid))?;
+            first.get_or_insert(invalid);
+        }
+        first
+    }
 }
 
 /// A budget, as it stands in a spec.

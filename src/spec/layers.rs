@@ -15,7 +15,7 @@ use crate::text::{did_you_mean, quoted};
 
 /// One override, read.
 pub(crate) struct Layer {
-    /// How it was given, such as `--set rank=8`.
+    /// The text that gave it, such as `--set rank=8`.
     pub origin: String,
     /// The key's segments from the root of the spec, such as `defaults`, `rank`.
     pub path: Vec<String>,

@@ -11,6 +11,7 @@ use super::error::SpecError;
 use super::expand::{Expansion, expand};
 use super::figures;
 use super::fit;
+use super::fit_options;
 use super::invocation::Invocation;
 use super::keys;
 use super::layers::{self, Layer};
@@ -47,7 +48,8 @@ pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, Sp
     let mut mistakes = Mistakes::default();
     let tree = yaml::parse(text, source, 0, Budget::SPEC).and_then(check_root);
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
-    let layers = layers::read(overrides, &mut sources, &mut mistakes);
+    let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
+    layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
     let sources = Arc::new(sources);
     let study = resolve(tree, &layers, folder_of(path), &sources, &mut mistakes);
     match (study, SpecError::all(mistakes, &sources)) {
@@ -118,7 +120,8 @@ fn resolve(
         expansion: expansion.as_ref().filter(|_| is_sound),
     };
     study.report.baseline = read_baseline(&tree, &selector, mistakes).unwrap_or_default();
-    study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, mistakes);
+    let cells = selector.expansion.map_or(&[][..], |expansion| &expansion.cells);
+    study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, cells, mistakes);
     let (published, claims) = (tree.get(&["published"]), tree.get(&["claims"]));
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);

@@ -3,7 +3,7 @@
 //! [`load()`] takes these steps, a file each, and goes through them once:
 //!
 //! 1. `read`, `yaml`: the file becomes a tree that remembers where everything stands, and does not guess types.
-//! 2. `overrides`, `layers`: variables of the environment and `--set` are laid over the tree.
+//! 2. `overrides`, `layers`: variables of the environment and `--set` are laid over the tree; `fit_options`: `--vary` and `--keep`.
 //! 3. `sweep`, `pin_axes`: the keys that vary, without those that an override fixes.
 //! 4. `type_values`, `de`: every value gets the type of its key. The sections are declared in `study`, a cell's keys in [`cell`].
 //! 5. `expand`: the axes are combined (`sample` draws some), `filter` leaves combinations out, and every cell is checked.
@@ -29,6 +29,7 @@ mod expect;
 mod figures;
 mod filter;
 mod fit;
+mod fit_options;
 mod invocation;
 mod key_path;
 mod keys;

@@ -7,6 +7,8 @@ use super::error::SpecError;
 pub struct Overrides {
     variables: Vec<(String, String)>,
     settings: Vec<String>,
+    vary: Vec<String>,
+    keep: Vec<String>,
 }
 
 /// The beginning of every variable that names a key.
@@ -21,7 +23,25 @@ impl Overrides {
             .filter(|(name, _)| name.starts_with(PREFIX))
             .collect();
         variables.sort_unstable();
-        Self { variables, settings }
+        Self {
+            variables,
+            settings,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the options of a search: `KEY` or `KEY=VALUE,...` for each key that may change, and lists of keys that stay.
+    #[must_use]
+    pub fn with_search(self, vary: Vec<String>, keep: Vec<String>) -> Self {
+        Self { vary, keep, ..self }
+    }
+
+    pub(super) fn vary(&self) -> &[String] {
+        &self.vary
+    }
+
+    pub(super) fn keep(&self) -> &[String] {
+        &self.keep
     }
 
     pub(super) fn variables(&self) -> &[(String, String)] {

@@ -32,10 +32,10 @@ impl Place {
     }
 }
 
-/// A text that values come from: the spec's file, an environment variable or a `--set`.
+/// A text that values come from: the spec's file, an environment variable or an option.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    /// The file's path as it was given, `environment` or `--set`.
+    /// The file's path as it was given, `environment`, or the option, such as `--set`.
     pub name: String,
     pub text: String,
 }

@@ -101,6 +101,13 @@ impl Technique {
         self.priced(cell, model, cells.collect())
     }
 
+    /// `cell` with another value of the key, and with the keys that follow; `None` if the key cannot have it.
+    pub fn changed(&self, cell: &Cell, value: &Value) -> Option<Cell> {
+        let mut to = cell.with(self.key, value)?;
+        (self.settle)(cell, &mut to);
+        Some(to)
+    }
+
     /// Takes the technique's keys over from `step`.
     pub fn apply(&self, step: &Cell, to: &mut Cell) {
         (self.copy)(step, to);
