@@ -9,11 +9,12 @@ use clap::ValueEnum;
 use rayon::prelude::*;
 
 use super::fit_chart::chart;
-use super::fit_view::{CellFit, LimitRow, Limits, for_people, for_programs};
+use super::fit_limits::{LimitRow, Limits};
+use super::fit_view::{CellFit, for_people, for_programs};
 use super::subject::{Subject, for_budget};
 use super::{FAILED, Format, print};
 use crate::plan::advice::changes;
-use crate::plan::fit::{Found, Largest, Moves, Search, Space, largest, smallest_gpu};
+use crate::plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
 use crate::plan::{Options, PlanError, Planner};
 use crate::spec::cell::techniques::Harm;
 use crate::spec::{Study, StudyCell};
@@ -24,7 +25,8 @@ use crate::torch::gpu::Budget;
 /// Searches every technique that saves memory, alone and together: micro-batches, checkpointing, formats, optimizer states,
 /// attention, the allocator, rank and length. Prints the least change that fits, other ways, and the front of memory against
 /// price. Mild changes come before harsh ones: first what keeps the results, then what costs precision, then what is trained,
-/// then tokens. Every figure is predicted. Exit code 1 if nothing fits.
+/// then tokens. A model by name starts as a LoRA in 16 bits in which nothing is saved. Every figure is predicted. Exit code 1
+/// if nothing fits.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -37,7 +39,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "KEY[=VALUE,...]")]
     vary: Vec<String>,
     /// Keys that stay as they are
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    #[arg(long, value_name = "KEY,...")]
     keep: Vec<String>,
     /// The cell of a sweep, by the beginning of its id
     #[arg(long, value_name = "ID")]
@@ -49,10 +51,10 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["budget", "largest"])]
     smallest_gpu: bool,
     /// Write the least change that fits as a spec
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["largest", "smallest_gpu"])]
     write: Option<PathBuf>,
     /// Draw the front of memory against price
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg, conflicts_with_all = ["largest", "smallest_gpu"])]
     chart: Option<PathBuf>,
     /// How the result is printed; json has everything, csv the front
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -70,13 +72,18 @@ impl ValueEnum for Largest {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let study = args.subject.study_to_fit(args.settings())?;
+    let study = args.subject.study_to_fit(&args.vary, &args.keep)?;
     // With --smallest-gpu each GPU is its own budget.
     let budget = args
         .budget
         .or(study.fit.budget.map(|budget| budget.0))
         .filter(|_| !args.smallest_gpu);
     let mut study = for_budget(study, budget);
+    if args.smallest_gpu {
+        study.cells.iter_mut().for_each(|planned| planned.cell.gpu = None);
+    }
+    let planner = Planner::new(&study.directory, Options { budget, replay: true });
+    check_values(&planner, &study.cells, &study.fit)?;
     if let Some(wanted) = &args.cell {
         pick(&mut study, wanted)?;
     }
@@ -86,9 +93,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             study.cells.len()
         );
     }
-    let planner = Planner::new(&study.directory, Options { budget, replay: true });
     if args.smallest_gpu || !args.largest.is_empty() {
         return limits(args, &study, &planner);
+    }
+    let has_budget = |planned: &StudyCell| planner.budget(&planned.cell).is_some();
+    if args.write.is_some() && !study.cells.iter().all(has_budget) {
+        return Err(PlanError::NoBudget.into());
     }
     let fits = study.cells.par_iter().map(|planned| fit(&planner, &study, planned));
     let fits = fits.collect::<Result<Vec<_>, _>>()?;
@@ -96,40 +106,35 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write(path, &chart(&study.name, fit)?)?;
     }
     if let (Some(path), [fit]) = (&args.write, fits.as_slice()) {
-        let Some(least) = &fit.least else {
-            bail!("nothing fits, so there is no spec to write");
-        };
-        write(path, &spec_of(&study, least, path)?)?;
+        match &fit.least {
+            Some(least) => write(path, &spec_of(&study, least, path)?)?,
+            None => eprintln!("nothing fits, so {} is not written", path.display()),
+        }
     }
     print(&match args.format {
         Format::Table => for_people(&study, &fits),
         format => for_programs(&study, &fits, format),
     })?;
     let all_fit = fits.iter().all(|fit| fit.budget.is_none() || fit.least.is_some());
-    Ok(if all_fit {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    })
+    Ok(exit_code(all_fit))
 }
 
-impl Args {
-    /// The options as keys of the `fit` section.
-    fn settings(&self) -> Vec<String> {
-        let mut settings = Vec::new();
-        if !self.keep.is_empty() {
-            settings.push(format!("fit.keep=[{}]", self.keep.join(", ")));
-        }
-        if !self.vary.is_empty() {
-            let key = |text: &String| match text.split_once('=') {
-                Some((key, values)) => format!("{key}: [{values}]"),
-                None => format!("{text}: "),
-            };
-            let keys: Vec<String> = self.vary.iter().map(key).collect();
-            settings.push(format!("fit.vary={{{}}}", keys.join(", ")));
-        }
-        settings
+fn exit_code(all_fit: bool) -> ExitCode {
+    match all_fit {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
     }
+}
+
+/// The path of a chart, which is drawn as SVG.
+fn svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_svg = path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    is_svg
+        .then_some(path)
+        .ok_or_else(|| "the chart is drawn as SVG: end the name in `.svg`".into())
 }
 
 /// Leaves the cell whose id begins with `wanted`.
@@ -151,6 +156,8 @@ fn pick(study: &mut Study, wanted: &str) -> anyhow::Result<()> {
 /// Searches for what fits.
 fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit, PlanError> {
     let cell = &planned.cell;
+    // A cell that cannot be planned has an error of its own.
+    planner.needed_at_least(cell)?;
     let moves = Moves {
         fit: &study.fit,
         worst: Harm::Data,
@@ -177,6 +184,7 @@ fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit,
 /// Prints the largest values, or the smallest GPUs.
 fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitCode> {
     let mut limits = Vec::new();
+    let mut all_fit = true;
     for planned in &study.cells {
         let cell = &planned.cell;
         let mut rows = Vec::new();
@@ -194,10 +202,12 @@ fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitC
                 add("gpu", worst, gpu.map(Into::into));
             }
         }
+        let fits = |key| rows.iter().any(|row| row.key == key && row.limit.is_some());
+        all_fit &= rows.iter().all(|row| fits(row.key));
         limits.push(rows);
     }
     print(&Limits(limits).render(study, args.format))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit_code(all_fit))
 }
 
 /// A spec of the one cell that was found.

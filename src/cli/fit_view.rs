@@ -6,15 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::Format;
 use super::cells::configuration_for_people;
+use super::prediction_view::{may_not_fit, range, range_reasons};
 use crate::plan::advice::{changes, cost};
-use crate::plan::fit::{Found, Most};
+use crate::plan::fit::Found;
 use crate::results::columns::predictions;
 use crate::results::setting;
 use crate::spec::Study;
 use crate::spec::cell::techniques::Harm;
 use crate::text::format::{self, or_absent};
 use crate::text::{Table, to_flow_yaml};
-use crate::torch::gpu::Gpu;
 
 /// The result of a search for one cell.
 pub(super) struct CellFit {
@@ -56,16 +56,16 @@ pub(super) fn for_people(study: &Study, fits: &[CellFit]) -> String {
             let _ = writeln!(
                 text,
                 "\nmemory against price, the least change first\n{}",
-                front(fit).aligned()
+                front(fit).aligned().trim_end()
             );
         }
+        text += &remarks(fit);
         if let Some(configuration) = study.named_configuration() {
-            text += configuration_for_people(&configuration).trim_start();
-            text.push('\n');
+            text += &configuration_for_people(&configuration);
         }
         let _ = writeln!(
             text,
-            "{} of {} combinations were planned; all figures are predicted",
+            "\n{} of {} combinations were planned; all figures are predicted",
             format::number((fit.planned as f64).into(), 0),
             format::number(fit.combinations.into(), 0)
         );
@@ -82,16 +82,56 @@ fn heading(study: &Study, index: usize) -> String {
     words.join(" · ") + "\n"
 }
 
+/// What is uncertain about the least change that fits, or about the cell as it is, and the notes on it.
+fn remarks(fit: &CellFit) -> String {
+    let Some(best) = fit.least.as_ref().or(fit.front.first()) else {
+        return String::new();
+    };
+    let prediction = &best.prediction;
+    let mut text = String::new();
+    if let Some(reason) = &prediction.range_reason {
+        let of = match best.changes.is_empty() {
+            true => "as it is",
+            false => "with the least change",
+        };
+        let range = range(prediction);
+        let _ = writeln!(text, "\nrange: {range} {of}; it depends on the {reason}");
+    }
+    let others = fit.front.iter().map(|found| &found.prediction);
+    text += &range_reasons(others.filter(|other| other.range_reason != prediction.range_reason));
+    let notes = &prediction.notes;
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
 fn verdict(fit: &CellFit) -> String {
-    let needed = fit.front.first().map_or(0, |given| given.prediction.needed_bytes);
+    let Some(given) = fit.front.first().map(|given| &given.prediction) else {
+        return String::new();
+    };
+    let needed = given.needed_bytes;
     let least = fit.front.last().map_or(needed, |last| last.prediction.needed_bytes);
     let Some(budget) = fit.budget else {
         return format!("as it is: {}; there is no budget\n", bytes(needed));
     };
     let budget_text = bytes(budget);
     match (needed.checked_sub(budget), &fit.least) {
-        (None | Some(0), _) => format!("as it is: {}, fits into {budget_text}\n", bytes(needed)),
-        (Some(over), Some(_)) => format!("as it is: {}, {} more than {budget_text}\n", bytes(needed), bytes(over)),
+        (None | Some(0), _) => {
+            let doubt = if may_not_fit(given) { ", but may not fit" } else { "" };
+            format!("as it is: {}, fits into {budget_text}{doubt}\n", bytes(needed))
+        }
+        (Some(over), Some(_)) => {
+            let doubt = match given.needed_low_bytes.is_some_and(|low| low <= budget) {
+                true => ", but may fit",
+                false => "",
+            };
+            let over = bytes(over);
+            format!("as it is: {}, {over} more than {budget_text}{doubt}\n", bytes(needed))
+        }
         (Some(over), None) => format!(
             "as it is: {}, {} more than {budget_text}; no change that may be made makes it fit, {} is the least\n",
             bytes(needed),
@@ -126,11 +166,14 @@ fn explained(found: &Found) -> String {
 fn front(fit: &CellFit) -> Table {
     let mut columns = vec!["needed"];
     columns.extend(fit.budget.map(|_| "of budget"));
+    let has_range = fit.front.iter().any(|found| found.prediction.range_reason.is_some());
+    columns.extend(has_range.then_some("range"));
     columns.extend(["more FLOPs", "harm", "changes"]);
     let mut table = Table::new(columns);
     for found in &fit.front {
         let mut row = vec![json!(bytes(found.prediction.needed_bytes))];
         row.extend(fit.budget.map(|budget| json!(share(found, budget))));
+        row.extend(has_range.then(|| json!(range(&found.prediction))));
         let recomputed = found.price.amount(Harm::Recomputation);
         let flops = match recomputed > 0.0 {
             true => format::percent(recomputed.into()),
@@ -161,11 +204,20 @@ fn in_words(harm: Harm) -> &'static str {
     }
 }
 
+/// The columns of a prediction's range and notes, in the order of all columns.
+const REMARKS: [&str; 4] = [
+    "predicted_needed_low_bytes",
+    "predicted_needed_high_bytes",
+    "predicted_range_reason",
+    "predicted_notes",
+];
+
 /// JSON with everything, or the rows of the fronts.
 pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> String {
     if format == Format::Json {
+        let configuration = study.named_configuration();
         let cells = fits.iter().zip(&study.cells).map(|(fit, planned)| {
-            json!({
+            let mut object = json!({
                 "cell_id": planned.id,
                 "axes": planned.axes,
                 "budget_bytes": fit.budget,
@@ -174,7 +226,11 @@ pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> S
                 "front": fit.front.iter().map(found_for_programs).collect::<Vec<_>>(),
                 "planned": fit.planned,
                 "combinations": fit.combinations,
-            })
+            });
+            if let Some(configuration) = &configuration {
+                object["configuration"] = json!(configuration);
+            }
+            object
         });
         return format!("{:#}\n", Value::Array(cells.collect()));
     }
@@ -183,7 +239,8 @@ pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> S
         ["cell_id", "needed_bytes", "budget_bytes", "changes"]
             .map(String::from)
             .into_iter()
-            .chain(harms),
+            .chain(harms)
+            .chain(REMARKS.map(String::from)),
     );
     for (fit, planned) in fits.iter().zip(&study.cells) {
         for found in &fit.front {
@@ -195,7 +252,10 @@ pub(super) fn for_programs(study: &Study, fits: &[CellFit], format: Format) -> S
                 json!(changes(found).join(", ")),
             ];
             let prices = Harm::ALL.iter().map(|&harm| json!(found.price.amount(harm)));
-            table.rows.push(row.into_iter().chain(prices).collect());
+            let remarks = predictions().into_iter();
+            let remarks = remarks.filter(|column| REMARKS.contains(&column.name.as_str()));
+            let remarks = remarks.map(|column| json!((column.value)(&found.prediction)));
+            table.rows.push(row.into_iter().chain(prices).chain(remarks).collect());
         }
     }
     format.render(&table)
@@ -219,102 +279,15 @@ fn found_for_programs(found: &Found) -> Value {
     object.into()
 }
 
-/// The largest values of keys, or the smallest GPUs: the rows of each cell.
-pub(super) struct Limits(pub Vec<Vec<LimitRow>>);
-
-/// The largest value of a key, or the smallest GPU.
-pub(super) struct LimitRow {
-    /// The key.
-    pub key: &'static str,
-    /// The worst harm of the changes that may be made; `None` if none may.
-    pub worst: Option<Harm>,
-    /// The value, if one fits.
-    pub limit: Option<Limit>,
-}
-
-/// A value that fits, with the cell that has it.
-pub(super) struct Limit {
-    value: Value,
-    is_bound: bool,
-    found: Found,
-}
-
-impl From<Most> for Limit {
-    fn from(most: Most) -> Self {
-        Self {
-            value: most.value.into(),
-            is_bound: most.is_bound,
-            found: most.found,
-        }
-    }
-}
-
-impl From<(&'static Gpu, Found)> for Limit {
-    fn from((gpu, found): (&'static Gpu, Found)) -> Self {
-        Self {
-            value: gpu.name.into(),
-            is_bound: false,
-            found,
-        }
-    }
-}
-
-impl Limits {
-    /// A row for each limit.
-    pub(super) fn render(&self, study: &Study, format: Format) -> String {
-        let columns = ["cell_id", "key", "value", "changes allowed", "needed", "changes"];
-        let programs = ["cell_id", "key", "value", "changes_allowed", "needed_bytes", "changes"];
-        let is_for_people = format == Format::Table;
-        let mut table = Table::new(if is_for_people { columns } else { programs });
-        for (rows, planned) in self.0.iter().zip(&study.cells) {
-            for LimitRow { key, worst, limit } in rows {
-                let allowed = match worst {
-                    None => "none",
-                    Some(harm) if harm.keeps_results() => "that keep the results",
-                    Some(_) => "all",
-                };
-                let value = limit.as_ref().map(|limit| match limit.is_bound && is_for_people {
-                    true => json!(format!("{} (the largest there is)", to_flow_yaml(&limit.value))),
-                    false => limit.value.clone(),
-                });
-                let found = limit.as_ref().map(|limit| &limit.found);
-                let needed = found.map(|found| match is_for_people {
-                    true => json!(bytes(found.prediction.needed_bytes)),
-                    false => json!(found.prediction.needed_bytes),
-                });
-                let changes = found.map(|found| json!(changes(found).join(", ")));
-                let absent = || {
-                    if is_for_people {
-                        json!("nothing fits")
-                    } else {
-                        Value::Null
-                    }
-                };
-                table.rows.push(vec![
-                    json!(planned.id),
-                    json!(key),
-                    value.unwrap_or_else(absent),
-                    json!(allowed),
-                    needed.unwrap_or_default(),
-                    changes.unwrap_or_default(),
-                ]);
-            }
-        }
-        let text = format.render(&table);
-        match is_for_people {
-            true => text + "\nall figures are predicted\n",
-            false => text,
-        }
-    }
-}
-
-/// `22.1 GB (93 %)`.
+/// `22.1 GB (93 %)`, or `22.1 GB (93 %, may not fit)` if the range goes beyond the budget.
 fn of_budget(found: &Found, budget: Option<u64>) -> String {
     let needed = bytes(found.prediction.needed_bytes);
-    budget.map_or_else(
-        || needed.clone(),
-        |budget| format!("{needed} ({})", share(found, budget)),
-    )
+    let Some(budget) = budget else { return needed };
+    let doubt = match may_not_fit(&found.prediction) {
+        true => ", may not fit",
+        false => "",
+    };
+    format!("{needed} ({}{doubt})", share(found, budget))
 }
 
 fn share(found: &Found, budget: u64) -> String {

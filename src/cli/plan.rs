@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::cells::{cell_row, cell_table, configuration_for_people};
 use super::plan_batches::worst_batches;
 use super::plan_report::{PlanReport, plan_cells};
+use super::prediction_view::{may_not_fit, range, range_reasons};
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
 use super::{FAILED, Format, print};
@@ -28,7 +29,7 @@ use crate::torch::gpu::Budget;
 /// Predict the memory of each cell of a spec, or of a model by name, without running it
 ///
 /// Every figure is predicted: the peak of live tensor bytes, its phase, the memory between the steps, and the process.
-/// With a budget, from --budget or the cells' device_memory, each cell fits or is oversize. For an oversize cell the plan
+/// A model by name is planned as a QLoRA that suits a single GPU. With a budget, from --budget or the cells' device_memory, each cell fits or is oversize. For an oversize cell the plan
 /// lists the cheapest changes that make it fit, each with its own prediction. Exit code 1 if a cell is oversize.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -41,7 +42,7 @@ pub(super) struct Args {
     #[arg(long)]
     no_replay: bool,
     /// Write the spec's report from the predictions alone, to this file or to the one that the spec names; a page if
-    /// it ends in `.html`
+    /// it ends in `.html`. Without a file, several specs may be given
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     report: Option<Option<PathBuf>>,
     /// Write no report; exit code 1 if it is stale
@@ -174,18 +175,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     if let Some(configuration) = study.named_configuration() {
         text += &configuration_for_people(&configuration);
     }
-    let mut reasons: Vec<&str> = Vec::new();
-    for reason in plans
-        .iter()
-        .filter_map(|planned| planned.prediction.range_reason.as_deref())
-    {
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    for reason in reasons {
-        let _ = writeln!(text, "\nrange: what the process may take; it depends on the {reason}");
-    }
+    text += &range_reasons(plans.iter().map(|planned| &planned.prediction));
     text += &notes_for_people(study, plans);
     let oversize: Vec<usize> = (0..plans.len())
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
@@ -237,23 +227,11 @@ fn advice_for_people(id: &str, planned: &CellPlan) -> String {
     text
 }
 
-/// The range of what is compared with the budget, if there is one.
-fn range(prediction: &Prediction) -> String {
-    match (prediction.needed_low_bytes, prediction.needed_high_bytes) {
-        (Some(low), Some(high)) if low < high => {
-            format!("{} to {}", format::bytes(low.into()), format::bytes(high.into()))
-        }
-        _ => format::ABSENT.into(),
-    }
-}
-
 /// The verdict on the likely figure, and whether another one of the range is possible.
 fn verdict(prediction: &Prediction) -> String {
     let certain = certain_verdict(prediction);
     match (prediction.verdict, prediction.budget_bytes) {
-        (Some(Verdict::Fits), Some(budget)) if prediction.needed_high_bytes > Some(budget) => {
-            format!("{certain}, or not")
-        }
+        (Some(Verdict::Fits), _) if may_not_fit(prediction) => format!("{certain}, or not"),
         (Some(Verdict::Oversize), Some(budget)) if prediction.needed_low_bytes <= Some(budget) => {
             format!("{certain}, or fits")
         }

@@ -12,11 +12,11 @@ use crate::torch::gpu::Budget;
 /// A spec, or names in its place.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Subject {
-    /// The spec, a YAML file; several with --report
+    /// The spec, a YAML file
     #[arg(value_name = "SPEC")]
     specs: Vec<PathBuf>,
-    /// A model instead of a spec: a preset such as qwen2.5-7b, or a directory. One cell is planned, a QLoRA that suits a
-    /// single GPU; --set changes it
+    /// A model instead of a spec: a preset such as qwen2.5-7b, or a directory. It stands for one cell, which is printed;
+    /// --set changes it
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// The GPU that --model is planned for, such as rtx-3090, with PyTorch's stack
@@ -39,16 +39,17 @@ impl Subject {
         Ok(self.studies()?.remove(0))
     }
 
-    /// The only study, with more `key=value` texts laid over it. Names stand for a cell in which nothing is saved yet.
+    /// The only study, with keys that may change and keys that stay. Names stand for a cell in which nothing is saved yet.
     ///
     /// # Errors
     /// There is none or several; or something is wrong with it.
-    pub(super) fn study_to_fit(&self, settings: Vec<String>) -> anyhow::Result<Study> {
+    pub(super) fn study_to_fit(&self, vary: &[String], keep: &[String]) -> anyhow::Result<Study> {
         if self.is_several() {
             bail!("one spec at a time, and {} are given", self.specs.len());
         }
-        let settings = [self.set.as_slice(), &settings].concat();
-        Ok(self.read(settings, Start::Roomy)?.remove(0))
+        let overrides = Overrides::from_environment(self.set.clone())?;
+        let overrides = overrides.with_search(vary.to_vec(), keep.to_vec());
+        Ok(self.read(&overrides, Start::Roomy)?.remove(0))
     }
 
     /// True for several specs.
@@ -61,11 +62,10 @@ impl Subject {
     /// # Errors
     /// There is none; or something is wrong with one.
     pub(super) fn studies(&self) -> anyhow::Result<Vec<Study>> {
-        self.read(self.set.clone(), Start::Frugal)
+        self.read(&Overrides::from_environment(self.set.clone())?, Start::Frugal)
     }
 
-    fn read(&self, settings: Vec<String>, start: Start) -> anyhow::Result<Vec<Study>> {
-        let overrides = Overrides::from_environment(settings)?;
+    fn read(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
         match (&self.model, self.specs.as_slice()) {
             (Some(_), [_, ..]) => bail!("a spec and --model exclude each other"),
             (Some(model), []) => {
@@ -75,7 +75,7 @@ impl Subject {
                     stack: self.stack,
                     start,
                 };
-                Ok(vec![names.study(&overrides)?])
+                Ok(vec![names.study(overrides)?])
             }
             (None, []) => bail!("give a spec, or a model by name: --model qwen2.5-7b --gpu rtx-3090"),
             (None, _) if self.gpu.is_some() => bail!("--gpu goes with --model; the GPU of a spec is --budget GPU"),
@@ -83,7 +83,7 @@ impl Subject {
                 bail!("--stack goes with --model; the stack of a spec is --set stack=STACK")
             }
             (None, specs) => {
-                let studies = specs.iter().map(|spec| spec::load(spec, &overrides));
+                let studies = specs.iter().map(|spec| spec::load(spec, overrides));
                 Ok(studies.collect::<Result<_, _>>()?)
             }
         }

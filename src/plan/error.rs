@@ -40,6 +40,16 @@ pub enum PlanError {
     /// A search may change nothing that would save memory.
     #[error("nothing may change: no key that saves memory has another value to try in this cell")]
     NothingToVary,
+    /// A search is to try a value with which no cell can be planned.
+    #[error("fit.vary.{key}: {value} cannot be planned: {error}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value, in YAML.
+        value: String,
+        /// The reason.
+        error: Box<PlanError>,
+    },
     /// A search has nothing to fit a cell into.
     #[error(
         "there is no budget: give one with --budget, such as 6GiB or rtx-3060-12gb, or the cell a `gpu` or `device_memory`"

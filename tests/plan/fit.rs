@@ -130,9 +130,10 @@ fn what_cannot_be_searched_is_an_error() {
         .exits(2)
         .stderr_has("did you mean `rtx-3090`?");
     project
-        .fit(&["--keep", "seed"])
+        .fit(&["--keep", "dtype,seed"])
         .exits(2)
-        .stderr_has("is not a key that saves memory");
+        .stderr_has("is not a key that saves memory")
+        .stderr_has("--> --keep:1:7");
     project
         .fit(&["--vary", "rnak"])
         .exits(2)
@@ -140,7 +141,8 @@ fn what_cannot_be_searched_is_an_error() {
     project
         .fit(&["--vary", "rank=many"])
         .exits(2)
-        .stderr_has("fit.vary.rank");
+        .stderr_has("fit.vary.rank")
+        .stderr_has("--> --vary:1:6");
     project
         .fit(&["--vary", "gradient_accumulation_steps=2"])
         .exits(2)
@@ -157,4 +159,132 @@ fn what_cannot_be_searched_is_an_error() {
         .expctl(&["fit"])
         .exits(2)
         .stderr_has("give a spec, or a model by name");
+}
+
+#[test]
+fn options_of_a_search_have_errors_of_their_own() {
+    let project = Project::new(SPEC);
+    for (option, text, error, place) in [
+        ("--vary", "", "there is no key", "--vary:1:1"),
+        ("--vary", "rank=", "`rank` has no values", "--vary:1:1"),
+        (
+            "--vary",
+            "rank,dtype=int4",
+            "write `--vary rank --vary dtype=int4`",
+            "--vary:1:1",
+        ),
+        ("--vary", "rank=[4", "unclosed bracket", "--vary:1:5"),
+        ("--keep", "rank,", "there is no key", "--keep:1:6"),
+    ] {
+        let output = project.fit(&["--budget", "4MiB", option, text]).exits(2);
+        output.stderr_has(error).stderr_has(&format!("--> {place}"));
+    }
+    let twice = ["--budget", "4MiB", "--vary", "rank", "--vary", "rank=4"];
+    project.fit(&twice).exits(2).stderr_has("`rank` is given twice");
+}
+
+#[test]
+fn a_value_that_no_cell_can_have_is_an_error() {
+    let project = Project::new(SPEC);
+    for (vary, error) in [
+        ("target_modules=[nope]", "`nope` is not a linear layer"),
+        ("max_seq_length=0", "must be at least 2, got 0"),
+        (
+            "max_seq_length=4096",
+            "4096 cannot be planned: the model `tiny` has 512 positions",
+        ),
+        ("lora_dropout=5", "less than 1, got 5"),
+        ("batch_size=2,0", "must be at least 1, got 0"),
+        ("gradient_checkpointing={every: 0}", "0 is not an interval"),
+    ] {
+        let output = project.fit(&["--budget", "4MiB", "--vary", vary]).exits(2);
+        output.stderr_has(error);
+    }
+    let in_spec = format!("{SPEC}fit: {{ vary: {{ batch_size: [2, 0] }} }}\n");
+    let output = Project::new(&in_spec).expctl(&["plan", "spec.yaml"]).exits(2);
+    output.stderr_has("fit.vary.batch_size: must be at least 1, got 0");
+
+    // Every weight is trained: not where they are quantised, unless their format may change as well.
+    let quantised = SPEC.replace("float32", "int4");
+    let alone = ["--budget", "1GiB", "--vary", "rank=0"];
+    let output = Project::new(&quantised).fit(&alone).exits(2);
+    output.stderr_has("quantised weights cannot be trained");
+    let together = [&alone[..], &["--vary", "dtype=float32"]].concat();
+    Project::new(&quantised).fit(&together).exits(0);
+    let swept = format!("{quantised}sweep: {{ grid: {{ dtype: [int4, float32] }} }}\n");
+    Project::new(&swept).fit(&alone).exits(0);
+}
+
+#[test]
+fn a_cell_that_cannot_be_planned_says_why() {
+    let spec = TORCH.replace("batch_size", "attn_implementation: flash_attention_2, batch_size");
+    let project = Project::new(&spec);
+    project
+        .fit(&["--budget", "t4"])
+        .exits(2)
+        .stderr_has("FlashAttention-2 needs Ampere");
+    // Another GPU may do it.
+    let on_t4 = spec.replace("stack: torch", "stack: torch, gpu: a100-40gb");
+    let only = ["--smallest-gpu", "--vary", "batch_size"];
+    Project::new(&on_t4).fit(&only).exits(0).stdout_has("a10  ");
+}
+
+#[test]
+fn nothing_is_written_without_a_budget_or_a_cell_that_fits() {
+    let project = Project::new(SPEC);
+    let files = ["--write", "fit.yaml", "--chart", "fit.svg"];
+    project.fit(&files).exits(2).stderr_has("there is no budget");
+    assert!(!project.path("fit.yaml").exists() && !project.path("fit.svg").exists());
+    let impossible = [&["--budget", "10KiB"], &files[..2]].concat();
+    let output = project.fit(&impossible).exits(1);
+    output.stderr_has("nothing fits, so fit.yaml is not written");
+    assert!(!project.path("fit.yaml").exists());
+    for question in [&["--largest", "rank"][..], &["--smallest-gpu"]] {
+        for file in [&files[..2], &files[2..]] {
+            let output = project.fit(&[question, file].concat()).exits(2);
+            output.stderr_has("cannot be used with");
+        }
+    }
+    let png = ["--budget", "4MiB", "--chart", "fit.png"];
+    project.fit(&png).exits(2).stderr_has("end the name in `.svg`");
+}
+
+#[test]
+fn a_limit_has_its_reason() {
+    let project = Project::new(SPEC);
+    let output = project.fit(&["--budget", "1KiB", "--largest", "rank"]).exits(1);
+    output.stdout_has("nothing fits");
+    // Three samples, which no memory makes more.
+    let samples = "{\"text\": \"some text\"}\n".repeat(3);
+    let spec = SPEC.replace(
+        "batch_size: 4",
+        "weights: random, data: { path: d.jsonl }, batch_size: 1",
+    );
+    let project = Project::new(&spec);
+    project.write("d.jsonl", &samples);
+    let largest = ["--budget", "1GiB", "--largest", "batch_size"];
+    let output = project.fit(&largest).exits(0);
+    output.stdout_has("3 (the data has no more samples)");
+    let csv = [&largest[..], &["--format", "csv"]].concat();
+    project.fit(&csv).stdout_has("batch_size,3,data,none");
+}
+
+#[test]
+fn ranges_and_notes_are_told() {
+    let spec = TORCH.replace(
+        "dtype: bfloat16, batch_size: 8",
+        "dtype: int4, autocast: bfloat16, batch_size: 1",
+    );
+    let project = Project::new(&spec.replace("1024", "64"));
+    let arguments = ["--budget", "500MiB"];
+    let output = project.fit(&arguments).exits(0);
+    output.stdout_has("fits into 500.0 MiB, but may not fit");
+    let json = project.fit(&["--budget", "t4", "--format", "json"]).json();
+    let least = &json[0]["least"];
+    assert!(least["predicted_needed_high_bytes"].as_u64() > least["predicted_needed_bytes"].as_u64());
+    assert_eq!(json[0]["configuration"], Value::Null);
+    insta::assert_snapshot!("fit_range", project.fit(&["--budget", "t4"]));
+    let named = ["fit", "--model", "tiny", "--budget", "1GiB", "--format", "json"];
+    let named = Project::empty().expctl(&named).json();
+    assert_eq!(named[0]["configuration"]["model"], "tiny");
 }

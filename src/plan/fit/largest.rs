@@ -11,7 +11,7 @@ use crate::spec::cell::{Cell, Data};
 /// A key whose largest value is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Largest {
-    /// Samples in a micro-batch; the number of micro-batches stays.
+    /// Samples in a micro-batch, up to [`MOST_SAMPLES`]; the number of micro-batches stays.
     BatchSize,
     /// Tokens of a sample, up to what the model can take.
     MaxSeqLength,
@@ -19,13 +19,31 @@ pub enum Largest {
     Rank,
 }
 
+/// The largest micro-batch that is tried, in samples.
+const MOST_SAMPLES: usize = 1 << 16;
+
+/// The reason why no larger value is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The next one needs more memory than there is.
+    Memory,
+    /// The data has too few samples for the next one.
+    Data,
+    /// The model takes no more.
+    Model,
+    /// No larger one was tried.
+    Tried,
+    /// The next one does not go with the cell's other keys.
+    Cell,
+}
+
 /// The largest value that fits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Most {
     /// The value.
     pub value: usize,
-    /// True if no larger value was tried, since the model has none.
-    pub is_bound: bool,
+    /// The reason why it is not larger.
+    pub bound: Bound,
     /// The cell with this value, and the changes that it needs besides.
     pub found: Found,
 }
@@ -40,12 +58,12 @@ impl Largest {
         }
     }
 
-    /// The least and the largest value to try.
-    fn range(self, model: &ModelConfig) -> (usize, usize) {
+    /// The least and the largest value to try, and the reason why that is the largest.
+    fn range(self, model: &ModelConfig) -> (usize, usize, Bound) {
         match self {
-            Self::BatchSize => (1, 1 << 16),
-            Self::MaxSeqLength => (2, model.max_position_embeddings),
-            Self::Rank => (1, model.hidden_size),
+            Self::BatchSize => (1, MOST_SAMPLES, Bound::Tried),
+            Self::MaxSeqLength => (2, model.max_position_embeddings, Bound::Model),
+            Self::Rank => (1, model.hidden_size, Bound::Model),
         }
     }
 
@@ -69,8 +87,34 @@ impl Largest {
     }
 }
 
-/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm that `moves` allows; without
-/// `moves` the cell's other keys stay as they are. `None` if no value fits.
+impl Bound {
+    /// The word in JSON and CSV.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Data => "data",
+            Self::Model => "model",
+            Self::Tried => "tried",
+            Self::Cell => "cell",
+        }
+    }
+
+    /// The bound that a value is beyond if it does not fit.
+    fn of(planner: &Planner, cell: &Cell) -> Self {
+        if cell.validate().is_err() {
+            return Self::Cell;
+        }
+        match planner.needed_at_least(cell) {
+            Ok(_) => Self::Memory,
+            Err(PlanError::Data(_)) => Self::Data,
+            Err(PlanError::Positions { .. }) => Self::Model,
+            Err(_) => Self::Cell,
+        }
+    }
+}
+
+/// The largest value of `key` that fits into `limit` bytes, with changes of at most the harm `worst`; without it the cell's
+/// other keys stay as they are. `None` if no value fits.
 ///
 /// # Errors
 /// The cell as it is given cannot be planned.
@@ -96,7 +140,7 @@ pub fn largest(
     };
     // A cell that cannot be planned has an error of its own.
     planner.needed_at_least(cell)?;
-    let (least, most) = key.range(&model);
+    let (least, most, last) = key.range(&model);
     let Some(mut best) = fits(least).map(|found| (least, found)) else {
         return Ok(None);
     };
@@ -117,7 +161,7 @@ pub fn largest(
     }
     Ok(Some(Most {
         value: best.0,
-        is_bound: too_large.is_none(),
+        bound: too_large.map_or(last, |value| Bound::of(planner, &key.set(value, cell))),
         found: best.1,
     }))
 }

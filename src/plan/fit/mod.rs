@@ -9,8 +9,10 @@ mod smallest_gpu;
 mod space;
 #[cfg(test)]
 mod tests;
+mod values;
 
-pub use largest::{Largest, Most, largest};
+pub use largest::{Bound, Largest, Most, largest};
 pub use search::{Found, Search};
 pub use smallest_gpu::smallest_gpu;
 pub use space::{Changed, Moves, Point, Space};
+pub use values::check_values;

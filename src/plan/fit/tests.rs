@@ -182,7 +182,7 @@ fn the_largest_value_fits_and_the_next_does_not() {
         let most = largest(&planner, &cell, key, limit, None, &fit).unwrap().unwrap();
         assert!(most.found.changes.is_empty());
         assert!(needed(&most.found.cell) <= limit);
-        if most.is_bound {
+        if most.bound != Bound::Memory {
             continue;
         }
         let next = most.found.cell.with(key.key(), &json!(most.value + 1)).unwrap();
