@@ -9,7 +9,6 @@ use super::cell::techniques::{TECHNIQUES, Technique};
 use super::cell::{Cell, Invalid};
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
-use super::study::StudyCell;
 use super::sweep::expect_map;
 use super::tree::{Entry, Node, Value};
 use super::{aliases, by_key};
@@ -78,7 +77,7 @@ fn check_key(key: &str) -> Result<(), Mistake> {
 pub(super) fn read_vary(
     node: Option<&Node>,
     defaults: &Node,
-    cells: &[StudyCell],
+    cells: &[&Cell],
     mistakes: &mut Mistakes,
 ) -> IndexMap<String, Option<Vec<Json>>> {
     let Some(node) = node.filter(|node| !node.is_null() && !node.is_hole()) else {
@@ -158,10 +157,10 @@ pub(super) fn read_vary(
 
 impl FitSpec {
     /// The reason why a value is invalid in all cells; `None` if one of them can have it.
-    fn invalid(&self, technique: &Technique, value: &Json, cells: &[StudyCell]) -> Option<Invalid> {
+    fn invalid(&self, technique: &Technique, value: &Json, cells: &[&Cell]) -> Option<Invalid> {
         let mut first = None;
-        for planned in cells {
-            let invalid = technique.changed(&planned.cell, value)?.validate().err()?.0;
+        for cell in cells {
+            let invalid = technique.changed(cell, value)?.validate().err()?.0;
             let invalid = invalid.into_iter().find(|invalid| !self.may_mend(technique, invalid))?;
             first.get_or_insert(invalid);
         }

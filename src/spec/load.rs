@@ -120,8 +120,9 @@ fn resolve(
         expansion: expansion.as_ref().filter(|_| is_sound),
     };
     study.report.baseline = read_baseline(&tree, &selector, mistakes).unwrap_or_default();
-    let cells = selector.expansion.map_or(&[][..], |expansion| &expansion.cells);
-    study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, cells, mistakes);
+    let planned = selector.expansion.iter().flat_map(|expansion| &expansion.cells);
+    let cells: Vec<_> = planned.map(|planned| &planned.cell).collect();
+    study.fit.vary = fit::read_vary(tree.get(&["fit", "vary"]), &defaults, &cells, mistakes);
     let (published, claims) = (tree.get(&["published"]), tree.get(&["claims"]));
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);
