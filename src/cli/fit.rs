@@ -164,9 +164,9 @@ fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit,
     };
     let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
     let budget = planner.budget(cell);
-    // Half of a budget is as little as anyone needs to know.
-    let front = search.front(budget.unwrap_or(0) / 2)?;
-    let least = budget.and_then(|budget| search.least(budget));
+    let front = search.front(budget)?;
+    let fits = |found: &&Found| budget.is_some_and(|budget| found.prediction.needed_bytes <= budget);
+    let least = front.iter().find(fits).cloned();
     let others = match (&least, budget) {
         (Some(least), Some(budget)) => search.others(least, budget),
         _ => Vec::new(),

@@ -16,12 +16,13 @@ use crate::{
     peft::{self, FileDtype},
     results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
+    text::counted,
     torch::{
         self, MicroBatchShape,
-        caching_allocator::{self, DeviceMemory},
+        caching_allocator::{self, DeviceMemory, Reserved, Settings},
         gpu::{Budget, Gpu},
     },
-    trace::{Account, Peak},
+    trace::{Account, Peak, Trace},
     train::{self, TrainError},
 };
 
@@ -116,7 +117,8 @@ impl Planner {
     pub fn predict(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         match cell.stack {
             Stack::Candle => self.predict_candle(cell),
-            Stack::Torch => self.predict_torch(cell, self.options.replay),
+            Stack::Torch if self.options.replay => self.predict_torch(cell, Detail::Range),
+            Stack::Torch => self.predict_torch(cell, Detail::Live),
         }
     }
 
@@ -127,10 +129,22 @@ impl Planner {
     pub fn needed_at_least(&self, cell: &Cell) -> Result<u64, PlanError> {
         let allocated = match cell.stack {
             Stack::Candle => self.predict_candle(cell)?,
-            Stack::Torch => self.predict_torch(cell, false)?,
+            Stack::Torch => self.predict_torch(cell, Detail::Live)?,
         };
         let context = self.gpu(cell).and_then(|gpu| gpu.context);
         Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
+    }
+
+    /// Bytes that `cell` needs, without the range that they may be in.
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed(&self, cell: &Cell) -> Result<u64, PlanError> {
+        let prediction = match cell.stack {
+            Stack::Candle => self.predict_candle(cell)?,
+            Stack::Torch => self.predict_torch(cell, Detail::Reserved)?,
+        };
+        Ok(prediction.needed_bytes)
     }
 
     /// The budget of `cell` in bytes: that of all cells, or its own.
@@ -175,7 +189,7 @@ impl Planner {
         ))
     }
 
-    fn predict_torch(&self, cell: &Cell, is_replayed: bool) -> Result<Prediction, PlanError> {
+    fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
         let model = self.model(cell)?;
         fits_positions(cell, model.max_position_embeddings)?;
         let gpu = self.gpu(cell);
@@ -188,9 +202,9 @@ impl Planner {
         let options = cell.data_options();
         let planned = batches::torch_steps(
             &options,
-            match is_replayed {
-                true => Depth::Replayed,
-                false => Depth::Live(configuration.outputs),
+            match detail {
+                Detail::Live => Depth::Live(configuration.outputs),
+                Detail::Reserved | Detail::Range => Depth::Replayed,
             },
             || self.dataset(cell, &options, &model),
             || self.lengths(cell, &options, &model),
@@ -219,17 +233,23 @@ impl Planner {
             worst_batch: planned.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
-        if is_replayed {
+        if detail > Detail::Live {
             let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
-            let reserved = caching_allocator::replay(&trace, &settings, &DeviceMemory::UNLIMITED);
-            let others = ranges::other_loads(cell, &configuration);
+            let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
+            let (reserved, device) = replay_within(&trace, &settings, self.budget(cell), context.unwrap_or(0));
+            if reserved.stats.retries > 0 {
+                prediction.notes.push(returned_cache(reserved.stats.retries));
+            }
+            let others = match detail {
+                Detail::Range => ranges::other_loads(cell, &configuration),
+                _ => ranges::OtherLoads::default(),
+            };
             let peaks = others.configurations.iter().filter_map(|other| {
                 let load = torch::load_trace(other);
-                caching_allocator::reserved_peak(&load, &trace, &settings, &DeviceMemory::UNLIMITED)
+                caching_allocator::reserved_peak(&load, &trace, &settings, &device)
             });
             let likely = reserved.peak.bytes;
             let (low, high) = peaks.fold((likely, likely), |(low, high), peak| (low.min(peak), high.max(peak)));
-            let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
             let peak = &reserved.allocated_peak;
             prediction = Prediction {
                 binding_phase: peak.moment.phase.unwrap_or(Phase::Idle).name().to_owned(),
@@ -381,6 +401,39 @@ fn step_of_batch(peak: &Peak) -> Option<u32> {
 /// Locks a mutex; the entries are whole even if a thread panicked.
 fn lock<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
     behind.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The part of a prediction of PyTorch's stack that is asked for; each has all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    /// Live tensors.
+    Live,
+    /// What the allocator holds.
+    Reserved,
+    /// The range that this may be in.
+    Range,
+}
+
+/// Replays a trace on a device without limit or, if it then needs more than the budget, within the budget: an allocator that
+/// finds the device full returns its cache and tries again. What does not fit is given without limit.
+fn replay_within(trace: &Trace, settings: &Settings, budget: Option<u64>, taken: u64) -> (Reserved, DeviceMemory) {
+    let unlimited = caching_allocator::replay(trace, settings, &DeviceMemory::UNLIMITED);
+    if let Some(total) = budget.filter(|budget| unlimited.peak.bytes + taken > *budget) {
+        let device = DeviceMemory { total, taken };
+        let within = caching_allocator::replay(trace, settings, &device);
+        if within.out_of_memory.is_none() {
+            return (within, device);
+        }
+    }
+    (unlimited, DeviceMemory::UNLIMITED)
+}
+
+/// The note on a cell that fits because the allocator returns its cache.
+fn returned_cache(times: u64) -> String {
+    format!(
+        "the memory is full: the allocator returns its cache and asks again, {} in the planned steps, which takes time",
+        counted(times as usize, "time")
+    )
 }
 
 /// The GPU that the cell names; the spec has checked that it is one.

@@ -4,6 +4,7 @@ use crate::spec::cell::{Cell, Upcast};
 use crate::torch::{Configuration, LoadOrder};
 
 /// Loads that are as possible as the one that is planned.
+#[derive(Default)]
 pub(super) struct OtherLoads {
     pub(super) configurations: Vec<Configuration>,
     /// The fact that would decide between them.
@@ -12,10 +13,7 @@ pub(super) struct OtherLoads {
 
 /// The other ways in which the weights of `cell` may come onto the GPU; none if its keys leave one alone.
 pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLoads {
-    let mut others = OtherLoads {
-        configurations: Vec::new(),
-        reason: "",
-    };
+    let mut others = OtherLoads::default();
     if !cell.dtype.is_quantised() {
         if cell.torch.device_map.is_none() {
             others.reason = "way of loading, by a device_map or by model.to";

@@ -1,5 +1,6 @@
 //! The search: prices are tried from the least to the most, and whole branches are left out by what they need at least.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,9 @@ use crate::spec::cell::techniques::{Harm, Price};
 
 /// A row of the front needs this share of the memory of the row before it, at most.
 const STEP: f64 = 0.9;
+
+/// Points that are replayed near the one with the least live bytes, if that does not fit.
+const NEIGHBOURS: usize = 8;
 
 /// A changed cell that fits.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,89 +43,32 @@ impl Found {
 
 /// A search in one space.
 ///
-/// Techniques are grouped by the worst that they can do. The harshest group is fixed first, at its least price for which the
-/// milder ones can still make the cell fit; then the next. A branch is left out if it is oversize with every milder
-/// technique at the step that saves most. What a point needs is bounded by live bytes, without a replay of PyTorch's allocator;
-/// what the search finds is replayed before it counts.
+/// The amount of the harshest harm is fixed first, at the least for which milder changes can still make the cell fit; then
+/// that of the next. A branch is left out if it is oversize with every step that it still allows at the one that saves most.
+/// What a point needs is bounded by live bytes, without a replay of PyTorch's allocator. A branch whose bound fits is
+/// replayed at that point, with and without the techniques that change just what the allocator holds.
 #[derive(Debug)]
 pub struct Search<'p> {
     planner: &'p Planner,
     space: Space,
-    groups: Vec<Group>,
     /// Bytes that points need at least; `None` if they cannot be planned.
     bounds: Mutex<HashMap<Point, Option<u64>>>,
-    /// Predictions with a replay; `None` if they cannot be planned.
-    judged: Mutex<HashMap<Point, Option<Prediction>>>,
-    /// Combinations that were predicted to find the steps that save nothing.
-    before: usize,
+    /// Bytes that points need, by a replay; `None` if they cannot be planned.
+    needs: Mutex<HashMap<Point, Option<u64>>>,
 }
 
-/// One question: the least change for a limit.
-struct Solve<'s> {
-    /// Bytes that are there.
-    limit: u64,
-    /// The axes that stay.
-    kept: &'s [usize],
-    /// The least that PyTorch's allocator held of what was judged, for each live byte.
-    held: Option<f64>,
-}
-
-/// Techniques of one harm.
-#[derive(Debug)]
-struct Group {
-    axes: Vec<usize>,
-    /// The steps of these axes in every combination, from the least price to the most.
-    combinations: Vec<Vec<u8>>,
-}
+/// The steps that a branch still allows, for each axis.
+type Allowed = Vec<Vec<u8>>;
 
 impl<'p> Search<'p> {
-    /// A search in `space`, without the steps that save nothing.
+    /// A search in `space`.
     pub fn new(planner: &'p Planner, space: Space) -> Self {
-        let mut search = Self::of(planner, space);
-        let needless = search.needless();
-        if needless.is_empty() {
-            return search;
-        }
-        search.space.retain(|axis, step| !needless.contains(&(axis, step)));
-        let before = search.planned();
-        Self {
-            before,
-            ..Self::of(planner, search.space)
-        }
-    }
-
-    fn of(planner: &'p Planner, space: Space) -> Self {
-        let groups = space.groups().into_iter().map(|axes| Group::new(axes, &space));
         Self {
             planner,
-            groups: groups.collect(),
             space,
             bounds: Mutex::default(),
-            judged: Mutex::default(),
-            before: 0,
+            needs: Mutex::default(),
         }
-    }
-
-    /// The steps that need no less than a cheaper one of their axis, neither alone nor with the other axes at the steps that
-    /// save most.
-    fn needless(&self) -> Vec<(usize, u8)> {
-        let given = self.space.given();
-        let least = self.least_point(0, &given, &[]).0;
-        let axes = (0..given.len()).filter(|&axis| self.space.is_of_tensors(axis));
-        let steps = axes.flat_map(|axis| {
-            let needs = |start: &Point, step| {
-                let mut point = start.clone();
-                point[axis] = step;
-                self.bound(&point).unwrap_or(u64::MAX)
-            };
-            let saves = |start: &Point, step| (0..step).all(|cheaper| needs(start, step) < needs(start, cheaper));
-            let needless = self
-                .space
-                .steps(axis)
-                .filter(|&step| !saves(&given, step) && !saves(&least, step));
-            needless.map(|step| (axis, step)).collect::<Vec<_>>()
-        });
-        steps.collect()
     }
 
     /// The space that is searched.
@@ -131,7 +78,7 @@ impl<'p> Search<'p> {
 
     /// Combinations that were predicted so far.
     pub fn planned(&self) -> usize {
-        self.before + lock(&self.bounds).len()
+        lock(&self.bounds).len()
     }
 
     /// The cell as it is given.
@@ -139,21 +86,12 @@ impl<'p> Search<'p> {
     /// # Errors
     /// It cannot be planned.
     pub fn given(&self) -> Result<Found, PlanError> {
-        let point = self.space.given();
-        match self.judge(&point) {
-            Some(prediction) => Ok(self.found(point, prediction)),
-            None => {
-                let cell = self.space.cell(&point).ok_or(PlanError::NothingToVary)?;
-                self.planner
-                    .predict(&cell)
-                    .map(|prediction| self.found(point, prediction))
-            }
-        }
+        self.found(self.space.given())
     }
 
     /// The least change with which the cell needs no more than `limit` bytes; `None` if there is none.
     pub fn least(&self, limit: u64) -> Option<Found> {
-        self.least_keeping(limit, &[])
+        self.least_of(limit, self.space.all())
     }
 
     /// Other ways to fit: for each technique that `found` uses, the least change without it; the cheapest first. Tokens are
@@ -161,7 +99,9 @@ impl<'p> Search<'p> {
     pub fn others(&self, found: &Found, limit: u64) -> Vec<Found> {
         let mut others: Vec<Found> = Vec::new();
         for axis in self.space.changed_axes(&found.point) {
-            let other = self.least_keeping(limit, &[axis]);
+            let mut without = self.space.all();
+            without[axis] = vec![0];
+            let other = self.least_of(limit, without);
             let other = other.filter(|other| other.price.worst() < Harm::Data || found.price.worst() == Harm::Data);
             others.extend(other.filter(|other| others.iter().all(|known| known.point != other.point)));
         }
@@ -169,69 +109,59 @@ impl<'p> Search<'p> {
         others
     }
 
-    /// The cell as it is given, and the least changes for less and less memory, until one needs no more than `enough` bytes.
+    /// The cell as it is given, and the least changes for less and less memory: down to half of a budget, or to the least
+    /// that the cell can need. One row is the least change for the budget.
     ///
     /// # Errors
     /// The cell as it is given cannot be planned.
-    pub fn front(&self, enough: u64) -> Result<Vec<Found>, PlanError> {
+    pub fn front(&self, budget: Option<u64>) -> Result<Vec<Found>, PlanError> {
         let mut front = vec![self.given()?];
-        while let Some(last) = front.last().filter(|last| last.prediction.needed_bytes > enough) {
-            let limit = (last.prediction.needed_bytes as f64 * STEP) as u64;
+        loop {
+            let needed = front.last().map_or(0, |last| last.prediction.needed_bytes);
+            let less = (needed as f64 * STEP) as u64;
+            let limit = match budget {
+                Some(budget) if needed <= budget / 2 => return Ok(front),
+                Some(budget) if needed > budget => less.max(budget),
+                _ => less,
+            };
             match self.least(limit) {
                 Some(found) => front.push(found),
                 None => break,
             }
         }
+        // The least that the search can reach may be less than the last row, by less than a step.
+        let needed = front.last().map_or(0, |last| last.prediction.needed_bytes);
+        let (smallest, _) = self.smallest(&self.space.all(), &self.space.given());
+        front.extend(
+            self.found(smallest)
+                .ok()
+                .filter(|last| last.prediction.needed_bytes < needed),
+        );
         Ok(front)
     }
 
-    fn least_keeping(&self, limit: u64, kept: &[usize]) -> Option<Found> {
-        let given = self.space.given();
-        let (smallest, _) = self.least_point(0, &given, kept);
-        let mut solve = Solve {
-            limit,
-            kept,
-            held: None,
-        };
-        let (point, prediction) = self.descend(0, &given, &smallest, &mut solve)?;
-        Some(self.found(point, prediction))
+    fn least_of(&self, limit: u64, allowed: Allowed) -> Option<Found> {
+        let (smallest, _) = self.smallest(&allowed, &self.space.given());
+        let point = self.descend(&Harm::ALL, &allowed, &smallest, limit)?;
+        self.found(point).ok()
     }
 
-    /// The least price of the groups from `first` on with which `point` fits. `smallest` has their steps that save most.
-    fn descend(
-        &self,
-        first: usize,
-        point: &Point,
-        smallest: &Point,
-        solve: &mut Solve<'_>,
-    ) -> Option<(Point, Prediction)> {
-        let Some(group) = self.groups.get(first) else {
-            return self.judge_for(point, solve);
+    /// The least price with which an allowed point fits. The amounts of harms that are not in `harms` are fixed; `smallest`
+    /// has the allowed steps that save most.
+    fn descend(&self, harms: &[Harm], allowed: &Allowed, smallest: &Point, limit: u64) -> Option<Point> {
+        let Some((&harm, milder)) = harms.split_last() else {
+            // All that is left has one price.
+            let mut points = self.space.points(allowed).into_iter();
+            return points.find(|point| self.fits(point, limit));
         };
-        let allowed: Vec<&Vec<u8>> = group
-            .combinations
-            .iter()
-            .filter(|steps| {
-                let mut chosen = group.axes.iter().zip(steps.iter());
-                chosen.all(|(axis, &step)| step == 0 || !solve.kept.contains(axis))
-            })
-            .collect();
+        let branches = self.space.branches(allowed, harm);
         // As many at once as there are threads: more would often be predicted for nothing.
-        for some in allowed.chunks(rayon::current_num_threads().max(1)) {
-            let kept = solve.kept;
-            let bound = |steps: &&Vec<u8>| {
-                let smallest = group.set(steps, smallest);
-                match self.bound(&smallest) {
-                    Some(bytes) => (smallest, Some(bytes)),
-                    // The milder steps that save most do not go with these.
-                    None => self.least_point(first + 1, &group.set(steps, point), kept),
-                }
-            };
-            let bounds: Vec<_> = some.par_iter().map(bound).collect();
-            for (steps, (smallest, bound)) in some.iter().zip(bounds) {
-                let point = group.set(steps, point);
-                if bound.is_some_and(|bound| self.may_fit(&point, bound, solve))
-                    && let Some(found) = self.descend(first + 1, &point, &smallest, solve)
+        for some in branches.chunks(rayon::current_num_threads().max(1)) {
+            let fitting = some.par_iter().map(|allowed| self.fitting(allowed, smallest, limit));
+            let fitting: Vec<_> = fitting.collect();
+            for (allowed, smallest) in some.iter().zip(fitting) {
+                if let Some(smallest) = smallest
+                    && let Some(found) = self.descend(milder, allowed, &smallest, limit)
                 {
                     return Some(found);
                 }
@@ -240,33 +170,66 @@ impl<'p> Search<'p> {
         None
     }
 
-    /// True if a point that needs so many bytes at least may fit. The allocator is taken to hold no less for each live byte
-    /// than it did in what was judged before, unless a technique is used that changes just that. Without this, every point
-    /// at the edge would be replayed.
-    fn may_fit(&self, point: &Point, bound: u64, solve: &Solve<'_>) -> bool {
-        let held = solve.held.filter(|_| *point == self.space.of_tensors(point));
-        bound as f64 * held.unwrap_or(1.0) <= solve.limit as f64
-    }
-
-    /// The prediction of a point that fits.
-    fn judge_for(&self, point: &Point, solve: &mut Solve<'_>) -> Option<(Point, Prediction)> {
-        let bound = self.bound(point)?;
-        if !self.may_fit(point, bound, solve) {
+    /// The allowed steps that save most, if they fit, or else others near them that do. `start` has those of the branch above.
+    fn fitting(&self, allowed: &Allowed, start: &Point, limit: u64) -> Option<Point> {
+        let start = nearest(allowed, start);
+        if self.fits_somehow(allowed, &start, limit) {
+            return Some(start);
+        }
+        let (smallest, bound) = self.smallest(allowed, &start);
+        if bound.is_none_or(|bound| bound > limit) {
             return None;
         }
-        let prediction = self.judge(point)?;
-        let held = prediction.needed_bytes as f64 / bound as f64;
-        solve.held = Some(solve.held.map_or(held, |least| least.min(held)));
-        (prediction.needed_bytes <= solve.limit).then(|| (point.clone(), prediction))
+        // The allocator may hold less for a point that has a little more live.
+        let mut points = std::iter::once(smallest.clone()).chain(self.neighbours(allowed, &smallest));
+        points.find(|point| self.fits_somehow(allowed, point, limit))
     }
 
-    /// `point` with the groups from `first` on at the steps that save most, and the bytes that it needs at least.
-    fn least_point(&self, first: usize, point: &Point, kept: &[usize]) -> (Point, Option<u64>) {
-        let (mut point, mut least) = (point.clone(), self.bound(point));
-        let axes = self.groups[first..].iter().flat_map(|group| &group.axes);
-        for &axis in axes.filter(|&&axis| !kept.contains(&axis) && self.space.is_of_tensors(axis)) {
-            let mut best = 0;
-            for step in self.space.steps(axis).rev() {
+    /// Points that differ from `point` in one allowed step, from the least live bytes to the most.
+    fn neighbours(&self, allowed: &Allowed, point: &Point) -> Vec<Point> {
+        let others = allowed.iter().enumerate().flat_map(|(axis, steps)| {
+            let others = steps
+                .iter()
+                .filter(move |&&step| step != point[axis] && self.space.is_of_tensors(axis));
+            others.map(move |&step| {
+                let mut other = point.clone();
+                other[axis] = step;
+                other
+            })
+        });
+        let mut bounded: Vec<_> = others.filter_map(|point| Some((self.bound(&point)?, point))).collect();
+        bounded.sort();
+        bounded.into_iter().map(|(_, point)| point).take(NEIGHBOURS).collect()
+    }
+
+    /// True if a point fits, with any of the allowed techniques that leave live tensors as they are.
+    fn fits_somehow(&self, allowed: &Allowed, point: &Point, limit: u64) -> bool {
+        if self.bound(point).is_none_or(|bound| bound > limit) {
+            return false;
+        }
+        let steps = allowed.iter().zip(point).enumerate();
+        let held = steps.map(|(axis, (steps, &step))| match self.space.is_of_tensors(axis) {
+            true => vec![step],
+            false => steps.clone(),
+        });
+        let mut points = self.space.points(&held.collect()).into_iter();
+        points.any(|point| self.fits(&point, limit))
+    }
+
+    /// True if a point fits.
+    fn fits(&self, point: &Point, limit: u64) -> bool {
+        let may_fit = self.bound(point).is_some_and(|bound| bound <= limit);
+        may_fit && self.needed(point).is_some_and(|needed| needed <= limit)
+    }
+
+    /// The allowed steps that save most, axis by axis from `start`, and the bytes that are needed at least.
+    fn smallest(&self, allowed: &Allowed, start: &Point) -> (Point, Option<u64>) {
+        let mut point = start.clone();
+        let mut least = self.bound(&point);
+        let axes = allowed.iter().enumerate();
+        for (axis, steps) in axes.filter(|(axis, steps)| steps.len() > 1 && self.space.is_of_tensors(*axis)) {
+            let mut best = point[axis];
+            for &step in steps.iter().rev() {
                 point[axis] = step;
                 let bound = self.bound(&point);
                 if let Some(bytes) = bound
@@ -292,53 +255,90 @@ impl<'p> Search<'p> {
         })
     }
 
-    fn judge(&self, point: &Point) -> Option<Prediction> {
-        kept(&self.judged, point, || {
-            self.planner.predict(&self.space.cell(point)?).ok()
+    /// Bytes that a point needs, by a replay.
+    fn needed(&self, point: &Point) -> Option<u64> {
+        kept(&self.needs, point, || {
+            self.planner.needed(&self.space.cell(point)?).ok()
         })
     }
 
-    fn found(&self, point: Point, prediction: Prediction) -> Found {
-        let (changes, price) = (self.space.changes(&point), self.space.price(&point));
-        let cell = self.space.cell(&point).unwrap_or_default();
-        Found {
+    fn found(&self, point: Point) -> Result<Found, PlanError> {
+        let cell = self.space.cell(&point);
+        let cell = cell.unwrap_or_else(|| self.space.given_cell().clone());
+        Ok(Found {
+            changes: self.space.changes(&point),
+            price: self.space.price(&point),
+            prediction: self.planner.predict(&cell)?,
             cell,
-            changes,
-            price,
-            prediction,
             point,
-        }
+        })
     }
 }
 
-impl Group {
-    fn new(axes: Vec<usize>, space: &Space) -> Self {
-        let mut combinations = vec![Vec::new()];
-        for &axis in &axes {
-            let with = |start: &Vec<u8>| {
-                let start = start.clone();
-                let step = move |step| [start.as_slice(), &[step]].concat();
-                std::iter::once(0).chain(space.steps(axis)).map(step)
-            };
-            combinations = combinations.iter().flat_map(with).collect();
-        }
-        let mut group = Self {
-            axes,
-            combinations: Vec::new(),
-        };
-        let given = space.given();
-        combinations.sort_by_cached_key(|steps| space.price(&group.set(steps, &given)));
-        group.combinations = combinations;
-        group
+/// `point` with an allowed step where its own is not: the last.
+fn nearest(allowed: &Allowed, point: &Point) -> Point {
+    let step = |(steps, step): (&Vec<u8>, &u8)| match steps.contains(step) {
+        true => *step,
+        false => steps.last().copied().unwrap_or(0),
+    };
+    allowed.iter().zip(point).map(step).collect()
+}
+
+impl Space {
+    /// Every step of every axis.
+    fn all(&self) -> Allowed {
+        (0..self.given().len())
+            .map(|axis| (0..self.count(axis)).collect())
+            .collect()
     }
 
-    /// The point with these steps of the group's axes.
-    fn set(&self, steps: &[u8], point: &Point) -> Point {
-        let mut point = point.clone();
-        for (&axis, &step) in self.axes.iter().zip(steps) {
-            point[axis] = step;
+    /// The branches of `allowed` by the amounts of one harm, from the least to the most: in each, every axis has steps of one
+    /// amount.
+    fn branches(&self, allowed: &Allowed, harm: Harm) -> Vec<Allowed> {
+        let mut branches: Vec<(f64, Allowed)> = vec![(0.0, Vec::new())];
+        for (axis, steps) in allowed.iter().enumerate() {
+            let classes = self.classes(axis, steps, harm);
+            let with = |(sum, before): &(f64, Allowed)| {
+                let with = |(amount, steps): &(f64, Vec<u8>)| {
+                    let mut allowed = before.clone();
+                    allowed.push(steps.clone());
+                    (sum + amount, allowed)
+                };
+                classes.iter().map(with).collect::<Vec<_>>()
+            };
+            branches = branches.iter().flat_map(with).collect();
         }
-        point
+        branches.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        branches.into_iter().map(|(_, allowed)| allowed).collect()
+    }
+
+    /// Steps by their amount of a harm.
+    fn classes(&self, axis: usize, steps: &[u8], harm: Harm) -> Vec<(f64, Vec<u8>)> {
+        let mut classes: Vec<(f64, Vec<u8>)> = Vec::new();
+        for &step in steps {
+            let amount = self.step_price(axis, step).amount(harm);
+            match classes
+                .iter_mut()
+                .find(|(known, _)| known.total_cmp(&amount) == Ordering::Equal)
+            {
+                Some((_, steps)) => steps.push(step),
+                None => classes.push((amount, vec![step])),
+            }
+        }
+        classes
+    }
+
+    /// The points that `allowed` leaves.
+    fn points(&self, allowed: &Allowed) -> Vec<Point> {
+        let mut points = vec![Vec::new()];
+        for steps in allowed {
+            let with = |point: &Vec<u8>| {
+                let point = point.clone();
+                steps.iter().map(move |&step| [point.as_slice(), &[step]].concat())
+            };
+            points = points.iter().flat_map(with).collect();
+        }
+        points.into_iter().map(Into::into).collect()
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Changed {
 struct Axis {
     technique: &'static Technique,
     steps: Vec<Step>,
+    /// True if the last step saves most, whatever the other keys are.
+    is_ordered: bool,
 }
 
 impl Space {
@@ -55,6 +57,7 @@ impl Space {
         let mut axes = Vec::new();
         for technique in TECHNIQUES {
             let is_kept = technique.keys().any(|key| keep.iter().any(|kept| kept == key));
+            let has_values = matches!(vary.get(technique.key), Some(Some(_)));
             let mut steps = match vary.get(technique.key) {
                 _ if is_kept => continue,
                 None if !vary.is_empty() => continue,
@@ -65,7 +68,12 @@ impl Space {
             // A point has a byte for each axis.
             steps.truncate(usize::from(u8::MAX));
             if steps.len() > 1 {
-                axes.push(Axis { technique, steps });
+                let is_ordered = technique.is_ordered && !has_values;
+                axes.push(Axis {
+                    technique,
+                    steps,
+                    is_ordered,
+                });
             }
         }
         match axes.is_empty() {
@@ -88,6 +96,11 @@ impl Space {
     /// The cell as it is given.
     pub fn given(&self) -> Point {
         vec![0; self.axes.len()].into()
+    }
+
+    /// The same as a cell.
+    pub(super) fn given_cell(&self) -> &Cell {
+        &self.cell
     }
 
     /// The number of combinations.
@@ -151,14 +164,19 @@ impl Space {
         (0..self.axes.len()).filter(|&axis| point[axis] > 0).collect()
     }
 
-    /// Steps of an axis, without the given value.
-    pub(super) fn steps(&self, axis: usize) -> std::ops::Range<u8> {
-        1..self.axes[axis].steps.len() as u8
+    /// The number of an axis' steps, the given value included.
+    pub(super) fn count(&self, axis: usize) -> u8 {
+        self.axes[axis].steps.len() as u8
+    }
+
+    /// The price of a step.
+    pub(super) fn step_price(&self, axis: usize, step: u8) -> Price {
+        self.axes[axis].steps[usize::from(step)].price
     }
 
     /// True if an axis' last step saves most.
     pub(super) fn is_ordered(&self, axis: usize) -> bool {
-        self.axes[axis].technique.is_ordered
+        self.axes[axis].is_ordered
     }
 
     /// The point without techniques that leave live tensors as they are.
@@ -170,23 +188,5 @@ impl Space {
     /// True if an axis changes the bytes of live tensors.
     pub(super) fn is_of_tensors(&self, axis: usize) -> bool {
         self.axes[axis].technique.is_of_tensors
-    }
-
-    /// Leaves the steps of an axis for which `saves` holds, and the given value. Drops the axis if no other is left.
-    pub(super) fn retain(&mut self, saves: impl Fn(usize, u8) -> bool) {
-        for (index, axis) in self.axes.iter_mut().enumerate() {
-            let mut step = 0..;
-            axis.steps
-                .retain(|_| step.next().is_some_and(|step| step == 0 || saves(index, step)));
-        }
-        self.axes.retain(|axis| axis.steps.len() > 1);
-    }
-
-    /// The axes by the worst that they can do, the harshest first.
-    pub(super) fn groups(&self) -> Vec<Vec<usize>> {
-        let worst = |axis: &Axis| axis.steps.iter().map(|step| step.price.worst()).max();
-        let of = |harm| (0..self.axes.len()).filter(move |&axis| worst(&self.axes[axis]) == Some(harm));
-        let groups = Harm::ALL.into_iter().rev().map(|harm| of(harm).collect());
-        groups.filter(|group: &Vec<usize>| !group.is_empty()).collect()
     }
 }

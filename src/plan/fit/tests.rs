@@ -53,52 +53,92 @@ fn keys(found: &Found) -> Vec<(&'static str, serde_json::Value)> {
 
 /// Few values, so that all of them can be tried.
 fn few() -> FitSpec {
-    let mut fit = FitSpec::default();
-    let values = [
+    vary(&[
         ("batch_size", json!([2, 1])),
         ("gradient_checkpointing", json!(["full"])),
         ("dtype", json!(["bfloat16", "int4"])),
         ("rank", json!([8, 4])),
         ("max_seq_length", json!([96, 64])),
-    ];
+    ])
+}
+
+/// Compares the search with every combination. Returns the limits for which it found the least price, and those tried.
+fn try_all(cell: &Cell, fit: &FitSpec, count: usize) -> (usize, usize) {
+    let planner = planner();
+    let search = search(&planner, cell, fit);
+    let points: Vec<_> = (0..search.space().combinations() as u64)
+        .map(|number| search.space().nth(number))
+        .collect();
+    assert_eq!(points.len(), count);
+    let needed = |point: &Point| Some(planner.predict(&search.space().cell(point)?).ok()?.needed_bytes);
+    let all: Vec<_> = points
+        .iter()
+        .filter_map(|point| Some((point, needed(point)?)))
+        .collect();
+    let mut sizes: Vec<u64> = all.iter().map(|(_, bytes)| *bytes).collect();
+    sizes.sort_unstable();
+    assert!(search.least(sizes[0] - 1).is_none());
+    let limits: Vec<u64> = sizes.iter().step_by(5).copied().collect();
+    let is_least = |limit: &&u64| {
+        let fitting = all.iter().filter(|(_, bytes)| bytes <= *limit);
+        let least = fitting.map(|(point, _)| search.space().price(point)).min().unwrap();
+        let found = search.least(**limit).unwrap();
+        assert!(
+            found.prediction.needed_bytes <= **limit && found.price >= least,
+            "{limit}"
+        );
+        found.price == least
+    };
+    (limits.iter().filter(is_least).count(), limits.len())
+}
+
+fn vary(values: &[(&str, serde_json::Value)]) -> FitSpec {
+    let mut fit = FitSpec::default();
     for (key, values) in values {
-        fit.vary.insert(key.into(), values.as_array().cloned());
+        fit.vary.insert((*key).to_owned(), values.as_array().cloned());
     }
     fit
 }
 
 #[test]
 fn the_least_change_is_that_of_all_combinations() {
-    let (planner, fit, cell) = (planner(), few(), ours());
-    let search = search(&planner, &cell, &fit);
-    let combinations = search.space().combinations() as u64;
-    let mut all: Vec<_> = (0..combinations)
-        .map(|number| (search.space().nth(number), 0))
-        .collect();
-    assert_eq!(all.len(), 3 * 2 * 3 * 3 * 3);
-    for (point, bytes) in &mut all {
-        *bytes = planner
-            .predict(&search.space().cell(point).unwrap())
-            .unwrap()
-            .needed_bytes;
-    }
-    let mut sizes: Vec<u64> = all.iter().map(|(_, bytes)| *bytes).collect();
-    sizes.sort_unstable();
-    assert!(search.least(sizes[0] - 1).is_none());
-    for limit in sizes.iter().step_by(9).copied() {
-        let fitting = all.iter().filter(|(_, bytes)| *bytes <= limit);
-        let least = fitting.map(|(point, _)| search.space().price(point)).min().unwrap();
-        let found = search.least(limit).unwrap();
-        assert!(found.prediction.needed_bytes <= limit);
-        assert_eq!(found.price, least, "{limit}");
-    }
+    let (least, all) = try_all(&ours(), &few(), 3 * 2 * 3 * 3 * 3);
+    assert_eq!(least, all);
+    let cell = Cell {
+        model: "smollm2-135m".into(),
+        dtype: Dtype::Bfloat16,
+        batch_size: 2,
+        max_seq_length: 512,
+        ..torch()
+    };
+    // Axes with steps of several harms, and a loss that saves only where there are many tokens.
+    let fit = vary(&[
+        ("batch_size", json!([1])),
+        ("torch.keep_outputs", json!(["none"])),
+        ("torch.loss", json!(["chunked"])),
+        ("gradient_checkpointing", json!(["full"])),
+        (
+            "optim",
+            json!(["adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit", "lion"]),
+        ),
+        ("dtype", json!(["int4"])),
+        ("max_seq_length", json!([128])),
+    ]);
+    let cell = Cell {
+        upcast: Upcast::None,
+        rank: 64,
+        ..cell
+    };
+    // What an allocator holds does not follow live bytes to the end.
+    let (least, all) = try_all(&cell, &fit, 2 * 2 * 2 * 2 * 5 * 2 * 2);
+    assert!(least as f64 >= 0.9 * all as f64, "{least} of {all}");
 }
 
 #[test]
 fn mild_changes_come_before_harsh_ones() {
     let (planner, fit) = (planner(), FitSpec::default());
     let search = search(&planner, &ours(), &fit);
-    let front = search.front(0).unwrap();
+    let front = search.front(None).unwrap();
     assert!(front[0].changes.is_empty());
     for pair in front.windows(2) {
         assert!(pair[1].prediction.needed_bytes < pair[0].prediction.needed_bytes);

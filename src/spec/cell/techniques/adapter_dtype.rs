@@ -1,5 +1,6 @@
 //! Adapters in 16 bits, and with them their gradients and the optimizer's states.
 
+use super::native::native_half;
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
 use crate::options::{Dtype, Stack};
@@ -10,9 +11,10 @@ pub(super) const ADAPTER_DTYPE: Technique = Technique {
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
-    steps: |cell, _| match (cell.stack, cell.rank, cell.adapter_dtype) {
-        (Stack::Torch, 1.., Dtype::Float32) => vec![Cell {
-            adapter_dtype: Dtype::Bfloat16,
+    // Also where every weight is trained: the rank may change as well.
+    steps: |cell, _| match (cell.stack, cell.adapter_dtype) {
+        (Stack::Torch, Dtype::Float32) => vec![Cell {
+            adapter_dtype: native_half(cell),
             ..cell.clone()
         }],
         _ => Vec::new(),

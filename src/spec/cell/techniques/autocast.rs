@@ -1,5 +1,6 @@
 //! Mixed precision: products in 16 bits beside weights in float32.
 
+use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
 use crate::options::{Autocast, Dtype, Stack};
@@ -10,25 +11,33 @@ pub(super) const AUTOCAST: Technique = Technique {
     follows: &[],
     is_ordered: false,
     is_of_tensors: true,
-    steps: |cell, _| match (cell.stack, cell.autocast, cell.dtype) {
-        (Stack::Torch, Autocast::None, Dtype::Float32) => {
-            let formats = [Autocast::Bfloat16, Autocast::Float16];
-            formats
-                .map(|autocast| Cell {
-                    autocast,
-                    ..cell.clone()
-                })
-                .into()
-        }
-        _ => Vec::new(),
+    steps: |cell, _| {
+        let native = match native_half(cell) {
+            Dtype::Float16 => Autocast::Float16,
+            _ => Autocast::Bfloat16,
+        };
+        let is_emulated = (cell.autocast, native) == (Autocast::Bfloat16, Autocast::Float16);
+        let has_none = (cell.autocast, cell.dtype) == (Autocast::None, Dtype::Float32);
+        let saves = cell.stack == Stack::Torch && (is_emulated || has_none);
+        saves
+            .then(|| Cell {
+                autocast: native,
+                ..cell.clone()
+            })
+            .into_iter()
+            .collect()
     },
     settle: nothing_follows,
     copy: |from: &Cell, to: &mut Cell| to.autocast = from.autocast,
-    // Products of float32 become 16 bits.
-    price: |_| Price::new(Harm::StatePrecision, 0.5),
-    meaning: |change| match change.to.autocast {
-        Autocast::None => "products in the weights' format".into(),
-        Autocast::Bfloat16 => "products in bfloat16".into(),
-        Autocast::Float16 => "products in float16".into(),
+    price: |change| match (change.from.autocast, change.to.autocast) {
+        // Products of float32 become 16 bits.
+        (Autocast::None, _) => Price::new(Harm::StatePrecision, 0.5),
+        _ => Price::free(),
+    },
+    meaning: |change| match (change.from.autocast, change.to.autocast) {
+        (_, Autocast::None) => "products in the weights' format".into(),
+        (Autocast::None, Autocast::Bfloat16) => "products in bfloat16".into(),
+        (Autocast::None, Autocast::Float16) => "products in float16".into(),
+        _ => EMULATED.into(),
     },
 };

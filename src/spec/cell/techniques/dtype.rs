@@ -1,35 +1,54 @@
 //! Base weights in fewer bits.
 
+use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
-use super::technique::{Technique, nothing_follows};
+use super::technique::Technique;
 use crate::options::Dtype;
 use crate::spec::cell::Cell;
-use crate::torch::gpu::{ComputeCapability, Gpu};
-
-/// bfloat16 is computed since Ampere.
-const AMPERE: ComputeCapability = ComputeCapability(8, 0);
 
 pub(super) const DTYPE: Technique = Technique {
     key: "dtype",
-    follows: &[],
-    is_ordered: false,
+    follows: &["bnb_4bit_compute_dtype"],
+    is_ordered: true,
     is_of_tensors: true,
     steps: |cell, _| {
-        let gpu = cell.gpu.as_deref().and_then(|name| Gpu::named(name).ok());
-        let is_old = gpu.is_some_and(|gpu| gpu.capability < AMPERE);
-        let half = if is_old { Dtype::Float16 } else { Dtype::Bfloat16 };
-        let fewer = [half, Dtype::Int8, Dtype::Int4].into_iter();
-        let fewer = fewer.filter(|dtype| dtype.bits() < cell.dtype.bits());
+        let half = native_half(cell);
+        // Gradients in float16 cannot be scaled, so no weight is trained in it.
+        let half = (cell.rank > 0 || half == Dtype::Bfloat16).then_some(half);
+        let fewer = half.into_iter().chain([Dtype::Int8, Dtype::Int4]);
+        let fewer = fewer.filter(|dtype| {
+            let is_native = cell.dtype == Dtype::Bfloat16 && *dtype == Dtype::Float16;
+            dtype.bits() < cell.dtype.bits() || is_native
+        });
         fewer.map(|dtype| Cell { dtype, ..cell.clone() }).collect()
     },
-    settle: nothing_follows,
-    copy: |from: &Cell, to: &mut Cell| to.dtype = from.dtype,
+    settle: |from, to| {
+        // A cell that was not of 4 bits has chosen no format for their products.
+        if from.dtype != Dtype::Int4 && to.dtype == Dtype::Int4 {
+            to.bnb_4bit_compute_dtype = native_half(from);
+        }
+    },
+    copy: |from: &Cell, to: &mut Cell| {
+        to.dtype = from.dtype;
+        to.bnb_4bit_compute_dtype = from.bnb_4bit_compute_dtype;
+    },
     price: |change| {
         let (from, to) = (change.from.dtype.bits(), change.to.dtype.bits());
-        Price::new(Harm::WeightPrecision, 1.0 - f64::from(to) / f64::from(from))
+        let lost = 1.0 - f64::from(to) / f64::from(from);
+        let weights = Price::new(Harm::WeightPrecision, lost);
+        match (from == to, change.to.rank) {
+            (true, _) => Price::free(),
+            // Gradients and the optimizer's states have the weights' format.
+            (false, 0) => weights + Price::new(Harm::StatePrecision, lost),
+            (false, _) => weights,
+        }
     },
-    meaning: |change| match change.to.dtype {
-        Dtype::Int4 => "base weights in NF4".into(),
-        dtype => format!("base weights in {} bits", dtype.bits()),
+    meaning: |change| match (change.from.dtype.bits() == change.to.dtype.bits(), change.to.dtype) {
+        (true, _) => EMULATED.into(),
+        (false, Dtype::Int4) => "base weights in NF4".into(),
+        (false, dtype) if change.to.rank == 0 => {
+            format!("weights, gradients and optimizer states in {} bits", dtype.bits())
+        }
+        (false, dtype) => format!("base weights in {} bits", dtype.bits()),
     },
 };

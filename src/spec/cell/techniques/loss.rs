@@ -9,7 +9,8 @@ use crate::text::format;
 pub(super) const LOSS: Technique = Technique {
     key: "torch.loss",
     follows: &[],
-    is_ordered: true,
+    // Of few tokens, the chunks' own copies are more than the logits.
+    is_ordered: false,
     is_of_tensors: true,
     steps: |cell, _| {
         if (cell.stack, cell.task, cell.torch.loss) != (Stack::Torch, Task::CausalLm, Loss::Full) {

@@ -17,6 +17,7 @@ mod key_value_cache;
 mod lora_fa;
 mod loss;
 mod micro_batch;
+mod native;
 mod optimizer;
 mod outputs;
 mod padding;
@@ -29,15 +30,17 @@ mod technique;
 mod tests;
 mod trainable;
 mod upcast;
+mod zero_grad;
 
 pub use price::{Harm, Price};
 pub use technique::{Change, Step, Technique};
 
 /// Every technique.
-pub const TECHNIQUES: [&Technique; 22] = [
+pub const TECHNIQUES: [&Technique; 23] = [
     &attention::ATTENTION,
     &outputs::OUTPUTS,
     &key_value_cache::KEY_VALUE_CACHE,
+    &zero_grad::ZERO_GRAD,
     &padding::PADDING,
     &allocator::EXPANDABLE_SEGMENTS,
     &micro_batch::MICRO_BATCH,

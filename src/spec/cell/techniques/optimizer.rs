@@ -8,7 +8,7 @@ use crate::spec::cell::Cell;
 pub(super) const OPTIMIZER: Technique = Technique {
     key: "optim",
     follows: &[],
-    is_ordered: false,
+    is_ordered: true,
     is_of_tensors: true,
     steps: |cell, _| {
         let own = state_bits(cell.optim, cell);

@@ -14,9 +14,7 @@ pub(super) const TARGET_MODULES: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, model| {
-        if cell.rank == 0 {
-            return Vec::new();
-        }
+        // Also where every weight is trained: the rank may change as well.
         let all = model.target_modules();
         let attention = attention(model);
         // PEFT's choice for most models (`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`).

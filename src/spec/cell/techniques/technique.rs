@@ -17,7 +17,7 @@ pub struct Technique {
     pub key: &'static str,
     /// Keys that follow it.
     pub follows: &'static [&'static str],
-    /// True if the last of its steps saves most, whatever the other keys are.
+    /// True if the last of its own steps saves most, whatever the other keys are.
     pub is_ordered: bool,
     /// True if it changes the bytes of live tensors, and not only what an allocator holds for them.
     pub is_of_tensors: bool,

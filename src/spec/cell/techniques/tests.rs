@@ -83,10 +83,10 @@ fn every_key_saves_memory_or_does_not() {
 
 /// Keys below others that save nothing: releases, and what no loop gains from.
 const NESTED: [&str; 8] = [
-    "torch.zero_grad",
     "torch.use_reentrant",
     "torch.transformers_version",
     "torch.peft_version",
+    "torch.device_map",
     "torch.bitsandbytes_version",
     "torch.torch_version",
     "allocator.backend",
@@ -201,13 +201,33 @@ fn formats_optimizers_and_modules_lose_bits_and_weights() {
         dtype: Dtype::Bfloat16,
         ..torch()
     };
-    assert_eq!(values("dtype", &cell), [r#""bfloat16""#, r#""int8""#, r#""int4""#]);
+    assert_eq!(
+        values("dtype", &cell),
+        [
+            r#""bfloat16" "bfloat16""#,
+            r#""int8" "bfloat16""#,
+            r#""int4" "bfloat16""#
+        ]
+    );
+    let emulated = Cell {
+        gpu: Some("t4".into()),
+        ..cell.clone()
+    };
+    assert_eq!(
+        values("dtype", &emulated),
+        [
+            r#""bfloat16" "bfloat16""#,
+            r#""float16" "bfloat16""#,
+            r#""int8" "bfloat16""#,
+            r#""int4" "float16""#
+        ]
+    );
     let turing = Cell {
         dtype: Dtype::Float32,
         gpu: Some("t4".into()),
         ..torch()
     };
-    assert_eq!(values("dtype", &turing)[1], r#""float16""#);
+    assert_eq!(values("dtype", &turing)[1], r#""float16" "bfloat16""#);
     let optimizers = values("optim", &cell);
     assert!(optimizers.contains(&r#""paged_adamw_8bit""#.into()) && !optimizers.contains(&r#""lion""#.into()));
     let (paged, eight) = (r#""paged_adamw_32bit""#.to_owned(), r#""adamw_8bit""#.to_owned());

@@ -7,14 +7,23 @@ use crate::spec::cell::Cell;
 
 /// The trained weights of the changed cell, as a share of the given one's.
 pub(super) fn trainable_share(change: &Change<'_>) -> f64 {
-    trained(change.to, change.model) as f64 / trained(change.from, change.model) as f64
+    let trained = |cell: &Cell| match (change.from.rank, change.to.rank) {
+        // Of the adapters that they may have.
+        (0, 0) => of_adapters(cell, change.model, 1),
+        _ => trained(cell, change.model),
+    };
+    trained(change.to) as f64 / trained(change.from) as f64
 }
 
 /// Elements of LoRA's factors, or of all weights.
 fn trained(cell: &Cell, model: &ModelConfig) -> u64 {
-    if cell.rank == 0 {
-        return model.parameter_count();
+    match cell.rank {
+        0 => model.parameter_count(),
+        rank => of_adapters(cell, model, rank),
     }
+}
+
+fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
     let modules = model.modules().filter(|(name, module)| {
         module.kind == Kind::Linear
             && (cell.target_modules == TargetModules::AllLinear || cell.target_modules.contains(name))
@@ -25,5 +34,5 @@ fn trained(cell: &Cell, model: &ModelConfig) -> u64 {
         _ => 0,
     });
     let elements: usize = elements.sum();
-    (elements * cell.rank) as u64
+    (elements * rank) as u64
 }
