@@ -161,7 +161,7 @@ fn model_task_and_data_belong_together() {
     assert_eq!(
         told(|cell| cell.model = "tiny".into()),
         "task: `tiny` is a decoder; `sequence_classification` is for encoders; leave the key out, or use `distilbert-base` or \
-         `bert-base`"
+         `bert-base` or `bert-large`"
     );
     assert_eq!(
         told(|cell| cell.num_labels = 1),
