@@ -123,13 +123,10 @@ fn a_study_of_torch_alone_is_planned() {
 
 #[test]
 fn a_torch_cell_that_cannot_be_planned_stops_the_run_before_it_trains() {
+    // The model has 512 positions.
     let project = Project::new(
-        "name: x\ndefaults: { model: tiny, max_seq_length: 64, max_steps: 1, data: { path: text.txt } }\n\
-         sweep: { grid: { stack: [candle, torch] } }\n",
-    );
-    project.write(
-        "text.txt",
-        "The lengths of samples are not known before they are tokenised. ".repeat(20),
+        "name: x\ndefaults: { model: tiny, max_seq_length: 64, max_steps: 1 }\n\
+         sweep: { include: [{ stack: candle }, { stack: torch, max_seq_length: 600 }] }\n",
     );
     let output = project.run(&[]).exits(2);
     output.stderr_has("of `stack: torch` cannot be planned; nothing was run");

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::sequence::{Micro, Sequence};
-use super::torch::MOST_REPLAYED_STEPS;
+
+/// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
+pub(super) const MOST_REPLAYED_STEPS: usize = 3;
 
 /// Micro-batches that are replayed through PyTorch's allocator. If a training has more, some of its steps are chosen.
 const MOST_REPLAYED: usize = 512;

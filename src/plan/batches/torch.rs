@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::choice::{self, MOST_REPLAYED_STEPS};
+use super::live;
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
-use super::{choice, live};
 use crate::{
     data::{DataError, Dataset, SampleLengths},
     options::{Data, DataOptions, Lengths, OutputLifetime, Padding, TrainingLength},
@@ -15,8 +16,6 @@ use crate::{
 /// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
 /// second.
 const MOST_STEPS: usize = 2;
-/// The same with a replay of PyTorch's allocator, which finds other gaps after the second step.
-pub(super) const MOST_REPLAYED_STEPS: usize = 3;
 
 /// The memory that a plan is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
