@@ -12,7 +12,7 @@ use crate::results::store::StudyDir;
 use crate::spec::STUDY_FILE;
 
 use super::comparison_view::{ComparisonView, Output};
-use super::{FAILED, print, studies};
+use super::{exit_code, print, studies};
 
 /// Compare two studies cell by cell: memory, speed and loss, with the ratio of B to A
 ///
@@ -84,11 +84,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         failed: &failed,
     };
     print(&view.render(args.format))?;
-    Ok(if failed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    })
+    Ok(exit_code(failed.is_empty()))
 }
 
 /// The rows of a study: from its records if it has them, else from a frame's file.

@@ -12,7 +12,7 @@ use super::fit_chart::chart;
 use super::fit_limits::{LimitRow, Limits};
 use super::fit_view::{CellFit, for_people, for_programs};
 use super::subject::{Subject, for_budget};
-use super::{FAILED, Format, print};
+use super::{Format, exit_code, print};
 use crate::plan::advice::changes;
 use crate::plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
 use crate::plan::{Options, PlanError, Planner};
@@ -117,13 +117,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let all_fit = fits.iter().all(|fit| fit.budget.is_none() || fit.least.is_some());
     Ok(exit_code(all_fit))
-}
-
-fn exit_code(all_fit: bool) -> ExitCode {
-    match all_fit {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(FAILED),
-    }
 }
 
 /// The path of a chart, which is drawn as SVG.

@@ -37,4 +37,4 @@ mod validate;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};
-pub(crate) use output::{Format, print};
+pub(crate) use output::{Format, exit_code, print};

@@ -1,6 +1,7 @@
 //! Exit codes, errors, and text on stdout.
 
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use clap::ValueEnum;
 
@@ -11,6 +12,14 @@ use crate::text::{Table, with_causes};
 pub const FAILED: u8 = 1;
 /// Exit code of every error.
 pub const INVALID_INPUT: u8 = 2;
+
+/// Success, or that a check did not hold.
+pub(crate) fn exit_code(holds: bool) -> ExitCode {
+    match holds {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    }
+}
 
 /// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -14,7 +14,7 @@ use super::plan_report::{PlanReport, plan_cells};
 use super::prediction_view::{may_not_fit, range, range_reasons};
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
-use super::{FAILED, Format, print};
+use super::{Format, exit_code, print};
 use crate::plan::Options;
 use crate::plan::advice::{CellPlan, changes, cost};
 use crate::plan::fit::Found;
@@ -78,14 +78,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         all_fresh &= report_plan(&for_budget(study, args.budget), args, output.as_deref())?;
     }
     Ok(exit_code(all_fresh))
-}
-
-fn exit_code(holds: bool) -> ExitCode {
-    if holds {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    }
 }
 
 /// Prints the plan; exit code 1 if a cell is oversize.

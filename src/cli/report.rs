@@ -10,7 +10,7 @@ use anyhow::ensure;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::study_report::{StudyReport, check, default_output, template_of, up_to_date};
-use super::{FAILED, print, studies};
+use super::{exit_code, print, studies};
 use crate::plan;
 use crate::report::{Template, check_study};
 use crate::results::store::StudyDir;
@@ -94,11 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => Reported::open(path, args)?.run(args)?,
         };
     }
-    Ok(if all_hold {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILED)
-    })
+    Ok(exit_code(all_hold))
 }
 
 /// The study of a spec without cells for our trainer: it has no records and is planned again.

@@ -6,6 +6,7 @@
 
 pub mod advice;
 pub mod batches;
+mod cache;
 mod error;
 pub mod fit;
 mod planner;

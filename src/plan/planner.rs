@@ -1,12 +1,12 @@
 //! Turns a memory trace into a prediction.
 
-use std::collections::{BTreeMap, HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::batches::{self, Depth};
+use super::cache::{cached, cached_last};
 use super::{PlanError, ranges};
 use crate::{
     arch::{self, ArchError, ModelConfig},
@@ -364,43 +364,9 @@ fn model_key(cell: &Cell) -> ModelKey {
     (cell.model.clone(), cell.task, cell.num_labels)
 }
 
-/// The value of a key, made at the first call; an error is not kept.
-fn cached<K: Eq + Hash, V: Clone, E>(
-    made: &Mutex<HashMap<K, V>>,
-    key: K,
-    make: impl FnOnce() -> Result<V, E>,
-) -> Result<V, E> {
-    Ok(match lock(made).entry(key) {
-        Entry::Occupied(known) => known.get().clone(),
-        Entry::Vacant(new) => new.insert(make()?).clone(),
-    })
-}
-
-/// The value of a key, made unless it is that of the last call; an error is not kept.
-fn cached_last<K: PartialEq, V, E>(
-    last: &Mutex<Option<(K, Arc<V>)>>,
-    key: K,
-    make: impl FnOnce() -> Result<V, E>,
-) -> Result<Arc<V>, E> {
-    let mut last = lock(last);
-    if let Some((known, value)) = &*last
-        && *known == key
-    {
-        return Ok(Arc::clone(value));
-    }
-    let value = Arc::new(make()?);
-    *last = Some((key, Arc::clone(&value)));
-    Ok(value)
-}
-
 /// The planned step of a peak, if its batch decides it.
 fn step_of_batch(peak: &Peak) -> Option<u32> {
     matches!(peak.phase, Some(Phase::Forward | Phase::Backward)).then_some(peak.step)
-}
-
-/// Locks a mutex; the entries are whole even if a thread panicked.
-fn lock<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
-    behind.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The part of a prediction of PyTorch's stack that is asked for; each has all before it.

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rayon::prelude::*;
 use serde_json::Value;
 
 use super::space::{Changed, Point, Space};
+use crate::plan::cache::{cached_apart, lock};
 use crate::plan::{PlanError, Planner};
 use crate::results::prediction::Prediction;
 use crate::spec::cell::Cell;
@@ -250,14 +250,14 @@ impl<'p> Search<'p> {
     /// Bytes that a point needs at least.
     fn bound(&self, point: &Point) -> Option<u64> {
         let point = &self.space.of_tensors(point);
-        kept(&self.bounds, point, || {
+        cached_apart(&self.bounds, point, || {
             self.planner.needed_at_least(&self.space.cell(point)?).ok()
         })
     }
 
     /// Bytes that a point needs, by a replay.
     fn needed(&self, point: &Point) -> Option<u64> {
-        kept(&self.needs, point, || {
+        cached_apart(&self.needs, point, || {
             self.planner.needed(&self.space.cell(point)?).ok()
         })
     }
@@ -340,19 +340,4 @@ impl Space {
         }
         points.into_iter().map(Into::into).collect()
     }
-}
-
-/// The value of a key, made at its first use. Threads that make the same one at once make it each.
-fn kept<K: Eq + Hash + Clone, V: Clone>(made: &Mutex<HashMap<K, V>>, key: &K, make: impl FnOnce() -> V) -> V {
-    if let Some(known) = lock(made).get(key) {
-        return known.clone();
-    }
-    let value = make();
-    lock(made).insert(key.clone(), value.clone());
-    value
-}
-
-/// Locks a mutex; the entries are whole even if a thread panicked.
-fn lock<T>(behind: &Mutex<T>) -> MutexGuard<'_, T> {
-    behind.lock().unwrap_or_else(PoisonError::into_inner)
 }
