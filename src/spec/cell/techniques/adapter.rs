@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const ADAPTER: Technique = Technique {
     key: "adapter",
+    does: "Trains LoRA in place of DoRA, which keeps a magnitude and a norm for each row.",
+    avoid: "At small ranks where DoRA's accuracy is the point of the experiment.",
     follows: &[],
     is_ordered: false,
     is_of_tensors: true,

@@ -8,6 +8,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const ADAPTER_DTYPE: Technique = Technique {
     key: "adapter_dtype",
+    does: "Holds adapters in 16 bits, and with them their gradients and optimizer states.",
+    avoid: "With learning rates so small that 8 bits of significand round updates away.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

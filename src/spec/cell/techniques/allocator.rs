@@ -10,6 +10,8 @@ const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 pub(super) const EXPANDABLE_SEGMENTS: Technique = Technique {
     key: "allocator.env.PYTORCH_CUDA_ALLOC_CONF",
+    does: "Lets segments of PyTorch's allocator grow, so that gaps between blocks are used.",
+    avoid: "Where batches have one length: then there are few gaps to use.",
     follows: &[],
     is_ordered: false,
     is_of_tensors: false,

@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const ATTENTION: Technique = Technique {
     key: "attn_implementation",
+    does: "Computes attention in one kernel that never holds the score matrix.",
+    avoid: "Where the attention weights themselves are wanted as an output.",
     follows: &[],
     is_ordered: false,
     is_of_tensors: true,

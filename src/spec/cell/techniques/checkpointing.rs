@@ -12,6 +12,8 @@ const EVERY: [usize; 4] = [8, 4, 3, 2];
 
 pub(super) const CHECKPOINTING: Technique = Technique {
     key: "gradient_checkpointing",
+    does: "Keeps the input of a block alone, and runs its forward pass again in the backward pass.",
+    avoid: "Where activations are a small part of the peak: the time is lost for little.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

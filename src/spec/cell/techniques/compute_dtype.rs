@@ -8,6 +8,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const COMPUTE_DTYPE: Technique = Technique {
     key: "bnb_4bit_compute_dtype",
+    does: "Multiplies 4-bit weights in 16 bits.",
+    avoid: "On GPUs that only emulate the format.",
     follows: &[],
     is_ordered: false,
     is_of_tensors: true,

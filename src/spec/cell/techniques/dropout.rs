@@ -6,6 +6,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const DROPOUT: Technique = Technique {
     key: "lora_dropout",
+    does: "Trains adapters without dropout, so no mask and no dropped copy of the input is kept.",
+    avoid: "On small data sets, which adapters learn by heart without it.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

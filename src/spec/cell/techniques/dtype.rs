@@ -8,6 +8,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const DTYPE: Technique = Technique {
     key: "dtype",
+    does: "Stores the base weights in fewer bits.",
+    avoid: "Where weights are a small part of the peak, or where every weight is trained.",
     follows: &["bnb_4bit_compute_dtype"],
     is_ordered: true,
     is_of_tensors: true,

@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const EMPTY_CACHE: Technique = Technique {
     key: "empty_cache_steps",
+    does: "Returns the memory that the allocator keeps for later to the system after every so many steps.",
+    avoid: "To lower a peak within a step: it only empties the cache between steps.",
     follows: &[],
     is_ordered: false,
     is_of_tensors: false,

@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const KEY_VALUE_CACHE: Technique = Technique {
     key: "torch.use_cache",
+    does: "Does not build the key-value cache of generation in training.",
+    avoid: "Never: training does not read the cache.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

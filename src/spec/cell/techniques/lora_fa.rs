@@ -8,6 +8,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const LORA_FA: Technique = Technique {
     key: "lora_fa",
+    does: "Freezes LoRA's A, so its gradient, its optimizer state and the layer's input are not kept.",
+    avoid: "Where the rank is small already: half of the adapter's weights are no longer trained.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

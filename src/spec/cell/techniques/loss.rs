@@ -8,6 +8,8 @@ use crate::text::format;
 
 pub(super) const LOSS: Technique = Technique {
     key: "torch.loss",
+    does: "Computes the loss some tokens at a time, so the logits are never held together.",
+    avoid: "Where the vocabulary is small beside the layers.",
     follows: &[],
     // Of few tokens, the chunks' own copies are more than the logits.
     is_ordered: false,

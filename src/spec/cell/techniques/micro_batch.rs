@@ -6,6 +6,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const MICRO_BATCH: Technique = Technique {
     key: "batch_size",
+    does: "Splits the effective batch into smaller micro-batches and adds up their gradients.",
+    avoid: "Where products are small already: time per token rises, and memory falls by activations alone.",
     follows: &["gradient_accumulation_steps"],
     is_ordered: true,
     is_of_tensors: true,

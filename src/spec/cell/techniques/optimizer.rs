@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const OPTIMIZER: Technique = Technique {
     key: "optim",
+    does: "Keeps the same optimizer's states in fewer bits, or in managed memory.",
+    avoid: "With small adapters: their states are a small part of the peak.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

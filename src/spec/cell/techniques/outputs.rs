@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const OUTPUTS: Technique = Technique {
     key: "torch.keep_outputs",
+    does: "Lets a micro-batch's logits go before the backward pass ends.",
+    avoid: "Where the loop reads the logits after the loss.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const PADDING: Technique = Technique {
     key: "padding",
+    does: "Pads a micro-batch to its longest sample instead of the maximum length.",
+    avoid: "Where all samples have one length, or where a compiler needs one shape.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

@@ -11,6 +11,8 @@ const ADAPTERS: [usize; 4] = [64, 32, 16, 8];
 
 pub(super) const RANK: Technique = Technique {
     key: "rank",
+    does: "Trains smaller adapters, or adapters in place of every weight.",
+    avoid: "Where the adapter cannot learn the task any more; adapters are mostly a small part of the peak.",
     follows: &["lora_alpha"],
     is_ordered: true,
     is_of_tensors: true,

@@ -10,6 +10,8 @@ use crate::text::format;
 
 pub(super) const TARGET_MODULES: Technique = Technique {
     key: "target_modules",
+    does: "Puts adapters on fewer layers, whose inputs are then not kept.",
+    avoid: "Where the adapter cannot learn the task any more.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

@@ -15,6 +15,10 @@ use crate::spec::cell::Cell;
 pub struct Technique {
     /// The key that a user sets.
     pub key: &'static str,
+    /// What it does, in one sentence.
+    pub does: &'static str,
+    /// When not to use it, in one sentence.
+    pub avoid: &'static str,
     /// Keys that follow it.
     pub follows: &'static [&'static str],
     /// True if the last of its own steps saves most, whatever the other keys are.

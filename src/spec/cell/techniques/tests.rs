@@ -81,6 +81,17 @@ fn every_key_saves_memory_or_does_not() {
     }
 }
 
+#[test]
+fn every_technique_says_what_it_does_and_when_not() {
+    for technique in TECHNIQUES {
+        for sentence in [technique.does, technique.avoid] {
+            let words = sentence.split_whitespace().count();
+            assert!((3..=25).contains(&words) && sentence.ends_with('.'), "{sentence}");
+            assert!(sentence.starts_with(char::is_uppercase), "{sentence}");
+        }
+    }
+}
+
 /// Keys below others that save nothing: releases, and what no loop gains from.
 const NESTED: [&str; 8] = [
     "torch.use_reentrant",

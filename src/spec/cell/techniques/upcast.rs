@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const UPCAST: Technique = Technique {
     key: "upcast",
+    does: "Leaves weights that are not quantised in their 16 bits, where PEFT casts them to float32.",
+    avoid: "Where training diverges: norms in float32 are the more stable ones.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,

@@ -7,6 +7,8 @@ use crate::spec::cell::Cell;
 
 pub(super) const ZERO_GRAD: Technique = Technique {
     key: "torch.zero_grad",
+    does: "Releases the gradients right after the optimizer's step.",
+    avoid: "Where the loop reads gradients between steps.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
