@@ -25,6 +25,9 @@ pub enum PlanError {
         /// The largest number of positions.
         most: usize,
     },
+    /// The model lacks blocks that the cell names.
+    #[error("`gradient_checkpointing`: {0}")]
+    Blocks(crate::text::Mistake),
     /// No layer would get an adapter.
     #[error("`target_modules`: the model `{0}` has none of these layers, which PEFT refuses")]
     NoModule(String),

@@ -167,6 +167,7 @@ impl Planner {
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         let config = self.model(cell)?;
         fits_positions(cell, config.max_position_embeddings)?;
+        cell.check_blocks_of(&config).map_err(PlanError::Blocks)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
         let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps.steps)?;
@@ -192,6 +193,7 @@ impl Planner {
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
         let model = self.model(cell)?;
         fits_positions(cell, model.max_position_embeddings)?;
+        cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
         let gpu = self.gpu(cell);
         gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu)).map_err(PlanError::Gpu)?;
         let mut configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;

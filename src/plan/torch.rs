@@ -48,7 +48,7 @@ impl Configuration {
             autocast: cell.autocast,
             use_cache: cell.torch.use_cache,
             empty_cache_steps: cell.empty_cache_steps as u32,
-            gradient_checkpointing: cell.gradient_checkpointing,
+            gradient_checkpointing: cell.gradient_checkpointing.clone(),
             // PEFT asks for it where the model checkpoints.
             enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != Checkpointing::None,
             optim: cell.optim,

@@ -10,6 +10,7 @@ use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
 use crate::spec::Study;
 use crate::spec::cell::{Cell, Data, Device, TargetModules, Task, Weights};
+use crate::text::{Mistake, to_flow_yaml};
 
 use super::protocol::instruction_set;
 
@@ -37,6 +38,8 @@ enum Reason {
     Backend,
     #[error("this CPU has no more than `{best}`")]
     InstructionSet { best: &'static str },
+    #[error("{0}")]
+    Blocks(Mistake),
     #[error("the model `{model}` has {most} positions (max_position_embeddings)")]
     Positions { model: String, most: usize },
     #[error(
@@ -51,7 +54,7 @@ enum Reason {
 /// # Errors
 /// The first value that is missing, damaged, or not for this build.
 pub fn preflight(study: &Study) -> Result<(), PreflightError> {
-    let mut positions = HashMap::new();
+    let mut configs = HashMap::new();
     let mut seen = HashSet::new();
     for planned in &study.cells {
         let cell = &planned.cell;
@@ -64,18 +67,23 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         if planned.is_planned() {
             continue;
         }
-        let most = match positions.entry(opened(cell)) {
-            Entry::Occupied(known) => *known.get(),
+        let config = match configs.entry(opened(cell)) {
+            Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let source = Source::open(&cell.model_options(), &study.directory);
                 let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
-                *new.insert(source.config().max_position_embeddings)
+                new.insert(source.config().clone())
             }
         };
+        let most = config.max_position_embeddings;
         if cell.max_seq_length > most {
             let model = cell.model.clone();
             let reason = Reason::Positions { model, most };
             return Err(fail("max_seq_length", &cell.max_seq_length, reason));
+        }
+        if let Err(mistake) = cell.check_blocks_of(config) {
+            let value = to_flow_yaml(&cell.value("gradient_checkpointing"));
+            return Err(fail("gradient_checkpointing", &value, Reason::Blocks(mistake)));
         }
         if !cell.backend().is_available() {
             return Err(fail("allocator.backend", &cell.backend().name(), Reason::Backend));

@@ -25,7 +25,7 @@ pub fn forward_backward(
     model: &mut Model,
     batch: &MicroBatch,
     pass: &Pass,
-    checkpointing: Checkpointing,
+    checkpointing: &Checkpointing,
     scale: f64,
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<f64> {
@@ -51,7 +51,7 @@ trait Walk: Chain {
         &mut self,
         batch: &MicroBatch,
         pass: &Pass,
-        checkpointing: Checkpointing,
+        checkpointing: &Checkpointing,
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64> {

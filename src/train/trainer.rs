@@ -108,7 +108,7 @@ impl Trainer {
                 &mut self.model,
                 micro,
                 &pass,
-                self.options.gradient_checkpointing,
+                &self.options.gradient_checkpointing,
                 scale,
                 on_checkpoint,
             )?;

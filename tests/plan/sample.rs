@@ -102,7 +102,13 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
     }
     set("batch_size", json!(batches.choose(random)));
     set("max_seq_length", json!(lengths.choose(random)));
-    let ways = [json!("none"), json!("full"), json!({"every": 2})];
+    let ways = [
+        json!("none"),
+        json!("full"),
+        json!({"every": 2}),
+        json!({"first": 1}),
+        json!({"layers": [1]}),
+    ];
     set(
         "gradient_checkpointing",
         ways.choose(random).cloned().unwrap_or_default(),

@@ -59,6 +59,26 @@ fn values_of_the_wrong_type() {
     shows("quoted_number", &defaults("rank: \"16\""), &[]);
     shows("leading_zero", &defaults("rank: 08"), &[]);
     shows("no_is_no_string", &defaults("gradient_checkpointing: no"), &[]);
+    shows(
+        "blocks_of_no_map",
+        &defaults("gradient_checkpointing: {blocks: 2}"),
+        &[],
+    );
+    shows(
+        "two_ways_to_choose_blocks",
+        &defaults("gradient_checkpointing: {every: 2, first: 2}"),
+        &[],
+    );
+    shows(
+        "no_such_block",
+        &defaults("gradient_checkpointing: {layers: [3, 30]}"),
+        &[],
+    );
+    shows(
+        "a_block_twice",
+        &defaults("gradient_checkpointing: {layers: [3, 1, 3]}"),
+        &[],
+    );
     shows("no_is_no_truth_value", &defaults("bnb_4bit_use_double_quant: no"), &[]);
     shows(
         "no_is_no_variable",

@@ -37,12 +37,17 @@ fn checkpointing_gives_the_same_bits() {
                 ..cell()
             };
             let want = two_steps(&cell);
-            for gradient_checkpointing in [Checkpointing::Every(2), Checkpointing::Full] {
+            for gradient_checkpointing in [
+                Checkpointing::Every(2),
+                Checkpointing::First(1),
+                Checkpointing::Layers(vec![1]),
+                Checkpointing::Full,
+            ] {
+                let what = format!("{dtype:?}, rank {rank}, dropout {lora_dropout}, {gradient_checkpointing:?}");
                 let got = two_steps(&Cell {
                     gradient_checkpointing,
                     ..cell.clone()
                 });
-                let what = format!("{dtype:?}, rank {rank}, dropout {lora_dropout}, {gradient_checkpointing:?}");
                 assert!(got == want, "{what}");
             }
         }

@@ -191,7 +191,7 @@ mod tests {
                                 batch_size,
                                 gradient_accumulation_steps,
                                 rank,
-                                gradient_checkpointing,
+                                gradient_checkpointing: gradient_checkpointing.clone(),
                                 optim,
                                 ..Cell::default()
                             };

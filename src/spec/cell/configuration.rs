@@ -107,7 +107,8 @@ pub struct Cell {
     /// Micro-batches whose gradients are summed before an optimizer step.
     #[schemars(range(min = 1))]
     pub gradient_accumulation_steps: usize,
-    /// The blocks that recompute their forward pass in the backward pass: none, full, or {every: n}.
+    /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n},
+    /// {layers: [...]} (indices from 0), or {auto: SIZE}, the fewest with which the cell fits this size.
     pub gradient_checkpointing: Checkpointing,
     /// Samples are cut to this many tokens.
     #[schemars(range(min = 2))]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
-use super::{AllocatorBackend, Data, TargetModules};
+use super::{AllocatorBackend, Checkpointing, Data, TargetModules};
 use crate::options::DEFAULT_LABEL_COLUMN;
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
@@ -99,6 +99,11 @@ impl Cell {
             .allocator
             .backend
             .filter(|&backend| backend != AllocatorBackend::Retain);
+        if let Checkpointing::Layers(layers) = &cell.gradient_checkpointing
+            && layers.iter().copied().eq(0..layers.len())
+        {
+            cell.gradient_checkpointing = Checkpointing::First(layers.len());
+        }
         if let TargetModules::Names(names) = &mut cell.target_modules {
             names.sort_unstable();
         }
@@ -215,6 +220,11 @@ mod tests {
         let same = |a: Cell, b: Cell| assert_eq!(a.id(), b.id());
         same(cell(|cell| cell.lora_alpha = Some(32.0)), Cell::default());
         same(cell(|cell| cell.max_steps = Some(10)), Cell::default());
+        let blocks = |checkpointing| cell(|cell| cell.gradient_checkpointing = checkpointing);
+        same(
+            blocks(Checkpointing::Layers(vec![0, 1])),
+            blocks(Checkpointing::First(2)),
+        );
         same(
             cell(|cell| cell.allocator.backend = Some(AllocatorBackend::Retain)),
             Cell::default(),

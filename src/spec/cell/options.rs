@@ -84,7 +84,7 @@ impl Cell {
             optimizer: self.optimizer_options(),
             schedule: self.schedule_options(),
             max_grad_norm: self.max_grad_norm,
-            gradient_checkpointing: self.gradient_checkpointing,
+            gradient_checkpointing: self.gradient_checkpointing.clone(),
             measure: self.measure,
             device: self.device().expect("a validated cell has a device"),
         }

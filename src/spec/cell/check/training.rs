@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
-use crate::text::either;
+use crate::arch::{ModelConfig, Preset};
+use crate::options::ByteSize;
+use crate::text::{Mistake, either};
 
 impl Cell {
     pub(super) fn check_sizes(&self, found: &mut Found) {
@@ -24,16 +26,66 @@ impl Cell {
         // One token has no successor to predict.
         found.check(at_least("max_seq_length", self.max_seq_length, 2));
         found.check(at_most("max_seq_length", self.max_seq_length, 1 << 24));
-        if self.gradient_checkpointing == Checkpointing::Every(0) {
-            found.add(
-                Invalid::new("gradient_checkpointing.every", "0 is not an interval").help("`none` recomputes no block"),
-            );
-        }
+        self.check_checkpointing(found);
         if self.device_memory.is_some_and(|budget| budget.0 == 0) {
             found.add(
                 Invalid::new("device_memory", "a budget of 0 fits nothing").help("leave the key out for no budget"),
             );
         }
+    }
+
+    fn check_checkpointing(&self, found: &mut Found) {
+        let (key, message) = match &self.gradient_checkpointing {
+            Checkpointing::Every(0) => ("gradient_checkpointing.every", "0 is not an interval".into()),
+            Checkpointing::First(0) => ("gradient_checkpointing.first", "0 blocks are none".into()),
+            Checkpointing::Layers(layers) if layers.is_empty() => {
+                ("gradient_checkpointing.layers", "the list is empty".into())
+            }
+            Checkpointing::Layers(layers) => match layers.windows(2).find(|pair| pair[0] == pair[1]) {
+                Some(twice) => ("gradient_checkpointing.layers", format!("{} is listed twice", twice[0])),
+                None => return self.check_blocks(found),
+            },
+            Checkpointing::Auto(ByteSize(0)) => ("gradient_checkpointing.auto", "0 bytes fit nothing".into()),
+            Checkpointing::Auto(_) => (
+                "gradient_checkpointing.auto",
+                "this version does not choose blocks".into(),
+            ),
+            _ => return self.check_blocks(found),
+        };
+        found.add(Invalid::new(key, message).help("`none` recomputes no block, `full` every one"));
+    }
+
+    /// Checks that a preset has the blocks that are named. A directory's model shows it when it is opened.
+    fn check_blocks(&self, found: &mut Found) {
+        let Some(preset) = Preset::named(&self.model) else {
+            return;
+        };
+        if let Err(mistake) = self.check_blocks_of(&preset.config()) {
+            found.add(Invalid::of("gradient_checkpointing", mistake).with("model"));
+        }
+    }
+
+    /// Checks that a model has the blocks that `gradient_checkpointing` names.
+    ///
+    /// # Errors
+    /// It has fewer.
+    pub fn check_blocks_of(&self, model: &ModelConfig) -> Result<(), Mistake> {
+        let (blocks, least) = (model.num_hidden_layers, self.gradient_checkpointing.least_blocks());
+        if least <= blocks {
+            return Ok(());
+        }
+        let message = match &self.gradient_checkpointing {
+            Checkpointing::First(n) => format!("the model `{}` has {blocks} blocks, fewer than {n}", self.model),
+            _ => format!(
+                "the model `{}` has {blocks} blocks, and none with the index {}",
+                self.model,
+                least - 1
+            ),
+        };
+        Err(Mistake::new(message).help(format!(
+            "indices are from 0 to {}; `full` recomputes every block",
+            blocks - 1
+        )))
     }
 
     pub(super) fn check_schedule(&self, found: &mut Found) {

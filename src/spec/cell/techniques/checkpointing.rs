@@ -2,13 +2,12 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Change, Technique, nothing_follows};
-use crate::arch::ModelConfig;
 use crate::options::Checkpointing;
 use crate::spec::cell::Cell;
 use crate::text::format;
 
-/// Every so many blocks, from the fewest to the most recomputed.
-const EVERY: [usize; 4] = [8, 4, 3, 2];
+/// Shares of the blocks that recompute, in 24ths.
+const SHARES: [usize; 5] = [3, 6, 8, 12, 18];
 
 pub(super) const CHECKPOINTING: Technique = Technique {
     key: "gradient_checkpointing",
@@ -18,10 +17,13 @@ pub(super) const CHECKPOINTING: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, model| {
-        let fewer = EVERY.into_iter().filter(|&n| n < model.num_hidden_layers);
-        let all = fewer.map(Checkpointing::Every).chain([Checkpointing::Full]);
-        let own = blocks(cell.gradient_checkpointing, model);
-        let more = all.filter(|&checkpointing| blocks(checkpointing, model) > own);
+        let blocks = model.num_hidden_layers;
+        let own = cell.gradient_checkpointing.count(blocks);
+        let mut counts: Vec<usize> = SHARES.iter().map(|share| (blocks * share).div_ceil(24)).collect();
+        counts.push(blocks);
+        counts.dedup();
+        let more = counts.into_iter().filter(|&count| count > own);
+        let more = more.map(|count| Checkpointing::first(count, blocks));
         more.map(|gradient_checkpointing| Cell {
             gradient_checkpointing,
             ..cell.clone()
@@ -29,13 +31,11 @@ pub(super) const CHECKPOINTING: Technique = Technique {
         .collect()
     },
     settle: nothing_follows,
-    copy: |from: &Cell, to: &mut Cell| to.gradient_checkpointing = from.gradient_checkpointing,
+    copy: |from: &Cell, to: &mut Cell| to.gradient_checkpointing.clone_from(&from.gradient_checkpointing),
     price: |change| Price::new(Harm::Recomputation, recomputed(change)),
     meaning: |change| {
-        let (again, all) = (
-            blocks(change.to.gradient_checkpointing, change.model),
-            change.model.num_hidden_layers,
-        );
+        let all = change.model.num_hidden_layers;
+        let again = change.to.gradient_checkpointing.count(all);
         let which = if again == all {
             "every block runs".to_owned()
         } else {
@@ -48,17 +48,11 @@ pub(super) const CHECKPOINTING: Technique = Technique {
     },
 };
 
-/// The number of blocks that recompute.
-fn blocks(checkpointing: Checkpointing, model: &ModelConfig) -> usize {
-    let all = 0..model.num_hidden_layers;
-    all.filter(|&block| checkpointing.recomputes(block)).count()
-}
-
 /// The FLOPs of blocks that run their forward pass again, as a share of a step's.
 fn recomputed(change: &Change<'_>) -> f64 {
     let Change { from, to, model } = change;
     let forward = model.forward_flops(from.max_seq_length);
     let step = forward.of_step(from.rank > 0);
-    let more = blocks(to.gradient_checkpointing, model) as f64 - blocks(from.gradient_checkpointing, model) as f64;
-    more * forward.block / step
+    let blocks = |cell: &Cell| cell.gradient_checkpointing.count(model.num_hidden_layers) as f64;
+    (blocks(to) - blocks(from)) * forward.block / step
 }

@@ -188,10 +188,11 @@ fn more_blocks_are_recomputed_step_by_step() {
     let tokens = |cell: &Cell| values("gradient_checkpointing", cell);
     let words = [
         r#""none""#,
-        r#"{"every":8}"#,
-        r#"{"every":4}"#,
-        r#"{"every":3}"#,
-        r#"{"every":2}"#,
+        r#"{"first":4}"#,
+        r#"{"first":8}"#,
+        r#"{"first":10}"#,
+        r#"{"first":15}"#,
+        r#"{"first":23}"#,
         r#""full""#,
     ];
     assert_eq!(tokens(&Cell::default()), words);
@@ -199,7 +200,10 @@ fn more_blocks_are_recomputed_step_by_step() {
         gradient_checkpointing: Checkpointing::Every(3),
         ..Cell::default()
     };
-    assert_eq!(tokens(&every), [r#"{"every":3}"#, r#"{"every":2}"#, r#""full""#]);
+    assert_eq!(
+        tokens(&every),
+        [r#"{"every":3}"#, r#"{"first":15}"#, r#"{"first":23}"#, r#""full""#]
+    );
     let steps = technique("gradient_checkpointing").steps(&every, &model(&every));
     // Half of a step with adapters is forward; the head is not recomputed.
     let full = steps.last().unwrap().price.amount(Harm::Recomputation);
