@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use expctl::kernels::{
-    Element, InstructionSet,
+    Element, InstructionSet, Sequences,
     attention::{Gradients, Pattern, Saved, Shape, backward, forward},
 };
 use half::bf16;
@@ -22,9 +22,9 @@ fn main() {
     );
     println!("{:>18}  {:>22}  {:>22}", "batch x len, heads", "forward", "backward");
     for (batch, len, heads, kv_heads) in SHAPES {
+        let sequences = Sequences::even(batch, len);
         let shape = Shape {
-            batch,
-            len,
+            sequences: &sequences,
             heads,
             kv_heads,
             head_dim: HEAD_DIM,

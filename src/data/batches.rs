@@ -147,9 +147,8 @@ mod tests {
 
     fn first_ids(batch: &EffectiveBatch) -> Vec<u32> {
         let ids = |micro: &MicroBatch| {
-            (0..micro.batch)
-                .map(|row| micro.ids[row * micro.len])
-                .collect::<Vec<_>>()
+            let sequences = micro.sequences.iter();
+            sequences.map(|tokens| micro.ids[tokens.start]).collect::<Vec<_>>()
         };
         batch.micro.iter().flat_map(ids).collect()
     }
@@ -231,7 +230,7 @@ mod tests {
         for batch in data.batches(&options, &config()) {
             assert_eq!(batch.counted, 4);
             for micro in &batch.micro {
-                let ids = (0..micro.batch).map(|row| micro.ids[row * micro.len]);
+                let ids = micro.sequences.iter().map(|tokens| micro.ids[tokens.start]);
                 assert_eq!(micro.labels, ids.map(|id| 10 + id).collect::<Vec<_>>());
                 assert_eq!(micro.counted(), 2);
             }

@@ -3,6 +3,7 @@
 use super::Samples;
 use crate::{
     arch::ModelConfig,
+    kernels::Sequences,
     options::{DataOptions, Padding},
 };
 
@@ -15,25 +16,23 @@ pub struct EffectiveBatch {
     pub counted: usize,
 }
 
-/// Samples that go through the model together, padded on the right to one length.
+/// Samples that go through the model together, each padded on the right.
 ///
-/// Without labels, the target of position `t` is the id at `t + 1`: sample `i` has `lengths[i] - 1` targets, and padding
-/// has none.
+/// Without labels, the target of a token is the next id of its sequence: sequence `i` has `lengths[i] - 1` targets, and
+/// padding has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MicroBatch {
-    /// `batch × len` token ids, sample after sample.
+    /// Token ids, sequence after sequence; none in a plan.
     pub ids: Vec<u32>,
-    /// Tokens of each sample without its padding, at least 2.
+    /// The sequences, with padding.
+    pub sequences: Sequences,
+    /// Tokens of each sequence without its padding, at least 2.
     pub lengths: Vec<u32>,
     /// The label of each sample; empty if the model predicts the next token.
     pub labels: Vec<u32>,
-    /// The index of each sample in the effective batch, which does not depend on the size of micro-batches. Dropout masks
-    /// follow from it.
+    /// The index of each sequence's sample in the effective batch, which does not depend on the size of micro-batches.
+    /// Dropout masks follow from it.
     pub sample_ids: Vec<u32>,
-    /// Number of samples.
-    pub batch: usize,
-    /// Tokens of each sample with its padding.
-    pub len: usize,
 }
 
 impl MicroBatch {
@@ -43,6 +42,12 @@ impl MicroBatch {
             return self.labels.len();
         }
         self.lengths.iter().map(|&length| length as usize - 1).sum()
+    }
+
+    /// The tokens whose next one counts, as indices into [`ids`](Self::ids).
+    pub fn predicting(&self) -> impl Iterator<Item = usize> {
+        let sequences = self.sequences.iter().zip(&self.lengths);
+        sequences.flat_map(|(tokens, &length)| tokens.start..tokens.start + length as usize - 1)
     }
 }
 
@@ -82,8 +87,7 @@ impl Collator {
                 .filter_map(|&index| samples.label(index as usize))
                 .collect(),
             sample_ids: (first..).take(indices.len()).collect(),
-            batch: indices.len(),
-            len,
+            sequences: Sequences::even(indices.len(), len),
         }
     }
 }
@@ -106,7 +110,8 @@ mod tests {
         let config = with_pad(3);
         let longest = Collator::new(&options(2, 1), &config).micro_batch(&samples, &[1, 0], 4);
         assert_eq!(longest.ids, [8, 9, 3, 5, 6, 7]);
-        assert_eq!((longest.batch, longest.len), (2, 3));
+        assert_eq!(longest.sequences, Sequences::even(2, 3));
+        assert_eq!(longest.predicting().collect::<Vec<_>>(), [0, 3, 4]);
         assert_eq!(
             (longest.lengths.clone(), longest.sample_ids.clone()),
             (vec![2, 3], vec![4, 5])
@@ -120,6 +125,6 @@ mod tests {
         // A pad without an embedding is not used.
         let config = with_pad(512);
         let fixed = Collator::new(&fixed, &config).micro_batch(&samples, &[0], 0);
-        assert_eq!((fixed.ids, fixed.len), (vec![5, 6, 7, 0], 4));
+        assert_eq!((fixed.ids, fixed.sequences), (vec![5, 6, 7, 0], Sequences::even(1, 4)));
     }
 }

@@ -31,6 +31,7 @@ mod reduce;
 pub mod rope;
 pub mod row_norms;
 mod rows;
+mod sequences;
 pub mod swiglu;
 #[cfg(test)]
 mod testing;
@@ -39,3 +40,4 @@ pub use crate::options::InstructionSet;
 pub use convert::scale;
 pub use element::Element;
 pub use reduce::sum_of_squares;
+pub use sequences::Sequences;

@@ -1,12 +1,12 @@
-//! Rotary embedding over `[batch, len, heads, head_dim]`.
+//! Rotary embedding over `[tokens, heads, head_dim]`, whose positions restart in each sequence.
 
-use super::{Element, rows::for_rows};
+use super::{Element, Sequences, rows::for_rows};
 
-/// The shape of what is rotated, beside the batch.
+/// The shape of what is rotated.
 #[derive(Debug, Clone, Copy)]
-pub struct Heads {
-    /// Positions of a sample.
-    pub len: usize,
+pub struct Heads<'a> {
+    /// The sequences, in which positions restart.
+    pub sequences: &'a Sequences,
     /// Heads of a position.
     pub heads: usize,
     /// Dimensions of a head.
@@ -96,16 +96,17 @@ impl<'a> Angles<'a> {
     }
 }
 
-/// Calls `compute(first element, the position's heads, (cosines, sines))` for each position of each sample.
+/// Calls `compute(first element, the position's heads, (cosines, sines))` for each position of each sequence.
 fn for_positions<T: Send>(
     values: &mut [T],
     (cos, sin): (&[f32], &[f32]),
     shape: Heads,
     compute: impl Fn(usize, &mut [T], (Angles, Angles)) + Sync,
 ) {
-    let (len, half, row) = (shape.len, shape.rotary_dim / 2, shape.heads * shape.head_dim);
+    let (sequences, half, row) = (shape.sequences, shape.rotary_dim / 2, shape.heads * shape.head_dim);
     assert!(shape.rotary_dim.is_multiple_of(2) && shape.rotary_dim <= shape.head_dim);
-    assert!(values.len().is_multiple_of(len * row) && cos.len() >= len * half && sin.len() >= len * half);
+    let angles = sequences.longest() * half;
+    assert!(values.len() == sequences.tokens() * row && cos.len() >= angles && sin.len() >= angles);
     for_rows(
         values,
         row,
@@ -113,7 +114,7 @@ fn for_positions<T: Send>(
         |start, part| {
             for (index, values) in part.chunks_exact_mut(row).enumerate() {
                 let start = start + index * row;
-                let angles = start / row % len * half..;
+                let angles = sequences.locate(start / row).1 * half..;
                 let (cos, sin) = (&cos[angles.clone()][..half], &sin[angles][..half]);
                 compute(start, values, (Angles::new(cos), Angles::new(sin)));
             }
@@ -155,7 +156,7 @@ mod tests {
     /// In double precision.
     fn rotate_plain(x: &[f32], cos: &[f32], sin: &[f32], shape: Heads, direction: f64) -> Vec<f64> {
         let Heads {
-            len,
+            sequences,
             heads,
             head_dim,
             rotary_dim,
@@ -163,7 +164,7 @@ mod tests {
         let half = rotary_dim / 2;
         (0..x.len())
             .map(|at| {
-                let (i, position) = (at % head_dim, at / (heads * head_dim) % len);
+                let (i, position) = (at % head_dim, sequences.locate(at / (heads * head_dim)).1);
                 if i >= rotary_dim {
                     return f64::from(x[at]);
                 }
@@ -194,13 +195,15 @@ mod tests {
                 (1, 3, 2, 128, 96),
                 (1, 2, 3, 4, 0),
             ] {
+                // Besides samples of one length, one that is shorter.
+                let sequences = Sequences::of(std::iter::repeat_n(len, batch).chain([1 + len / 2]));
                 let shape = Heads {
-                    len,
+                    sequences: &sequences,
                     heads,
                     head_dim,
                     rotary_dim,
                 };
-                let x = values(batch * len * heads * head_dim, 1);
+                let x = values(sequences.tokens() * heads * head_dim, 1);
                 let (cos, sin) = (values(len * rotary_dim / 2, 2), values(len * rotary_dim / 2, 3));
                 let what = format!("{level:?}, {shape:?}");
                 for direction in [1.0, -1.0] {
@@ -226,8 +229,9 @@ mod tests {
     #[test]
     fn what_is_not_finite_stays_in_its_pair() {
         at_each_level(|_| {
+            let sequences = Sequences::even(1, 2);
             let shape = Heads {
-                len: 2,
+                sequences: &sequences,
                 heads: 3,
                 head_dim: 37,
                 rotary_dim: 34,

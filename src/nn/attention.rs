@@ -28,7 +28,7 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Dimensions of a head.
     pub head_dim: usize,
-    /// True if a token sees no later ones; else it sees all of its sample.
+    /// True if a token sees no later ones; else it sees all of its sequence.
     pub is_causal: bool,
     /// Dropout of the softmax weights.
     pub weight_dropout: Dropout,
@@ -106,19 +106,18 @@ impl Attention {
         self.output.trainable(params);
     }
 
-    fn shape(&self, pass: &Pass) -> Shape {
+    fn shape<'a>(&self, pass: &'a Pass) -> Shape<'a> {
         Shape {
-            batch: pass.batch,
-            len: pass.len,
+            sequences: &pass.sequences,
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
         }
     }
 
-    fn rotated(&self, rope: &Rope, heads: usize, pass: &Pass) -> Heads {
+    fn rotated<'a>(&self, rope: &Rope, heads: usize, pass: &'a Pass) -> Heads<'a> {
         Heads {
-            len: pass.len,
+            sequences: &pass.sequences,
             heads,
             head_dim: self.head_dim,
             rotary_dim: rope.rotary_dim(),

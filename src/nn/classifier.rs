@@ -100,7 +100,7 @@ impl Classifier {
     }
 
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Computed> {
-        let indices = Buffer::from_fn(pass.batch, |sample| (sample * pass.len) as u32);
+        let indices = Buffer::from_fn(pass.sequences.count(), |sample| pass.sequences.get(sample).start as u32);
         let first = rows(x, &indices, x.dtype())?.kept();
         let [dense] = self.dense.forward(&first, pass)?;
         let activated = activation_forward(self.activation, dense)?.kept();
@@ -155,14 +155,15 @@ fn activation_backward(activation: Activation, y: &Tensor, mut dy: Tensor) -> Re
 
 /// `[batch, hidden]` in the rows of the samples' first tokens, and zeros in the others.
 fn to_first_tokens(d_first: &Tensor, pass: &Pass) -> Result<Tensor> {
-    let (rows, hidden) = (pass.batch * pass.len, d_first.cols());
+    let (batch, len, hidden) = (pass.sequences.count(), pass.sequences.longest(), d_first.cols());
+    let rows = batch * len;
     if !d_first.has_kernels() {
-        let dx = d_first.to_candle()?.reshape((pass.batch, 1, hidden))?;
-        let dx = dx.pad_with_zeros(1, 0, pass.len - 1)?.contiguous()?;
+        let dx = d_first.to_candle()?.reshape((batch, 1, hidden))?;
+        let dx = dx.pad_with_zeros(1, 0, len - 1)?.contiguous()?;
         return Tensor::from_candle(dx.reshape((rows, hidden))?);
     }
     let mut dx = Tensor::zeros((rows, hidden), DType::F32, d_first.device())?;
-    let samples = dx.values_mut::<f32>()?.chunks_exact_mut(pass.len * hidden);
+    let samples = dx.values_mut::<f32>()?.chunks_exact_mut(len * hidden);
     for (sample, d_first) in samples.zip(d_first.values::<f32>()?.chunks_exact(hidden)) {
         sample[..hidden].copy_from_slice(d_first);
     }

@@ -51,13 +51,13 @@ impl Dropout {
         self.is_active() && pass.dropout.is_some()
     }
 
-    /// The masks of the pass's samples; none if nothing is dropped.
+    /// The masks of the pass's sequences; none if nothing is dropped.
     pub fn masks(&self, pass: &Pass) -> Option<Vec<Mask>> {
         let at = pass.dropout.as_ref().filter(|_| self.is_active())?;
         Some(at.samples.iter().map(|&sample| self.mask(at.step, sample)).collect())
     }
 
-    /// `x` with its dropped elements. The samples follow one another.
+    /// `x` with its dropped elements, of samples of one length.
     pub fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         if self.drops(pass) {
             self.forward_of(&x, pass)
@@ -109,16 +109,23 @@ fn drop_elements(x: &Tensor, masks: &[Mask], dtype: DType) -> Result<Tensor> {
 /// `x` with its dropped elements in float32, by candle's ops.
 fn drop_plain(x: &Tensor, masks: &[Mask]) -> Result<candle_core::Tensor> {
     let x = x.to_candle_f32()?;
-    let factors = factors(masks, &x)?;
+    let sample = x.dim(0)? / masks.len().max(1);
+    let factors = factors(masks, std::iter::repeat(sample), &x)?;
     x * factors
 }
 
-/// The factor of each element of `x` under the masks of its samples, for candle's ops: `1 / (1 - probability)` or 0.
-pub(super) fn factors(masks: &[Mask], x: &candle_core::Tensor) -> Result<candle_core::Tensor> {
+/// The factor of each element of `x` under masks of so many rows each, for candle's ops: `1 / (1 - probability)` or 0.
+pub(super) fn factors(
+    masks: &[Mask],
+    rows: impl IntoIterator<Item = usize>,
+    x: &candle_core::Tensor,
+) -> Result<candle_core::Tensor> {
     let mut factors = vec![1f32; x.elem_count()];
-    let sample = factors.len() / masks.len().max(1);
-    for (mask, part) in masks.iter().zip(factors.chunks_mut(sample)) {
+    let (mut rest, cols) = (&mut factors[..], x.dim(1)?);
+    for (mask, rows) in masks.iter().zip(rows) {
+        let (part, after) = std::mem::take(&mut rest).split_at_mut(rows * cols);
         mask.fill(0, part);
+        rest = after;
     }
     candle_core::Tensor::from_vec(factors, x.shape(), x.device())
 }

@@ -47,7 +47,7 @@ impl EncoderEmbedding {
         let dx = self
             .norm
             .backward(&self.sum(ids, hidden, pass)?, dropped.unwrap_or(dy))?;
-        let positions = Buffer::from_fn(ids.len(), |at| (at % pass.len) as u32);
+        let positions = Buffer::from_fn(ids.len(), |at| pass.sequences.locate(at).1 as u32);
         self.positions.accumulate_rows(&positions, &dx)?;
         if let Some(types) = &mut self.token_types {
             types.accumulate_rows(&Buffer::zeros(ids.len()), &dx)?;
@@ -77,7 +77,7 @@ impl EncoderEmbedding {
             let types = self.token_types.as_ref().map(|types| types.value.values::<E>()).transpose()?;
             Ok(Tensor::written((ids.len(), cols), |out: &mut [E]| {
                 let shared = types.map_or(&[][..], |types| &types[..cols]);
-                embedding::sum_tables((words, positions, shared), ids.values(), pass.len, cols, out);
+                embedding::sum_tables((words, positions, shared), ids.values(), pass.sequences.longest(), cols, out);
             }))
         })
     }
@@ -89,9 +89,10 @@ impl EncoderEmbedding {
         if let Some(types) = &self.token_types {
             sum = sum.broadcast_add(&types.value.to_candle_f32()?.get(0)?)?;
         }
-        let positions = self.positions.value.to_candle_f32()?.narrow(0, 0, pass.len)?;
-        let sum = sum.reshape((pass.batch, pass.len, cols))?.broadcast_add(&positions)?;
-        Tensor::from_candle(sum.reshape((pass.batch * pass.len, cols))?.to_dtype(hidden)?)
+        let (batch, len) = (pass.sequences.count(), pass.sequences.longest());
+        let positions = self.positions.value.to_candle_f32()?.narrow(0, 0, len)?;
+        let sum = sum.reshape((batch, len, cols))?.broadcast_add(&positions)?;
+        Tensor::from_candle(sum.reshape((batch * len, cols))?.to_dtype(hidden)?)
     }
 
     /// The gradient with zeros in the rows of the padding token.

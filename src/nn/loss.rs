@@ -45,16 +45,10 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The targets of samples of `lengths` tokens, padded to `len`: every token but a sample's last is followed by one
-    /// that counts; padding, on the right, is not. A dry run has lengths without ids.
-    pub fn new(ids: &[u32], lengths: &[u32], len: usize) -> Self {
-        let counted = lengths.iter().map(|&length| (length as usize).saturating_sub(1)).sum();
-        let samples = lengths.iter().enumerate();
-        let mut counting = samples.flat_map(|(sample, &length)| {
-            (0..(length as usize).saturating_sub(1)).map(move |position| (sample * len + position) as u32)
-        });
-        let rows = Buffer::from_fn(counted, |_| counting.next().unwrap_or_default());
-        let next = Buffer::from_fn(counted, |at| ids[rows.values()[at] as usize + 1]);
+    /// The targets of the tokens `rows`, `count` of them. A dry run has rows without ids.
+    pub fn new(ids: &[u32], count: usize, mut rows: impl Iterator<Item = usize>) -> Self {
+        let rows = Buffer::from_fn(count, |_| rows.next().unwrap_or_default() as u32);
+        let next = Buffer::from_fn(count, |at| ids[rows.values()[at] as usize + 1]);
         Self { rows, next }
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     kernels::{
-        Element,
+        Element, Sequences,
         dropout::Mask,
         gemm::{
             OperandReader,
@@ -203,24 +203,25 @@ where
     }
 }
 
-/// `[tokens, features]` under the masks of its samples.
+/// `[tokens, features]` under the masks of its sequences.
 pub(super) struct Masked<'a> {
     pub x: &'a Stored<'a>,
-    pub masks: Masks,
+    pub masks: Masks<'a>,
 }
 
-/// The masks of a micro-batch's samples.
-pub(super) struct Masks {
-    pub samples: Vec<Mask>,
-    /// Tokens of a sample.
-    pub len: usize,
+/// The masks of a micro-batch's sequences.
+pub(super) struct Masks<'a> {
+    pub sequences: &'a Sequences,
+    /// The mask of each sequence.
+    pub of_sequence: Vec<Mask>,
     pub features: usize,
 }
 
-impl Masks {
+impl Masks<'_> {
     /// What an element is multiplied by.
     pub(super) fn factor(&self, token: usize, feature: usize) -> f32 {
-        self.samples[token / self.len].factor((token % self.len * self.features + feature) as u64)
+        let (sequence, position) = self.sequences.locate(token);
+        self.of_sequence[sequence].factor((position * self.features + feature) as u64)
     }
 }
 
@@ -304,21 +305,21 @@ mod tests {
     #[test]
     fn masked_elements_are_dropped_or_scaled() {
         let (x, rows) = values([6, 5]);
-        let samples = Dropout::new(0, "x", 0.5).masks(&dropout_pass(2, 3, 1)).unwrap();
+        let of_sequence = Dropout::new(0, "x", 0.5).masks(&dropout_pass(2, 3, 1)).unwrap();
         let x = Stored::tensor(&x).unwrap();
-        let (len, features) = (3, 5);
+        let (sequences, features) = (Sequences::of([4, 2]), 5);
         let masks = Masks {
-            samples: samples.clone(),
-            len,
+            sequences: &sequences,
+            of_sequence: of_sequence.clone(),
             features,
         };
         let masked = Masked { x: &x, masks };
         for at in 0..6 {
-            let mut factors = [0.0; 15];
-            samples[at / 3].fill(0, &mut factors);
+            let mut factors = [0.0; 20];
+            of_sequence[at / 4].fill(0, &mut factors);
             let want = rows[at]
                 .iter()
-                .zip(&factors[at % 3 * 5..])
+                .zip(&factors[at % 4 * 5..])
                 .map(|(x, factor)| x * factor);
             assert_eq!(row::<f32>(&masked, at, 1..5), want.skip(1).collect::<Vec<_>>());
         }

@@ -1,13 +1,13 @@
 //! The micro-batch that goes through the layers.
 
+use crate::kernels::Sequences;
+
 /// The micro-batch that a layer computes, and where its dropout masks come from.
 #[derive(Debug, Clone)]
 pub struct Pass {
-    /// Samples in the micro-batch.
-    pub batch: usize,
-    /// Tokens of each sample, padding included.
-    pub len: usize,
-    /// Tokens of each sample without its padding, which stands right of them; empty for models in which causality hides
+    /// The sequences of the micro-batch's tokens, padding included. An encoder's are of one length.
+    pub sequences: Sequences,
+    /// Tokens of each sequence without its padding, which stands right of them; empty for models in which causality hides
     /// it.
     pub lengths: Vec<u32>,
     /// Where dropout masks come from; `None` in evaluation and where there is no dropout.
@@ -19,6 +19,6 @@ pub struct Pass {
 pub struct DropoutPass {
     /// Optimizer step, from 0.
     pub step: u64,
-    /// For each sample of the micro-batch, its index within the effective batch.
+    /// For each sequence of the micro-batch, the index of its sample within the effective batch.
     pub samples: Vec<u64>,
 }

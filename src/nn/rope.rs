@@ -30,7 +30,7 @@ impl Rope {
     /// Tables for sequences of up to `positions`, with heads of the width `head_dim`, of which an even number of dimensions
     /// is rotated.
     ///
-    /// LongRoPE has other frequencies for long sequences. The length of a micro-batch decides, padding included, as in
+    /// LongRoPE has other frequencies for long sequences. The longest of a micro-batch decides, padding included, as in
     /// transformers (`modeling_rope_utils.longrope_frequency_update`).
     pub fn new(rope: &arch::Rope, head_dim: usize, positions: usize, device: &Device) -> Result<Self> {
         let table = |positions| Table::new(rope, head_dim, positions, device);
@@ -73,7 +73,7 @@ impl Rope {
             return Tensor::from_candle(rotated.to_dtype(x.dtype())?);
         }
         if !memory::is_dry_run() {
-            let table = self.table(shape.len);
+            let table = self.table(shape.sequences.longest());
             let (cos, sin) = (table.cos.values::<f32>()?, table.sin.values::<f32>()?);
             for_format!(x.dtype(), E => {
                 rope::rotate_in_place(x.values_mut::<E>()?, cos, sin, shape, direction);
@@ -86,22 +86,27 @@ impl Rope {
     /// The same in float32, by candle's ops.
     fn rotate_plain(&self, x: &Tensor, shape: Heads, direction: f64) -> Result<candle_core::Tensor> {
         let Heads {
-            len, heads, head_dim, ..
+            sequences,
+            heads,
+            head_dim,
+            ..
         } = shape;
-        let table = self.table(len);
+        let table = self.table(sequences.longest());
         let half = table.cos.cols();
         let (rows, cols) = (x.rows(), x.cols());
-        let x = x.to_candle_f32()?.reshape((rows / len, len, heads, head_dim))?;
-        let cos = table.cos.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))?;
-        let sin = (table.sin.to_candle()?.narrow(0, 0, len)?.reshape((1, len, 1, half))? * direction)?;
-        let (first, second) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
+        let x = x.to_candle_f32()?.reshape((rows, heads, head_dim))?;
+        let positions: Vec<u32> = sequences.iter().flat_map(|tokens| 0..tokens.len() as u32).collect();
+        let positions = candle_core::Tensor::from_vec(positions, rows, x.device())?;
+        let angles = |of: &Tensor| of.to_candle()?.index_select(&positions, 0)?.unsqueeze(1);
+        let (cos, sin) = (angles(&table.cos)?, (angles(&table.sin)? * direction)?);
+        let (first, second) = (x.narrow(2, 0, half)?, x.narrow(2, half, half)?);
         let rotated_first = (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?;
         let rotated_second = (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?;
         let mut parts = vec![rotated_first, rotated_second];
         if 2 * half < head_dim {
-            parts.push(x.narrow(3, 2 * half, head_dim - 2 * half)?);
+            parts.push(x.narrow(2, 2 * half, head_dim - 2 * half)?);
         }
-        candle_core::Tensor::cat(&parts, 3)?.reshape((rows, cols))
+        candle_core::Tensor::cat(&parts, 2)?.reshape((rows, cols))
     }
 }
 
@@ -159,6 +164,7 @@ fn llama3(frequency: f64, scaling: &Llama3Scaling) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::Sequences;
     use crate::nn::testing::{assert_close, dot, elements, tensor, tiny, uniform, with_plain_ops};
 
     fn rope(len: usize) -> Rope {
@@ -170,9 +176,9 @@ mod tests {
         Rope::new(&long(), 8, len, &Device::Cpu).unwrap()
     }
 
-    fn heads_of(rope: &Rope, len: usize, heads: usize, head_dim: usize) -> Heads {
+    fn heads_of<'a>(rope: &Rope, sequences: &'a Sequences, heads: usize, head_dim: usize) -> Heads<'a> {
         Heads {
-            len,
+            sequences,
             heads,
             head_dim,
             rotary_dim: rope.rotary_dim(),
@@ -196,8 +202,10 @@ mod tests {
     fn kernel_and_plain_ops_agree() {
         for (batch, len, heads) in [(1, 1, 1), (2, 17, 3), (3, 33, 5)] {
             for (head_dim, rope) in [(6, rope(len + 2)), (8, partial(len + 2))] {
-                let x = uniform("x", &[batch * len, heads * head_dim]);
-                let shape = heads_of(&rope, len, heads, head_dim);
+                // Samples of one length, and a shorter one.
+                let sequences = Sequences::of(std::iter::repeat_n(len, batch).chain([1 + len / 2]));
+                let x = uniform("x", &[sequences.tokens(), heads * head_dim]);
+                let shape = heads_of(&rope, &sequences, heads, head_dim);
                 let forward = || rope.forward(tensor(&x), shape).unwrap();
                 assert_close(&forward(), &with_plain_ops(forward), 1e-6, "forward");
                 let backward = || rope.backward(tensor(&x), shape).unwrap();
@@ -210,7 +218,8 @@ mod tests {
     fn backward_is_the_transpose_of_forward() {
         for (head_dim, rope) in [(6, rope(9)), (8, partial(9))] {
             let (x, dy) = (uniform("x", &[9, 2 * head_dim]), uniform("dy", &[9, 2 * head_dim]));
-            let shape = heads_of(&rope, 9, 2, head_dim);
+            let sequences = Sequences::of([5, 4]);
+            let shape = heads_of(&rope, &sequences, 2, head_dim);
             let y = rope.forward(tensor(&x), shape).unwrap();
             let dx = rope.backward(tensor(&dy), shape).unwrap();
             assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-5);

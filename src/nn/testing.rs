@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     arch::{ModelConfig, ModuleName, Preset},
+    kernels::Sequences,
     memory::Buffer,
     random,
 };
@@ -234,8 +235,7 @@ pub(crate) fn assert_finite_differences<L: Trained>(
 
 pub(crate) fn pass(batch: usize, len: usize) -> Pass {
     Pass {
-        batch,
-        len,
+        sequences: Sequences::even(batch, len),
         lengths: vec![len as u32; batch],
         dropout: None,
     }

@@ -67,7 +67,7 @@ pub(super) fn run(
     let outputs = batch
         .micro
         .iter()
-        .map(|micro| config.module_outputs(micro.batch, micro.len));
+        .map(|micro| config.module_outputs(micro.sequences.count(), micro.sequences.longest()));
     Ok(peak.map(|peak_bytes| Profile {
         parameter_bytes,
         adapter_bytes,

@@ -61,7 +61,7 @@ trait Walk: Chain {
             blocks,
             head,
         } = self.names();
-        let ids = input("input_ids", &batch.ids, batch.batch * batch.len);
+        let ids = input("input_ids", &batch.ids, batch.sequences.tokens());
         let mut x = {
             let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
             self.embed(&ids, pass)?
@@ -106,7 +106,7 @@ trait Walk: Chain {
 
     /// The last block's output, `[tokens, hidden]`.
     fn hidden_states(&self, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
-        let mut x = self.embed(&input("input_ids", &batch.ids, batch.batch * batch.len), pass)?;
+        let mut x = self.embed(&input("input_ids", &batch.ids, batch.sequences.tokens()), pass)?;
         for index in 0..self.blocks() {
             x = self.block(index, x, pass)?.0;
         }

@@ -191,8 +191,7 @@ impl Trainer {
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
         });
         Pass {
-            batch: micro.batch,
-            len: micro.len,
+            sequences: micro.sequences.clone(),
             lengths,
             dropout,
         }

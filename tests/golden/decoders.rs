@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use candle_core::{Device, Tensor};
 use expctl::data::MicroBatch;
+use expctl::kernels::Sequences;
 use expctl::peft;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, TargetModules};
 use tokenizers::Tokenizer;
@@ -64,14 +65,14 @@ fn logits_of_a_long_sequence_are_those_of_transformers() {
     let golden = Golden::of(model);
     let (long, short) = (golden.long(), golden.sampled(model).micro.remove(0));
     let cell = Cell {
-        max_seq_length: long.len,
+        max_seq_length: long.sequences.longest(),
         ..adapter_cell(model)
     };
     let trainer = trainer(model, &cell);
     for (file, batch) in [("tiny_phi3_long", long), ("tiny_phi3", short)] {
         let theirs = Tensors::open(&format!("{file}.safetensors")).f32("logits");
         let ours = values(&trainer.logits(&batch).expect("logits"));
-        let vocabulary = theirs.len() / (batch.batch * batch.len);
+        let vocabulary = theirs.len() / batch.sequences.tokens();
         let counted = batch.lengths[0] as usize * vocabulary;
         assert_close(&ours[..counted], &theirs[..counted], 1e-5, file);
     }
@@ -125,8 +126,7 @@ fn writes_logits_for_check_adapter() {
         lengths: vec![len as u32],
         labels: Vec::new(),
         sample_ids: vec![0],
-        batch: 1,
-        len,
+        sequences: Sequences::even(1, len),
     };
     let (mut trainer, _) = training::trainer(&cell, "/".as_ref());
     set_adapter(&mut trainer, &adapter);

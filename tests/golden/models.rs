@@ -45,9 +45,9 @@ pub fn assert_logits(model: &str, cell: &Cell, prefix: &str) {
         return;
     }
     // A decoder's logits of padding are not compared.
-    let vocabulary = theirs.len() / (batch.batch * batch.len);
-    for (row, &length) in batch.lengths.iter().enumerate() {
-        let counted = row * batch.len * vocabulary..(row * batch.len + length as usize) * vocabulary;
+    let vocabulary = theirs.len() / batch.sequences.tokens();
+    for (row, (tokens, &length)) in batch.sequences.iter().zip(&batch.lengths).enumerate() {
+        let counted = tokens.start * vocabulary..(tokens.start + length as usize) * vocabulary;
         let what = format!("{model}: {name} of row {row}");
         assert_close(&ours[counted.clone()], &theirs[counted], 1e-5, &what);
     }

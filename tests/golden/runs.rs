@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use expctl::data::{EffectiveBatch, MicroBatch};
+use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::peft;
 use expctl::spec::cell::{Cell, Dtype, LrScheduler, Task, Weights};
@@ -88,8 +89,7 @@ impl Batch {
             lengths: lengths.clone(),
             labels: labels.clone(),
             sample_ids: (first..).take(ids.len()).collect(),
-            batch: ids.len(),
-            len: ids[0].len(),
+            sequences: Sequences::even(ids.len(), ids[0].len()),
         }
     }
 }
@@ -124,7 +124,7 @@ impl Golden {
             .iter()
             .map(|&index| {
                 let micro = self.batches[index].micro(first);
-                first += micro.batch as u32;
+                first += micro.sequences.count() as u32;
                 micro
             })
             .collect();

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use candle_core::{DType, Device};
 use expctl::arch::{ModuleName, Preset};
-use expctl::kernels::InstructionSet;
+use expctl::kernels::{InstructionSet, Sequences};
 use expctl::memory::{self, Buffer, ByCategory, ByPhase, Category, Phase};
 use expctl::nn::activation::{Gelu, SwiGlu};
 use expctl::nn::adapter::{Adapter, Dora, Lora, LowRank};
@@ -231,8 +231,7 @@ impl Config {
 
     fn pass(&self) -> Pass {
         Pass {
-            batch: BATCH,
-            len: LEN,
+            sequences: Sequences::even(BATCH, LEN),
             lengths: vec![LEN as u32, LEN as u32 - 5],
             dropout: (self.dropout > 0.0).then(|| DropoutPass {
                 step: 0,
@@ -340,7 +339,8 @@ fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
         memory::set_phase(Phase::Forward);
         let x = embedding::forward(&table, &ids, config.hidden).unwrap();
         sample();
-        let targets = Targets::new(&[1; BATCH * LEN], &config.pass().lengths, LEN);
+        let (first, second) = (0..LEN - 1, LEN..2 * LEN - 6);
+        let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));
         loss::evaluate(&x, &norm, &head, &targets).unwrap();
         // A dry run computes no logits, and so does not stop at them.
         let outcome = loss::forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ());

@@ -155,7 +155,7 @@ fn data_that_is_held_out_gives_a_loss_of_its_own() {
     };
     let reported = Run::of(&cell).expect("a run").measured.loss_eval.expect("a loss");
     let mut training = Training::new(&cell);
-    let samples: usize = training.held_out.iter().map(|batch| batch.batch).sum();
+    let samples: usize = training.held_out.iter().map(|batch| batch.sequences.count()).sum();
     assert_eq!(samples, 10);
     let batches = std::mem::take(&mut training.held_out);
     let evaluation = training.trainer.evaluate(batches.into_iter()).expect("a loss");

@@ -8,6 +8,7 @@ use candle_nn::VarBuilder;
 use candle_transformers::models::llama;
 use expctl::arch::{Location, ModelConfig, RopeScaling};
 use expctl::data::MicroBatch;
+use expctl::kernels::Sequences;
 use expctl::spec::cell::{Cell, Weights};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -82,8 +83,7 @@ fn ours(dir: &Path) -> Vec<f32> {
         lengths: vec![LEN as u32; BATCH],
         labels: Vec::new(),
         sample_ids: vec![0, 1],
-        batch: BATCH,
-        len: LEN,
+        sequences: Sequences::even(BATCH, LEN),
     };
     let trainer = Training::in_dir(&cell, dir).trainer;
     values(&trainer.logits(&batch).expect("logits"))

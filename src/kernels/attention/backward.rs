@@ -1,6 +1,6 @@
 //! The gradients: those of keys and values are sums over the queries, those of queries over the keys.
 
-use std::{cell::RefCell, ops::Range};
+use std::{cell::RefCell, cmp::Reverse, ops::Range};
 
 use rayon::prelude::*;
 
@@ -8,9 +8,9 @@ use super::{
     destination::Destination,
     head::Head,
     number::Number,
-    pattern::Pattern,
+    pattern::{Pattern, SequencePattern},
     query_block::{Both, KEYS, QUERIES, QueryBlock, Scratch},
-    shape::Shape,
+    shape::{SequenceShape, Shape},
     stats::RowPartials,
     weights::totals,
 };
@@ -32,15 +32,15 @@ use crate::{
 /// The inputs and outputs of the forward pass, in the hidden format.
 #[derive(Debug)]
 pub struct Saved<'a, E> {
-    /// Queries, `[batch, len, heads, head_dim]`.
+    /// Queries, `[tokens, heads, head_dim]`.
     pub q: &'a [E],
-    /// Keys, `[batch, len, kv_heads, head_dim]`.
+    /// Keys, `[tokens, kv_heads, head_dim]`.
     pub k: &'a [E],
     /// Values, in the shape of the keys.
     pub v: &'a [E],
     /// The output, in the shape of the queries.
     pub out: &'a [E],
-    /// Log-sum-exps of the scaled scores, `[batch, heads, len]`.
+    /// Log-sum-exps of the scaled scores, sequence after sequence `[heads, len]`.
     pub lse: &'a [f32],
 }
 
@@ -58,7 +58,7 @@ pub struct Gradients<'a, E> {
 /// Writes the gradients, given that of the output.
 ///
 /// # Panics
-/// Where a slice is not of the shape's size, or the pattern is not for as many samples.
+/// Where a slice is not of the shape's size, or the pattern is not for these sequences.
 pub fn backward<P, E>(saved: &Saved<E>, d_out: &[E], shape: Shape, pattern: Pattern, gradients: Gradients<E>)
 where
     P: Number + FromFormat<E>,
@@ -66,30 +66,53 @@ where
 {
     assert!(saved.q.len() == shape.queries() && saved.out.len() == saved.q.len() && d_out.len() == saved.q.len());
     assert!(saved.k.len() == shape.keys() && saved.v.len() == saved.k.len());
-    assert_eq!(saved.lse.len(), shape.batch * shape.heads * shape.len);
-    assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
+    assert_eq!(saved.lse.len(), shape.sequences.tokens() * shape.heads);
+    assert!(pattern.fits(shape.sequences), "{pattern:?}");
     assert!(gradients.q.len() == saved.q.len());
     assert!(gradients.k.len() == saved.k.len() && gradients.v.len() == saved.k.len());
     if saved.q.is_empty() {
         return;
     }
-    let outputs = Outputs {
-        q: Output::new(gradients.q, shape.heads * shape.head_dim),
-        k: Output::new(gradients.k, shape.kv_heads * shape.head_dim),
-        v: Output::new(gradients.v, shape.kv_heads * shape.head_dim),
-    };
+    let (query_width, key_width) = (shape.query_width(), shape.key_width());
+    let split = |values, width| shape.sequences.split_mut(values, width).into_iter();
+    let (q, k, v) = (
+        split(gradients.q, query_width),
+        split(gradients.k, key_width),
+        split(gradients.v, key_width),
+    );
+    let outputs: Vec<Outputs<E>> = q
+        .zip(k.zip(v))
+        .map(|(q, (k, v))| Outputs {
+            q: Output::new(q, query_width),
+            k: Output::new(k, key_width),
+            v: Output::new(v, key_width),
+        })
+        .collect();
+    let sequences = shape.sequences.iter().zip(&outputs).enumerate();
+    let mut items: Vec<Item<E>> = sequences
+        .flat_map(|(index, (tokens, outputs))| {
+            let queries = tokens.start * query_width..tokens.end * query_width;
+            let keys = tokens.start * key_width..tokens.end * key_width;
+            (0..shape.kv_heads).map(move |kv_head| Item {
+                saved: Saved {
+                    q: &saved.q[queries.clone()],
+                    k: &saved.k[keys.clone()],
+                    v: &saved.v[keys.clone()],
+                    out: &saved.out[queries.clone()],
+                    lse: &saved.lse[tokens.start * shape.heads..tokens.end * shape.heads],
+                },
+                d_out: &d_out[queries.clone()],
+                shape: shape.of_sequence(tokens.len()),
+                pattern: pattern.of_sequence(index),
+                kv_head,
+                outputs,
+            })
+        })
+        .collect();
+    // The longest first.
+    items.sort_by_key(|item| Reverse(item.shape.len));
     let level = InstructionSet::current();
-    let heads = (0..shape.batch * shape.kv_heads).into_par_iter();
-    heads.with_max_len(1).for_each(|index| {
-        let item = Item {
-            saved,
-            d_out,
-            shape,
-            pattern,
-            sample: index / shape.kv_heads,
-            kv_head: index % shape.kv_heads,
-            outputs: &outputs,
-        };
+    items.par_iter().with_max_len(1).for_each(|item| {
         let _scope = memory::scope(Category::Host);
         SCRATCH.with_borrow_mut(|scratch| {
             let session = Session::new(level);
@@ -108,13 +131,12 @@ struct Outputs<'a, E> {
 
 thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
 
-/// A head of keys and values with the heads of queries it serves.
+/// A head of keys and values of a sequence with the heads of queries it serves.
 struct Item<'a, E> {
-    saved: &'a Saved<'a, E>,
+    saved: Saved<'a, E>,
     d_out: &'a [E],
-    shape: Shape,
-    pattern: Pattern<'a>,
-    sample: usize,
+    shape: SequenceShape,
+    pattern: SequencePattern,
     kv_head: usize,
     outputs: &'a Outputs<'a, E>,
 }
@@ -144,12 +166,11 @@ impl<E: Element> Item<'_, E> {
                 session,
                 shape,
                 pattern: self.pattern,
-                sample: self.sample,
                 head,
                 queries,
                 checks_finite,
             };
-            let end = self.pattern.end(self.sample, round.queries.end - TILE);
+            let end = self.pattern.end(round.queries.end - TILE);
             for start in (0..end).step_by(KEYS) {
                 let keys = start..end.min(start + KEYS);
                 round.take_keys::<P>(keys.clone(), scratch, || ahead.ask());
@@ -159,7 +180,7 @@ impl<E: Element> Item<'_, E> {
         }
         let level = session.level();
         let k_finite = self.write_keys(level, &self.outputs.k, shape.scale(), &scratch.dk);
-        let keep = self.pattern.dropped(self.sample, self.kv_head);
+        let keep = self.pattern.dropped(self.kv_head);
         let keep = keep.map_or(1.0, |dropped| dropped.keep());
         let v_finite = self.write_keys(level, &self.outputs.v, keep, &scratch.dv);
         finite && k_finite && v_finite
@@ -177,7 +198,7 @@ impl<E: Element> Item<'_, E> {
 
     fn ahead(&self, head: usize, queries: Range<usize>, next: Option<(usize, Range<usize>)>) -> Ahead<'_, E> {
         let (next_head, next) = next.unwrap_or((head, 0..0));
-        let of_next = |values| Head::new(values, self.shape, self.shape.heads, self.sample, next_head);
+        let of_next = |values| Head::new(values, self.shape, self.shape.heads, next_head);
         Ahead {
             read: [self.saved.q, self.saved.out, self.d_out].map(of_next),
             next,
@@ -189,7 +210,6 @@ impl<E: Element> Item<'_, E> {
     fn destination<'a>(&self, out: &'a Output<'a, E>, head: usize) -> Destination<'a, E> {
         Destination {
             out,
-            sample: self.sample,
             head,
             shape: self.shape,
         }
@@ -198,8 +218,8 @@ impl<E: Element> Item<'_, E> {
     fn pack_keys<P: Number + FromFormat<E>>(&self, level: InstructionSet, scratch: &mut Scratch, row: &mut Vec<P>) {
         let shape = self.shape;
         let blocks = shape.padded() / TILE;
-        let positions = self.pattern.key_positions(self.sample, shape.len);
-        let of_keys = |values| Head::new(values, shape, shape.kv_heads, self.sample, self.kv_head).first(positions);
+        let positions = self.pattern.key_positions(shape.len);
+        let of_keys = |values| Head::new(values, shape, shape.kv_heads, self.kv_head).first(positions);
         let (k, v) = (of_keys(self.saved.k), of_keys(self.saved.v));
         let len = P::packed_len(shape.head_dim);
         let k_rows = scratch.k_rows.of::<P>(blocks * len);
@@ -244,8 +264,8 @@ impl<E: Element> Item<'_, E> {
         row: &mut Vec<P>,
     ) {
         let shape = self.shape;
-        let q = Head::new(self.saved.q, shape, shape.heads, self.sample, head);
-        let d_out = Head::new(self.d_out, shape, shape.heads, self.sample, head);
+        let q = Head::new(self.saved.q, shape, shape.heads, head);
+        let d_out = Head::new(self.d_out, shape, shape.heads, head);
         let mut pack = |source: &dyn OperandReader<P>, to: &mut Both| {
             let len = queries.len() / TILE * P::packed_len(shape.head_dim);
             let out = to.dimensions.of::<P>(len);
@@ -280,17 +300,17 @@ impl<E: Element> Item<'_, E> {
         scratch: &mut Scratch,
         row: &mut Vec<P>,
     ) {
-        let Shape {
+        let SequenceShape {
             len, heads, head_dim, ..
         } = self.shape;
-        let lse = &self.saved.lse[(self.sample * heads + head) * len..][..len];
+        let lse = &self.saved.lse[head * len..][..len];
         scratch.lse.clear();
         scratch.lse.extend_from_slice(&lse[queries.start..queries.end.min(len)]);
         scratch.lse.resize(queries.len(), 0.0);
         scratch.delta.resize(queries.len(), 0.0);
         row.resize(2 * head_dim, P::ZERO);
         let (row, d_row) = row.split_at_mut(head_dim);
-        let [out, d_out] = [self.saved.out, self.d_out].map(|x| Head::new(x, self.shape, heads, self.sample, head));
+        let [out, d_out] = [self.saved.out, self.d_out].map(|x| Head::new(x, self.shape, heads, head));
         for (block, delta) in scratch.delta.as_chunks_mut().0.iter_mut().enumerate() {
             let mut parts: RowPartials = [[0.0; 16]; TILE];
             for (query, parts) in (queries.start + block * TILE..).zip(&mut parts) {

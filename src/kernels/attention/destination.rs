@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::shape::Shape;
+use super::shape::SequenceShape;
 use crate::kernels::{
     Element, InstructionSet,
     gemm::{
@@ -11,13 +11,12 @@ use crate::kernels::{
     },
 };
 
-/// A head's part of an output `[batch, len, heads, head_dim]`.
+/// A head's part of an output `[len, heads, head_dim]`.
 #[derive(Clone, Copy)]
 pub(super) struct Destination<'a, E> {
     pub(super) out: &'a Output<'a, E>,
-    pub(super) sample: usize,
     pub(super) head: usize,
-    pub(super) shape: Shape,
+    pub(super) shape: SequenceShape,
 }
 
 impl<E: Element> Destination<'_, E> {
@@ -28,8 +27,7 @@ impl<E: Element> Destination<'_, E> {
 
     /// Asks for the cache lines of rows that will be written.
     pub(super) fn prefetch(&self, rows: Range<usize>) {
-        let first = self.sample * self.shape.len;
-        let rows = first + rows.start..first + rows.end.min(self.shape.len);
+        let rows = rows.start..rows.end.min(self.shape.len);
         self.out.prefetch(rows, self.columns(0..self.shape.head_dim));
     }
 
@@ -53,7 +51,7 @@ impl<E: Element> Destination<'_, E> {
                     for (panel, block) in blocks.iter().enumerate() {
                         let columns = self.columns(self.shape.panel(panel));
                         // SAFETY: the caller's promise.
-                        let out = unsafe { self.out.row(self.sample * self.shape.len + position, columns) };
+                        let out = unsafe { self.out.row(position, columns) };
                         // The whole panels are written by code without a loop.
                         finite &= match out.as_mut_array::<TILE>() {
                             Some(out) => write(out, block.row(row), *factor),

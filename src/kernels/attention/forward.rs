@@ -1,6 +1,6 @@
 //! The output, by a running softmax over the keys (Milakov and Gimelshein 2018, arXiv:1805.02867).
 
-use std::{cell::RefCell, ops::Range};
+use std::{cell::RefCell, cmp::Reverse, ops::Range};
 
 use rayon::prelude::*;
 
@@ -9,8 +9,8 @@ use super::{
     head::Head,
     masked::{Masked, is_finite, multiply_masked},
     number::Number,
-    pattern::{Hidden, Pattern},
-    shape::Shape,
+    pattern::{Hidden, Pattern, SequencePattern},
+    shape::{SequenceShape, Shape},
     stats::{ForwardStats, RowPartials},
     weights::{larger, largest, totals, update_max},
 };
@@ -37,10 +37,10 @@ const SUMS: usize = 512 * 1024;
 /// Items a thread, where there are so many: they are not of one size.
 const ITEMS: usize = 4;
 
-/// Writes the output (shape of `q`) and the log-sum-exps `[batch, heads, len]`.
+/// Writes the output (shape of `q`) and, sequence after sequence, the log-sum-exps `[heads, len]`.
 ///
 /// # Panics
-/// Where a slice is not of the shape's size, or the pattern is not for as many samples.
+/// Where a slice is not of the shape's size, or the pattern is not for these sequences.
 pub fn forward<P, E>(q: &[E], k: &[E], v: &[E], shape: Shape, pattern: Pattern, out: &mut [E], lse: &mut [f32])
 where
     P: Number + FromFormat<E>,
@@ -48,28 +48,43 @@ where
 {
     assert!(q.len() == shape.queries() && out.len() == q.len());
     assert!(k.len() == shape.keys() && v.len() == k.len());
-    assert_eq!(lse.len(), shape.batch * shape.heads * shape.len);
-    assert!(pattern.fits(shape.batch, shape.len), "{pattern:?}");
+    assert_eq!(lse.len(), shape.sequences.tokens() * shape.heads);
+    assert!(pattern.fits(shape.sequences), "{pattern:?}");
     if q.is_empty() {
         return;
     }
-    let out = Output::new(out, shape.heads * shape.head_dim);
-    let lse = Output::new(lse, shape.len);
+    let outs = shape.sequences.split_mut(out, shape.query_width());
+    let lses = shape.sequences.split_mut(lse, shape.heads);
+    let outputs = shape.sequences.iter().zip(outs.into_iter().zip(lses)).enumerate();
+    let sequences: Vec<Sequence<E>> = outputs
+        .map(|(index, (tokens, (out, lse)))| {
+            let keys = tokens.start * shape.key_width()..tokens.end * shape.key_width();
+            Sequence {
+                shape: shape.of_sequence(tokens.len()),
+                pattern: pattern.of_sequence(index),
+                q: &q[tokens.start * shape.query_width()..tokens.end * shape.query_width()],
+                k: &k[keys.clone()],
+                v: &v[keys],
+                out: Output::new(out, shape.query_width()),
+                lse: Output::new(lse, tokens.len()),
+            }
+        })
+        .collect();
     let level = InstructionSet::current();
     let items = items(shape);
     items.par_iter().with_max_len(1).for_each(|item| {
         let _scope = memory::scope(Category::Host);
         SCRATCH.with_borrow_mut(|scratch| {
+            let sequence = &sequences[item.sequence];
+            let Sequence { shape, pattern, .. } = *sequence;
             let of_keys = |values| {
-                let head = Head::new(values, shape, shape.kv_heads, item.sample, item.kv_head);
-                head.first(pattern.key_positions(item.sample, shape.len))
+                let head = Head::new(values, shape, shape.kv_heads, item.kv_head);
+                head.first(pattern.key_positions(shape.len))
             };
             let mut worker = Worker::<P, E> {
-                q,
-                k: of_keys(k),
-                v: of_keys(v),
-                out: &out,
-                lse: &lse,
+                k: of_keys(sequence.k),
+                v: of_keys(sequence.v),
+                sequence,
                 shape,
                 pattern,
                 item,
@@ -86,9 +101,20 @@ where
     });
 }
 
+/// The inputs and outputs of a sequence.
+struct Sequence<'a, E> {
+    shape: SequenceShape,
+    pattern: SequencePattern,
+    q: &'a [E],
+    k: &'a [E],
+    v: &'a [E],
+    out: Output<'a, E>,
+    lse: Output<'a, f32>,
+}
+
 /// What a thread computes at a time: some queries of all heads that share a head of keys and values.
 struct Item {
-    sample: usize,
+    sequence: usize,
     kv_head: usize,
     /// From a block's first on.
     queries: Range<usize>,
@@ -96,20 +122,23 @@ struct Item {
 
 /// The longest first. How queries are cut up does not change what is computed for each.
 fn items(shape: Shape) -> Vec<Item> {
-    let heads = shape.batch * shape.kv_heads;
+    let heads = shape.sequences.count() * shape.kv_heads;
     let wanted = (ITEMS * rayon::current_num_threads()).div_ceil(heads);
-    let fitting = SUMS / (shape.group() * shape.panels() * size_of::<Block>());
-    let blocks = shape.len.div_ceil(TILE).div_ceil(wanted).clamp(1, fitting.max(1));
-    let mut starts: Vec<usize> = (0..shape.len).step_by(blocks * TILE).collect();
-    starts.reverse();
-    let of_head = |start: usize| {
-        (0..heads).map(move |head| Item {
-            sample: head / shape.kv_heads,
-            kv_head: head % shape.kv_heads,
-            queries: start..shape.len.min(start + blocks * TILE),
+    let of_sequence = |(sequence, tokens): (usize, Range<usize>)| {
+        let of_one = shape.of_sequence(tokens.len());
+        let fitting = SUMS / (of_one.group() * of_one.panels() * size_of::<Block>());
+        let blocks = of_one.len.div_ceil(TILE).div_ceil(wanted).clamp(1, fitting.max(1));
+        (0..of_one.kv_heads).flat_map(move |kv_head| {
+            (0..of_one.len).step_by(blocks * TILE).map(move |start| Item {
+                sequence,
+                kv_head,
+                queries: start..of_one.len.min(start + blocks * TILE),
+            })
         })
     };
-    starts.into_iter().flat_map(of_head).collect()
+    let mut items: Vec<Item> = shape.sequences.iter().enumerate().flat_map(of_sequence).collect();
+    items.sort_by_key(|item| Reverse(item.queries.end));
+    items
 }
 
 /// The running softmax of a block of queries: of the scaled scores so far the largest, and the sum of what they exceed it
@@ -145,13 +174,11 @@ thread_local!(static SCRATCH: RefCell<Scratch> = RefCell::default());
 
 /// A thread with an item.
 struct Worker<'a, P, E> {
-    q: &'a [E],
     k: Head<'a, E>,
     v: Head<'a, E>,
-    out: &'a Output<'a, E>,
-    lse: &'a Output<'a, f32>,
-    shape: Shape,
-    pattern: Pattern<'a>,
+    sequence: &'a Sequence<'a, E>,
+    shape: SequenceShape,
+    pattern: SequencePattern,
     item: &'a Item,
     session: Session,
     scratch: &'a mut Scratch,
@@ -173,7 +200,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         self.scratch.scores.resize(KEYS / TILE, Block::ZERO);
 
         let last = self.item.queries.start + (blocks - 1) * TILE;
-        let end = self.pattern.end(self.item.sample, last);
+        let end = self.pattern.end(last);
         let mut finite = true;
         for start in (0..end).step_by(KEYS) {
             let keys = start..end.min(start + KEYS);
@@ -183,7 +210,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 .flat_map(|head| (0..blocks).map(move |block| (head, block)));
             for (index, (head, block)) in queries.enumerate() {
                 let first = self.item.queries.start + block * TILE;
-                if self.pattern.end(self.item.sample, first) > start {
+                if self.pattern.end(first) > start {
                     finite &= self.attend(keys.clone(), index, head, first);
                 }
             }
@@ -193,7 +220,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
 
     fn pack_keys(&mut self, keys: Range<usize>) {
         let (level, row) = (self.session.level(), &mut self.row);
-        let Shape { head_dim, .. } = self.shape;
+        let SequenceShape { head_dim, .. } = self.shape;
         let out = self.scratch.keys.of(keys.len() / TILE * P::packed_len(head_dim));
         pack_right(level, Operand::depth_last(&self.k), keys.clone(), 0..head_dim, out, row);
         let out = self.scratch.values.of(self.shape.panels() * keys.len() * TILE);
@@ -204,19 +231,17 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     /// Writes their output after the last key. Returns true if the output is finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
-        let sample = self.item.sample;
-        let end = self.pattern.end(sample, first);
+        let end = self.pattern.end(first);
         let seen = (keys.end.min(end) - keys.start) / TILE;
         let last = keys.end >= end;
         let hidden = if last {
-            self.pattern.hidden(sample, first, end - TILE)
+            self.pattern.hidden(first, end - TILE)
         } else {
             Hidden::Nothing
         };
-        let dropped = self.pattern.dropped(sample, head);
+        let dropped = self.pattern.dropped(head);
         let destination = Destination {
-            out: self.out,
-            sample,
+            out: &self.sequence.out,
             head,
             shape: self.shape,
         };
@@ -265,8 +290,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         }
         // SAFETY: items have no head and queries in common, and these have seen all keys once.
         unsafe {
-            let row = sample * self.shape.heads + head;
-            let lse = self.lse.row(row, first..self.shape.len.min(first + TILE));
+            let lse = self.sequence.lse.row(head, first..self.shape.len.min(first + TILE));
             for ((to, max), sum) in lse.iter_mut().zip(running.max).zip(running.sum) {
                 *to = max + sum.ln();
             }
@@ -279,9 +303,9 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     /// Returns their maxima.
     fn score(&mut self, head: usize, first: usize, seen: usize, hidden: Hidden) -> [f32; TILE] {
         let level = self.session.level();
-        let Shape { heads, head_dim, .. } = self.shape;
+        let SequenceShape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
-        let q = Head::new(self.q, self.shape, heads, self.item.sample, head);
+        let q = Head::new(self.sequence.q, self.shape, heads, head);
         let queries = self.scratch.queries.of::<P>(len);
         pack_left(
             level,

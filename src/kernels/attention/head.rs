@@ -1,14 +1,14 @@
-//! One head of one sample in the interleaved layout.
+//! One head of a sequence in the interleaved layout.
 
 use std::ops::Range;
 
-use super::shape::Shape;
+use super::shape::SequenceShape;
 use crate::kernels::gemm::{
     OperandReader,
     operand::{FromFormat, prefetch},
 };
 
-/// `[len, head_dim]` of `[batch, len, heads, head_dim]`, with zeros below.
+/// `[len, head_dim]` of `[len, heads, head_dim]`, with zeros below.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a, E> {
     values: &'a [E],
@@ -18,13 +18,11 @@ pub(super) struct Head<'a, E> {
 }
 
 impl<'a, E> Head<'a, E> {
-    /// Of `heads` heads a sample.
-    pub(super) fn new(values: &'a [E], shape: Shape, heads: usize, sample: usize, head: usize) -> Self {
-        let stride = heads * shape.head_dim;
-        let first = sample * shape.len * stride + head * shape.head_dim;
+    /// One of `heads` heads.
+    pub(super) fn new(values: &'a [E], shape: SequenceShape, heads: usize, head: usize) -> Self {
         Self {
-            values: &values[first..],
-            stride,
+            values: &values[head * shape.head_dim..],
+            stride: heads * shape.head_dim,
             len: shape.len,
             head_dim: shape.head_dim,
         }

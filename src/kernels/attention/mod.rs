@@ -1,5 +1,5 @@
-//! Grouped-query attention over `[batch, len, heads, head_dim]`, causal or to a sample's first keys, in blocks of 32 queries
-//! by 32 keys: the score matrix is never held, blocks that are hidden are not computed, grouped heads share their keys and
+//! Grouped-query attention over `[tokens, heads, head_dim]`, sequence by sequence, causal or to a sequence's first keys, in
+//! blocks of 32 queries by 32 keys: the score matrix is never held, blocks that are hidden are not computed, grouped heads share their keys and
 //! values, and the backward pass computes the probabilities again from the rows' log-sum-exps (Dao et al. 2022,
 //! arXiv:2205.14135).
 //!

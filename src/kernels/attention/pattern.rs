@@ -1,7 +1,7 @@
 //! Which keys a query sees, and which of its weights are dropped.
 
 use crate::kernels::{
-    InstructionSet,
+    InstructionSet, Sequences,
     dropout::Mask,
     gemm::{
         block::{BLOCK, Block, TILE},
@@ -14,7 +14,7 @@ use crate::kernels::{
 pub enum Keys<'a> {
     /// Those up to its own position.
     Causal,
-    /// The first ones of its sample, as many as stand here for it; at least one.
+    /// The first ones of its sequence, as many as stand here for it; at least one.
     First(&'a [u32]),
 }
 
@@ -23,7 +23,7 @@ pub enum Keys<'a> {
 pub struct Pattern<'a> {
     /// The keys that each query sees.
     pub keys: Keys<'a>,
-    /// A mask a sample, over [`Pattern::index`].
+    /// A mask a sequence, over [`Pattern::index`].
     pub dropout: Option<&'a [Mask]>,
 }
 
@@ -34,54 +34,83 @@ impl Pattern<'_> {
         dropout: None,
     };
 
-    /// The place of a weight in its sample's mask: the same however long the sample is padded. Every one of the three is
+    /// The place of a weight in its sequence's mask: the same however long the sequence is padded. Every one of the three is
     /// less than 2^24, heads less than 2^16.
     #[inline(always)]
     pub fn index(head: usize, query: usize, key: usize) -> u64 {
         (head as u64) << 48 | (query as u64) << 24 | key as u64
     }
 
-    /// Whether this fits tensors of some samples of `len` positions.
-    pub(super) fn fits(&self, batch: usize, len: usize) -> bool {
+    /// Whether this fits these sequences.
+    pub(super) fn fits(&self, sequences: &Sequences) -> bool {
         let lengths = match self.keys {
             Keys::Causal => true,
             Keys::First(lengths) => {
-                lengths.len() == batch && lengths.iter().all(|&length| (1..=len).contains(&(length as usize)))
+                let mut pairs = lengths.iter().zip(sequences.iter());
+                lengths.len() == sequences.count()
+                    && pairs.all(|(&length, tokens)| (1..=tokens.len()).contains(&(length as usize)))
             }
         };
-        lengths && self.dropout.is_none_or(|masks| masks.len() == batch)
+        lengths && self.dropout.is_none_or(|masks| masks.len() == sequences.count())
     }
 
-    /// Positions of a sample that are keys to anybody, where it has `len`.
-    pub(super) fn key_positions(&self, sample: usize, len: usize) -> usize {
-        match self.keys {
-            Keys::Causal => len,
-            Keys::First(lengths) => lengths[sample] as usize,
+    /// The pattern of one sequence.
+    pub(super) fn of_sequence(&self, index: usize) -> SequencePattern {
+        SequencePattern {
+            seen: match self.keys {
+                Keys::Causal => Seen::Causal,
+                Keys::First(lengths) => Seen::First(lengths[index] as usize),
+            },
+            mask: self.dropout.map(|masks| masks[index]),
+        }
+    }
+}
+
+/// The keys that a query of one sequence sees.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    Causal,
+    First(usize),
+}
+
+/// What attention leaves out of one sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SequencePattern {
+    seen: Seen,
+    mask: Option<Mask>,
+}
+
+impl SequencePattern {
+    /// Positions that are keys to any query, of `len`.
+    pub(super) fn key_positions(&self, len: usize) -> usize {
+        match self.seen {
+            Seen::Causal => len,
+            Seen::First(keys) => keys,
         }
     }
 
     /// Where the blocks of keys end that the block of queries from `first` on sees any of.
-    pub(super) fn end(&self, sample: usize, first: usize) -> usize {
-        match self.keys {
-            Keys::Causal => first + TILE,
-            Keys::First(lengths) => (lengths[sample] as usize).next_multiple_of(TILE),
+    pub(super) fn end(&self, first: usize) -> usize {
+        match self.seen {
+            Seen::Causal => first + TILE,
+            Seen::First(keys) => keys.next_multiple_of(TILE),
         }
     }
 
     /// The first query that sees the block of keys from `first` on.
     pub(super) fn first_query(&self, first: usize) -> usize {
-        match self.keys {
-            Keys::Causal => first,
-            Keys::First(_) => 0,
+        match self.seen {
+            Seen::Causal => first,
+            Seen::First(_) => 0,
         }
     }
 
     /// What is hidden in the block of queries from `query` and keys from `key` on.
-    pub(super) fn hidden(&self, sample: usize, query: usize, key: usize) -> Hidden {
-        match self.keys {
-            Keys::Causal if query == key => Hidden::Later,
-            Keys::Causal => Hidden::Nothing,
-            Keys::First(lengths) => match (lengths[sample] as usize).saturating_sub(key) {
+    pub(super) fn hidden(&self, query: usize, key: usize) -> Hidden {
+        match self.seen {
+            Seen::Causal if query == key => Hidden::Later,
+            Seen::Causal => Hidden::Nothing,
+            Seen::First(keys) => match keys.saturating_sub(key) {
                 TILE.. => Hidden::Nothing,
                 seen => Hidden::From(seen),
             },
@@ -89,9 +118,8 @@ impl Pattern<'_> {
     }
 
     /// The mask of a head's weights.
-    pub(super) fn dropped(&self, sample: usize, head: usize) -> Option<Dropped> {
-        let mask = self.dropout?[sample];
-        Some(Dropped { mask, head })
+    pub(super) fn dropped(&self, head: usize) -> Option<Dropped> {
+        Some(Dropped { mask: self.mask?, head })
     }
 }
 

@@ -8,8 +8,8 @@ use std::ops::Range;
 use super::{
     masked::{Masked, is_finite, multiply_masked},
     number::Number,
-    pattern::{self, Hidden, Pattern},
-    shape::Shape,
+    pattern::{self, Hidden, SequencePattern},
+    shape::SequenceShape,
     stats::BackwardStats,
 };
 use crate::kernels::gemm::{
@@ -59,9 +59,8 @@ pub(super) struct Both {
 /// Queries of a head, with what is packed of them.
 pub(super) struct QueryBlock<'a> {
     pub(super) session: &'a Session,
-    pub(super) shape: Shape,
-    pub(super) pattern: Pattern<'a>,
-    pub(super) sample: usize,
+    pub(super) shape: SequenceShape,
+    pub(super) pattern: SequencePattern,
     pub(super) head: usize,
     pub(super) queries: Range<usize>,
     /// True if gradients that are not finite are looked for.
@@ -91,13 +90,13 @@ impl QueryBlock<'_> {
         let d_scores_right = blocks_of(scratch.d_scores_right.of::<P>(blocks * KEYS * TILE));
         let (lse, delta) = (scratch.lse.as_chunks().0, scratch.delta.as_chunks().0);
         let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
-        let dropped = self.pattern.dropped(self.sample, self.head);
+        let dropped = self.pattern.dropped(self.head);
         let (level, mut factors) = (self.session.level(), Block::ZERO);
 
         for (at, key) in keys.step_by(TILE).enumerate() {
             let first_query = self.pattern.first_query(key);
             let (block_of_keys, first) = (key / TILE, first_query.saturating_sub(self.queries.start) / TILE);
-            let hidden = self.pattern.hidden(self.sample, self.queries.start + first * TILE, key);
+            let hidden = self.pattern.hidden(self.queries.start + first * TILE, key);
             for block in first..blocks {
                 self.multiply(&k_rows[block_of_keys * len..], &q[block * len..], &mut products);
                 self.multiply(&v_rows[block_of_keys * len..], &d_out[block * len..], &mut d_weights);
@@ -110,7 +109,7 @@ impl QueryBlock<'_> {
                     scale: shape.scale(),
                     lse: &lse[block],
                     delta: &delta[block],
-                    hidden: self.pattern.hidden(self.sample, query, key),
+                    hidden: self.pattern.hidden(query, key),
                 };
                 let out = [
                     &mut weights[block - first],
@@ -151,7 +150,7 @@ impl QueryBlock<'_> {
         let len = (shape.panels() * blocks).max(scratch.dq.len());
         scratch.dq.resize(len, Block::ZERO);
         for (block, query) in self.queries.clone().step_by(TILE).enumerate() {
-            let end = self.pattern.end(self.sample, query);
+            let end = self.pattern.end(query);
             let seen = keys.end.min(end).saturating_sub(keys.start) / TILE;
             if seen == 0 {
                 continue;
@@ -160,7 +159,7 @@ impl QueryBlock<'_> {
             for panel in 0..shape.panels() {
                 let left = &k_columns[(panel * shape.padded() + keys.start) * TILE..];
                 let last = &left[(seen - 1) * BLOCK..][..BLOCK];
-                let hidden = self.pattern.hidden(self.sample, query, keys.start + (seen - 1) * TILE);
+                let hidden = self.pattern.hidden(query, keys.start + (seen - 1) * TILE);
                 let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
                     block: seen - 1,
                     counts: |_, key, query| key <= query,

@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use crate::kernels::gemm::block::TILE;
+use crate::kernels::{Sequences, gemm::block::TILE};
 
-/// Heads, and what they are computed on.
+/// Heads, and the sequences that they are computed on.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// Samples.
-    pub batch: usize,
-    /// Positions of a sample, padding included.
-    pub len: usize,
+pub struct Shape<'a> {
+    /// The sequences, padding included.
+    pub sequences: &'a Sequences,
     /// Heads of queries.
     pub heads: usize,
     /// Heads of keys and values, of which each serves `heads / kv_heads` heads of queries.
@@ -19,7 +17,53 @@ pub struct Shape {
     pub head_dim: usize,
 }
 
-impl Shape {
+impl Shape<'_> {
+    pub(super) fn queries(self) -> usize {
+        self.sequences.tokens() * self.query_width()
+    }
+
+    pub(super) fn keys(self) -> usize {
+        self.sequences.tokens() * self.key_width()
+    }
+
+    /// Elements of a token's queries.
+    pub(super) fn query_width(self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Elements of a token's keys.
+    pub(super) fn key_width(self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// The sizes of a sequence of `len` tokens.
+    pub(super) fn of_sequence(self, len: usize) -> SequenceShape {
+        let Self {
+            heads,
+            kv_heads,
+            head_dim,
+            ..
+        } = self;
+        SequenceShape {
+            len,
+            heads,
+            kv_heads,
+            head_dim,
+        }
+    }
+}
+
+/// The sizes of one sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SequenceShape {
+    /// Positions, padding included.
+    pub(super) len: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+}
+
+impl SequenceShape {
     #[inline]
     pub(super) fn group(self) -> usize {
         self.heads / self.kv_heads
@@ -28,14 +72,6 @@ impl Shape {
     #[inline]
     pub(super) fn scale(self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()
-    }
-
-    pub(super) fn queries(self) -> usize {
-        self.batch * self.len * self.heads * self.head_dim
-    }
-
-    pub(super) fn keys(self) -> usize {
-        self.batch * self.len * self.kv_heads * self.head_dim
     }
 
     /// The length, filled up to whole blocks.

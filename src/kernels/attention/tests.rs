@@ -6,15 +6,18 @@ use std::ops::Range;
 
 use super::*;
 use crate::kernels::{
-    Element,
+    Element, Sequences,
     dropout::Mask,
     gemm::{multiply::Multiply, operand::FromFormat},
     instruction_set::forced::at_each_level,
 };
 
 struct Case<E> {
-    shape: Shape,
-    /// Keys of each sample; causal without.
+    sequences: Sequences,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    /// Keys of each sequence; causal without.
     lengths: Option<Vec<u32>>,
     dropout: Option<Vec<Mask>>,
     q: Vec<E>,
@@ -46,10 +49,13 @@ fn values<E: Element>(count: usize, seed: u64) -> Vec<E> {
 }
 
 impl<E: Element> Case<E> {
-    fn new(batch: usize, len: usize, (heads, kv_heads): (usize, usize), head_dim: usize) -> Self {
+    fn new(batch: usize, len: usize, heads: (usize, usize), head_dim: usize) -> Self {
+        Self::of(Sequences::even(batch, len), heads, head_dim)
+    }
+
+    fn of(sequences: Sequences, (heads, kv_heads): (usize, usize), head_dim: usize) -> Self {
         let shape = Shape {
-            batch,
-            len,
+            sequences: &sequences,
             heads,
             kv_heads,
             head_dim,
@@ -57,20 +63,32 @@ impl<E: Element> Case<E> {
         // Scores of some size, so that weights differ.
         let q: Vec<E> = values(shape.queries(), 1);
         Self {
-            shape,
+            heads,
+            kv_heads,
+            head_dim,
             lengths: None,
             dropout: None,
             q: q.iter().map(|q| E::narrow(q.widen() * 4.0)).collect(),
             k: values(shape.keys(), 2),
             v: values(shape.keys(), 3),
             d_out: values(shape.queries(), 4),
+            sequences,
         }
     }
 
-    /// Every query sees the first keys of its sample: as many as there are, and fewer.
+    fn shape(&self) -> Shape<'_> {
+        Shape {
+            sequences: &self.sequences,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+        }
+    }
+
+    /// Every query sees the first keys of its sequence: as many as there are, and fewer.
     fn bidirectional(self) -> Self {
-        let Shape { batch, len, .. } = self.shape;
-        let lengths = (0..batch).map(|sample| (len - sample * len / 3) as u32);
+        let lengths = self.sequences.iter().enumerate();
+        let lengths = lengths.map(|(index, tokens)| (tokens.len() - index % 3 * tokens.len() / 3) as u32);
         Self {
             lengths: Some(lengths.collect()),
             ..self
@@ -78,7 +96,7 @@ impl<E: Element> Case<E> {
     }
 
     fn dropping(self, probability: f64) -> Self {
-        let masks = (0..self.shape.batch).map(|sample| Mask::new(sample as u64 * 77 + 5, probability));
+        let masks = (0..self.sequences.count()).map(|index| Mask::new(index as u64 * 77 + 5, probability));
         Self {
             dropout: Some(masks.collect()),
             ..self
@@ -94,14 +112,13 @@ impl<E: Element> Case<E> {
 
     /// By products in `P`.
     fn computed<P: Number + FromFormat<E>>(&self) -> Outcome<f32> {
-        let Shape { batch, len, heads, .. } = self.shape;
         let mut out = vec![E::narrow(f32::NAN); self.q.len()];
-        let mut lse = vec![f32::NAN; batch * heads * len];
+        let mut lse = vec![f32::NAN; self.sequences.tokens() * self.heads];
         forward::<P, E>(
             &self.q,
             &self.k,
             &self.v,
-            self.shape,
+            self.shape(),
             self.pattern(),
             &mut out,
             &mut lse,
@@ -123,7 +140,7 @@ impl<E: Element> Case<E> {
             k: &mut dk,
             v: &mut dv,
         };
-        backward::<P, E>(&saved, &self.d_out, self.shape, self.pattern(), gradients);
+        backward::<P, E>(&saved, &self.d_out, self.shape(), self.pattern(), gradients);
         let wide = |values: &[E]| values.iter().map(|value| value.widen()).collect();
         Outcome {
             out: wide(&out),
@@ -135,17 +152,18 @@ impl<E: Element> Case<E> {
     }
 
     fn wanted(&self) -> Outcome<f64> {
-        let Shape {
-            batch,
-            len,
+        let Self {
+            sequences,
             heads,
             kv_heads,
             head_dim,
-        } = self.shape;
+            ..
+        } = self;
+        let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
         let scale = 1.0 / (head_dim as f64).sqrt();
         let mut outcome = Outcome {
             out: vec![0.0; self.q.len()],
-            lse: vec![0.0; batch * heads * len],
+            lse: vec![0.0; sequences.tokens() * heads],
             dq: vec![0.0; self.q.len()],
             dk: vec![0.0; self.k.len()],
             dv: vec![0.0; self.k.len()],
@@ -153,18 +171,21 @@ impl<E: Element> Case<E> {
         let wide = |values: &[E]| -> Vec<f64> { values.iter().map(|value| f64::from(value.widen())).collect() };
         let (q, k, v, d_out) = (wide(&self.q), wide(&self.k), wide(&self.v), wide(&self.d_out));
         for (index, lse) in outcome.lse.iter_mut().enumerate() {
-            let (sample, head, query) = (index / len / heads, index / len % heads, index % len);
-            let at = ((sample * len + query) * heads + head) * head_dim;
-            let key_at = |key: usize| ((sample * len + key) * kv_heads + head / (heads / kv_heads)) * head_dim;
+            let (sequence, _) = sequences.locate(index / heads);
+            let tokens = sequences.get(sequence);
+            let (start, len) = (tokens.start, tokens.len());
+            let (head, query) = ((index - start * heads) / len, (index - start * heads) % len);
+            let at = ((start + query) * heads + head) * head_dim;
+            let key_at = |key: usize| ((start + key) * kv_heads + head / (heads / kv_heads)) * head_dim;
             let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
             let row = |values: &'_ [f64], at: usize| -> Vec<f64> { values[at..][..head_dim].to_vec() };
             let seen = self
                 .lengths
                 .as_ref()
-                .map_or(query + 1, |lengths| lengths[sample] as usize);
+                .map_or(query + 1, |lengths| lengths[sequence] as usize);
             let factor = |key: usize| match &self.dropout {
                 None => 1.0,
-                Some(masks) => f64::from(masks[sample].factor(Pattern::index(head, query, key))),
+                Some(masks) => f64::from(masks[sequence].factor(Pattern::index(head, query, key))),
             };
             let scores: Vec<f64> = (0..seen)
                 .map(|key| scale * dot(&row(&q, at), &row(&k, key_at(key))))
@@ -194,7 +215,7 @@ impl<E: Element> Case<E> {
 
     fn check<P: Number + FromFormat<E>>(&self, tolerance: f64, what: &str) {
         let (got, want) = (self.computed::<P>(), self.wanted());
-        let what = format!("{what}, {:?}", self.shape);
+        let what = format!("{what}, {:?}", self.shape());
         assert_close(&got.out, &want.out, tolerance, &format!("out, {what}"));
         assert_close(&got.lse, &want.lse, tolerance, &format!("lse, {what}"));
         assert_close(&got.dq, &want.dq, tolerance, &format!("dq, {what}"));
@@ -264,6 +285,64 @@ fn other_patterns_agree_with_double_precision() {
         }
         let case = Case::<f16>::new(2, 130, (6, 2), 16).bidirectional().dropping(0.1);
         case.check::<f32>(2e-3, &format!("{level:?} f16"));
+    });
+}
+
+/// Sequences of other lengths side by side, as packing makes them.
+#[test]
+fn sequences_of_other_lengths_agree_with_double_precision() {
+    at_each_level(|level| {
+        for lengths in [&[1, 33, 2][..], &[70, 5, 31, 32], &[300, 1, 1, 65, 129]] {
+            let new = || Case::<f32>::of(Sequences::of(lengths.iter().copied()), (4, 2), 6);
+            let what = format!("{level:?} f32");
+            new().check::<f32>(1e-5, &what);
+            new().dropping(0.3).check::<f32>(2e-5, &what);
+            new().bidirectional().dropping(0.3).check::<f32>(2e-5, &what);
+            let case = Case::<bf16>::of(Sequences::of(lengths.iter().copied()), (6, 2), 16);
+            case.check::<f32>(0.005, &format!("{level:?} bf16 by f32"));
+        }
+    });
+}
+
+/// A sequence gives the same as if it were alone, whatever its neighbours are: to the bit.
+#[test]
+fn neighbours_do_not_reach_a_sequence() {
+    fn check<E: Number + FromFormat<E> + PartialEq>() {
+        let (lengths, heads, dim) = ([40, 67, 9], 2, 6);
+        let packed = |neighbour: f32| {
+            let mut case = Case::<E>::of(Sequences::of(lengths), (heads, 1), dim);
+            for (start, end) in [(0, 40), (107, 116)] {
+                for (values, width) in [
+                    (&mut case.q, heads * dim),
+                    (&mut case.k, dim),
+                    (&mut case.v, dim),
+                    (&mut case.d_out, heads * dim),
+                ] {
+                    values[start * width..end * width].fill(E::narrow(neighbour));
+                }
+            }
+            case
+        };
+        let case = packed(0.5);
+        let mut alone = Case::<E>::new(1, 67, (heads, 1), dim);
+        alone.q = case.q[40 * heads * dim..107 * heads * dim].to_vec();
+        alone.d_out = case.d_out[40 * heads * dim..107 * heads * dim].to_vec();
+        alone.k = case.k[40 * dim..107 * dim].to_vec();
+        alone.v = case.v[40 * dim..107 * dim].to_vec();
+        let alone = alone.computed::<E>();
+        for neighbour in [0.5, 100.0, f32::NAN] {
+            let got = packed(neighbour).computed::<E>();
+            let part = |values: &[f32], width: usize| values[40 * width..107 * width].to_vec();
+            assert_eq!(part(&got.out, heads * dim), alone.out);
+            assert_eq!(part(&got.lse, heads), alone.lse);
+            assert_eq!(part(&got.dq, heads * dim), alone.dq);
+            assert_eq!(part(&got.dk, dim), alone.dk);
+            assert_eq!(part(&got.dv, dim), alone.dv);
+        }
+    }
+    at_each_level(|_| {
+        check::<f32>();
+        check::<bf16>();
     });
 }
 
@@ -388,7 +467,7 @@ fn a_score_of_minus_infinity_is_no_weight() {
             &case.q,
             &case.k,
             &case.v,
-            case.shape,
+            case.shape(),
             Pattern::CAUSAL,
             &mut out,
             &mut lse,

@@ -97,5 +97,5 @@ impl Chain for Decoder {
 }
 
 fn targets(batch: &MicroBatch) -> Targets {
-    Targets::new(&batch.ids, &batch.lengths, batch.len)
+    Targets::new(&batch.ids, batch.counted(), batch.predicting())
 }

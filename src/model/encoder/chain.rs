@@ -64,7 +64,7 @@ impl Chain for Encoder {
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
-        let labels = input("labels", &batch.labels, batch.batch);
+        let labels = input("labels", &batch.labels, batch.sequences.count());
         self.head.forward_backward(x, &labels, scale, pass, on_checkpoint)
     }
 
@@ -77,7 +77,7 @@ impl Chain for Encoder {
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
-        let labels = input("labels", &batch.labels, batch.batch);
+        let labels = input("labels", &batch.labels, batch.sequences.count());
         let (loss_sum, correct) = self.head.evaluate(x, &labels, pass)?;
         Ok(Evaluated {
             loss_sum,

@@ -7,8 +7,8 @@ use crate::nn::testing::{
 };
 
 #[test]
-fn targets_leave_out_padding_and_each_samples_last_token() {
-    let targets = Targets::new(&[5, 6, 7, 8, 9, 0], &[3, 2], 3);
+fn the_target_of_a_row_is_the_next_token() {
+    let targets = Targets::new(&[5, 6, 7, 8, 9, 0], 3, [0, 1, 3].into_iter());
     assert_eq!(targets.rows.values(), [0, 1, 3]);
     assert_eq!(targets.next.values(), [6, 7, 9]);
 }

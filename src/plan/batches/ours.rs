@@ -8,6 +8,7 @@ use super::sequence::{Micro, Sequence};
 use crate::{
     arch::ModelConfig,
     data::{DataError, Dataset, EffectiveBatch, MicroBatch},
+    kernels::Sequences,
     options::{Data, DataOptions, Lengths, Task},
 };
 
@@ -96,8 +97,7 @@ fn micro_batch(lengths: Vec<u32>, len: usize, task: Task) -> MicroBatch {
         },
         sample_ids: vec![0; batch],
         lengths,
-        batch,
-        len,
+        sequences: Sequences::even(batch, len),
     }
 }
 
@@ -121,10 +121,14 @@ mod tests {
         let config = config();
         let planned = steps(&options, &config, || load(&options, &config)).unwrap();
         assert_eq!(planned.steps.len(), 1 + LARGEST);
-        let lengths: Vec<usize> = planned.steps[1..].iter().map(|step| step.micro[0].len).collect();
+        let lengths: Vec<usize> = planned.steps[1..]
+            .iter()
+            .map(|step| step.micro[0].sequences.longest())
+            .collect();
         assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
         for micro in planned.steps.iter().flat_map(|step| &step.micro) {
-            assert_eq!((micro.batch, micro.counted()), (1, micro.len - 1));
+            assert_eq!(micro.sequences.count(), 1);
+            assert_eq!(micro.counted(), micro.sequences.longest() - 1);
         }
     }
 
@@ -139,7 +143,8 @@ mod tests {
         let dataset = load(&options, &config).unwrap();
         let planned = steps(&options, &config, || Ok(Arc::clone(&dataset))).unwrap();
         let trained: Vec<EffectiveBatch> = dataset.batches(&options, &config).collect();
-        let largest = |step: &EffectiveBatch| step.micro.iter().map(|micro| micro.len).max();
+        let longest = |micro: &MicroBatch| micro.sequences.longest();
+        let largest = |step: &EffectiveBatch| step.micro.iter().map(longest).max();
         let worst = planned.worst(None).unwrap();
         let longest = trained.iter().map(largest).max().unwrap();
         assert_eq!(Some(worst.tokens as usize), longest);

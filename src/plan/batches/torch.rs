@@ -264,7 +264,7 @@ mod tests {
         let ours = dataset.batches(&options, &config).take(8);
         let ours = ours
             .flat_map(|step| step.micro)
-            .map(|micro| (4, micro.len as u32, true));
+            .map(|micro| (4, micro.sequences.longest() as u32, true));
         assert_eq!(steps.concat(), ours.collect::<Vec<_>>());
     }
 }

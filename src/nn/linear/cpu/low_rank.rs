@@ -110,16 +110,16 @@ pub(super) fn is_masked(linears: &[Linear], pass: &Pass) -> bool {
     low_rank.any(|low_rank| low_rank.dropout.drops(pass))
 }
 
-pub(super) fn masks(low_rank: &LowRank, pass: &Pass, features: usize) -> Option<Masks> {
-    low_rank.dropout.masks(pass).map(|samples| Masks {
-        samples,
-        len: pass.len,
+pub(super) fn masks<'a>(low_rank: &LowRank, pass: &'a Pass, features: usize) -> Option<Masks<'a>> {
+    low_rank.dropout.masks(pass).map(|of_sequence| Masks {
+        sequences: &pass.sequences,
+        of_sequence,
         features,
     })
 }
 
 /// The input of a layer's low-rank term, if that is not the layer's own.
-pub(super) fn masked<'a>(x: &'a Stored<'a>, linear: &Linear, pass: &Pass, features: usize) -> Option<Masked<'a>> {
+pub(super) fn masked<'a>(x: &'a Stored<'a>, linear: &Linear, pass: &'a Pass, features: usize) -> Option<Masked<'a>> {
     let masks = masks(linear.low_rank()?, pass, features)?;
     Some(Masked { x, masks })
 }
