@@ -12,7 +12,7 @@ use super::{FAILED, Format, claims, print, run_output};
 use crate::report::check_study;
 use crate::results::store::StudyDir;
 use crate::runner::{self, Bars, Json, Options, Plain, Progress, Silent, Summary, preflight, schedule, trainable};
-use crate::spec::{self, Overrides};
+use crate::spec::{self, Overrides, RecordSpec};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
@@ -65,11 +65,11 @@ enum ProgressKind {
 }
 
 impl ProgressKind {
-    fn open(self) -> Box<dyn Progress> {
+    fn open(self, record: &RecordSpec) -> Box<dyn Progress> {
         match self {
             Self::Auto if stderr().is_terminal() => Box::new(Bars::default()),
             Self::Bar => Box::new(Bars::default()),
-            Self::Auto | Self::Plain => Box::new(Plain::default()),
+            Self::Auto | Self::Plain => Box::new(Plain::every(record.log_interval)),
             Self::Json => Box::new(Json),
             Self::None => Box::new(Silent),
         }
@@ -101,7 +101,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     report.prepare()?;
 
     // Run the cells.
-    let mut progress = args.progress.open();
+    let mut progress = args.progress.open(&study.record);
     for note in &study.notes {
         progress.note(note);
     }

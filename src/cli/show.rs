@@ -11,7 +11,7 @@ use crate::results::columns::{is_optional, keys, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::results::prediction::Prediction;
-use crate::results::record::{Record, Step};
+use crate::results::record::{EmptyCache, Record, Step};
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::results::{figure, setting};
 use crate::spec::cell::Cell;
@@ -176,7 +176,9 @@ fn steps_for_people(steps: &[Step]) -> Table {
         "reserved",
         "process",
         "available",
+        "system used",
         "page faults",
+        "emptied",
     ]);
     let bytes = |value: Option<u64>| json!(or_absent(value, format::bytes));
     table.rows = steps
@@ -195,9 +197,24 @@ fn steps_for_people(steps: &[Step]) -> Table {
                 bytes(step.reserved_bytes),
                 bytes(step.process_bytes),
                 bytes(step.system_available_bytes),
+                json!(or_absent(
+                    step.system_used_percent.map(|percent| percent / 100.0),
+                    format::percent
+                )),
                 json!(or_absent(step.page_faults, |faults| format::number(faults, 0))),
+                json!(step.empty_cache.as_ref().map_or_else(|| format::ABSENT.into(), emptied)),
             ]
         })
         .collect();
     table
+}
+
+/// `500.0 MiB to 320.0 MiB`: the resident set before and after the cache was returned.
+fn emptied(emptied: &EmptyCache) -> String {
+    let bytes = |value: Option<u64>| or_absent(value, format::bytes);
+    format!(
+        "{} to {}",
+        bytes(emptied.process_before_bytes),
+        bytes(emptied.process_after_bytes)
+    )
 }

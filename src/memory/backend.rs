@@ -85,6 +85,26 @@ fn never_purge() {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, never) };
 }
 
+/// A day, in milliseconds: longer than a step between two calls of [`mimalloc_collect`].
+const A_DAY: std::ffi::c_long = 86_400_000;
+
+/// Lets [`mimalloc_collect`] return pages that are freed from now on. Pages that never are purged are not even listed for it
+/// (`mi_arena_schedule_purge` in mimalloc's arena.c). A delay that its own variable sets stays.
+pub(super) fn mimalloc_keep_until_collected() {
+    // SAFETY: take and return numbers.
+    unsafe {
+        if libmimalloc_sys::mi_option_get(PURGE_DELAY) < 0 {
+            libmimalloc_sys::mi_option_set(PURGE_DELAY, A_DAY);
+        }
+    }
+}
+
+/// Returns this thread's free pages, and those of all arenas, to the system.
+pub(super) fn mimalloc_collect() {
+    // SAFETY: takes a flag, and may be called at any time.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
 /// Bytes that mimalloc holds of the system. `None` if it gives freed pages back: its counter of committed bytes, which
 /// this is, goes on counting them (`mi_os_decommit_ex` lowers it only where pages must be committed again, and Linux does
 /// not ask for that).

@@ -53,6 +53,12 @@ pub fn system_total_bytes() -> Option<u64> {
     kibibytes("/proc/meminfo", "MemTotal:")
 }
 
+/// Used part of the machine's memory, of all processes, in percent.
+pub fn system_used_percent() -> Option<f64> {
+    let (total, available) = (system_total_bytes()?, system_available_bytes()?);
+    (total > 0).then(|| 100.0 * (1.0 - available as f64 / total as f64))
+}
+
 /// Minor page faults of this process since it began.
 pub fn page_faults() -> Option<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();

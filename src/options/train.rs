@@ -17,6 +17,8 @@ pub struct TrainOptions {
     pub max_grad_norm: f64,
     /// The blocks that recompute their forward pass.
     pub gradient_checkpointing: Checkpointing,
+    /// Steps after which the allocator's cache is returned to the system; 0 never does.
+    pub empty_cache_steps: usize,
     /// The part of training that the memory figures describe.
     pub measure: Measure,
     /// The device that computes.

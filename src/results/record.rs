@@ -67,8 +67,28 @@ pub struct Step {
     pub process_bytes: Option<u64>,
     /// Memory that the system could still give.
     pub system_available_bytes: Option<u64>,
+    /// Used part of the system's memory, of all processes, in percent.
+    pub system_used_percent: Option<f64>,
     /// Minor page faults of the process since the last step's end.
     pub page_faults: Option<u64>,
+    /// The return of the allocator's cache after the step, if `empty_cache_steps` asks for it.
+    pub empty_cache: Option<EmptyCache>,
+}
+
+/// The return of the allocator's cache to the system, after the step's gradients were released.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmptyCache {
+    /// The duration, which is part of the step's.
+    pub seconds: f64,
+    /// Memory that the allocator held before.
+    pub reserved_before_bytes: Option<u64>,
+    /// Memory that the allocator held after.
+    pub reserved_after_bytes: Option<u64>,
+    /// Resident set of the process before.
+    pub process_before_bytes: Option<u64>,
+    /// Resident set of the process after.
+    pub process_after_bytes: Option<u64>,
 }
 
 /// The outcome of a cell: `record.json`. Memory figures are over the training steps unless they say otherwise. A figure
@@ -140,6 +160,18 @@ pub struct Measured {
     pub allocated_peak_bytes: Option<u64>,
     /// Mean over the steps of the live tensor bytes at a step's end.
     pub allocated_mean_bytes: Option<u64>,
+    /// The least live tensor bytes at a step's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_min_bytes: Option<u64>,
+    /// The least live tensor bytes at a step's end over the most at a step's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_efficiency: Option<f64>,
+    /// The most used part of the system's memory at a step's end, of all processes, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_used_peak_percent: Option<f64>,
+    /// Mean over the returns of the allocator's cache of the bytes by which the resident set fell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied_mean_bytes: Option<u64>,
     /// The most memory that the allocator held.
     pub reserved_peak_bytes: Option<u64>,
     /// The highest resident set.
@@ -296,6 +328,10 @@ pub struct StepEvent {
     pub tokens: usize,
     /// Live tensor bytes at the step's end.
     pub allocated_bytes: Option<u64>,
+    /// Memory that the allocator holds.
+    pub reserved_bytes: Option<u64>,
+    /// Used part of the system's memory, of all processes, in percent.
+    pub system_used_percent: Option<f64>,
 }
 
 /// JSON has no NaN and no infinity: serde_json writes both as null.
@@ -321,7 +357,9 @@ pub(crate) mod sample {
             reserved_bytes: Some(450 << 20),
             process_bytes: Some(500 << 20),
             system_available_bytes: Some(8 << 30),
+            system_used_percent: Some(50.0),
             page_faults: Some(600 / step as u64),
+            empty_cache: None,
         }
     }
 
@@ -365,6 +403,10 @@ pub(crate) mod sample {
                 tokens: 1536,
                 allocated_peak_bytes: Some((400 << 20) + 4096),
                 allocated_mean_bytes: Some(150 << 20),
+                allocated_min_bytes: Some(120 << 20),
+                memory_efficiency: Some(0.75),
+                system_used_peak_percent: Some(50.0),
+                emptied_mean_bytes: None,
                 reserved_peak_bytes: Some(450 << 20),
                 process_peak_bytes: Some(500 << 20),
                 process_peak_total_bytes: Some(520 << 20),

@@ -26,13 +26,18 @@ pub(super) fn predicted(task: &Task) -> String {
     })
 }
 
-/// `loss 5.431, 1,024 tokens/s, 412.3 MiB`.
+/// `loss 5.431, 1,024 tokens/s, 412.3 MiB allocated, 450.0 MiB reserved, system 61.2% used`.
 pub(super) fn step(step: &StepEvent) -> String {
     let rate = format::rate((step.tokens as f64 / step.seconds).into());
-    let memory = step
-        .allocated_bytes
-        .map(|bytes| format!(", {}", format::bytes(bytes.into())));
-    format!("loss {:.4}, {rate} tokens/s{}", step.loss, memory.unwrap_or_default())
+    let bytes = |bytes: Option<u64>, what| bytes.map(|bytes| format!("{} {what}", format::bytes(bytes.into())));
+    let parts = [
+        Some(format!("loss {:.4}, {rate} tokens/s", step.loss)),
+        bytes(step.allocated_bytes, "allocated"),
+        bytes(step.reserved_bytes, "reserved"),
+        step.system_used_percent
+            .map(|percent| format!("system {} used", format::percent((percent / 100.0).into()))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// `ok in 3.21 s: loss 5.431, step 120 ms, peak 412.3 MiB`, or the status with its reason.

@@ -100,6 +100,7 @@ mod tests {
             "record",
             "record.timeline",
             "record.timeline_steps",
+            "record.log_interval",
             "report",
             "report.template",
             "report.output",

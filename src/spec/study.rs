@@ -129,6 +129,11 @@ pub struct RecordSpec {
     #[serde(deserialize_with = "one_or_more")]
     #[schemars(range(min = 1))]
     pub timeline_steps: usize,
+    /// Print a line every n steps where progress is printed as lines (`--progress plain`). Default: a line every ten seconds
+    /// at most.
+    #[serde(deserialize_with = "positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub log_interval: Option<usize>,
 }
 
 impl Default for RecordSpec {
@@ -137,6 +142,7 @@ impl Default for RecordSpec {
         Self {
             timeline: false,
             timeline_steps: 3,
+            log_interval: None,
         }
     }
 }
@@ -256,6 +262,11 @@ fn repeats<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error
 /// Reads a count of 1 or more.
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     check_count(usize::deserialize(deserializer)?)
+}
+
+/// Reads a count of 1 or more, or null.
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    Option::deserialize(deserializer)?.map(check_count).transpose()
 }
 
 fn check_count<E: de::Error>(count: usize) -> Result<usize, E> {

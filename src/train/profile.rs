@@ -33,8 +33,7 @@ pub(super) fn run(
         meter.sample();
         timeline::write_out();
     })?;
-    steps.end(&batch, outcome, meter.end_step(), start)?;
-    steps.release(trainer);
+    steps.end(trainer, &batch, outcome, meter.end_step(), start)?;
 
     meter.reset(trainer.device());
     let (mut at_end_of_forward, mut saved) = (0, 0);
@@ -56,8 +55,7 @@ pub(super) fn run(
         gradient_norm: trainer.gradient_norm()?,
         learning_rate: 0.0,
     };
-    steps.end(&batch, outcome, at_end, start)?;
-    steps.release(trainer);
+    steps.end(trainer, &batch, outcome, at_end, start)?;
 
     let bytes = |category| live.by_category[category];
     let adapter_bytes = options.model.lora.as_ref().map(|_| bytes(Category::Adapter));

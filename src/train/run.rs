@@ -37,6 +37,9 @@ pub fn run(
     on_event(&Event::Loading);
     let load_start = Instant::now();
     memory::set_phase(Phase::Load);
+    if options.empty_cache_steps > 0 {
+        memory::prepare_empty_cache();
+    }
     let device = device::open(options.device)?;
     let (source, dataset) = {
         let source = Source::open(&options.model, base_dir)?;
@@ -58,7 +61,7 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
 
     let mut meter = MemoryMeter::start(&device);
-    let mut steps = StepRecorder::create(out_dir, on_event)?;
+    let mut steps = StepRecorder::create(out_dir, options.empty_cache_steps, on_event)?;
     let profile = match options.measure {
         Measure::Epoch => {
             train(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?;
@@ -115,8 +118,7 @@ fn train(
             meter.sample();
             timeline::write_out();
         })?;
-        steps.end(&batch, outcome, meter.end_step(), start)?;
-        steps.release(trainer);
+        steps.end(trainer, &batch, outcome, meter.end_step(), start)?;
     }
     Ok(())
 }

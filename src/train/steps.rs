@@ -8,7 +8,7 @@ use crate::{
     memory::{self, Phase, probes, timeline},
     options::DataOptions,
     results::{
-        record::{Event, Step, StepEvent},
+        record::{EmptyCache, Event, Step, StepEvent},
         store::StepLog,
     },
 };
@@ -18,15 +18,22 @@ pub(super) struct StepRecorder<'a> {
     file: StepLog,
     on_event: &'a mut dyn FnMut(&Event),
     total: usize,
+    empty_cache_steps: usize,
     done: Vec<Step>,
 }
 
 impl<'a> StepRecorder<'a> {
-    pub(super) fn create(out_dir: &Path, on_event: &'a mut dyn FnMut(&Event)) -> Result<Self, TrainError> {
+    /// The cache of the allocator is returned every `empty_cache_steps` steps; 0 never does.
+    pub(super) fn create(
+        out_dir: &Path,
+        empty_cache_steps: usize,
+        on_event: &'a mut dyn FnMut(&Event),
+    ) -> Result<Self, TrainError> {
         Ok(Self {
             file: StepLog::create(&out_dir.join("steps.jsonl"))?,
             on_event,
             total: 0,
+            empty_cache_steps,
             done: Vec::new(),
         })
     }
@@ -46,16 +53,17 @@ impl<'a> StepRecorder<'a> {
         Instant::now()
     }
 
-    /// The step ends, with its gradients still held.
+    /// The step ends. Its gradients are still held, and released after the figures are taken.
     pub(super) fn end(
         &mut self,
+        trainer: &mut Trainer,
         batch: &EffectiveBatch,
         outcome: StepOutcome,
         memory: StepMemory,
         start: Instant,
     ) -> Result<(), TrainError> {
         timeline::end_step(self.done.len() + 1);
-        let step = Step {
+        let mut step = Step {
             step: self.done.len() + 1,
             loss: outcome.loss,
             gradient_norm: outcome.gradient_norm,
@@ -67,8 +75,18 @@ impl<'a> StepRecorder<'a> {
             reserved_bytes: memory.reserved,
             process_bytes: memory.process,
             system_available_bytes: probes::system_available_bytes(),
+            system_used_percent: probes::system_used_percent(),
             page_faults: memory.page_faults,
+            empty_cache: None,
         };
+        trainer.release_gradients();
+        memory::set_phase(Phase::Idle);
+        timeline::step_released(step.step);
+        if self.empty_cache_steps > 0 && step.step.is_multiple_of(self.empty_cache_steps) {
+            let emptied = empty_cache();
+            step.seconds += emptied.seconds;
+            step.empty_cache = Some(emptied);
+        }
         self.file.append(&step)?;
         (self.on_event)(&Event::Step {
             steps: self.total,
@@ -78,21 +96,30 @@ impl<'a> StepRecorder<'a> {
                 seconds: step.seconds,
                 tokens: step.tokens,
                 allocated_bytes: step.allocated_bytes,
+                reserved_bytes: step.reserved_bytes,
+                system_used_percent: step.system_used_percent,
             },
         });
         self.done.push(step);
         Ok(())
     }
 
-    /// Releases the gradients of the last step.
-    pub(super) fn release(&self, trainer: &mut Trainer) {
-        trainer.release_gradients();
-        memory::set_phase(Phase::Idle);
-        timeline::step_released(self.done.len());
-    }
-
     /// All steps.
     pub(super) fn finish(self) -> Vec<Step> {
         self.done
+    }
+}
+
+/// Returns the allocator's cache to the system.
+fn empty_cache() -> EmptyCache {
+    let (reserved_before_bytes, process_before_bytes) = (probes::reserved_bytes(), probes::process_bytes());
+    let start = Instant::now();
+    memory::empty_cache();
+    EmptyCache {
+        seconds: start.elapsed().as_secs_f64(),
+        reserved_before_bytes,
+        reserved_after_bytes: probes::reserved_bytes(),
+        process_before_bytes,
+        process_after_bytes: probes::process_bytes(),
     }
 }

@@ -18,6 +18,7 @@ pub(super) fn summarise(
     load_seconds: f64,
 ) -> Measured {
     let tokens: usize = steps.iter().map(|step| step.tokens).sum();
+    let at_ends = || steps.iter().filter_map(|step| step.allocated_bytes);
     let timed = &steps[WARM_UP.min(steps.len().saturating_sub(1))..];
     Measured {
         steps: steps.len(),
@@ -34,6 +35,13 @@ pub(super) fn summarise(
         tokens,
         allocated_peak_bytes: memory.peaks.as_ref().map(|peaks| peaks.allocated),
         allocated_mean_bytes: memory.allocated_mean,
+        allocated_min_bytes: at_ends().min(),
+        memory_efficiency: efficiency(at_ends().min(), at_ends().max()),
+        system_used_peak_percent: steps
+            .iter()
+            .filter_map(|step| step.system_used_percent)
+            .max_by(f64::total_cmp),
+        emptied_mean_bytes: emptied_mean(steps),
         reserved_peak_bytes: memory.reserved_peak,
         process_peak_bytes: memory.process_peak,
         process_peak_total_bytes: memory.process_peak_total,
@@ -66,6 +74,29 @@ pub(super) fn summarise(
             .collect::<Option<Vec<_>>>()
             .map(|faults| median(faults.into_iter())),
     }
+}
+
+/// The least over the most; `None` if nothing was ever live.
+fn efficiency(least: Option<u64>, most: Option<u64>) -> Option<f64> {
+    let most = most.filter(|&most| most > 0)?;
+    Some(least? as f64 / most as f64)
+}
+
+/// Mean bytes by which the resident set fell when the cache was returned.
+fn emptied_mean(steps: &[Step]) -> Option<u64> {
+    let emptied = steps.iter().filter_map(|step| step.empty_cache.as_ref());
+    let fell: Option<Vec<u64>> = emptied
+        .map(|emptied| {
+            Some(
+                emptied
+                    .process_before_bytes?
+                    .saturating_sub(emptied.process_after_bytes?),
+            )
+        })
+        .collect();
+    let fell = fell?;
+    let sum: u64 = fell.iter().sum();
+    sum.checked_div(fell.len() as u64)
 }
 
 /// The highest peak of each epoch's steps; `None` if a peak was not measured.

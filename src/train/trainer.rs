@@ -272,6 +272,7 @@ mod tests {
             },
             max_grad_norm: 1.0,
             gradient_checkpointing: Checkpointing::Every(2),
+            empty_cache_steps: 0,
             measure: Measure::Epoch,
             device: DeviceName::Cpu,
         }

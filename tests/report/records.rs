@@ -100,6 +100,10 @@ fn measured(cell: &Cell) -> Measured {
         tokens: 1536,
         allocated_peak_bytes: Some(allocated),
         allocated_mean_bytes: Some(parameter + 4 * adapter),
+        allocated_min_bytes: Some(parameter + 3 * adapter),
+        memory_efficiency: Some(0.9),
+        system_used_peak_percent: Some(42.5),
+        emptied_mean_bytes: None,
         reserved_peak_bytes: Some(allocated + 30 * MIB),
         process_peak_bytes: Some(allocated + 40 * MIB),
         process_peak_total_bytes: Some(allocated + 60 * MIB),
@@ -165,6 +169,8 @@ pub fn step(step: usize) -> Step {
         reserved_bytes: Some(500 * MIB),
         process_bytes: Some(511 * MIB),
         system_available_bytes: None,
+        system_used_percent: None,
         page_faults: Some(411),
+        empty_cache: None,
     }
 }

@@ -82,3 +82,73 @@ fn a_cell_by_hand_needs_the_environment_that_a_run_gives() {
     mistake.stderr_has("CELL_ALLOCATOR must be retain");
     by_hand("retain").exits(0);
 }
+
+#[test]
+fn the_cache_goes_back_to_the_system_every_so_many_steps() {
+    let project = Project::new(
+        "
+name: emptied
+defaults: { model: tiny, max_seq_length: 512, batch_size: 16, max_steps: 4 }
+record: { log_interval: 2 }
+sweep:
+  grid: { allocator.backend: [system, mimalloc], empty_cache_steps: [0, 2] }
+",
+    );
+    let output = project.run(&["--progress", "plain"]).exits(0);
+    for (step, lines) in [(1, 0), (2, 4), (3, 0), (4, 4)] {
+        assert_eq!(
+            output.stderr.matches(&format!("  step {step}/4 ")).count(),
+            lines,
+            "{output}"
+        );
+    }
+    output.stderr_has("KiB allocated, ");
+    output.stderr_has("% used\n");
+    let measured: Vec<_> = project
+        .records()
+        .into_iter()
+        .map(|record| record.unwrap().measured.unwrap())
+        .collect();
+    for (pair, cells) in measured.chunks(2).zip(project.cells().chunks(2)) {
+        let [kept, emptied] = pair else {
+            panic!("two cells of each allocator")
+        };
+        assert_eq!(kept.loss_last, emptied.loss_last);
+        assert_eq!(kept.allocated_peak_bytes, emptied.allocated_peak_bytes);
+        assert_eq!(kept.emptied_mean_bytes, None);
+        // The activations of a step alone are larger.
+        let fell = emptied.emptied_mean_bytes.unwrap();
+        assert!(fell > 4 << 20, "{fell}");
+        assert!(emptied.page_faults > kept.page_faults);
+        let steps = project.read(cells[1].join("steps.jsonl"));
+        for (line, is_emptied) in steps.lines().zip([false, true, false, true]) {
+            let step: Value = serde_json::from_str(line).unwrap();
+            let bytes = |figure: &str| step["empty_cache"][figure].as_u64();
+            assert_eq!(bytes("process_after_bytes").is_some(), is_emptied, "{line}");
+            assert!(bytes("process_before_bytes") >= bytes("process_after_bytes"), "{line}");
+        }
+    }
+    for measured in &measured {
+        let (least, mean) = (
+            measured.allocated_min_bytes.unwrap(),
+            measured.allocated_mean_bytes.unwrap(),
+        );
+        assert!(0 < least && least <= mean, "{least} {mean}");
+        assert!(
+            measured
+                .memory_efficiency
+                .is_some_and(|share| share > 0.0 && share <= 1.0)
+        );
+        assert!(
+            measured
+                .system_used_peak_percent
+                .is_some_and(|percent| percent > 0.0 && percent < 100.0)
+        );
+    }
+    project.write(
+        "spec.yaml",
+        "name: kept\ndefaults: { model: tiny, empty_cache_steps: 1 }\n",
+    );
+    let refused = project.run(&[]).exits(2);
+    refused.stderr_has("the allocator `retain` keeps freed pages on purpose");
+}

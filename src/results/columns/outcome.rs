@@ -78,6 +78,10 @@ pub fn outcomes() -> Vec<Outcome> {
     columns.extend([
         measured("process_peak_total_bytes", Int, |m| m.process_peak_total_bytes),
         measured("allocated_mean_bytes", Int, |m| m.allocated_mean_bytes),
+        measured("allocated_min_bytes", Int, |m| m.allocated_min_bytes),
+        measured("memory_efficiency", Float, |m| m.memory_efficiency),
+        measured("system_used_peak_percent", Float, |m| m.system_used_peak_percent),
+        measured("emptied_mean_bytes", Int, |m| m.emptied_mean_bytes),
         profile("parameter", |p| p.parameter_bytes),
         profile("adapter", |p| p.adapter_bytes),
         profile("optimizer_state", |p| p.optimizer_state_bytes),

@@ -10,16 +10,32 @@ use super::super::task::{Overview, Task};
 use super::super::text::{outcome, overview, predicted, step};
 use super::observer::Progress;
 
-/// The shortest time between two lines about steps.
+/// The shortest time between two lines about steps, unless the study says after how many there is one.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// One line for each cell, and for a step now and then, on stderr.
 #[derive(Default)]
 pub struct Plain {
     last_step: Option<Instant>,
+    log_interval: Option<usize>,
 }
 
 impl Plain {
+    /// Prints a line every `log_interval` steps; `None` for one in ten seconds at most.
+    pub fn every(log_interval: Option<usize>) -> Self {
+        Self {
+            last_step: None,
+            log_interval,
+        }
+    }
+
+    fn is_due(&self, step: usize) -> bool {
+        match self.log_interval {
+            Some(interval) => step.is_multiple_of(interval),
+            None => self.last_step.is_none_or(|last| last.elapsed() >= INTERVAL),
+        }
+    }
+
     fn line(&self, text: &str) {
         // A reader that has gone is no reason to stop training.
         let _ = writeln!(stderr(), "{text}");
@@ -44,7 +60,7 @@ impl Progress for Plain {
 
     fn event(&mut self, _: &Task, event: &Event) {
         if let Event::Step { steps, step: now } = event
-            && self.last_step.is_none_or(|last| last.elapsed() >= INTERVAL)
+            && self.is_due(now.step)
         {
             self.last_step = Some(Instant::now());
             self.line(&format!("  step {}/{steps} {}", now.step, step(now)));

@@ -98,7 +98,8 @@ pub struct Cell {
     pub upcast: Upcast,
     /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
     pub autocast: Autocast,
-    /// Return the allocator's cache to the device every n steps; 0 never does.
+    /// Return the allocator's cache to the device every n steps; 0 never does. Our trainer returns it to the system
+    /// (malloc_trim, mimalloc's collect), and the samples of its steps hold the figures before and after.
     pub empty_cache_steps: usize,
 
     /// Samples in a micro-batch.

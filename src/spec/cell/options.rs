@@ -85,6 +85,7 @@ impl Cell {
             schedule: self.schedule_options(),
             max_grad_norm: self.max_grad_norm,
             gradient_checkpointing: self.gradient_checkpointing.clone(),
+            empty_cache_steps: self.empty_cache_steps,
             measure: self.measure,
             device: self.device().expect("a validated cell has a device"),
         }

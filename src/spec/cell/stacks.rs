@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 17] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
@@ -16,7 +16,6 @@ pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
     ("attn_implementation", Stack::Torch),
     ("upcast", Stack::Torch),
     ("autocast", Stack::Torch),
-    ("empty_cache_steps", Stack::Torch),
     ("galore_scale", Stack::Candle),
     ("measure", Stack::Candle),
     ("device", Stack::Candle),

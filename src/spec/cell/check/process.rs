@@ -50,6 +50,7 @@ impl Cell {
                     .help("leave the key out"),
             );
         }
+        self.check_empty_cache(found);
         for (map, env) in [("env", &self.env), ("allocator.env", &self.allocator.env)] {
             for (name, value) in env {
                 found.check(check_variable(map, name, value.as_deref()));
@@ -61,6 +62,28 @@ impl Cell {
         for name in self.env.keys().filter(|name| self.allocator.env.contains_key(*name)) {
             let message = format!("{} is in allocator.env as well", quoted(name));
             found.add(Invalid::new(format!("env.{name}"), message).with("allocator"));
+        }
+    }
+
+    /// A cache that cannot be returned, or that is kept on purpose, is not emptied.
+    fn check_empty_cache(&self, found: &mut Found) {
+        if self.stack != Stack::Candle || self.empty_cache_steps == 0 {
+            return;
+        }
+        if self.device() != Some(Device::Cpu) {
+            found.add(
+                Invalid::new("empty_cache_steps", "candle keeps no cache of a GPU's memory")
+                    .with("device")
+                    .help("leave the key out"),
+            );
+        } else if self.backend() == AllocatorBackend::Retain {
+            let message = "the allocator `retain` keeps freed pages on purpose";
+            let invalid = Invalid::new("empty_cache_steps", message);
+            let invalid = match self.allocator.backend {
+                Some(_) => invalid.with("allocator.backend"),
+                None => invalid,
+            };
+            found.add(invalid.help("use `allocator.backend: system` or `mimalloc`"));
         }
     }
 

@@ -408,6 +408,13 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         refused(|cell| cell.torch.torch_version = Some("2.14".into())).as_deref(),
         Some("torch.torch_version")
     );
+    let system = |cell: &mut Cell| {
+        cell.allocator.backend = Some(AllocatorBackend::System);
+        cell.empty_cache_steps = 1;
+    };
+    assert_eq!(refused(system), None);
+    let cuda = |cell: &mut Cell| (cell.device, cell.empty_cache_steps) = ("cuda:0".into(), 1);
+    assert_eq!(refused(cuda).as_deref(), Some("empty_cache_steps"));
     let float32 = |cell: &mut Cell| cell.bnb_4bit_compute_dtype = Dtype::Float32;
     assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
 }

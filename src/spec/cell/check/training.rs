@@ -216,6 +216,10 @@ impl Cell {
             ),
             ("warmup_ratio", self.warmup_ratio != defaults.warmup_ratio),
             ("eval_fraction", self.eval_fraction != defaults.eval_fraction),
+            (
+                "empty_cache_steps",
+                self.empty_cache_steps != defaults.empty_cache_steps,
+            ),
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given) {
             found.add(

@@ -1,0 +1,32 @@
+//! The allocator's cache: freed memory that it keeps of the system, returned on demand.
+
+use super::backend::{mimalloc_collect, mimalloc_keep_until_collected};
+use crate::options::AllocatorBackend;
+
+/// Prepares the allocator for [`empty_cache`], before the memory that is to be returned is allocated.
+pub fn prepare_empty_cache() {
+    if AllocatorBackend::current() == AllocatorBackend::Mimalloc {
+        mimalloc_keep_until_collected();
+    }
+}
+
+/// Returns freed memory to the system. Live memory stays where it is.
+pub fn empty_cache() {
+    match AllocatorBackend::current() {
+        AllocatorBackend::System => trim_c_library(),
+        // It keeps its pages on purpose; specs cannot ask for both.
+        AllocatorBackend::Retain => {}
+        AllocatorBackend::Mimalloc => mimalloc_collect(),
+    }
+}
+
+/// See malloc_trim(3): the free pages of every heap.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn trim_c_library() {
+    // SAFETY: takes a number, and may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other C libraries keep no cache that they could be asked for.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim_c_library() {}
