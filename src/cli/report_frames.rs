@@ -26,8 +26,12 @@ impl Frames {
         let collection = studies::read(dir, study, all)?;
         let ok = |cell: &&Collected| cell.record.as_ref().is_some_and(|record| record.status == Status::Ok);
         let ids = collection.cells.iter().filter(ok).map(|cell| cell.cell_id.as_str());
+        let (timeline, damaged) = timeline::build(dir, ids)?;
+        for error in damaged {
+            eprintln!("warning: {error}; the report is without it");
+        }
         Ok(Self {
-            timeline: timeline::build(dir, ids)?,
+            timeline,
             cells: collection.frame()?,
         })
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::results::record::{Record, Status};
 use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
+use crate::results::timeline::{self, TimelineError};
 use crate::spec::cell::{Cell, Data};
 use crate::spec::{Study, StudyCell};
 use crate::text::counted;
@@ -41,7 +42,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     let dir = StudyDir::new(&options.results);
     let mut tasks = Vec::new();
     let mut kept = Vec::new();
-    let mut unreadable = Vec::new();
+    let mut damaged: Vec<String> = Vec::new();
     let run = study
         .cells
         .iter()
@@ -52,13 +53,21 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         let record = match read_record(&cell_dir) {
             Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => {
-                unreadable.push(error);
+                damaged.push(error.to_string());
                 None
             }
             Ok(record) => record,
         };
         match record {
-            Some(record) if !options.fresh && is_result(record.status) => kept.push(Cached { index, record }),
+            Some(record) if !options.fresh && is_result(record.status) => {
+                match damaged_timeline(study, &record, &cell_dir)? {
+                    None => kept.push(Cached { index, record }),
+                    Some(error) => {
+                        damaged.push(error);
+                        tasks.push(task(study, index, record.attempt + 1));
+                    }
+                }
+            }
             record => tasks.push(task(study, index, attempts(&cell_dir, record) + 1)),
         }
     }
@@ -70,8 +79,8 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     }
     let mut notes = Vec::new();
     notes.extend(
-        unreadable
-            .iter()
+        damaged
+            .into_iter()
             .map(|error| format!("{error}: this cell is run again")),
     );
     notes.extend(other_versions(&kept));
@@ -177,6 +186,20 @@ fn data_path(cell: &Cell) -> Option<&str> {
     match &cell.data {
         Data::File(file) => Some(&file.path),
         Data::Synthetic(_) | Data::Sample => None,
+    }
+}
+
+/// The damage of the timeline of a cell that ended well, if the study records timelines.
+fn damaged_timeline(study: &Study, record: &Record, dir: &CellDir) -> Result<Option<String>, StoreError> {
+    let path = dir.timeline();
+    if !study.record.timeline || record.status != Status::Ok || !path.exists() {
+        return Ok(None);
+    }
+    match timeline::read(&path) {
+        Ok(recording) if recording.complete => Ok(None),
+        Ok(_) => Ok(Some(format!("`{}` is cut short", path.display()))),
+        Err(TimelineError::Store(error)) => Err(error),
+        Err(error) => Ok(Some(error.to_string())),
     }
 }
 

@@ -6,6 +6,7 @@
 mod background;
 #[path = "../common/mod.rs"]
 mod common;
+mod damage;
 mod environment;
 mod outcomes;
 mod output;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use polars_core::prelude::*;
 
+use super::error::TimelineError;
 use super::file::{self, Recording};
 use super::replay::Shape;
 use super::step::{Moment, RecordedStep, StepAnalysis, Usage, recorded_steps, steady_step};
@@ -71,22 +72,30 @@ const COLUMNS: [(&str, Kind, Get); 13] = [
     ("prominence_bytes", Kind::Int, |row| row.prominence.into()),
 ];
 
-/// Reads the timelines of the cells that have one, and makes their frame.
+/// Reads the timelines of the cells that have one, and makes their frame. Gives the damaged ones, which it leaves out.
 ///
 /// # Errors
-/// A timeline that cannot be read.
-pub fn build<'a>(dir: &StudyDir, cell_ids: impl IntoIterator<Item = &'a str>) -> Result<DataFrame, FrameError> {
-    let mut recordings = Vec::new();
+/// A file that cannot be opened.
+pub fn build<'a>(
+    dir: &StudyDir,
+    cell_ids: impl IntoIterator<Item = &'a str>,
+) -> Result<(DataFrame, Vec<TimelineError>), FrameError> {
+    let (mut recordings, mut damaged) = (Vec::new(), Vec::new());
     for cell_id in cell_ids {
         let path = dir.cell(cell_id).timeline();
-        if path.exists() {
-            recordings.push(CellRecording {
+        if !path.exists() {
+            continue;
+        }
+        match file::read(&path) {
+            Ok(recording) => recordings.push(CellRecording {
                 cell_id: cell_id.to_owned(),
-                recording: file::read(&path)?,
-            });
+                recording,
+            }),
+            Err(error @ TimelineError::Store(_)) => return Err(error.into()),
+            Err(error) => damaged.push(error),
         }
     }
-    Ok(frame_of(&recordings)?)
+    Ok((frame_of(&recordings)?, damaged))
 }
 
 /// The frame of these recordings.
