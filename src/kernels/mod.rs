@@ -24,6 +24,7 @@ pub mod head;
 mod instruction_set;
 pub mod layer_norm;
 pub mod lion;
+pub mod log_softmax;
 pub mod low_rank;
 pub mod nf4;
 pub mod norm;
@@ -32,6 +33,7 @@ pub mod rope;
 pub mod row_norms;
 mod rows;
 mod sequences;
+pub mod softmax;
 pub mod swiglu;
 #[cfg(test)]
 mod testing;

@@ -33,7 +33,7 @@ mod tests {
         arch::Preset,
         memory,
         model::Model,
-        options::{Dtype, InstructionSet, Task, Weights},
+        options::{Attention, Dtype, InstructionSet, Loss, Task, Weights},
     };
 
     #[test]
@@ -50,6 +50,8 @@ mod tests {
             num_labels: 1,
             dtype: Dtype::Float32,
             bnb_4bit_use_double_quant: true,
+            attn_implementation: Attention::Sdpa,
+            loss: Loss::Chunked,
             lora: None,
             max_seq_length: 16,
             seed: 0,

@@ -17,7 +17,7 @@ use crate::{
         tensor::{Float, Shape, Tensor},
         weight::Weight,
     },
-    options::{Dtype, ModelOptions},
+    options::{Attention, Dtype, Loss, ModelOptions},
     quant::{self, Quantized, device::OnDevice},
 };
 
@@ -131,6 +131,16 @@ impl<'a> Loader<'a> {
 
     pub(super) fn device(&self) -> &'a Device {
         self.device
+    }
+
+    /// How the causal loss is computed.
+    pub(super) fn loss(&self) -> Loss {
+        self.options.loss
+    }
+
+    /// The implementation of attention.
+    pub(super) fn attention(&self) -> Attention {
+        self.options.attn_implementation
     }
 
     /// The most tokens that a sample has.

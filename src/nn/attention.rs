@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Result};
 
-use super::{Pass, dropout::Dropout, linear::Projection, param::Param, rope::Rope, sdpa, tensor::Tensor};
+use super::{Pass, dropout::Dropout, eager, linear::Projection, param::Param, rope::Rope, sdpa, tensor::Tensor};
 use crate::{
     kernels::{
         attention::{Keys, Pattern, Shape},
@@ -11,6 +11,7 @@ use crate::{
         rope::Heads,
     },
     memory,
+    options::Attention as Implementation,
 };
 
 /// An attention layer.
@@ -30,6 +31,8 @@ pub struct Attention {
     pub head_dim: usize,
     /// True if a token sees no later ones; else it sees all of its sequence.
     pub is_causal: bool,
+    /// How it is computed: eager holds the softmax weights for the backward pass.
+    pub implementation: Implementation,
     /// Dropout of the softmax weights.
     pub weight_dropout: Dropout,
     /// Dropout of the output, before the residual is added.
@@ -37,12 +40,21 @@ pub struct Attention {
 }
 
 /// In the hidden dtype: rotated q `[tokens, heads · head_dim]`, rotated k and v `[tokens, kv_heads · head_dim]`, the output
-/// before its projection (shape of q); and float32 log-sum-exps, one a query and head.
+/// before its projection (shape of q); and what the softmax weights are known from.
 #[derive(Debug)]
 pub struct Saved {
     qkv: [Tensor; 3],
     out: Tensor,
-    lse: Tensor,
+    softmax: Softmax,
+}
+
+/// What the softmax weights are known from in the backward pass.
+#[derive(Debug)]
+enum Softmax {
+    /// Float32 log-sum-exps, one a query and head: the weights are computed again.
+    LogSumExps(Tensor),
+    /// The weights themselves.
+    Weights(eager::Weights),
 }
 
 impl Attention {
@@ -59,13 +71,22 @@ impl Attention {
         let [q_name, k_name, v_name] = self.names;
         let qkv = [kept(q_name, q), kept(k_name, k), kept(v_name, v)];
         let masks = self.weight_dropout.masks(pass);
-        let [q, k, v] = &qkv;
-        let (out, lse) = sdpa::forward(q, k, v, self.shape(pass), self.pattern(pass, masks.as_deref()))?;
-        let (out, lse) = (kept("sdpa", out), kept("sdpa", lse));
+        let (shape, pattern) = (self.shape(pass), self.pattern(pass, masks.as_deref()));
+        let (out, softmax) = match self.implementation {
+            Implementation::Eager => {
+                let (out, weights) = eager::forward(qkv.each_ref(), shape, pattern)?;
+                (kept("eager", out), Softmax::Weights(weights))
+            }
+            Implementation::Sdpa | Implementation::FlashAttention2 => {
+                let [q, k, v] = &qkv;
+                let (out, lse) = sdpa::forward(q, k, v, shape, pattern)?;
+                (kept("sdpa", out), Softmax::LogSumExps(kept("sdpa", lse)))
+            }
+        };
         let y = self
             .output
             .forward_dropped(&out, residual, &self.output_dropout, pass)?;
-        Ok((y, Saved { qkv, out, lse }))
+        Ok((y, Saved { qkv, out, softmax }))
     }
 
     /// The gradient of `x`, float32, from that of the output, float32, without that of the residual. Takes what the
@@ -78,15 +99,26 @@ impl Attention {
         rope: Option<&Rope>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let Saved { qkv, out, lse } = saved;
+        let Saved { qkv, out, softmax } = saved;
         let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
         let (d_out, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
         self.output.accumulate(&out, [&dy], carried, pass)?;
         drop(dy);
         let masks = self.weight_dropout.masks(pass);
-        let pattern = self.pattern(pass, masks.as_deref());
-        let [dq, dk, dv] = sdpa::backward(qkv.each_ref(), (&out, &lse), &d_out, self.shape(pass), pattern)?;
-        drop((qkv, out, lse, d_out));
+        let (shape, pattern) = (self.shape(pass), self.pattern(pass, masks.as_deref()));
+        let [dq, dk, dv] = match softmax {
+            Softmax::Weights(weights) => {
+                // Unlike the other way, this one does not need the output.
+                drop(out);
+                eager::backward(qkv.each_ref(), weights, &d_out, shape, pattern)?
+            }
+            Softmax::LogSumExps(lse) => {
+                let gradients = sdpa::backward(qkv.each_ref(), (&out, &lse), &d_out, shape, pattern)?;
+                drop((out, lse));
+                gradients
+            }
+        };
+        drop((qkv, d_out));
         let [dq, dk] = match rope {
             Some(rope) => [
                 rope.backward(dq, self.rotated(rope, self.heads, pass))?,

@@ -131,9 +131,10 @@ mod tests {
             take_gradients, tensor, tiny, uniform, with_plain_ops,
         },
     };
+    use crate::options::Attention::{self as Implementation, Eager, Sdpa};
     use std::marker::PhantomData;
 
-    fn block(trainable: bool, rank: usize) -> (DecoderBlock, Rope) {
+    fn block(trainable: bool, rank: usize, implementation: Implementation) -> (DecoderBlock, Rope) {
         let (hidden, inter, heads, kv_heads, head_dim) = (8, 12, 4, 2, 2);
         let linear = |name, outputs, inputs| linear(name, outputs, inputs, rank, trainable);
         let block = DecoderBlock {
@@ -150,6 +151,7 @@ mod tests {
                 kv_heads,
                 head_dim,
                 is_causal: true,
+                implementation,
                 weight_dropout: Dropout::new(0, "weights", 0.0),
                 output_dropout: Dropout::new(0, "attention", 0.0),
             },
@@ -169,12 +171,14 @@ mod tests {
     #[test]
     fn gradients_agree_with_finite_differences() {
         let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
-        for (trainable, rank, pass) in [
-            (false, 2, pass(2, 5)),
-            (false, 2, dropout_pass(2, 5, 1)),
-            (true, 0, pass(2, 5)),
+        for (trainable, rank, implementation, pass) in [
+            (false, 2, Sdpa, pass(2, 5)),
+            (false, 2, Sdpa, dropout_pass(2, 5, 1)),
+            (true, 0, Sdpa, pass(2, 5)),
+            (false, 2, Eager, pass(2, 5)),
+            (true, 0, Eager, pass(2, 5)),
         ] {
-            let (mut block, rope) = block(trainable, rank);
+            let (mut block, rope) = block(trainable, rank, implementation);
             let (_, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
             let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
             let objective = |block: &DecoderBlock, x: &Candle| {
@@ -189,17 +193,19 @@ mod tests {
     fn kernels_and_plain_ops_agree() {
         let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
         let pass = dropout_pass(2, 5, 1);
-        let run = || {
-            let (mut block, rope) = block(true, 2);
+        let run = |implementation| {
+            let (mut block, rope) = block(true, 2, implementation);
             let (y, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
             let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
             (y, dx, take_gradients(&mut block))
         };
-        let (kernels, plain) = (run(), with_plain_ops(run));
-        assert_close(&kernels.0, &plain.0, 1e-5, "y");
-        assert_close(&kernels.1, &plain.1, 1e-5, "dx");
-        for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
-            assert_close(kernel, plain, 2e-5, "gradient");
+        for implementation in [Sdpa, Eager] {
+            let (kernels, plain) = (run(implementation), with_plain_ops(|| run(implementation)));
+            assert_close(&kernels.0, &plain.0, 1e-5, "y");
+            assert_close(&kernels.1, &plain.1, 1e-5, "dx");
+            for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
+                assert_close(kernel, plain, 2e-5, "gradient");
+            }
         }
     }
 
@@ -209,7 +215,7 @@ mod tests {
         let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
         let pass = dropout_pass(2, 5, 1);
         let run = |is_checkpointed: bool| {
-            let (mut block, rope) = block(true, 2);
+            let (mut block, rope) = block(true, 2, Eager);
             let (_, mut saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
             if is_checkpointed {
                 saved = block.recompute(saved.into_input(), &rope, &pass).unwrap();

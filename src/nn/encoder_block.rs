@@ -134,6 +134,7 @@ mod tests {
             side_by_side, take_gradients, tensor, uniform, with_plain_ops,
         },
     };
+    use crate::options::Attention::{self as Implementation, Eager, Sdpa};
 
     const HEADS: usize = 2;
     const HIDDEN: usize = 8;
@@ -150,6 +151,7 @@ mod tests {
                 kv_heads: HEADS,
                 head_dim: HIDDEN / HEADS,
                 is_causal: false,
+                implementation: Sdpa,
                 weight_dropout: dropout("weights"),
                 output_dropout: dropout("attention"),
             },
@@ -180,8 +182,14 @@ mod tests {
     #[test]
     fn gradients_agree_with_finite_differences() {
         let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
-        for (trainable, rank, dropout) in [(false, 2, 0.0), (true, 0, 0.0), (true, 0, 0.2)] {
+        for (trainable, rank, dropout, implementation) in [
+            (false, 2, 0.0, Sdpa),
+            (true, 0, 0.0, Sdpa),
+            (true, 0, 0.2, Sdpa),
+            (true, 0, 0.2, Eager),
+        ] {
             let mut block = block(trainable, rank, dropout);
+            block.attention.implementation = implementation;
             let pass = padded(dropout > 0.0);
             let (_, saved) = block.forward(tensor(&x), &pass).unwrap();
             let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
@@ -196,23 +204,26 @@ mod tests {
     #[test]
     fn kernels_and_plain_ops_agree() {
         let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
-        let run = || {
+        let run = |implementation: Implementation| {
             let mut block = block(true, 2, 0.2);
+            block.attention.implementation = implementation;
             let pass = padded(true);
             let (y, saved) = block.forward(tensor(&x), &pass).unwrap();
             let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
             (y, dx, take_gradients(&mut block))
         };
-        let (kernels, plain) = (run(), with_plain_ops(run));
-        assert_close(&kernels.0, &plain.0, 1e-5, "y");
-        assert_close(&kernels.1, &plain.1, 1e-5, "dx");
-        // A key's bias moves all scores of a query alike: its gradient is nothing but rounding.
-        for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
-            for (kernel, plain) in elements(kernel).into_iter().zip(elements(plain)) {
-                assert!(
-                    (kernel - plain).abs() < 2e-5 * plain.abs().max(1.0),
-                    "{kernel} against {plain}"
-                );
+        for implementation in [Sdpa, Eager] {
+            let (kernels, plain) = (run(implementation), with_plain_ops(|| run(implementation)));
+            assert_close(&kernels.0, &plain.0, 1e-5, "y");
+            assert_close(&kernels.1, &plain.1, 1e-5, "dx");
+            // A key's bias moves all scores of a query alike: its gradient is nothing but rounding.
+            for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
+                for (kernel, plain) in elements(kernel).into_iter().zip(elements(plain)) {
+                    assert!(
+                        (kernel - plain).abs() < 2e-5 * plain.abs().max(1.0),
+                        "{kernel} against {plain}"
+                    );
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
-//! The last segment: final norm, head, and cross-entropy, with the head's product taken in chunks of rows so that the
-//! logits of the whole batch are never held, and only for rows that count.
+//! The last segment: final norm, head, and cross-entropy. In chunks, the head's product is taken some rows at a time, so
+//! that the logits of the whole batch are never held, and only for rows that count.
+
+mod full;
 
 use std::ops::Range;
 
@@ -24,6 +26,7 @@ use crate::{
         head::{Exponentials, LogSumExps, SoftmaxGradient, next_logits, subtract_next},
     },
     memory::{self, Buffer, Phase},
+    options::Loss,
 };
 
 /// Logits, or gradients of logits, that are held at a time are at most about this many (16 MiB in a 16-bit format).
@@ -90,6 +93,21 @@ pub fn evaluate(x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> 
 /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
 /// and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
 pub fn forward_backward(
+    way: Loss,
+    x: &Tensor,
+    norm: &mut RmsNorm,
+    head: &mut Param,
+    targets: &Targets,
+    scale: f64,
+    on_checkpoint: &mut dyn FnMut(),
+) -> Result<(f64, Tensor)> {
+    match way {
+        Loss::Chunked => in_chunks(x, norm, head, targets, scale, on_checkpoint),
+        Loss::Full => full::forward_backward(x, norm, head, targets, scale, on_checkpoint),
+    }
+}
+
+fn in_chunks(
     x: &Tensor,
     norm: &mut RmsNorm,
     head: &mut Param,

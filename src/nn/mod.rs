@@ -13,6 +13,7 @@ pub mod classifier;
 mod convert;
 pub mod decoder_block;
 pub mod dropout;
+mod eager;
 pub mod embedding;
 pub mod encoder_block;
 pub mod encoder_embedding;

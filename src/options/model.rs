@@ -1,6 +1,6 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
-use super::{Adapter, Dtype, TargetModules, Task, Weights};
+use super::{Adapter, Attention, Dtype, Loss, TargetModules, Task, Weights};
 
 /// The number of labels by default, as in transformers.
 pub const DEFAULT_LABELS: usize = 2;
@@ -20,6 +20,10 @@ pub struct ModelOptions {
     pub dtype: Dtype,
     /// Quantise NF4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
+    /// How attention is computed.
+    pub attn_implementation: Attention,
+    /// How the causal loss is computed in training.
+    pub loss: Loss,
     /// The adapters; `None` trains every weight.
     pub lora: Option<LoraOptions>,
     /// The most tokens that a sample has.

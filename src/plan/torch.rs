@@ -56,7 +56,7 @@ impl Configuration {
             update_proj_gap: cell.update_proj_gap() as u32,
             weight_decay: cell.weight_decay,
             max_grad_norm: cell.max_grad_norm,
-            loss: cell.torch.loss,
+            loss: cell.loss(),
             outputs: cell.torch.keep_outputs,
             zero_grad: match cell.torch.zero_grad {
                 // Only an emptied cache lies between the two.

@@ -117,8 +117,14 @@ fn matches(pattern: &str, path: &[String]) -> bool {
     }) && segments.next().is_none()
 }
 
+/// A key that was one of PyTorch's stack alone, and where it is now.
+const FROM_TORCH: (&str, &str) = ("torch.loss", "loss");
+
 /// The place of a key that has moved: `torch.use_cache` for `use_cache`.
 pub(crate) fn moved(name: &str) -> Option<&'static str> {
+    if name == FROM_TORCH.0 {
+        return Some(FROM_TORCH.1);
+    }
     named().find(|path| path.strip_prefix("torch.") == Some(name))
 }
 

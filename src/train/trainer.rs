@@ -210,9 +210,9 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, Adapter, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions,
-            LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding,
-            ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Weights,
+            AdamwOptions, Adapter, Attention, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths,
+            LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
+            OptimizerOptions, Padding, ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Weights,
         },
     };
 
@@ -226,6 +226,8 @@ mod tests {
                 num_labels: 2,
                 dtype,
                 bnb_4bit_use_double_quant: true,
+                attn_implementation: Attention::Sdpa,
+                loss: Loss::Chunked,
                 lora: (rank > 0).then_some(LoraOptions {
                     adapter: Adapter::Lora,
                     rank,

@@ -1,8 +1,8 @@
 //! Twenty steps of every optimizer and every adapter, against those of torch and PEFT.
 
-use expctl::spec::cell::{Adapter, Cell, Optimizer, Stack};
+use expctl::spec::cell::{Adapter, Attention, Cell, Loss, Optimizer, Stack};
 
-use crate::runs::{adapter_cell, assert_run};
+use crate::runs::{DECODERS, ENCODERS, adapter_cell, assert_run};
 
 /// The model whose golden runs are an optimizer's.
 fn golden(optimizer: Optimizer) -> Option<&'static str> {
@@ -38,6 +38,26 @@ fn twenty_steps_of_every_adapter() {
         };
         let cell = adapter_cell(model);
         assert_eq!(cell.adapter, adapter, "{model}");
+        assert_run(model, "float32", &cell, 1e-4);
+    }
+}
+
+/// What is held for the backward pass changes no loss.
+#[test]
+fn twenty_steps_with_held_scores_and_logits() {
+    for model in DECODERS {
+        let cell = Cell {
+            attn_implementation: Attention::Eager,
+            loss: Some(Loss::Full),
+            ..adapter_cell(model)
+        };
+        assert_run(model, "float32", &cell, 1e-4);
+    }
+    for model in ENCODERS {
+        let cell = Cell {
+            attn_implementation: Attention::Eager,
+            ..adapter_cell(model)
+        };
         assert_run(model, "float32", &cell, 1e-4);
     }
 }

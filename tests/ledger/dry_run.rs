@@ -48,6 +48,10 @@ struct Config {
     format: Option<Format>,
     /// The method of the adapters.
     adapter: options::Adapter,
+    /// The implementation of attention.
+    attention: options::Attention,
+    /// How the causal loss is computed.
+    loss: options::Loss,
     /// The adapters' rank; 0 without adapters.
     rank: usize,
     /// True if weights and biases are trained.
@@ -64,6 +68,8 @@ const FROZEN: Config = Config {
     hidden: DType::BF16,
     format: Some(Format::Nf4 { double_quant: true }),
     adapter: options::Adapter::Lora,
+    attention: options::Attention::Sdpa,
+    loss: options::Loss::Chunked,
     rank: 4,
     trains_all: false,
     dropout: 0.0,
@@ -123,7 +129,7 @@ const CONFIGS: [Config; 9] = [
     },
 ];
 
-/// Every configuration; one with adapters, by every method.
+/// Every configuration, by both ways of attention and of the loss; one with adapters, by every method.
 fn configs() -> impl Iterator<Item = Config> {
     CONFIGS.into_iter().flat_map(|config| {
         let methods = if config.rank > 0 {
@@ -132,7 +138,18 @@ fn configs() -> impl Iterator<Item = Config> {
             1
         };
         let adapters = options::Adapter::ALL.into_iter().take(methods);
-        adapters.map(move |adapter| Config { adapter, ..config })
+        adapters.flat_map(move |adapter| {
+            let ways = [
+                (options::Attention::Sdpa, options::Loss::Chunked),
+                (options::Attention::Eager, options::Loss::Full),
+            ];
+            ways.map(|(attention, loss)| Config {
+                adapter,
+                attention,
+                loss,
+                ..config
+            })
+        })
     })
 }
 
@@ -224,6 +241,7 @@ impl Config {
             kv_heads,
             head_dim: HEAD_DIM,
             is_causal: is_decoder,
+            implementation: self.attention,
             weight_dropout: dropout(probability),
             output_dropout: dropout(probability),
         }
@@ -343,7 +361,7 @@ fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
         let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));
         loss::evaluate(&x, &norm, &head, &targets).unwrap();
         // A dry run computes no logits, and so does not stop at them.
-        let outcome = loss::forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ());
+        let outcome = loss::forward_backward(config.loss, &x, &mut norm, &mut head, &targets, 0.1, &mut || ());
         let (_, dx) = outcome.unwrap();
         sample();
         drop(x);

@@ -100,6 +100,10 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         set("adapter", json!(adapter));
         set("lora_dropout", json!(dropout));
     }
+    set("attn_implementation", json!(["sdpa", "eager"].choose(random)));
+    if !modules.contains(&"dense") && !modules.contains(&"q_lin") {
+        set("loss", json!(["chunked", "full"].choose(random)));
+    }
     set("batch_size", json!(batches.choose(random)));
     set("max_seq_length", json!(lengths.choose(random)));
     let ways = [

@@ -1,5 +1,7 @@
 //! Which keys a query sees, and which of its weights are dropped.
 
+use std::ops::Range;
+
 use crate::kernels::{
     InstructionSet, Sequences,
     dropout::Mask,
@@ -39,6 +41,15 @@ impl Pattern<'_> {
     #[inline(always)]
     pub fn index(head: usize, query: usize, key: usize) -> u64 {
         (head as u64) << 48 | (query as u64) << 24 | key as u64
+    }
+
+    /// The keys that a query of a sequence sees.
+    #[inline(always)]
+    pub fn seen(&self, sequence: usize, query: usize) -> Range<usize> {
+        match self.keys {
+            Keys::Causal => 0..query + 1,
+            Keys::First(lengths) => 0..lengths[sequence] as usize,
+        }
     }
 
     /// Whether this fits these sequences.

@@ -18,6 +18,11 @@ pub struct Shape<'a> {
 }
 
 impl Shape<'_> {
+    /// Softmax scale, `1 / sqrt(head_dim)`.
+    pub fn scale(self) -> f32 {
+        self.of_sequence(0).scale()
+    }
+
     pub(super) fn queries(self) -> usize {
         self.sequences.tokens() * self.query_width()
     }
@@ -69,6 +74,7 @@ impl SequenceShape {
         self.heads / self.kv_heads
     }
 
+    /// Softmax scale, `1 / sqrt(head_dim)`.
     #[inline]
     pub(super) fn scale(self) -> f32 {
         1.0 / (self.head_dim as f32).sqrt()

@@ -70,8 +70,9 @@ impl Chain for Decoder {
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let targets = targets(batch);
+        let way = self.loss;
         let (norm, head) = self.head_mut();
-        loss::forward_backward(x, norm, head, &targets, scale, on_checkpoint)
+        loss::forward_backward(way, x, norm, head, &targets, scale, on_checkpoint)
     }
 
     fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {

@@ -85,6 +85,7 @@ impl Loader<'_> {
             norm,
             lm_head,
             rope,
+            loss: self.loss(),
             hidden: self.hidden(),
             device: self.device().clone(),
         })))
@@ -105,6 +106,7 @@ impl Loader<'_> {
                 kv_heads: config.num_key_value_heads,
                 head_dim: config.head_dim,
                 is_causal: true,
+                implementation: self.attention(),
                 weight_dropout: self.dropout("", 0.0),
                 output_dropout: self.dropout("", 0.0),
             },

@@ -5,6 +5,7 @@ use candle_core::{DType, Device};
 use crate::{
     arch::Description,
     nn::{decoder_block::DecoderBlock, norm::RmsNorm, param::Param, rope::Rope},
+    options::Loss,
 };
 
 /// A decoder with everything it was configured to train.
@@ -17,6 +18,8 @@ pub struct Decoder {
     /// `None` if the head is tied to the embedding.
     pub(crate) lm_head: Option<Param>,
     pub(crate) rope: Rope,
+    /// How the loss is computed in training.
+    pub(crate) loss: Loss,
     /// The format that hidden states are kept in.
     pub(crate) hidden: DType,
     pub(crate) device: Device,

@@ -137,6 +137,7 @@ impl Loader<'_> {
                 kv_heads: config.num_attention_heads,
                 head_dim: hidden / config.num_attention_heads,
                 is_causal: false,
+                implementation: self.attention(),
                 weight_dropout: self.dropout(format_args!("{}.weights", name(query)), config.attention_dropout),
                 output_dropout: self.dropout(format_args!("{}.output", name(attention_output)), output_dropout),
             },

@@ -47,9 +47,9 @@ fn loss_and_gradients_agree_with_autograd() {
     let gradients = autograd(&[&x, &w, &head], &scale, |inputs| oracle(inputs));
 
     let mut head = param("head", &head, true);
-    let mut check = || {
+    let mut check = |way| {
         let x = tensor(&x);
-        let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
+        let (loss, dx) = forward_backward(way, &x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
         assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
         assert!((evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
         assert_close(&dx, &gradients[0], 1e-5, "dx");
@@ -57,8 +57,43 @@ fn loss_and_gradients_agree_with_autograd() {
         assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
         head.release_gradient();
     };
-    check();
-    with_plain_ops(check);
+    for way in [Loss::Chunked, Loss::Full] {
+        check(way);
+        with_plain_ops(|| check(way));
+    }
+}
+
+#[test]
+fn full_logits_are_rounded_to_the_format_of_products() {
+    let targets = Targets::new(&[1, 2, 3, 4, 5, 6, 7, 0, 9, 0], 6, (0..4).chain(5..7));
+    for (dtype, tolerance) in [(DType::BF16, 2e-2), (DType::F16, 2e-3)] {
+        let x = uniform("x", &[10, 33]).to_dtype(dtype).unwrap();
+        let head = uniform("head", &[70, 33]).to_dtype(dtype).unwrap();
+        let run = |way, trainable| {
+            let (mut norm, mut head) = (rms_norm("w", 33, false), param("head", &head, trainable));
+            let result = forward_backward(way, &tensor(&x), &mut norm, &mut head, &targets, 0.1, &mut || ());
+            (
+                result.unwrap(),
+                head.gradient().map(|gradient| gradient.to_candle().unwrap()),
+            )
+        };
+        for trainable in [false, true] {
+            let ((loss, dx), d_head) = run(Loss::Chunked, trainable);
+            let kernels = run(Loss::Full, trainable);
+            let plain = with_plain_ops(|| run(Loss::Full, trainable));
+            for ((full, full_dx), full_head) in [kernels, plain] {
+                assert!(
+                    (full / loss - 1.0).abs() < f64::from(tolerance),
+                    "{dtype:?}: {full}, {loss}"
+                );
+                assert_close(&full_dx, &dx, tolerance, "dx");
+                assert_eq!(full_head.is_some(), trainable);
+                if let (Some(full), Some(chunked)) = (&full_head, &d_head) {
+                    assert_close(full, chunked, tolerance, "head");
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -73,7 +108,8 @@ fn kernel_and_plain_ops_agree() {
         let run = || {
             let (mut norm, mut head) = (rms_norm("w", 7, false), param("head", &values, trainable));
             let x = uniform_tensor("x", &[9, 7]);
-            let (loss, dx) = forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ()).unwrap();
+            let (loss, dx) =
+                forward_backward(Loss::Chunked, &x, &mut norm, &mut head, &targets, 0.1, &mut || ()).unwrap();
             let gradient = head.gradient().map(|gradient| gradient.to_candle().unwrap());
             (loss, dx, gradient, logits(&x, &head).unwrap())
         };

@@ -115,7 +115,7 @@ fn the_least_change_is_that_of_all_combinations() {
     let fit = vary(&[
         ("batch_size", json!([1])),
         ("torch.keep_outputs", json!(["none"])),
-        ("torch.loss", json!(["chunked"])),
+        ("loss", json!(["chunked"])),
         ("gradient_checkpointing", json!(["full"])),
         (
             "optim",

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::kind::Kind;
-use crate::options::ByteSize;
+use crate::options::{ByteSize, Loss};
 use crate::results::datum::Datum;
 use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
 
@@ -40,6 +40,7 @@ pub fn is_optional(key: &str) -> bool {
 fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     let mut resolved = cell.clone();
     resolved.weights = Some(cell.weights());
+    resolved.loss = Some(cell.loss());
     resolved.lora_alpha = Some(cell.lora_alpha());
     resolved.max_steps = cell.max_steps();
     resolved.optim_rank = Some(cell.optim_rank());
@@ -90,6 +91,7 @@ fn exemplar() -> Cell {
     Cell {
         weights: Some(Weights::Random),
         lora_alpha: Some(32.0),
+        loss: Some(Loss::Chunked),
         target_modules: TargetModules::AllLinear,
         gradient_checkpointing: Checkpointing::None,
         max_steps: Some(1),

@@ -10,8 +10,11 @@ use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
 /// Gives the columns of an older version their present names and values. Otherwise a comparison of two versions would
 /// report differences of words.
 ///
-/// In version 0.1.0 the keys below `torch` had no prefix, and `autocast` was true or false.
+/// In version 0.1.0 the keys below `torch` had no prefix, and `autocast` was true or false. Later ones had `torch.loss`.
 pub(super) fn translate(mut frame: DataFrame) -> PolarsResult<DataFrame> {
+    if frame.column("torch.loss").is_ok() {
+        frame.rename("torch.loss", "loss".into())?;
+    }
     if frame.columns().iter().any(|column| column.name().starts_with("torch.")) {
         return Ok(frame);
     }

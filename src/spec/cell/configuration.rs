@@ -11,7 +11,7 @@ use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
-    InstructionSetChoice, LoraATraining, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
+    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
     TargetModules, Task, Upcast, Weights,
 };
 
@@ -90,8 +90,13 @@ pub struct Cell {
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of the weights that int4 and int8 leave unquantised.
     pub bnb_4bit_compute_dtype: Dtype,
-    /// How attention is computed; sdpa never holds the score matrix.
+    /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
+    /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
     pub attn_implementation: Attention,
+    /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of some
+    /// logits at a time; on PyTorch's stack TRL's `loss_type: chunked_nll`, SFTTrainer's default since 1.7, which never holds
+    /// more than 256 tokens' logits. Default: chunked for our trainer, full on PyTorch's stack.
+    pub loss: Option<Loss>,
     /// The weights that are cast to float32 before training: none, peft (all that are not quantised, as in PEFT's
     /// prepare_model_for_kbit_training), or trl (these without the embeddings and the head, as in TRL's SFTTrainer with
     /// `bf16`).
@@ -216,6 +221,7 @@ impl Default for Cell {
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             attn_implementation: Attention::Sdpa,
+            loss: None,
             upcast: Upcast::None,
             autocast: Autocast::None,
             empty_cache_steps: 0,
@@ -279,6 +285,18 @@ impl Cell {
 
     pub(super) fn default_alpha(&self) -> f64 {
         2.0 * self.rank as f64
+    }
+
+    /// The causal loss in training.
+    pub fn loss(&self) -> Loss {
+        self.loss.unwrap_or(self.default_loss())
+    }
+
+    pub(super) fn default_loss(&self) -> Loss {
+        match self.stack {
+            Stack::Candle => Loss::Chunked,
+            Stack::Torch => Loss::Full,
+        }
     }
 
     /// Rank of a low-rank optimizer's state.

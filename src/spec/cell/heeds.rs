@@ -22,7 +22,7 @@ impl Cell {
         match path {
             "weights" => self.stack == Stack::Candle,
             "num_labels" => self.task != Task::CausalLm,
-            "torch.loss" => self.task == Task::CausalLm,
+            "loss" => self.task == Task::CausalLm,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,

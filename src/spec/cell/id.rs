@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
-use super::{AllocatorBackend, Checkpointing, Data, TargetModules};
+use super::{AllocatorBackend, Checkpointing, Data, Stack, TargetModules};
 use crate::options::DEFAULT_LABEL_COLUMN;
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
@@ -87,6 +87,7 @@ impl Cell {
         let mut cell = self.clone();
         cell.weights = cell.weights.filter(|&weights| weights != self.default_weights());
         cell.lora_alpha = cell.lora_alpha.filter(|&alpha| alpha != self.default_alpha());
+        cell.loss = cell.loss.filter(|&loss| loss != self.default_loss());
         if cell.num_train_epochs.is_none() {
             cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
         }
@@ -118,6 +119,13 @@ impl Cell {
 
 fn hash(keys: &Map<String, Value>) -> String {
     let mut different = difference(keys, Cell::default_map());
+    // The key's place when cells of PyTorch's stack got their ids.
+    if keys["stack"] == Stack::Torch.name()
+        && let Some(loss) = different.remove("loss")
+    {
+        let torch = different.entry("torch").or_insert_with(|| Map::new().into());
+        torch["loss"] = loss;
+    }
     different.insert("id_version".into(), ID_VERSION.into());
     digest(&Value::Object(different))
 }
@@ -155,7 +163,7 @@ fn canonical(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::spec::cell::{
-        DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Optimizer, Synthetic, Weights,
+        DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
     };
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {
@@ -190,7 +198,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "5cbb46b00473";
+    const DEFAULTS_HASH: &str = "ed406e3f72ad";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
@@ -233,6 +241,11 @@ mod tests {
         same(
             cell(|cell| (cell.optim, cell.optim_rank, cell.update_proj_gap) = (Optimizer::Rsvd, Some(4), Some(200))),
             cell(|cell| cell.optim = Optimizer::Rsvd),
+        );
+        same(cell(|cell| cell.loss = Some(Loss::Chunked)), Cell::default());
+        same(
+            cell(|cell| (cell.stack, cell.loss) = (Stack::Torch, Some(Loss::Full))),
+            cell(|cell| cell.stack = Stack::Torch),
         );
         same(cell(|cell| cell.adam_beta2 = Some(0.999)), Cell::default());
         same(

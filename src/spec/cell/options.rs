@@ -16,6 +16,8 @@ impl Cell {
             num_labels: self.num_labels,
             dtype: self.dtype,
             bnb_4bit_use_double_quant: self.bnb_4bit_use_double_quant,
+            attn_implementation: self.attn_implementation,
+            loss: self.loss(),
             lora: (self.rank > 0).then(|| LoraOptions {
                 adapter: self.adapter,
                 rank: self.rank,

@@ -6,14 +6,13 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 17] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 16] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
     ("adapter_dtype", Stack::Torch),
     ("bnb_4bit_quant_type", Stack::Torch),
     ("bnb_4bit_compute_dtype", Stack::Torch),
-    ("attn_implementation", Stack::Torch),
     ("upcast", Stack::Torch),
     ("autocast", Stack::Torch),
     ("galore_scale", Stack::Candle),

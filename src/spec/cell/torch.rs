@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Loss, OutputLifetime, ZeroGrad, stacks};
+use super::{OutputLifetime, ZeroGrad, stacks};
 
 /// Keys of `stack: torch` alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -12,9 +12,6 @@ use super::{Loss, OutputLifetime, ZeroGrad, stacks};
 pub struct Torch {
     /// Key-value cache while training.
     pub use_cache: bool,
-    /// The causal loss: full (transformers', of all logits at once) or chunked (TRL's `loss_type: chunked_nll`, SFTTrainer's
-    /// default since 1.7: never more than 256 tokens' logits).
-    pub loss: Loss,
     /// Lifetime of a micro-batch's outputs (logits and cache) and of their graph. With `none`, nothing but a number
     /// outlives the backward pass, as in transformers' Trainer. `step` keeps them to its end, or to the next
     /// micro-batch's forward pass. `next_forward` keeps them until the next forward pass has replaced them, also across
@@ -45,7 +42,6 @@ impl Default for Torch {
     fn default() -> Self {
         Self {
             use_cache: false,
-            loss: Loss::Full,
             keep_outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
             use_reentrant: None,

@@ -106,6 +106,9 @@ impl de::Error for Error {
             None if is_cell && keys::is_known(&segments) => {
                 Mistake::new("the key of an inner map has no dot").help(format!("write `{}`", nested(field)))
             }
+            None if expected.contains(&"use_cache") && keys::moved(&format!("torch.{field}")).is_some() => {
+                Mistake::new("the key has moved").help(format!("write `{field}: ...` beside `torch`"))
+            }
             None => Mistake::new("unknown key").help(known(field, expected)),
         };
         Self {

@@ -27,6 +27,10 @@ impl Cell {
                     .help("leave the key out, or use `dtype: int4`"),
             );
         }
+        if self.loss.is_some() && self.task != Task::CausalLm {
+            let invalid = Invalid::new("loss", "a classifier has one row of logits a sample");
+            found.add(invalid.with("task").help("leave the key out"));
+        }
         self.check_single_stack(keys, found);
         match self.stack {
             Stack::Candle => self.check_candle(found),
@@ -86,6 +90,11 @@ impl Cell {
             let message = format!("the candle stack cannot do this yet; supported: {}", either(&ours));
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
+        if self.attn_implementation == Attention::FlashAttention2 {
+            let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
+            let invalid = Invalid::new("attn_implementation", message).with("stack");
+            found.add(invalid.help("use `attn_implementation: sdpa`, which does not hold the scores either"));
+        }
         for (name, value) in &self.allocator.env {
             if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
                 found.add(
@@ -141,7 +150,7 @@ impl Cell {
         found.check(self.check_bitsandbytes());
         found.check(self.check_attention());
         found.check(self.check_upcast());
-        if self.torch.loss == Loss::Chunked {
+        if self.loss == Some(Loss::Chunked) {
             found.check(self.check_chunked_loss());
         }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
@@ -154,14 +163,9 @@ impl Cell {
     }
 
     fn check_chunked_loss(&self) -> Checked {
-        let invalid = |message: &str| Invalid::new("torch.loss", message);
+        let invalid = |message: &str| Invalid::new("loss", message);
         let adapts_head =
             matches!(&self.target_modules, TargetModules::Names(names) if names.iter().any(|name| name == "lm_head"));
-        if self.task != Task::CausalLm {
-            return Err(invalid("a classifier has one row of logits a sample")
-                .with("task")
-                .help("leave the key out"));
-        }
         if self.rank > 0 && adapts_head {
             let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
             return Err(invalid(message)

@@ -388,7 +388,7 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         Some("bnb_4bit_quant_type")
     );
     assert_eq!(
-        refused(|cell| cell.attn_implementation = Attention::Eager).as_deref(),
+        refused(|cell| cell.attn_implementation = Attention::FlashAttention2).as_deref(),
         Some("attn_implementation")
     );
     assert_eq!(refused(|cell| cell.upcast = Upcast::Peft).as_deref(), Some("upcast"));

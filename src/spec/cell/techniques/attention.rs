@@ -16,6 +16,7 @@ pub(super) const ATTENTION: Technique = Technique {
         let kernels: &[Attention] = match (cell.stack, cell.attn_implementation) {
             (Stack::Torch, Attention::Eager) => &[Attention::Sdpa, Attention::FlashAttention2],
             (Stack::Torch, Attention::Sdpa) => &[Attention::FlashAttention2],
+            (Stack::Candle, Attention::Eager) => &[Attention::Sdpa],
             _ => &[],
         };
         let with = |&attn_implementation: &Attention| Cell {

@@ -7,7 +7,7 @@ use crate::spec::cell::Cell;
 use crate::text::format;
 
 pub(super) const LOSS: Technique = Technique {
-    key: "torch.loss",
+    key: "loss",
     does: "Computes the loss some tokens at a time, so the logits are never held together.",
     avoid: "Where the vocabulary is small beside the layers.",
     follows: &[],
@@ -15,24 +15,37 @@ pub(super) const LOSS: Technique = Technique {
     is_ordered: false,
     is_of_tensors: true,
     steps: |cell, _| {
-        if (cell.stack, cell.task, cell.torch.loss) != (Stack::Torch, Task::CausalLm, Loss::Full) {
+        if (cell.task, cell.loss()) != (Task::CausalLm, Loss::Full) {
             return Vec::new();
         }
-        let mut changed = cell.clone();
-        changed.torch.loss = Loss::Chunked;
-        vec![changed]
+        vec![Cell {
+            loss: Some(Loss::Chunked),
+            ..cell.clone()
+        }]
     },
     settle: nothing_follows,
-    copy: |from: &Cell, to: &mut Cell| to.torch.loss = from.torch.loss,
-    price: |change| Price::new(Harm::Recomputation, recomputed(change)),
+    copy: |from: &Cell, to: &mut Cell| to.loss = from.loss,
+    price: |change| match recomputed(change) {
+        0.0 => Price::free(),
+        share => Price::new(Harm::Recomputation, share),
+    },
     meaning: |change| {
-        let more = format::percent(recomputed(change).into());
-        format!("TRL's loss, some tokens' logits at a time, computed twice: {more} more FLOPs")
+        let more = match recomputed(change) {
+            0.0 => String::new(),
+            share => format!(", computed twice: {} more FLOPs", format::percent(share.into())),
+        };
+        match change.to.stack {
+            Stack::Torch => format!("TRL's loss, some tokens' logits at a time{more}"),
+            Stack::Candle => format!("some logits at a time{more}"),
+        }
     },
 };
 
-/// The head's FLOPs, which are done again, as a share of a step's.
+/// The head's FLOPs that are done again, as a share of a step's. Our trainer takes a frozen head's product once.
 fn recomputed(change: &Change<'_>) -> f64 {
+    if change.to.stack == Stack::Candle && change.from.rank > 0 {
+        return 0.0;
+    }
     let forward = change.model.forward_flops(change.from.max_seq_length);
     forward.head / forward.of_step(change.from.rank > 0)
 }
