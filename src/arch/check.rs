@@ -134,6 +134,9 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
             has: config.num_labels,
         });
     }
+    if let Some(offloaded) = &options.offloaded_blocks {
+        offloaded.check(config.num_hidden_layers).map_err(ArchError::Blocks)?;
+    }
     let Some(TargetModules::Names(names)) = options.lora.as_ref().map(|lora| &lora.target_modules) else {
         return Ok(());
     };

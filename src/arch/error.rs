@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::family::Family;
 use crate::options::Task;
+use crate::text::Mistake;
 
 /// A `config.json` that is not understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -108,6 +109,8 @@ pub enum ArchError {
     Labels { asked: usize, has: usize },
     #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
     Module { name: String, known: String },
+    #[error("`offload.weights`: {0}")]
+    Blocks(Mistake),
 }
 
 fn families() -> String {

@@ -7,6 +7,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::report::{Entry, axes, entries};
+use crate::results::columns::is_size;
 use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::results::store::StudyDir;
@@ -55,7 +56,7 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
         let mut row = vec![value(cell.get("cell_id")), status(cell, format)];
         row.extend(axes.iter().map(|axis| match (format, cell.get(axis)) {
             // For people sizes have units. A number stays a number, which is aligned to the right.
-            (Format::Table, datum) if axis == "device_memory" || datum.as_int().is_none() => {
+            (Format::Table, datum) if is_size(axis) || datum.as_int().is_none() => {
                 json!(setting(axis, datum))
             }
             (_, datum) => value(datum),

@@ -224,7 +224,9 @@ fn verdict(prediction: &Prediction) -> String {
     let certain = certain_verdict(prediction);
     match (prediction.verdict, prediction.budget_bytes) {
         (Some(Verdict::Fits), _) if may_not_fit(prediction) => format!("{certain}, or not"),
-        (Some(Verdict::Oversize), Some(budget)) if prediction.needed_low_bytes <= Some(budget) => {
+        (Some(Verdict::Oversize), Some(budget))
+            if prediction.past_host_budget().is_none() && prediction.needed_low_bytes <= Some(budget) =>
+        {
             format!("{certain}, or fits")
         }
         _ => certain,
@@ -236,6 +238,9 @@ fn certain_verdict(prediction: &Prediction) -> String {
         (Some(Verdict::Fits), Some(budget)) => {
             let share = prediction.needed_bytes as f64 / budget as f64;
             format!("fits ({:.0} %)", 100.0 * share)
+        }
+        (Some(Verdict::Oversize), _) if prediction.past_host_budget().is_some() => {
+            format!("oversize by {} on the host", size(prediction.past_host_budget()))
         }
         (Some(Verdict::Oversize), Some(budget)) => {
             let over = prediction.needed_bytes.saturating_sub(budget);

@@ -1,4 +1,4 @@
-//! The budget of live tensor bytes, and the exit of a process that exceeds it.
+//! The budgets of live tensor bytes, one for each tier, and the exit of a process that exceeds it.
 
 use std::fmt::Write as _;
 use std::os::fd::RawFd;
@@ -8,28 +8,45 @@ use crate::trace::{Category, Phase};
 /// Exit code of a process that ran out of memory and reported it on its descriptor.
 pub const OOM_EXIT_CODE: i32 = 42;
 
-/// A limit, and the descriptor that a refusal is reported on. Without a descriptor a refusal has no effect.
+/// The most bytes of tensors in each tier of memory; `None` for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiers {
+    /// Of the device that computes.
+    pub device: Option<u64>,
+    /// Of the host, where offloaded tensors wait.
+    pub host: Option<u64>,
+}
+
+/// The limits, and the descriptor that a refusal is reported on. Without a descriptor a refusal has no effect.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
-    limit: Option<u64>,
+    limits: Tiers,
     descriptor: Option<RawFd>,
 }
 
 impl Budget {
     pub(super) const UNARMED: Self = Self {
-        limit: None,
+        limits: Tiers {
+            device: None,
+            host: None,
+        },
         descriptor: None,
     };
 
-    pub(super) fn armed(limit: Option<u64>, descriptor: RawFd) -> Self {
+    pub(super) fn armed(limits: Tiers, descriptor: RawFd) -> Self {
         Self {
-            limit,
+            limits,
             descriptor: Some(descriptor),
         }
     }
 
-    pub(super) fn limit(&self) -> Option<u64> {
-        self.limit
+    /// The limit of the category's tier; host memory that is no tensor's has none.
+    pub(super) fn limit(&self, category: Category) -> Option<u64> {
+        match category {
+            Category::Host => None,
+            Category::Offloaded => self.limits.host,
+            _ => self.limits.device,
+        }
     }
 
     /// Writes one JSON line and ends the process with [`OOM_EXIT_CODE`], if a descriptor is set. The caller holds the
@@ -52,7 +69,7 @@ pub(super) struct Refusal {
     pub(super) phase: Phase,
     pub(super) category: Category,
     pub(super) requested: u64,
-    /// Live tensor bytes before the request.
+    /// Live tensor bytes of its tier before the request.
     pub(super) allocated: u64,
     /// The budget that the request exceeded; `None` if the system refused.
     pub(super) budget: Option<u64>,

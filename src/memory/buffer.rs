@@ -20,6 +20,10 @@ unsafe impl Plain for f32 {}
 unsafe impl Plain for f64 {}
 // SAFETY: numbers.
 unsafe impl Plain for u32 {}
+// SAFETY: numbers.
+unsafe impl Plain for u8 {}
+// SAFETY: numbers.
+unsafe impl Plain for i8 {}
 // SAFETY: a number in a transparent wrapper.
 unsafe impl Plain for half::f16 {}
 // SAFETY: a number in a transparent wrapper.
@@ -40,6 +44,11 @@ enum Memory<T> {
 }
 
 impl<T> Buffer<T> {
+    /// No elements and no memory.
+    pub const fn empty() -> Self {
+        Self(Memory::Heap(Vec::new()))
+    }
+
     /// `len` elements that `make` allocates, unless this is a dry run.
     fn new(len: usize, make: impl FnOnce() -> Vec<T>) -> Self {
         if is_dry_run() {

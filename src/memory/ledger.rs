@@ -9,14 +9,15 @@ use crate::trace::{ByCategory, ByPhase, Category, Module, Phase};
 /// Live bytes at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
-    /// Live heap bytes, host included.
+    /// Live heap bytes, those of the host included.
     pub by_category: ByCategory,
 }
 
 impl Live {
-    /// Live tensor bytes: all categories but host.
+    /// Live tensor bytes of the device's tier.
     pub fn allocated(&self) -> u64 {
-        self.heap() - self.by_category[Category::Host]
+        let tensors = self.by_category.iter().filter(|(category, _)| category.is_tensor());
+        tensors.map(|(_, bytes)| bytes).sum()
     }
 
     /// All live heap bytes.
@@ -38,6 +39,8 @@ pub struct Peaks {
     pub by_category: ByCategory,
     /// Highest live tensor bytes within each phase; 0 if the phase was not entered.
     pub in_phase: ByPhase,
+    /// Highest live bytes of the host's tier.
+    pub offloaded: u64,
 }
 
 /// The account: every charge and release of a process goes through here, under one lock.
@@ -64,6 +67,7 @@ impl Ledger {
                 module: None,
                 by_category: ByCategory::ZERO,
                 in_phase: ByPhase::ZERO,
+                offloaded: 0,
             },
             budget: Budget::UNARMED,
             recorder: Recorder::OFF,
@@ -72,19 +76,15 @@ impl Ledger {
 
     /// Adds `bytes` to a category, unless the budget does not cover them.
     pub(super) fn charge(&mut self, category: Category, bytes: u64) -> Result<(), Refusal> {
-        if category.is_tensor() {
-            if self
-                .budget
-                .limit()
-                .is_some_and(|limit| bytes > limit.saturating_sub(self.allocated))
-            {
-                return Err(self.refusal(category, bytes));
-            }
-            self.allocated += bytes;
+        if self.exceeded(category, bytes).is_some() {
+            return Err(self.refusal(category, bytes));
         }
         self.live[category] += bytes;
         if category.is_tensor() {
+            self.allocated += bytes;
             self.note_peak();
+        } else if category == Category::Offloaded {
+            self.peaks.offloaded = self.live[category].max(self.peaks.offloaded);
         }
         Ok(())
     }
@@ -114,13 +114,26 @@ impl Ledger {
 
     /// The refusal of a request of `bytes`: by the budget, or by the system if the budget covers the request.
     pub(super) fn refusal(&self, category: Category, bytes: u64) -> Refusal {
-        let over = |limit: &u64| category.is_tensor() && bytes > limit.saturating_sub(self.allocated);
         Refusal {
             phase: self.phase,
             category,
             requested: bytes,
-            allocated: self.allocated,
-            budget: self.budget.limit().filter(over),
+            allocated: self.in_tier(category),
+            budget: self.exceeded(category, bytes),
+        }
+    }
+
+    /// The budget of the category's tier, if it does not cover `bytes` more.
+    fn exceeded(&self, category: Category, bytes: u64) -> Option<u64> {
+        let limit = self.budget.limit(category)?;
+        (bytes > limit.saturating_sub(self.in_tier(category))).then_some(limit)
+    }
+
+    /// Live bytes of the category's tier.
+    fn in_tier(&self, category: Category) -> u64 {
+        match category {
+            Category::Offloaded => self.live[Category::Offloaded],
+            _ => self.allocated,
         }
     }
 
@@ -150,6 +163,7 @@ impl Ledger {
             module: binding::current(),
             by_category: self.live,
             in_phase: ByPhase::ZERO,
+            offloaded: self.live[Category::Offloaded],
         };
         self.peaks.in_phase[self.phase] = self.allocated;
     }
@@ -168,8 +182,9 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::Category::{Activation, Host, Parameter, Temporary};
+    use super::Category::{Activation, Host, Offloaded, Parameter, Temporary};
     use super::*;
+    use crate::memory::budget::Tiers;
 
     fn ledger(charges: &[(Category, u64)]) -> Ledger {
         let mut ledger = Ledger::new();
@@ -244,9 +259,32 @@ mod tests {
     }
 
     #[test]
+    fn each_tier_has_its_peak_and_its_budget() {
+        let mut ledger = ledger(&[(Parameter, 90), (Offloaded, 50)]);
+        let (device, host) = (Some(100), Some(60));
+        ledger.budget = Budget::armed(Tiers { device, host }, 2);
+        assert_eq!((ledger.allocated, ledger.peaks.offloaded), (90, 50));
+        ledger.charge(Offloaded, 10).unwrap();
+        let refusal = ledger.charge(Offloaded, 1).unwrap_err();
+        assert_eq!((refusal.allocated, refusal.budget), (60, Some(60)));
+        assert_eq!(ledger.charge(Temporary, 11).unwrap_err().budget, Some(100));
+        ledger.release(Offloaded, 60);
+        ledger.charge(Temporary, 10).unwrap();
+        assert_eq!((ledger.peaks.allocated, ledger.peaks.offloaded), (100, 60));
+        ledger.reset_peaks();
+        assert_eq!(ledger.peaks.offloaded, 0);
+    }
+
+    #[test]
     fn budget_covers_tensors_to_the_byte() {
         let mut ledger = ledger(&[(Parameter, 90)]);
-        ledger.budget = Budget::armed(Some(100), 2);
+        ledger.budget = Budget::armed(
+            Tiers {
+                device: Some(100),
+                host: None,
+            },
+            2,
+        );
         ledger.charge(Host, 1000).unwrap();
         ledger.charge(Temporary, 10).unwrap();
         ledger.set_phase(Phase::Backward);

@@ -1,5 +1,5 @@
-//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with a
-//! budget and a timeline; and the operating system's figures of the process.
+//! The byte-exact account of live memory: a ledger under the global allocator, split by category and phase, with
+//! two tiers, a budget for each, and a timeline; and the operating system's figures of the process.
 //!
 //! The ledger counts in every process that installs [`LedgerAllocator`] as its global allocator. In other processes
 //! every figure is zero and labels do nothing. [`AllocatorBackend`](crate::options::AllocatorBackend) names the
@@ -23,12 +23,13 @@ mod process_ledger;
 mod recorder;
 mod scope;
 mod spin_lock;
+pub mod tiers;
 pub mod timeline;
 
 pub use allocator::{LedgerAllocator, installed};
 pub use backend::{BACKEND_VARIABLE, BackendAllocator};
 pub use binding::{Entered, enter, enter_layer};
-pub use budget::OOM_EXIT_CODE;
+pub use budget::{OOM_EXIT_CODE, Tiers};
 pub use buffer::{Buffer, Plain};
 pub use cache::{empty_cache, prepare_empty_cache};
 pub use dry_run::{dry_run, dry_run_instruction_set, is_dry_run, mark};

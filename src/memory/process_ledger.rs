@@ -2,7 +2,7 @@
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 
-use super::budget::Budget;
+use super::budget::{Budget, Tiers};
 use super::dry_run;
 use super::ledger::{Ledger, Live, Peaks};
 use super::spin_lock::SpinLock;
@@ -40,12 +40,12 @@ pub fn set_phase(phase: Phase) {
     LEDGER.with(|ledger| ledger.set_phase(phase));
 }
 
-/// Sets a budget of live tensor bytes (`None`: unlimited) and the descriptor that a refusal is reported on.
+/// Sets the budgets of live tensor bytes and the descriptor that a refusal is reported on.
 ///
-/// From now on, a request that exceeds the budget, or that the system refuses, ends the process from inside the
+/// From now on, a request that exceeds the budget of its tier, or that the system refuses, ends the process from inside the
 /// allocator: it writes one JSON line (the fields of `results::record::Oom`) to `oom` and exits with
 /// [`OOM_EXIT_CODE`](super::OOM_EXIT_CODE).
-pub fn arm(budget: Option<u64>, oom: OwnedFd) {
-    let armed = Budget::armed(budget, oom.into_raw_fd());
+pub fn arm(budgets: Tiers, oom: OwnedFd) {
+    let armed = Budget::armed(budgets, oom.into_raw_fd());
     LEDGER.with(|ledger| ledger.budget = armed);
 }

@@ -3,7 +3,8 @@
 use candle_core::{Device, Result};
 
 use crate::data::MicroBatch;
-use crate::memory::{self, Buffer, Category};
+use crate::memory::{self, Buffer, Category, tiers::Slot};
+use crate::model::host_blocks::HostBlocks;
 use crate::nn::{Pass, param::Param, tensor::Tensor};
 
 /// The segments of a model. Hidden states are `[tokens, hidden]`, and their gradients float32.
@@ -19,6 +20,12 @@ pub trait Chain {
     fn blocks(&self) -> usize;
     /// Adds everything that is trained to the list, in a fixed order, each once.
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
+    /// Adds what is trained of a block to the list, in a fixed order.
+    fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>);
+    /// The places of a block's weights that are not trained, in a fixed order.
+    fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>);
+    /// The blocks whose frozen weights wait in the host's memory.
+    fn host_blocks(&mut self) -> &mut HostBlocks;
     /// The first block's input, from token ids.
     fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor>;
     /// A block's output, and what its backward pass needs.

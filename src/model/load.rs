@@ -53,6 +53,8 @@ mod tests {
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
             lora: None,
+            offloaded_blocks: None,
+            offloads_embeddings: false,
             max_seq_length: 16,
             seed: 0,
         };

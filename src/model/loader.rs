@@ -5,10 +5,11 @@ use candle_core::{DType, Device};
 use half::{bf16, f16};
 
 use super::error::LoadError;
+use super::host_blocks::HostBlocks;
 use super::source::Source;
 use crate::{
     arch::{Kind, ModelConfig, Module, ModuleName, WeightName},
-    memory::{self, Buffer, Category},
+    memory::{self, Buffer, Category, tiers::Slot},
     nn::{
         adapter,
         dropout::Dropout,
@@ -17,7 +18,7 @@ use crate::{
         tensor::{Float, Shape, Tensor},
         weight::Weight,
     },
-    options::{Attention, Dtype, Loss, ModelOptions},
+    options::{Attention, Dtype, Loss, ModelOptions, OffloadedBlocks},
     quant::{self, Quantized, device::OnDevice},
 };
 
@@ -112,11 +113,41 @@ impl<'a> Loader<'a> {
 
     /// A dense weight `part` of a module, trained if there are no adapters.
     pub(super) fn dense(&mut self, name: ModuleName, module: &Module, part: &'static str) -> Result<Param, LoadError> {
-        let shape = match module.shape {
+        self.param(name.part(part), self.shape(module), self.trains_all())
+    }
+
+    fn shape(&self, module: &Module) -> Shape {
+        match module.shape {
             [rows, cols] => Shape::from((rows.of(self.config), cols.of(self.config))),
             _ => Shape::from(module.shape[0].of(self.config)),
-        };
-        self.param(name.part(part), shape, self.trains_all())
+        }
+    }
+
+    /// The table of an embedding or a head, which may wait in the host's memory.
+    pub(super) fn table(&mut self, name: ModuleName, module: &Module) -> Result<Param, LoadError> {
+        if !self.options.offloads_embeddings || self.trains_all() {
+            return self.dense(name, module, "weight");
+        }
+        let (name, shape) = (name.part("weight"), self.shape(module));
+        let value = self.value(name, shape, Category::Offloaded, &Device::Cpu)?;
+        Ok(Param::offloaded(name, value))
+    }
+
+    /// Moves the frozen weights of block `index` to the host if they shall wait there.
+    pub(super) fn place(
+        &self,
+        index: usize,
+        frozen: Vec<&mut dyn Slot>,
+        host_blocks: &mut HostBlocks,
+    ) -> Result<(), LoadError> {
+        let blocks = self.config.num_hidden_layers;
+        let leaves = |blocks_that_leave: &OffloadedBlocks| blocks_that_leave.contains(index, blocks);
+        if self.options.offloaded_blocks.as_ref().is_some_and(leaves) {
+            host_blocks.push(frozen)?;
+        } else {
+            host_blocks.push_resident();
+        }
+        Ok(())
     }
 
     /// The dropout that is called `name`.
@@ -164,23 +195,36 @@ impl<'a> Loader<'a> {
     }
 
     fn param(&mut self, name: WeightName, shape: Shape, trainable: bool) -> Result<Param, LoadError> {
-        let _module = memory::whole(name.in_timeline());
-        let value = match self.hidden() {
-            DType::F16 => self.collect(name, shape, f16::from_f32)?,
-            DType::BF16 => self.collect(name, shape, bf16::from_f32)?,
-            _ => self.collect(name, shape, |value| value)?,
-        };
+        let value = self.value(name, shape, Category::Parameter, self.device)?;
         Ok(Param::base(name, value, trainable))
+    }
+
+    /// The value of a dense weight, of category `category` on `device`.
+    fn value(
+        &mut self,
+        name: WeightName,
+        shape: Shape,
+        category: Category,
+        device: &Device,
+    ) -> Result<Tensor, LoadError> {
+        let _module = memory::whole(name.in_timeline());
+        match self.hidden() {
+            DType::F16 => self.collect(name, shape, category, device, f16::from_f32),
+            DType::BF16 => self.collect(name, shape, category, device, bf16::from_f32),
+            _ => self.collect(name, shape, category, device, |value| value),
+        }
     }
 
     fn collect<E: Float>(
         &mut self,
         name: WeightName,
         shape: Shape,
+        category: Category,
+        device: &Device,
         convert: impl Fn(f32) -> E,
     ) -> Result<Tensor, LoadError> {
         let mut values = {
-            let _scope = memory::scope(Category::Parameter);
+            let _scope = memory::scope(category);
             Buffer::<E>::unwritten(shape.len())
         };
         // A vector is read as one row.
@@ -196,7 +240,7 @@ impl<'a> Loader<'a> {
             done += chunk.len();
             Ok(())
         })?;
-        Ok(Tensor::on_device(values, shape, self.device)?)
+        Ok(Tensor::on_device(values, shape, device)?)
     }
 
     fn quantized(

@@ -10,7 +10,7 @@ use crate::{
         dropout::Mask,
         rope::Heads,
     },
-    memory,
+    memory::{self, tiers::Slot},
     options::Attention as Implementation,
 };
 
@@ -136,6 +136,12 @@ impl Attention {
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.qkv.trainable(params);
         self.output.trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.qkv.frozen(slots);
+        self.output.frozen(slots);
     }
 
     fn shape<'a>(&self, pass: &'a Pass) -> Shape<'a> {

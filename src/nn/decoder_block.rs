@@ -12,7 +12,7 @@ use super::{
     rope::Rope,
     tensor::Tensor,
 };
-use crate::memory;
+use crate::memory::{self, tiers::Slot};
 
 /// Hugging Face's names of the block's parts.
 pub(crate) const INPUT_NORM: &str = "input_layernorm";
@@ -115,6 +115,14 @@ impl DecoderBlock {
         self.self_attn.trainable(params);
         self.post_attention_layernorm.trainable(params);
         self.mlp.trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.input_layernorm.frozen(slots);
+        self.self_attn.frozen(slots);
+        self.post_attention_layernorm.frozen(slots);
+        self.mlp.frozen(slots);
     }
 }
 

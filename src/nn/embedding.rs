@@ -1,6 +1,6 @@
 //! Token embedding: a row of the table for each token.
 
-use candle_core::{DType, Result};
+use candle_core::{DType, Device, Result};
 
 use super::{
     param::Param,
@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{kernels::embedding, memory::Buffer};
 
-/// `n` ids to `[n, hidden]` in the hidden dtype.
-pub fn forward(table: &Param, ids: &Buffer<u32>, hidden: DType) -> Result<Tensor> {
-    rows(&table.value, ids, hidden)
+/// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are copied.
+pub fn forward(table: &Param, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
+    table.count_rows(ids.len());
+    rows(&table.value, ids, hidden)?.moved_to(device)
 }
 
 /// Adds each row's gradient to its token's; does nothing if the table is frozen.
@@ -49,7 +50,7 @@ mod tests {
                     backward(&mut table, &ids, &uniform_tensor(dy, &[5, 33])).unwrap();
                 }
                 let gradient = table.gradient().unwrap().to_candle().unwrap();
-                (forward(&table, &ids, DType::BF16).unwrap(), gradient)
+                (forward(&table, &ids, DType::BF16, &Device::Cpu).unwrap(), gradient)
             };
             let (kernel, plain) = (run(), with_plain_ops(run));
             assert_eq!((kernel.0.dtype(), kernel.1.dtype()), (DType::BF16, dtype));

@@ -13,7 +13,7 @@ use super::{
     param::Param,
     tensor::Tensor,
 };
-use crate::memory;
+use crate::memory::{self, tiers::Slot};
 
 /// The name of a block's attention in every family.
 pub const ATTENTION: &str = "attention";
@@ -116,6 +116,14 @@ impl EncoderBlock {
         self.attention_norm.trainable(params);
         self.feed_forward.trainable(params);
         self.output_norm.trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.attention.frozen(slots);
+        self.attention_norm.frozen(slots);
+        self.feed_forward.frozen(slots);
+        self.output_norm.frozen(slots);
     }
 }
 

@@ -68,6 +68,7 @@ impl EncoderEmbedding {
 
     /// The sum that is normed, in the hidden dtype.
     fn sum(&self, ids: &Buffer<u32>, hidden: DType, pass: &Pass) -> Result<Tensor> {
+        self.words.count_rows(ids.len());
         if !self.words.value.has_kernels() {
             return self.sum_plain(ids, hidden, pass);
         }
@@ -85,7 +86,8 @@ impl EncoderEmbedding {
     fn sum_plain(&self, ids: &Buffer<u32>, hidden: DType, pass: &Pass) -> Result<Tensor> {
         let (words, cols) = (self.words.value.to_candle()?, self.words.value.cols());
         let ids = candle_core::Tensor::from_slice(ids.values(), ids.len(), words.device())?;
-        let mut sum = words.index_select(&ids, 0)?.to_dtype(DType::F32)?;
+        let device = self.positions.value.device();
+        let mut sum = words.index_select(&ids, 0)?.to_device(device)?.to_dtype(DType::F32)?;
         if let Some(types) = &self.token_types {
             sum = sum.broadcast_add(&types.value.to_candle_f32()?.get(0)?)?;
         }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use candle_core::{DType, Result};
 
 use super::{Pass, activation::Activation, dropout::Dropout, linear::Projection, param::Param, tensor::Tensor};
-use crate::memory;
+use crate::memory::{self, tiers::Slot};
 
 /// A feed-forward layer with an activation `A` of `N` inputs.
 #[derive(Debug)]
@@ -71,6 +71,12 @@ impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.inner.trainable(params);
         self.output.trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.inner.frozen(slots);
+        self.output.frozen(slots);
     }
 }
 

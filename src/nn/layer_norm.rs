@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     kernels::{columns, layer_norm},
-    memory::{self, Buffer},
+    memory::{self, Buffer, tiers::Slot},
 };
 
 /// A layer norm over the features.
@@ -63,6 +63,12 @@ impl LayerNorm {
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.weight.push_trainable(params);
         self.bias.push_trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.weight.push_frozen(slots);
+        self.bias.push_frozen(slots);
     }
 
     fn parameter_gradients(&self, x: &Tensor, dy: &Tensor) -> Result<[Tensor; 2]> {

@@ -9,6 +9,7 @@ use candle_core::{D, DType, Device, Result, Tensor as Candle};
 
 use super::{
     embedding::rows,
+    head_rows::HeadRows,
     norm::RmsNorm,
     operand::Matrix,
     param::Param,
@@ -175,7 +176,8 @@ fn put_rows(mut dx: Tensor, d_rows: &Tensor, chunk: &Targets) -> Result<Tensor> 
 fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
     let (rows, hidden, vocabulary) = (x.rows(), x.cols(), head.value.rows());
     for_number!(x.dtype(), P => {
-        let (x, head) = (Matrix::new(x)?, Matrix::new(&head.value)?);
+        let (x, head) = (Matrix::new(x)?, HeadRows::new(head, 0..vocabulary)?);
+        let head = head.matrix()?;
         Ok(Tensor::written((rows, vocabulary), |out: &mut [f32]| {
             let out = Output::new(out, vocabulary);
             head_product::<P>(rows, vocabulary, hidden, &x, &head, &Replace { out, scale: 1.0 }, 1);
@@ -237,17 +239,19 @@ fn in_one_pass(
     let mut d_normed = Tensor::zeros((rows, hidden), DType::F32, normed.device())?;
     let mut totals = Buffer::<f64>::zeros(rows);
     for_number!(normed.dtype(), P => {
-        let (x, weight) = (Matrix::new(normed)?, Matrix::new(&head.value)?);
-        let bases = next_logits::<P>(&x, &weight, hidden, &chunk.next);
+        let x = Matrix::new(normed)?;
+        let (next_rows, next) = HeadRows::chosen(head, &chunk.next)?;
+        let bases = next_logits::<P>(&x, &next_rows.matrix()?, hidden, next.buffer());
         let at_a_time = columns_at_a_time(exponentials(size_of::<P>()), rows, vocabulary);
         for start in (0..vocabulary).step_by(at_a_time) {
             let cols = at_a_time.min(vocabulary - start);
-            let weight = Matrix::new(&head.value)?.skip_rows(start);
+            let weight = HeadRows::new(head, start..start + cols)?;
             let mut exponentials = Tensor::new(Buffer::<P>::unwritten(rows * cols), (rows, cols));
             let epilogue = Exponentials::new(Output::new(exponentials.values_mut::<P>()?, cols), &bases, cols);
             if memory::is_dry_run() {
                 continue;
             }
+            let weight = weight.matrix()?;
             head_product::<P>(rows, cols, hidden, &x, &weight, &epilogue, Exponentials::<P>::GRAIN);
             if !epilogue.finish(totals.values_mut()) {
                 return Ok(None);
@@ -262,7 +266,8 @@ fn in_one_pass(
         }
         if !memory::is_dry_run() {
             let d_normed = d_normed.values_mut::<f32>()?;
-            subtract_next::<P>(d_normed, hidden, totals.values(), &weight, chunk.next.values(), scale);
+            let (next_rows, next) = (next_rows.matrix()?, next.buffer());
+            subtract_next::<P>(d_normed, hidden, totals.values(), &next_rows, next.values(), scale);
         }
     });
     // The base is the next token's logit, so nothing is left of it in the loss.
@@ -283,10 +288,20 @@ fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
 fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Targets) -> Result<(f64, Buffer<f32>)> {
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
     for_number!(normed.dtype(), P => {
-        let (x, head) = (Matrix::new(normed)?, Matrix::new(&head.value)?);
+        let x = Matrix::new(normed)?;
         let epilogue = LogSumExps::new(&chunk.next, vocabulary);
-        if !memory::is_dry_run() {
-            head_product::<P>(rows, vocabulary, hidden, &x, &head, &epilogue, LogSumExps::GRAIN);
+        let at_a_time = if head.is_offloaded() {
+            (CHUNK_ELEMENTS / hidden / LogSumExps::SLOT).max(1) * LogSumExps::SLOT
+        } else {
+            vocabulary
+        };
+        for start in (0..vocabulary).step_by(at_a_time) {
+            let cols = at_a_time.min(vocabulary - start);
+            let weight = HeadRows::new(head, start..start + cols)?;
+            if !memory::is_dry_run() {
+                let part = epilogue.from_column(start);
+                head_product::<P>(rows, cols, hidden, &x, &weight.matrix()?, &part, LogSumExps::GRAIN);
+            }
         }
         Ok(epilogue.finish())
     })
@@ -312,11 +327,12 @@ fn backward<E: Float, P: Multiply>(
     };
     for start in (0..vocabulary).step_by(at_a_time) {
         let cols = at_a_time.min(vocabulary - start);
+        let weight = HeadRows::new(head, start..start + cols)?;
         let mut d_logits = Tensor::new(Buffer::<E>::unwritten(rows * cols), (rows, cols));
         if memory::is_dry_run() {
             continue;
         }
-        let (x, weight) = (Matrix::new(normed)?, Matrix::new(&head.value)?.skip_rows(start));
+        let (x, weight) = (Matrix::new(normed)?, weight.matrix()?);
         let out = Output::new(d_logits.values_mut::<E>()?, cols);
         let (next, log_sum_exps) = (chunk.next.values(), lse.values());
         let epilogue = SoftmaxGradient {
@@ -392,17 +408,28 @@ fn backward_plain(
 
 fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
     let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
+    head.count_rows(head.value.rows());
+    let on_device = |start, count| {
+        weight
+            .narrow(0, start, count)?
+            .to_device(x.device())?
+            .to_dtype(DType::F32)
+    };
     let parts = panels(&weight)?
-        .map(|(start, count)| x.matmul(&weight.narrow(0, start, count)?.to_dtype(DType::F32)?.t()?))
+        .map(|(start, count)| x.matmul(&on_device(start, count)?.t()?))
         .collect::<Result<Vec<_>>>()?;
     Candle::cat(&parts, 1)
 }
 
 fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Candle> {
+    head.count_rows(head.value.rows());
     let head = head.value.to_candle()?;
     let mut dx = Candle::zeros((d_logits.dim(0)?, head.dim(1)?), DType::F32, d_logits.device())?;
     for (start, count) in panels(&head)? {
-        let weight = head.narrow(0, start, count)?.to_dtype(DType::F32)?;
+        let weight = head
+            .narrow(0, start, count)?
+            .to_device(d_logits.device())?
+            .to_dtype(DType::F32)?;
         // cuBLAS takes no matrix with gaps between its rows.
         dx = (dx + d_logits.narrow(1, start, count)?.contiguous()?.matmul(&weight)?)?;
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     kernels::norm,
-    memory::{self, Buffer},
+    memory::{self, Buffer, tiers::Slot},
 };
 
 /// A root mean square norm over the features.
@@ -57,6 +57,11 @@ impl RmsNorm {
     /// What is trained of this layer.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.weight.push_trainable(params);
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.weight.push_frozen(slots);
     }
 
     fn weight_gradient(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {

@@ -9,7 +9,10 @@ use super::{
 use crate::{
     arch::WeightName,
     kernels::{self, embedding},
-    memory::{self, Buffer, Category},
+    memory::{
+        self, Buffer, Category,
+        tiers::{HostCopy, Slot, count_copied},
+    },
 };
 
 /// A tensor that may be trained. Only a trainable one ever holds a gradient.
@@ -23,6 +26,8 @@ pub struct Param {
     pub trainable: bool,
     category: Category,
     gradient: Option<Tensor>,
+    /// The gradient's elements while they wait in the host's memory.
+    host_gradient: Option<HostCopy>,
 }
 
 impl Param {
@@ -36,6 +41,23 @@ impl Param {
         Self::new(name, value, true, Category::Adapter)
     }
 
+    /// A weight of the base model that waits in the host's memory, and is not trained.
+    pub fn offloaded(name: WeightName, value: Tensor) -> Self {
+        Self::new(name, value, false, Category::Offloaded)
+    }
+
+    /// True if the value lies in the host's memory.
+    pub(crate) fn is_offloaded(&self) -> bool {
+        self.category == Category::Offloaded
+    }
+
+    /// Bytes of `rows` rows of the value, if it lies in the host's memory, count as copied.
+    pub(crate) fn count_rows(&self, rows: usize) {
+        if self.is_offloaded() {
+            count_copied(rows * self.value.cols() * self.value.dtype().size_in_bytes());
+        }
+    }
+
     fn new(name: WeightName, value: Tensor, trainable: bool, category: Category) -> Self {
         value.label(category);
         Self {
@@ -44,6 +66,7 @@ impl Param {
             trainable,
             category,
             gradient: None,
+            host_gradient: None,
         }
     }
 
@@ -118,7 +141,7 @@ impl Param {
         self.gradient = Some(gradient);
     }
 
-    /// The accumulated gradient, in the value's shape and dtype.
+    /// The accumulated gradient, in the value's shape and dtype; without elements while it waits in the host's memory.
     pub fn gradient(&self) -> Option<&Tensor> {
         self.gradient.as_ref()
     }
@@ -151,9 +174,43 @@ impl Param {
         }
     }
 
+    /// Adds the value's memory to the list if it is not trained.
+    pub(crate) fn push_frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        if !self.trainable {
+            slots.push(self.value.slot());
+        }
+    }
+
+    /// Moves the accumulated gradient to the host's memory.
+    pub fn send_gradient_away(&mut self) -> Result<()> {
+        if let Some(gradient) = &mut self.gradient
+            && self.host_gradient.is_none()
+        {
+            self.host_gradient = Some(HostCopy::of(gradient.slot())?);
+        }
+        Ok(())
+    }
+
+    /// Moves the gradient back if it waits in the host's memory.
+    pub fn bring_gradient_back(&mut self) -> Result<()> {
+        if let (Some(gradient), Some(copy)) = (&mut self.gradient, self.host_gradient.take()) {
+            let _module = memory::whole(self.name.in_timeline());
+            let mut storage = copy.reserve(Category::Gradient);
+            copy.copy_to(&mut storage)?;
+            gradient.slot().put(storage);
+        }
+        Ok(())
+    }
+
+    /// True if the gradient waits in the host's memory.
+    pub fn has_gradient_away(&self) -> bool {
+        self.host_gradient.is_some()
+    }
+
     /// Gives the gradient's memory back.
     pub fn release_gradient(&mut self) {
         self.gradient = None;
+        self.host_gradient = None;
     }
 }
 

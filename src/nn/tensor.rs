@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::{
     kernels::{self, Element},
-    memory::{self, Buffer, Category, Plain},
+    memory::{self, Buffer, Category, Plain, tiers::Slot},
 };
 
 /// Rows and columns of a matrix, or the elements of a vector.
@@ -337,6 +337,24 @@ impl Tensor {
             self.dtype(),
             self.device()
         ))
+    }
+
+    /// A tensor of candle's on `device`; others are on the CPU, where they stay.
+    pub(crate) fn moved_to(self, device: &Device) -> Result<Self> {
+        match &self.data {
+            Data::Candle(tensor) => tensor.to_device(device).map(Self::from_candle_unchecked),
+            _ => Ok(self),
+        }
+    }
+
+    /// The place of the elements, which they may leave.
+    pub(crate) fn slot(&mut self) -> &mut dyn Slot {
+        match &mut self.data {
+            Data::F32(values) => values,
+            Data::F16(values) => values,
+            Data::Bf16(values) => values,
+            Data::Candle(tensor) => tensor,
+        }
     }
 
     pub(crate) fn data(&self) -> &Data {

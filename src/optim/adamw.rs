@@ -72,12 +72,15 @@ mod tests {
     }
 
     fn optimizer(weight_decay: f64) -> AdamW {
-        AdamW::new(AdamwRule(AdamwOptions {
-            beta1: 0.9,
-            beta2: 0.999,
-            epsilon: 1e-8,
-            weight_decay,
-        }))
+        AdamW::new(
+            AdamwRule(AdamwOptions {
+                beta1: 0.9,
+                beta2: 0.999,
+                epsilon: 1e-8,
+                weight_decay,
+            }),
+            false,
+        )
     }
 
     #[test]

@@ -18,10 +18,13 @@ use crate::{
 /// # Errors
 /// Errors of candle.
 pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
+    if params.iter().any(|param| param.has_gradient_away()) {
+        return clip_on_host(params, max_norm);
+    }
+    // All parameters share a parallel region: adapters are many and small.
     if memory::is_dry_run() {
         return Ok(0.0);
     }
-    // All parameters share a parallel region: adapters are many and small.
     let kernels = have_kernels(params);
     let squares: Vec<f64> = if kernels {
         let squares = params
@@ -33,8 +36,7 @@ pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
         gradients.map(sum_of_squares_plain).collect::<Result<_>>()
     }?;
     let norm = squares.iter().sum::<f64>().sqrt();
-    if max_norm > 0.0 && norm > max_norm {
-        let factor = max_norm / (norm + 1e-6);
+    if let Some(factor) = factor(norm, max_norm) {
         if kernels {
             params
                 .par_iter_mut()
@@ -44,6 +46,42 @@ pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
         }
     }
     Ok(norm)
+}
+
+/// The same one parameter after the other, whose gradients come from the host's memory and go there again. A dry run
+/// takes one of the two passes, which allocate alike.
+fn clip_on_host(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
+    let mut squares = 0.0;
+    for param in &mut *params {
+        let is_away = param.has_gradient_away();
+        param.bring_gradient_back()?;
+        squares += match param.gradient() {
+            Some(_) if memory::is_dry_run() => 0.0,
+            Some(gradient) if gradient.has_kernels() => sum_of_squares(gradient)?,
+            Some(gradient) => sum_of_squares_plain(gradient)?,
+            None => 0.0,
+        };
+        if is_away {
+            param.send_gradient_away()?;
+        }
+    }
+    let norm = squares.sqrt();
+    if let Some(factor) = factor(norm, max_norm) {
+        for param in params {
+            let is_away = param.has_gradient_away();
+            param.bring_gradient_back()?;
+            param.scale_gradient(factor)?;
+            if is_away {
+                param.send_gradient_away()?;
+            }
+        }
+    }
+    Ok(norm)
+}
+
+/// What gradients of this norm are multiplied by, if they are.
+fn factor(norm: f64, max_norm: f64) -> Option<f64> {
+    (max_norm > 0.0 && norm > max_norm).then(|| max_norm / (norm + 1e-6))
 }
 
 fn sum_of_squares(gradient: &Tensor) -> Result<f64> {

@@ -3,6 +3,7 @@
 use candle_core::{DType, Result, Tensor as Candle};
 use rayon::prelude::*;
 
+use super::host_state::HostState;
 use super::optimizer::{Optimizer, have_kernels};
 use crate::{
     memory::{self, Category},
@@ -39,34 +40,73 @@ pub(super) struct Elementwise<R, const N: usize> {
     steps: usize,
     /// `N` tensors of each parameter, in the order of the parameters.
     pub(super) states: Vec<Tensor>,
+    /// The same in the host's memory, one for each parameter; `None` if they stay on the device.
+    host: Option<Vec<HostState>>,
 }
 
 impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
-    pub(super) fn new(rule: R) -> Self {
+    /// An optimizer whose state waits in the host's memory if `is_offloaded`.
+    pub(super) fn new(rule: R, is_offloaded: bool) -> Self {
         Self {
             rule,
             steps: 0,
             states: Vec::new(),
+            host: is_offloaded.then(Vec::new),
         }
+    }
+
+    /// The state tensors of all parameters, made by the first step.
+    fn make_states(&mut self, params: &[&mut Param]) -> Result<()> {
+        self.states.reserve_exact(N * params.len());
+        for param in params {
+            let _module = memory::whole(param.name.in_timeline());
+            let first = self.states.len();
+            for _ in 0..N {
+                self.states.push(state(param.value.shape(), param.value.device())?);
+            }
+            if let Some(host) = &mut self.host {
+                host.push(HostState::of(&mut self.states[first..])?);
+            }
+        }
+        Ok(())
+    }
+
+    /// One parameter after the other: its state comes, is changed, and goes.
+    fn step_from_host(&mut self, params: &mut [&mut Param], coefficients: R::Coefficients) -> Result<()> {
+        let states = self.states.chunks_exact_mut(N).zip(self.host.iter_mut().flatten());
+        for (param, (states, host)) in params.iter_mut().zip(states) {
+            host.fetch(&mut *states)?;
+            let is_away = param.has_gradient_away();
+            param.bring_gradient_back()?;
+            if !memory::is_dry_run() {
+                if param.value.has_kernels() {
+                    update::<R, N>(param, states, coefficients)?;
+                } else {
+                    update_plain::<R, N>(param, states, coefficients)?;
+                }
+            }
+            host.give_back(states)?;
+            if is_away {
+                param.send_gradient_away()?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         if self.states.is_empty() {
-            self.states.reserve_exact(N * params.len());
-            for param in params.iter() {
-                let _module = memory::whole(param.name.in_timeline());
-                for _ in 0..N {
-                    self.states.push(state(param.value.shape(), param.value.device())?);
-                }
-            }
+            self.make_states(params)?;
         }
         self.steps += 1;
+        let coefficients = self.rule.coefficients(self.steps, learning_rate);
+        if self.host.is_some() {
+            return self.step_from_host(params, coefficients);
+        }
         if memory::is_dry_run() {
             return Ok(());
         }
-        let coefficients = self.rule.coefficients(self.steps, learning_rate);
         if have_kernels(params) {
             // All parameters share a parallel region: adapters are many and small.
             let states = self.states.par_chunks_exact_mut(N);
@@ -83,6 +123,9 @@ impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
 
     fn release(&mut self) {
         self.states = Vec::new();
+        if let Some(host) = &mut self.host {
+            *host = Vec::new();
+        }
     }
 }
 

@@ -76,7 +76,7 @@ mod tests {
             ] {
                 let of = |what: &str| &golden[&format!("{case}.{what}")];
                 let mut param = param("p", of("start"), true);
-                let mut optimizer = Lion::new(LionRule(options(weight_decay)));
+                let mut optimizer = Lion::new(LionRule(options(weight_decay)), false);
                 for step in 0..6 {
                     param.accumulate(tensor(&of("gradients").i(step).unwrap())).unwrap();
                     optimizer.step(&mut [&mut param], 0.01).unwrap();

@@ -9,6 +9,7 @@ use super::{
     adamw::{AdamW, AdamwRule, moments_plain},
     elementwise::{Rule, state},
     gradient::Gradient,
+    host_state::HostState,
     optimizer::Optimizer,
     projection::{GradientProjection, ProjectionSide},
 };
@@ -31,6 +32,7 @@ pub(super) struct LowRankAdam<P> {
     projection: P,
     rule: AdamwRule,
     options: LowRankOptions,
+    is_offloaded: bool,
     steps: usize,
     /// Trains the parameters that are not projected.
     adamw: AdamW,
@@ -42,18 +44,28 @@ struct State {
     basis: Tensor,
     m: Tensor,
     v: Tensor,
+    /// The tensors in the host's memory; `None` if they stay on the device.
+    host: Option<HostState>,
     /// The step that computed the basis; `None` until there is a gradient that is not zero.
     refreshed: Option<usize>,
 }
 
+impl State {
+    fn tensors(&mut self) -> [&mut Tensor; 3] {
+        [&mut self.basis, &mut self.m, &mut self.v]
+    }
+}
+
 impl<P: GradientProjection> LowRankAdam<P> {
-    pub(super) fn new(projection: P, adamw_options: AdamwOptions, options: LowRankOptions) -> Self {
+    /// An optimizer whose state waits in the host's memory if `is_offloaded`.
+    pub(super) fn new(projection: P, adamw_options: AdamwOptions, options: LowRankOptions, is_offloaded: bool) -> Self {
         Self {
             projection,
+            is_offloaded,
             rule: AdamwRule(adamw_options),
             options,
             steps: 0,
-            adamw: AdamW::new(AdamwRule(adamw_options)),
+            adamw: AdamW::new(AdamwRule(adamw_options), is_offloaded),
             states: Vec::new(),
         }
     }
@@ -70,12 +82,17 @@ impl<P: GradientProjection> LowRankAdam<P> {
             ProjectionSide::Columns => ((rank, columns), (rows, rank)),
         };
         let device = param.value.device();
-        Ok(State {
+        let mut state = State {
             basis: state(basis.into(), device)?,
             m: state(moment.into(), device)?,
             v: state(moment.into(), device)?,
+            host: None,
             refreshed: None,
-        })
+        };
+        if self.is_offloaded {
+            state.host = Some(HostState::of(state.tensors())?);
+        }
+        Ok(state)
     }
 
     /// Computes a new basis if the current one is due.
@@ -192,7 +209,20 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
         // One after the other: the work space of a basis grows with the gradient's sides, and is freed before the next.
         let mut states = std::mem::take(&mut self.states);
         for (param, state) in matrices.iter_mut().zip(&mut states) {
+            let host = state.host.take();
+            if let Some(host) = &host {
+                host.fetch(state.tensors())?;
+            }
+            let is_away = param.has_gradient_away();
+            param.bring_gradient_back()?;
             self.update_param(param, state, coefficients)?;
+            if let Some(mut host) = host {
+                host.give_back(state.tensors())?;
+                state.host = Some(host);
+            }
+            if is_away {
+                param.send_gradient_away()?;
+            }
         }
         self.states = states;
         Ok(())

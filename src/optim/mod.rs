@@ -5,6 +5,7 @@ mod clip;
 mod elementwise;
 mod galore;
 mod gradient;
+mod host_state;
 mod lion;
 mod low_rank;
 mod optimizer;

@@ -17,18 +17,28 @@ type Build = fn(&OptimizerOptions) -> Box<dyn Optimizer>;
 
 /// Each optimizer of our trainer with the function that makes it.
 const BUILT: &[(Name, Build)] = &[
-    (Name::Adamw, |options| Box::new(AdamW::new(AdamwRule(options.adamw)))),
+    (Name::Adamw, |options| {
+        Box::new(AdamW::new(AdamwRule(options.adamw), options.is_offloaded))
+    }),
     (Name::Galore, |options| {
         Box::new(LowRankAdam::new(
             Galore::new(options.low_rank),
             options.adamw,
             options.low_rank,
+            options.is_offloaded,
         ))
     }),
     (Name::Rsvd, |options| {
-        Box::new(LowRankAdam::new(Rsvd, options.adamw, options.low_rank))
+        Box::new(LowRankAdam::new(
+            Rsvd,
+            options.adamw,
+            options.low_rank,
+            options.is_offloaded,
+        ))
     }),
-    (Name::Lion, |options| Box::new(Lion::new(LionRule(options.adamw)))),
+    (Name::Lion, |options| {
+        Box::new(Lion::new(LionRule(options.adamw), options.is_offloaded))
+    }),
 ];
 
 /// Makes the optimizer that the options name.

@@ -1,6 +1,6 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
-use super::{Adapter, Attention, Dtype, Loss, TargetModules, Task, Weights};
+use super::{Adapter, Attention, Dtype, Loss, OffloadedBlocks, TargetModules, Task, Weights};
 
 /// The number of labels by default, as in transformers.
 pub const DEFAULT_LABELS: usize = 2;
@@ -26,6 +26,10 @@ pub struct ModelOptions {
     pub loss: Loss,
     /// The adapters; `None` trains every weight.
     pub lora: Option<LoraOptions>,
+    /// The blocks whose frozen weights wait in the host's memory.
+    pub offloaded_blocks: Option<OffloadedBlocks>,
+    /// True if the frozen tables of embedding and head wait there.
+    pub offloads_embeddings: bool,
     /// The most tokens that a sample has.
     pub max_seq_length: usize,
     /// Random weights, adapters and dropout masks follow from it.

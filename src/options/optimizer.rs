@@ -11,6 +11,8 @@ pub struct OptimizerOptions {
     pub adamw: AdamwOptions,
     /// Options that `galore` and `rsvd` heed.
     pub low_rank: LowRankOptions,
+    /// True if the state and the gradients of blocks wait in the host's memory.
+    pub is_offloaded: bool,
 }
 
 /// AdamW's options.

@@ -19,6 +19,8 @@ pub struct TrainOptions {
     pub gradient_checkpointing: Checkpointing,
     /// Steps after which the allocator's cache is returned to the system; 0 never does.
     pub empty_cache_steps: usize,
+    /// True if the inputs of those blocks wait in the host's memory.
+    pub offloads_checkpoints: bool,
     /// The part of training that the memory figures describe.
     pub measure: Measure,
     /// The device that computes.

@@ -49,6 +49,10 @@ fn with_least_change(
     let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) else {
         return Ok(prediction);
     };
+    // The search knows no budget of the host.
+    if prediction.needed_bytes <= budget {
+        return Ok(prediction);
+    }
     let moves = Moves { fit, worst: Harm::Data };
     let Ok(space) = Space::new(cell, &*planner.model(cell)?, moves) else {
         return Ok(prediction);

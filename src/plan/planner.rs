@@ -172,22 +172,28 @@ impl Planner {
         let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
         let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
+        let host_peak = account.host_peak;
         let prediction = Prediction {
+            host_allocated_peak_bytes: (host_peak > 0).then_some(host_peak),
+            host_budget_bytes: cell.host_memory.map(|size| size.0),
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
             checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &config),
             adapter_file_bytes: self.adapter_file_bytes(cell, &options.model, &config)?,
-            process_peak_bytes: Some(account.peak.bytes + PROCESS),
+            process_peak_bytes: Some(account.peak.bytes + host_peak + PROCESS),
             training_steps: steps.training_steps(),
             worst_batch: steps.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
-        // The trainer's own budget is on allocated bytes too.
-        Ok(with_verdict(
-            prediction.allocated_peak_bytes,
-            self.budget(cell),
-            prediction,
-        ))
+        // The trainer's own budgets are on allocated bytes too.
+        let prediction = with_verdict(prediction.allocated_peak_bytes, self.budget(cell), prediction);
+        if prediction.past_host_budget().is_some() {
+            return Ok(Prediction {
+                verdict: Some(Verdict::Oversize),
+                ..prediction
+            });
+        }
+        Ok(prediction)
     }
 
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {

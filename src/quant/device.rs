@@ -11,6 +11,7 @@ use super::{
     nf4::{BLOCK, CODEBOOK},
     quantized::Quantized,
 };
+use crate::memory::tiers::Slot;
 
 /// Codes and scales as tensors.
 #[derive(Debug)]
@@ -90,6 +91,26 @@ impl OnDevice {
     /// Columns of the matrix.
     pub fn cols(&self) -> usize {
         self.cols
+    }
+
+    /// The places of the codes and the scales. The tables are small and stay.
+    pub fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        match &mut self.codes {
+            Codes::Nf4 { bytes, scales, .. } => {
+                slots.push(bytes);
+                match scales {
+                    BlockScales::Plain(scales) => slots.push(scales),
+                    BlockScales::Double { codes, absmax, .. } => {
+                        slots.push(codes);
+                        slots.push(absmax);
+                    }
+                }
+            }
+            Codes::Int8 { codes, scales } => {
+                slots.push(codes);
+                slots.push(scales);
+            }
+        }
     }
 
     /// Rows in float32, `[rows.len(), cols]`. They equal [`Quantized::dequantize_rows`] except for the last bit.

@@ -1,7 +1,7 @@
 //! The scales of NF4's blocks, in float32 or quantised a second time.
 
 use super::dynamic;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, tiers::Slot};
 
 /// Number of scales that share a second-level scale.
 pub(super) const GROUP: usize = 256;
@@ -93,6 +93,17 @@ impl Scales {
             Self::Double(DoubleQuantised { codes, absmax, .. }) => {
                 codes.describe("uint8", &[codes.len()]);
                 absmax.describe("float32", &[absmax.len()]);
+            }
+        }
+    }
+
+    /// The places of the buffers.
+    pub(super) fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        match self {
+            Self::Plain(scales) => slots.push(scales),
+            Self::Double(DoubleQuantised { codes, absmax, .. }) => {
+                slots.push(codes);
+                slots.push(absmax);
             }
         }
     }

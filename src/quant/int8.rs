@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::{absmax::absmax, element::Element, error::QuantError};
-use crate::memory::{self, Buffer};
+use crate::memory::{self, Buffer, tiers::Slot};
 
 /// The largest code.
 const LARGEST: f32 = 127.0;
@@ -45,6 +45,12 @@ impl Int8 {
     pub(super) fn describe(&self) {
         self.codes.describe("int8", &[self.rows, self.cols]);
         self.scales.describe("float32", &[self.rows]);
+    }
+
+    /// The places of the codes and the scales.
+    pub(super) fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        slots.push(&mut self.codes);
+        slots.push(&mut self.scales);
     }
 
     /// Bytes of the codes and the scales.

@@ -17,7 +17,7 @@ use super::{
     error::QuantError,
 };
 use crate::kernels::InstructionSet;
-use crate::memory::{self, Buffer};
+use crate::memory::{self, Buffer, tiers::Slot};
 
 /// Elements of a block.
 pub const BLOCK: usize = 64;
@@ -97,6 +97,12 @@ impl Nf4 {
     pub(super) fn describe(&self) {
         self.codes.describe("nf4", &[self.rows, self.cols]);
         self.scales.describe();
+    }
+
+    /// The places of the codes and the scales.
+    pub(super) fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        slots.push(&mut self.codes);
+        self.scales.slots(slots);
     }
 
     /// Bytes of the codes and the scales.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{element::Element, int8::Int8, nf4::Nf4, parallel};
+use crate::memory::tiers::Slot;
 
 /// A quantised matrix.
 #[derive(Debug, PartialEq)]
@@ -36,6 +37,14 @@ impl Quantized {
         match self {
             Self::Nf4(matrix) => matrix.describe(),
             Self::Int8(matrix) => matrix.describe(),
+        }
+    }
+
+    /// The places of the codes and the scales.
+    pub fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        match self {
+            Self::Nf4(matrix) => matrix.slots(slots),
+            Self::Int8(matrix) => matrix.slots(slots),
         }
     }
 

@@ -78,6 +78,12 @@ pub struct Prediction {
     /// The process on its device: reserved memory and the CUDA context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_peak_bytes: Option<u64>,
+    /// The most tensor bytes that wait in the host's memory; absent if nothing is offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_allocated_peak_bytes: Option<u64>,
+    /// The budget of the host's memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_budget_bytes: Option<u64>,
     /// Live bytes by category at the instant of the peak; host memory is not predicted. With [`ROUNDING`], if there is any, they
     /// add up to the peak.
     pub allocated_peak_by_category: BTreeMap<String, u64>,
@@ -98,6 +104,14 @@ pub struct Prediction {
     /// Size of model.safetensors, which full fine-tuning saves; absent with adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_file_bytes: Option<u64>,
+}
+
+impl Prediction {
+    /// Bytes that the host's memory needs past its budget.
+    pub fn past_host_budget(&self) -> Option<u64> {
+        let past = self.host_allocated_peak_bytes?.checked_sub(self.host_budget_bytes?)?;
+        (past > 0).then_some(past)
+    }
 }
 
 /// A micro-batch of uneven data.

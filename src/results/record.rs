@@ -178,6 +178,17 @@ pub struct Measured {
     pub process_peak_bytes: Option<u64>,
     /// The highest resident set since the process began, loading included.
     pub process_peak_total_bytes: Option<u64>,
+    /// The most tensor bytes that waited in the host's memory; absent if nothing is offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_allocated_peak_bytes: Option<u64>,
+    /// Bytes copied between the device's and the host's memory, in both directions; mean over the steps. Absent if nothing is
+    /// offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_mean_bytes: Option<u64>,
+    /// Time in which a step waits for weights that another thread copies; mean over the steps. Absent if nothing is
+    /// offloaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_wait_seconds_mean: Option<f64>,
     /// Phase in which the peak was reached.
     pub allocated_peak_phase: Option<String>,
     /// Module that was computed at the peak, in the words of plans: `layers.0.mlp`, `lm_head`, `optimizer`.
@@ -407,6 +418,9 @@ pub(crate) mod sample {
                 memory_efficiency: Some(0.75),
                 system_used_peak_percent: Some(50.0),
                 emptied_mean_bytes: None,
+                host_allocated_peak_bytes: None,
+                copied_mean_bytes: None,
+                copy_wait_seconds_mean: None,
                 reserved_peak_bytes: Some(450 << 20),
                 process_peak_bytes: Some(500 << 20),
                 process_peak_total_bytes: Some(520 << 20),

@@ -1,6 +1,6 @@
 //! Values of columns in words.
 
-use super::columns::dimension;
+use super::columns::{dimension, is_size};
 use super::datum::Datum;
 use crate::text::Dimension;
 use crate::text::format::{self, ABSENT};
@@ -11,7 +11,7 @@ pub fn setting(key: &str, value: &Datum) -> String {
         Datum::Null if key.starts_with("env.") || key.starts_with("allocator.env.") => "unset".into(),
         Datum::Null => ABSENT.into(),
         Datum::Bool(value) => value.to_string(),
-        Datum::Int(bytes) if key == "device_memory" => format::bytes((*bytes).into()),
+        Datum::Int(bytes) if is_size(key) => format::bytes((*bytes).into()),
         Datum::Int(value) => value.to_string(),
         Datum::Float(value) if *value != 0.0 && value.abs() < 1e-2 => format!("{value:e}"),
         Datum::Float(value) => value.to_string(),

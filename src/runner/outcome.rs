@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use signal_hook::consts::SIGKILL;
 use signal_hook::low_level::signal_name;
 
-use crate::memory::OOM_EXIT_CODE;
+use crate::memory::{Category, OOM_EXIT_CODE};
 use crate::results::record::{Oom, Provenance, Record, Status};
 use crate::results::store::{CellDir, StoreError, read_record, write_record};
 use crate::text::format;
@@ -121,7 +121,14 @@ fn oom_reason(oom: &Oom) -> String {
     let Oom { phase, category, .. } = oom;
     let (requested, allocated) = (size(oom.requested_bytes), size(oom.allocated_bytes));
     let limit = match oom.budget_bytes {
-        Some(budget) => format!("past the budget of {} (device_memory)", size(budget)),
+        Some(budget) => {
+            let key = if category == Category::Offloaded.name() {
+                "host_memory"
+            } else {
+                "device_memory"
+            };
+            format!("past the budget of {} ({key})", size(budget))
+        }
         None => "and the system had no more".into(),
     };
     format!("{phase}: {requested} of {category} asked for with {allocated} allocated, {limit}")

@@ -99,6 +99,12 @@ fn predict(study: &Study, planner: &Planner, tasks: &mut [Task]) {
 fn oversize(task: &Task, cell: &Cell) -> Option<String> {
     let prediction = task.prediction.as_ref()?;
     let size = |bytes: u64| format::bytes((bytes as f64).into());
+    if let (Some(_), Some(budget)) = (prediction.past_host_budget(), prediction.host_budget_bytes) {
+        let (host, budget) = (size(prediction.host_allocated_peak_bytes.unwrap_or(0)), size(budget));
+        return Some(format!(
+            "predicted peak of offloaded tensors {host}, past the budget of {budget} (host_memory)"
+        ));
+    }
     if let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) {
         let (peak, budget) = (size(prediction.allocated_peak_bytes), size(budget));
         return Some(format!(

@@ -1,6 +1,6 @@
 //! Live bytes over a trace: the peaks, their instants and their purposes.
 
-use super::{ByCategory, ByPhase, Event, LiveTensors, Module, Phase, Trace};
+use super::{ByCategory, ByPhase, Category, Event, LiveTensors, Module, Phase, Trace};
 
 /// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Account {
     pub after_steps: Mean,
     /// Live at the end of the trace.
     pub at_end: u64,
+    /// The most bytes in the host's tier, after the load or at its end.
+    pub host_peak: u64,
 }
 
 /// A mean of byte counts.
@@ -106,6 +108,8 @@ impl Replay {
                 if bytes > 0 {
                     self.total += self.rounded(bytes);
                     self.update_peak();
+                } else if category == Category::Offloaded && self.is_measured {
+                    self.account.host_peak = self.live.offloaded().max(self.account.host_peak);
                 }
             }
             Event::Free { block } => {
@@ -129,6 +133,9 @@ impl Replay {
             Event::Step(step) => {
                 self.step = step;
                 self.is_measured = step >= self.from_step;
+                if self.is_measured {
+                    self.account.host_peak = self.live.offloaded().max(self.account.host_peak);
+                }
             }
             Event::StepEnd if self.is_measured => self.account.after_steps.add(self.total),
             Event::StepEnd | Event::EmptyCache => {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-/// The purpose of an allocation. All but `Host` are tensors.
+/// The purpose of an allocation. All but `Host` and `Offloaded` are tensors of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Category {
@@ -23,11 +23,13 @@ pub enum Category {
     Input,
     /// Every other tensor: it lives within a pass.
     Temporary,
+    /// Tensors of any purpose that wait in the host's tier of memory.
+    Offloaded,
 }
 
 impl Category {
     /// All categories, by their number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Parameter,
         Self::Adapter,
@@ -36,6 +38,7 @@ impl Category {
         Self::Activation,
         Self::Input,
         Self::Temporary,
+        Self::Offloaded,
     ];
 
     /// The name in records and frames, such as `optimizer_state`.
@@ -49,12 +52,13 @@ impl Category {
             Self::Activation => "activation",
             Self::Input => "input",
             Self::Temporary => "temporary",
+            Self::Offloaded => "offloaded",
         }
     }
 
-    /// True if its bytes count as `allocated`.
+    /// True if its bytes count as `allocated`: those of tensors in the device's tier.
     pub fn is_tensor(self) -> bool {
-        self != Self::Host
+        !matches!(self, Self::Host | Self::Offloaded)
     }
 }
 

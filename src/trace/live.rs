@@ -1,4 +1,4 @@
-//! Requested bytes of live tensors, by purpose.
+//! Requested bytes of live tensors, by purpose; those in the host's tier are one of them.
 
 use super::{Block, ByCategory, Category, Event};
 
@@ -33,24 +33,24 @@ impl LiveTensors {
         }
     }
 
-    /// Adds a block. Returns its requested bytes, 0 if it is no tensor.
+    /// Adds a block. Returns its requested bytes, 0 if it is no tensor of the device.
     pub(crate) fn alloc(&mut self, block: Block, bytes: u64, category: Category) -> u64 {
         self.blocks[block.index()] = (bytes, category);
-        if !category.is_tensor() {
+        if category == Category::Host {
             return 0;
         }
         self.by_category[category] += bytes;
-        bytes
+        of_device(bytes, category)
     }
 
-    /// Removes a block. Returns its requested bytes, 0 if it is no tensor.
+    /// Removes a block. Returns its requested bytes, 0 if it is no tensor of the device.
     pub(crate) fn free(&mut self, block: Block) -> u64 {
         let (bytes, category) = self.blocks[block.index()];
-        if !category.is_tensor() {
+        if category == Category::Host {
             return 0;
         }
         self.by_category[category] -= bytes;
-        bytes
+        of_device(bytes, category)
     }
 
     /// Changes a block's category.
@@ -61,8 +61,17 @@ impl LiveTensors {
         *label = category;
     }
 
+    /// Live bytes of the host's tier.
+    pub(crate) fn offloaded(&self) -> u64 {
+        self.by_category[Category::Offloaded]
+    }
+
     /// Live bytes of each category.
     pub(crate) fn by_category(&self) -> ByCategory {
         self.by_category
     }
+}
+
+fn of_device(bytes: u64, category: Category) -> u64 {
+    if category.is_tensor() { bytes } else { 0 }
 }

@@ -2,7 +2,10 @@
 
 use candle_core::Device;
 
-use crate::memory::{self, Peaks, Phase, probes};
+use crate::memory::{
+    self, Peaks, Phase, probes,
+    tiers::{self, Traffic},
+};
 
 /// Watches a training loop. It resets the peaks at each step and merges them, so that each step's own peak is known.
 ///
@@ -45,6 +48,10 @@ pub(super) struct LoopMemory {
     pub(super) peaks: Option<Peaks>,
     /// Mean over the steps' ends.
     pub(super) allocated_mean: Option<u64>,
+    /// The most bytes in the host's tier; `None` if it was never used.
+    pub(super) host_peak: Option<u64>,
+    /// The copies between the tiers; `None` if there were none.
+    pub(super) traffic: Option<Traffic>,
     pub(super) reserved_peak: Option<u64>,
     /// Peak of the resident set in the loop.
     pub(super) process_peak: Option<u64>,
@@ -61,6 +68,7 @@ impl MemoryMeter {
         let load_peak = memory::peaks().in_phase[Phase::Load];
         memory::set_phase(Phase::Idle);
         memory::reset_peaks();
+        tiers::reset_traffic();
         let page_faults = probes::page_faults();
         Self {
             on_cpu: device.is_cpu(),
@@ -136,7 +144,10 @@ impl MemoryMeter {
             return LoopMemory::default();
         }
         let process_peak = probes::process_peak_bytes();
+        let host_peak = self.peaks.map(|peaks| peaks.offloaded).filter(|&bytes| bytes > 0);
         LoopMemory {
+            host_peak,
+            traffic: host_peak.map(|_| tiers::traffic()),
             allocated_mean: (self.steps > 0).then(|| self.allocated_sum / self.steps),
             peaks: self.peaks.map(|mut peaks| {
                 peaks.in_phase[Phase::Load] = self.load_peak;
@@ -160,7 +171,11 @@ fn merge(run: Peaks, step: Peaks) -> Peaks {
         in_phase[phase] = in_phase[phase].max(peak);
     }
     let highest = if step.allocated > run.allocated { step } else { run };
-    Peaks { in_phase, ..highest }
+    Peaks {
+        in_phase,
+        offloaded: run.offloaded.max(step.offloaded),
+        ..highest
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod device;
 mod dry_run;
 mod error;
+mod fetch;
 mod memory_meter;
 mod profile;
 mod run;

@@ -3,6 +3,7 @@
 
 use candle_core::Result;
 
+use super::fetch::{Fetch, HostInput};
 use crate::{
     data::MicroBatch,
     memory::{self, Phase},
@@ -17,6 +18,19 @@ enum Kept<S> {
     Saved(Box<S>),
     /// Its input only; the forward pass runs again (Chen et al. 2016, arXiv:1604.06174).
     Input(Tensor),
+    /// The same in the host's memory.
+    HostInput(HostInput),
+}
+
+/// What blocks keep for the backward pass and from it, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping<'a> {
+    /// The blocks that keep their input alone.
+    pub checkpointing: &'a Checkpointing,
+    /// True if these inputs wait in the host's memory.
+    pub inputs_on_host: bool,
+    /// True if the gradients of blocks wait there.
+    pub gradients_on_host: bool,
 }
 
 /// Runs a micro-batch forward and backward. Adds the gradients of `scale · loss sum` to the trained parameters and returns
@@ -25,33 +39,39 @@ pub fn forward_backward(
     model: &mut Model,
     batch: &MicroBatch,
     pass: &Pass,
-    checkpointing: &Checkpointing,
+    keeping: Keeping<'_>,
     scale: f64,
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<f64> {
-    with_chain!(model, chain => chain.forward_backward(batch, pass, checkpointing, scale, on_checkpoint))
+    with_chain!(model, chain => chain.forward_backward(batch, pass, keeping, scale, on_checkpoint))
 }
 
 /// The loss sum of a micro-batch, without gradients.
-pub fn evaluate(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
+pub fn evaluate(model: &mut Model, batch: &MicroBatch, pass: &Pass) -> Result<Evaluated> {
     memory::set_phase(Phase::Forward);
-    with_chain!(model, chain => chain.evaluate(&chain.hidden_states(batch, pass)?, batch, pass))
+    with_chain!(model, chain => {
+        let x = chain.hidden_states(batch, pass)?;
+        chain.evaluate(&x, batch, pass)
+    })
 }
 
 /// The logits, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder. Training never holds the former
 /// whole; this is for comparing a small model with another program's.
-pub fn logits(model: &Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
-    with_chain!(model, chain => chain.logits(&chain.hidden_states(batch, pass)?, pass))
+pub fn logits(model: &mut Model, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
+    with_chain!(model, chain => {
+        let x = chain.hidden_states(batch, pass)?;
+        chain.logits(&x, pass)
+    })
 }
 
 /// The walk through the chain.
-trait Walk: Chain {
+trait Walk: Chain + Sized {
     /// [`forward_backward`] of one family's model.
     fn forward_backward(
         &mut self,
         batch: &MicroBatch,
         pass: &Pass,
-        checkpointing: &Checkpointing,
+        keeping: Keeping<'_>,
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64> {
@@ -62,6 +82,7 @@ trait Walk: Chain {
             head,
         } = self.names();
         let ids = input("input_ids", &batch.ids, batch.sequences.tokens());
+        self.prefetch(0);
         let mut x = {
             let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
             self.embed(&ids, pass)?
@@ -70,11 +91,19 @@ trait Walk: Chain {
         for index in 0..self.blocks() {
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
+            self.fetch(index)?;
+            self.prefetch(index + 1);
             let (y, saved) = self.block(index, x, pass)?;
-            kept.push(if checkpointing.recomputes(index) {
-                Kept::Input(Self::into_input(saved))
-            } else {
+            // The backward pass begins with the last block.
+            if index + 1 < self.blocks() {
+                self.release(index);
+            }
+            kept.push(if !keeping.checkpointing.recomputes(index) {
                 Kept::Saved(Box::new(saved))
+            } else if keeping.inputs_on_host {
+                Kept::HostInput(HostInput::of(Self::into_input(saved))?)
+            } else {
+                Kept::Input(Self::into_input(saved))
             });
             x = y;
             on_checkpoint();
@@ -92,11 +121,21 @@ trait Walk: Chain {
         for (index, kept) in kept.into_iter().enumerate().rev() {
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
+            self.fetch(index)?;
+            if let Some(next) = index.checked_sub(1) {
+                self.prefetch(next);
+            }
             let saved = match kept {
                 Kept::Saved(saved) => *saved,
                 Kept::Input(x) => self.recompute(index, x, pass)?,
+                Kept::HostInput(x) => self.recompute(index, x.fetch()?, pass)?,
             };
+            self.fetch_gradients(index)?;
             dx = self.block_backward(index, saved, dx, pass)?;
+            self.release(index);
+            if keeping.gradients_on_host {
+                self.send_gradients(index)?;
+            }
             on_checkpoint();
         }
         let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
@@ -105,10 +144,13 @@ trait Walk: Chain {
     }
 
     /// The last block's output, `[tokens, hidden]`.
-    fn hidden_states(&self, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
+    fn hidden_states(&mut self, batch: &MicroBatch, pass: &Pass) -> Result<Tensor> {
         let mut x = self.embed(&input("input_ids", &batch.ids, batch.sequences.tokens()), pass)?;
         for index in 0..self.blocks() {
+            self.fetch(index)?;
+            self.prefetch(index + 1);
             x = self.block(index, x, pass)?.0;
+            self.release(index);
         }
         Ok(x)
     }

@@ -42,6 +42,13 @@ pub(super) fn summarise(
             .filter_map(|step| step.system_used_percent)
             .max_by(f64::total_cmp),
         emptied_mean_bytes: emptied_mean(steps),
+        host_allocated_peak_bytes: memory.host_peak,
+        copied_mean_bytes: memory
+            .traffic
+            .map(|traffic| traffic.copied_bytes / steps.len().max(1) as u64),
+        copy_wait_seconds_mean: memory
+            .traffic
+            .map(|traffic| traffic.waited.as_secs_f64() / steps.len().max(1) as f64),
         reserved_peak_bytes: memory.reserved_peak,
         process_peak_bytes: memory.process_peak,
         process_peak_total_bytes: memory.process_peak_total,

@@ -2,7 +2,10 @@
 
 use candle_core::Device;
 
-use super::{TrainError, segments};
+use super::{
+    TrainError,
+    segments::{self, Keeping},
+};
 use crate::{
     data::{EffectiveBatch, MicroBatch},
     memory::{self, Phase},
@@ -102,16 +105,14 @@ impl Trainer {
     ) -> Result<f64, TrainError> {
         let scale = 1.0 / batch.counted as f64;
         let mut sum = 0.0;
+        let keeping = Keeping {
+            checkpointing: &self.options.gradient_checkpointing,
+            inputs_on_host: self.options.offloads_checkpoints,
+            gradients_on_host: self.options.optimizer.is_offloaded,
+        };
         for micro in &batch.micro {
             let pass = self.pass(micro, Some(step));
-            sum += segments::forward_backward(
-                &mut self.model,
-                micro,
-                &pass,
-                &self.options.gradient_checkpointing,
-                scale,
-                on_checkpoint,
-            )?;
+            sum += segments::forward_backward(&mut self.model, micro, &pass, keeping, scale, on_checkpoint)?;
         }
         Ok(sum * scale)
     }
@@ -128,10 +129,13 @@ impl Trainer {
     ///
     /// # Errors
     /// Errors of candle.
-    pub fn evaluate(&self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
+    pub fn evaluate(&mut self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
         let (mut sum, mut counted, mut correct) = (0.0, 0, None);
         for micro in batches {
-            let evaluated = segments::evaluate(&self.model, &micro, &self.pass(&micro, None))?;
+            let evaluated = {
+                let pass = self.pass(&micro, None);
+                segments::evaluate(&mut self.model, &micro, &pass)?
+            };
             sum += evaluated.loss_sum;
             counted += micro.counted();
             if let Some(found) = evaluated.correct {
@@ -148,8 +152,9 @@ impl Trainer {
     ///
     /// # Errors
     /// Errors of candle.
-    pub fn logits(&self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
-        Ok(segments::logits(&self.model, micro, &self.pass(micro, None))?)
+    pub fn logits(&mut self, micro: &MicroBatch) -> Result<Tensor, TrainError> {
+        let pass = self.pass(micro, None);
+        Ok(segments::logits(&mut self.model, micro, &pass)?)
     }
 
     /// The trained parameters, in a fixed order.
@@ -235,6 +240,8 @@ mod tests {
                     dropout: 0.1,
                     target_modules: TargetModules::AllLinear,
                 }),
+                offloaded_blocks: None,
+                offloads_embeddings: false,
                 max_seq_length: 140,
                 seed: 0,
             },
@@ -266,6 +273,7 @@ mod tests {
                     galore_scale: 0.25,
                     seed: 0,
                 },
+                is_offloaded: false,
             },
             schedule: ScheduleOptions {
                 learning_rate: 1e-3,
@@ -275,6 +283,7 @@ mod tests {
             max_grad_norm: 1.0,
             gradient_checkpointing: Checkpointing::Every(2),
             empty_cache_steps: 0,
+            offloads_checkpoints: false,
             measure: Measure::Epoch,
             device: DeviceName::Cpu,
         }

@@ -29,7 +29,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     let dir = CellDir::new(&arguments.dir);
     let cell = read_cell(&dir)?;
     environment::prepare(&cell)?;
-    memory::arm(cell.device_memory.map(|size| size.0), create(oom_file(&dir))?.into());
+    let budgets = memory::Tiers {
+        device: cell.device_memory.map(|size| size.0),
+        host: cell.host_memory.map(|size| size.0),
+    };
+    memory::arm(budgets, create(oom_file(&dir))?.into());
     environment::start_threads(&cell)?;
     if let Some(steps) = arguments.timeline {
         timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;

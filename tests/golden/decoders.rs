@@ -68,7 +68,7 @@ fn logits_of_a_long_sequence_are_those_of_transformers() {
         max_seq_length: long.sequences.longest(),
         ..adapter_cell(model)
     };
-    let trainer = trainer(model, &cell);
+    let mut trainer = trainer(model, &cell);
     for (file, batch) in [("tiny_phi3_long", long), ("tiny_phi3", short)] {
         let theirs = Tensors::open(&format!("{file}.safetensors")).f32("logits");
         let ours = values(&trainer.logits(&batch).expect("logits"));

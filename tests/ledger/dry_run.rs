@@ -355,7 +355,7 @@ fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
     let ids = Buffer::from_fn(BATCH * LEN, |at| at as u32 * 7);
     for _ in 0..2 {
         memory::set_phase(Phase::Forward);
-        let x = embedding::forward(&table, &ids, config.hidden).unwrap();
+        let x = embedding::forward(&table, &ids, config.hidden, &Device::Cpu).unwrap();
         sample();
         let (first, second) = (0..LEN - 1, LEN..2 * LEN - 6);
         let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));

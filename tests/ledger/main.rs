@@ -14,7 +14,7 @@ use std::process::Command;
 use candle_core::{DType, Device};
 use expctl::memory::{
     self, BACKEND_VARIABLE, BackendAllocator, Buffer, ByCategory, Category, LedgerAllocator, OOM_EXIT_CODE, Phase,
-    probes,
+    Tiers, probes,
 };
 use expctl::nn::tensor::Tensor;
 use expctl::options::AllocatorBackend;
@@ -298,7 +298,11 @@ fn child() -> Option<File> {
 fn past_the_budget_the_process_ends_and_says_why() {
     if let Some(oom) = child() {
         memory::set_phase(Phase::Backward);
-        memory::arm(Some(1_000_000), oom.into());
+        let budgets = Tiers {
+            device: Some(1_000_000),
+            host: None,
+        };
+        memory::arm(budgets, oom.into());
         drop(vec![0u8; 5_000_000]);
         let _scope = memory::scope(Category::Activation);
         let _fits = vec![0u8; 900_000];
@@ -328,7 +332,11 @@ fn past_the_budget_the_process_ends_and_says_why() {
 fn what_the_system_refuses_is_said_too() {
     if let Some(oom) = child() {
         memory::set_phase(Phase::Load);
-        memory::arm(None, oom.into());
+        let budgets = Tiers {
+            device: None,
+            host: None,
+        };
+        memory::arm(budgets, oom.into());
         let _scope = memory::scope(Category::Parameter);
         std::hint::black_box(Vec::<u8>::with_capacity(1 << 48));
         unreachable!("no machine has that much");

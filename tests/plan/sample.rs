@@ -136,6 +136,15 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         set("max_steps", json!(random.random_range(1..=4)));
         set("gradient_accumulation_steps", json!(random.random_range(1..=3)));
     }
+    let weights = [json!(null), json!({"ratio": 0.5}), json!({"ratio": 1}), json!([0])];
+    let mut offload = Map::new();
+    for part in ["embeddings", "optimizer", "checkpoints"] {
+        offload.insert(part.into(), json!(random.random_bool(0.3)));
+    }
+    offload.insert("weights".into(), weights.choose(random).cloned().unwrap_or_default());
+    if random.random_bool(0.5) {
+        set("offload", offload.into());
+    }
     let sets = InstructionSet::ALL.into_iter().filter(|set| set.is_available());
     let names = sets.map(InstructionSet::name).chain(["auto"]);
     set("instruction_set", json!(names.choose(random)));

@@ -79,6 +79,24 @@ fn values_of_the_wrong_type() {
         &defaults("gradient_checkpointing: {layers: [3, 1, 3]}"),
         &[],
     );
+    shows("offload_by_a_word", &defaults("offload: weights"), &[]);
+    shows("offload_of_what", &defaults("offload: {gradients: true}"), &[]);
+    shows(
+        "offload_of_less_than_a_block",
+        &defaults("offload: {weights: {ratio: 0.01}}"),
+        &[],
+    );
+    shows("offload_past_all", &defaults("offload: {weights: {ratio: 1.5}}"), &[]);
+    shows(
+        "offload_of_an_unknown_block",
+        &defaults("offload: {weights: [3, 30, 3]}"),
+        &[],
+    );
+    shows(
+        "offload_of_nothing",
+        &defaults("rank: 0\n  dtype: bfloat16\n  offload: {weights: [0], embeddings: true, checkpoints: true}"),
+        &[],
+    );
     shows("no_is_no_truth_value", &defaults("bnb_4bit_use_double_quant: no"), &[]);
     shows(
         "no_is_no_variable",

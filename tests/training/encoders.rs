@@ -10,6 +10,7 @@ use expctl::spec::cell::{Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Pa
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::offload::{numbers, parts};
 use crate::setup::{Training, distance, turn};
 
 const FAMILIES: [&str; 2] = ["distilbert", "bert"];
@@ -353,6 +354,28 @@ fn random_weights_have_the_spread_that_config_json_says() {
                 (4.0 * default - wider).abs() <= 1e-6 * wider.abs(),
                 "{table}: {default} and {wider}"
             );
+        }
+    }
+}
+
+#[test]
+fn offloading_gives_the_same_bits() {
+    let _turn = turn();
+    for family in FAMILIES {
+        let dir = folder(family, 0.1);
+        let cell = Cell {
+            rank: 4,
+            gradient_checkpointing: Checkpointing::Full,
+            ..cell()
+        };
+        let want = numbers(Training::in_dir(&cell, dir.path()));
+        for offload in parts() {
+            let what = format!("{family}: {offload:?}");
+            let cell = Cell {
+                offload,
+                ..cell.clone()
+            };
+            assert!(numbers(Training::in_dir(&cell, dir.path())) == want, "{what}");
         }
     }
 }

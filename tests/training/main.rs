@@ -14,6 +14,7 @@ mod encoders;
 mod gradients;
 mod keys;
 mod ledger;
+mod offload;
 mod optimizers;
 mod oracle;
 mod profile;

@@ -85,7 +85,7 @@ fn ours(dir: &Path) -> Vec<f32> {
         sample_ids: vec![0, 1],
         sequences: Sequences::even(BATCH, LEN),
     };
-    let trainer = Training::in_dir(&cell, dir).trainer;
+    let mut trainer = Training::in_dir(&cell, dir).trainer;
     values(&trainer.logits(&batch).expect("logits"))
 }
 

@@ -88,6 +88,7 @@ impl Training {
     /// Every gradient; each trained tensor must have one.
     pub fn gradients(&mut self) -> Gradients {
         let gradient = |param: &mut &mut Param| {
+            param.bring_gradient_back().expect("a gradient");
             let gradient = param.gradient().unwrap_or_else(|| panic!("{} has none", param.name));
             assert_eq!(gradient.dims(), param.value.dims(), "{}", param.name);
             (param.name.to_string(), values(gradient))

@@ -42,8 +42,15 @@ pub struct LogSumExps<'a> {
 unsafe impl Sync for LogSumExps<'_> {}
 
 impl<'a> LogSumExps<'a> {
+    /// Columns whose exponentials are summed together. A product of some columns begins with a multiple of it.
+    pub const SLOT: usize = SLOT;
     /// Panels that a product must keep together.
     pub const GRAIN: usize = SLOT / TILE;
+
+    /// For a product whose first column is the logit `first`, a multiple of [`Self::SLOT`].
+    pub fn from_column(&self, first: usize) -> impl Epilogue + '_ {
+        Part { whole: self, first }
+    }
 
     /// For rows with these next tokens.
     pub fn new(next: &'a Buffer<u32>, vocabulary: usize) -> Self {
@@ -81,6 +88,22 @@ impl<'a> LogSumExps<'a> {
             lse as f32
         });
         (loss, log_sum_exps)
+    }
+}
+
+/// Log-sum-exps of which a product has the columns from `first` on.
+struct Part<'a, 'b> {
+    whole: &'a LogSumExps<'b>,
+    first: usize,
+}
+
+impl Epilogue for Part<'_, '_> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        // SAFETY: the caller's promise, for other columns.
+        unsafe {
+            self.whole
+                .store(rows, self.first + cols.start..self.first + cols.end, block);
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use candle_core::{Device, Result};
 use super::Decoder;
 use crate::{
     data::MicroBatch,
-    memory::Buffer,
+    memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames},
+    model::host_blocks::HostBlocks,
     nn::{
         Pass, decoder_block, embedding,
         loss::{self, Targets},
@@ -45,8 +46,20 @@ impl Chain for Decoder {
         }
     }
 
+    fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>) {
+        self.blocks[index].trainable(params);
+    }
+
+    fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.blocks[index].frozen(slots);
+    }
+
+    fn host_blocks(&mut self) -> &mut HostBlocks {
+        &mut self.host_blocks
+    }
+
     fn embed(&self, ids: &Buffer<u32>, _: &Pass) -> Result<Tensor> {
-        embedding::forward(&self.embed_tokens, ids, self.hidden)
+        embedding::forward(&self.embed_tokens, ids, self.hidden, &self.device)
     }
 
     fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {

@@ -6,7 +6,7 @@ use super::Decoder;
 use crate::{
     arch::{Kind, ModelConfig, Module, ModuleName},
     memory,
-    model::{Model, error::LoadError, loader::Loader},
+    model::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader},
     nn::{
         attention::Attention,
         decoder_block::{DecoderBlock, MLP},
@@ -63,16 +63,21 @@ impl Loader<'_> {
             return Err(LoadError::Family(config.family.name()));
         };
         let parts = Parts::of(config)?;
-        let embed_tokens = self.dense(self.outside(embedding), embedding, "weight")?;
+        let embed_tokens = self.table(self.outside(embedding), embedding)?;
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
+        let mut host_blocks = HostBlocks::default();
         for index in 0..config.num_hidden_layers {
-            blocks.push(self.decoder_block(config, &parts, index)?);
+            let mut block = self.decoder_block(config, &parts, index)?;
+            let mut frozen = Vec::new();
+            block.frozen(&mut frozen);
+            self.place(index, frozen, &mut host_blocks)?;
+            blocks.push(block);
         }
         let norm = self.rms_norm(config, self.outside(norm), norm)?;
         let lm_head = if config.tie_word_embeddings {
             None
         } else {
-            Some(self.dense(self.outside(head), head, "weight")?)
+            Some(self.table(self.outside(head), head)?)
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");
@@ -82,6 +87,7 @@ impl Loader<'_> {
             description,
             embed_tokens,
             blocks,
+            host_blocks,
             norm,
             lm_head,
             rope,

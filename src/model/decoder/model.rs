@@ -4,6 +4,7 @@ use candle_core::{DType, Device};
 
 use crate::{
     arch::Description,
+    model::host_blocks::HostBlocks,
     nn::{decoder_block::DecoderBlock, norm::RmsNorm, param::Param, rope::Rope},
     options::Loss,
 };
@@ -14,6 +15,8 @@ pub struct Decoder {
     pub(crate) description: &'static Description,
     pub(crate) embed_tokens: Param,
     pub(crate) blocks: Vec<DecoderBlock>,
+    /// Frozen weights of blocks that wait in the host's memory.
+    pub(crate) host_blocks: HostBlocks,
     pub(crate) norm: RmsNorm,
     /// `None` if the head is tied to the embedding.
     pub(crate) lm_head: Option<Param>,

@@ -5,8 +5,9 @@ use candle_core::{Device, Result};
 use super::Encoder;
 use crate::{
     data::MicroBatch,
-    memory::Buffer,
+    memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames, input},
+    model::host_blocks::HostBlocks,
     nn::{Pass, encoder_block, param::Param, tensor::Tensor},
 };
 
@@ -38,6 +39,18 @@ impl Chain for Encoder {
             block.trainable(params);
         }
         self.head.trainable(params);
+    }
+
+    fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>) {
+        self.blocks[index].trainable(params);
+    }
+
+    fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>) {
+        self.blocks[index].frozen(slots);
+    }
+
+    fn host_blocks(&mut self) -> &mut HostBlocks {
+        &mut self.host_blocks
     }
 
     fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {

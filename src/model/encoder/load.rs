@@ -6,7 +6,7 @@ use super::Encoder;
 use crate::{
     arch::{ModelConfig, Module, ModuleName},
     memory,
-    model::{Model, error::LoadError, loader::Loader},
+    model::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader},
     nn::{
         attention::Attention,
         classifier::{Activation, Classifier},
@@ -47,8 +47,13 @@ impl Loader<'_> {
         let description = config.family.description();
         let embedding = self.encoder_embedding(config, description.embeddings)?;
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
+        let mut host_blocks = HostBlocks::default();
         for index in 0..config.num_hidden_layers {
-            blocks.push(self.encoder_block(config, variant, index)?);
+            let mut block = self.encoder_block(config, variant, index)?;
+            let mut frozen = Vec::new();
+            block.frozen(&mut frozen);
+            self.place(index, frozen, &mut host_blocks)?;
+            blocks.push(block);
         }
         let [dense, classifier] = description.head else {
             return Err(LoadError::Family(config.family.name()));
@@ -63,6 +68,7 @@ impl Loader<'_> {
             description,
             embedding,
             blocks,
+            host_blocks,
             head: Classifier {
                 dense: self.projection(self.outside(dense), dense)?,
                 activation: variant.activation,
@@ -85,9 +91,10 @@ impl Loader<'_> {
             [words, positions, token_types, norm] => (words, positions, Some(token_types), norm),
             _ => return Err(LoadError::Family(config.family.name())),
         };
+        let words_table = self.table(self.outside(words), words)?;
         let mut table = |module| self.dense(self.outside(module), module, "weight");
         Ok(EncoderEmbedding {
-            words: table(words)?,
+            words: words_table,
             positions: table(positions)?,
             token_types: token_types.map(table).transpose()?,
             dropout: self.dropout(self.outside(norm), config.hidden_dropout),

@@ -4,6 +4,7 @@ use candle_core::{DType, Device};
 
 use crate::{
     arch::Description,
+    model::host_blocks::HostBlocks,
     nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding},
 };
 
@@ -13,6 +14,8 @@ pub struct Encoder {
     pub(crate) description: &'static Description,
     pub(crate) embedding: EncoderEmbedding,
     pub(crate) blocks: Vec<EncoderBlock>,
+    /// Frozen weights of blocks that wait in the host's memory.
+    pub(crate) host_blocks: HostBlocks,
     pub(crate) head: Classifier,
     /// True if training drops more than the adapters' inputs.
     pub(crate) has_dropout: bool,

@@ -2,6 +2,7 @@
 
 use candle_core::Result;
 
+use crate::memory::tiers::Slot;
 use crate::nn::{
     adapter::{Adapter, LowRank, OutputScale},
     param::Param,
@@ -48,6 +49,18 @@ impl Linear {
         }
         if let Some(bias) = &mut self.bias {
             bias.push_trainable(params);
+        }
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        match &mut self.weight {
+            Weight::Dense(param) => param.push_frozen(slots),
+            Weight::Quantized(weight) => weight.slots(slots),
+            Weight::OnDevice(weight) => weight.slots(slots),
+        }
+        if let Some(bias) = &mut self.bias {
+            bias.push_frozen(slots);
         }
     }
 }

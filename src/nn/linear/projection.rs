@@ -4,6 +4,7 @@
 use candle_core::{DType, Result};
 
 use super::{carried::Carried, cpu, cut::Cut, layer::Linear, plain};
+use crate::memory::tiers::Slot;
 use crate::nn::{
     dropout::{self, Dropout},
     param::Param,
@@ -105,6 +106,13 @@ impl<const N: usize> Projection<N> {
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         for linear in &mut self.linears {
             linear.trainable(params);
+        }
+    }
+
+    /// The places of the weights that are not trained, in a fixed order.
+    pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
+        for linear in &mut self.linears {
+            linear.frozen(slots);
         }
     }
 }

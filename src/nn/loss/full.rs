@@ -17,6 +17,7 @@ use crate::{
     memory::{self, Buffer, Phase},
     nn::{
         convert,
+        head_rows::HeadRows,
         norm::RmsNorm,
         operand::Matrix,
         param::Param,
@@ -70,7 +71,8 @@ fn logits(x: &Tensor, head: &Param) -> Result<Tensor> {
     }
     let (rows, hidden, vocabulary) = (x.rows(), x.cols(), head.value.rows());
     for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
-        let (x, head) = (Matrix::new(x)?, Matrix::new(&head.value)?);
+        let (x, head) = (Matrix::new(x)?, HeadRows::new(head, 0..vocabulary)?);
+        let head = head.matrix()?;
         Ok(Tensor::written((rows, vocabulary), |out: &mut [E]| {
             let out = Output::new(out, vocabulary);
             head_product::<P>(rows, vocabulary, hidden, &x, &head, &Replace { out, scale: 1.0 }, 1);
@@ -153,7 +155,8 @@ fn head_backward(d_logits: &Tensor, normed: &Tensor, head: &mut Param) -> Result
         if let Some(d_head) = d_head {
             head.accumulate(d_head)?;
         }
-        let (d_logits, weight) = (Matrix::new(d_logits)?, Matrix::new(&head.value)?);
+        let (d_logits, weight) = (Matrix::new(d_logits)?, HeadRows::new(head, 0..vocabulary)?);
+        let weight = weight.matrix()?;
         Ok(Tensor::written((rows, hidden), |out: &mut [f32]| {
             let (left, right) = (Operand::depth_last(&d_logits), Operand::depth_first(&weight));
             one_product::<P>((rows, hidden), Term { left, right, depth: vocabulary }, out);

@@ -129,3 +129,29 @@ fn kernel_and_plain_ops_agree() {
         }
     }
 }
+
+/// Panels of a head in the host's memory begin within its vocabulary, with logits that need a second pass and without.
+#[test]
+fn a_head_in_the_hosts_memory_gives_the_same_bits() {
+    let (tokens, hidden, vocabulary) = (7, 8, 5000);
+    let mut norm = rms_norm("w", hidden, false);
+    let targets = Targets {
+        rows: Buffer::from_fn(6, |at| at as u32),
+        next: Buffer::from_fn(6, |at| (at * 983) as u32),
+    };
+    for (factor, way) in [(1.0, Loss::Chunked), (1e3, Loss::Chunked), (1.0, Loss::Full)] {
+        let x = (uniform("x", &[tokens, hidden]) * factor).unwrap();
+        let values = (uniform("head", &[vocabulary, hidden]) * factor).unwrap();
+        let mut numbers = |is_offloaded: bool| {
+            let (mut head, x) = (param("head", &values, false), tensor(&x));
+            if is_offloaded {
+                head = Param::offloaded(head.name, head.value);
+            }
+            let (loss, dx) = forward_backward(way, &x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
+            let logits = logits(&x, &head).unwrap().to_vec_f32().unwrap();
+            let evaluated = evaluate(&x, &norm, &head, &targets).unwrap();
+            (loss.to_bits(), evaluated.to_bits(), dx.to_vec_f32().unwrap(), logits)
+        };
+        assert!(numbers(true) == numbers(false), "factor {factor}, {way:?}");
+    }
+}

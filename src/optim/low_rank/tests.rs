@@ -34,11 +34,12 @@ fn galore() -> LowRankAdam<Galore> {
         },
         OPTIONS,
         LOW_RANK,
+        false,
     )
 }
 
 fn rsvd() -> LowRankAdam<Rsvd> {
-    LowRankAdam::new(Rsvd, OPTIONS, LOW_RANK)
+    LowRankAdam::new(Rsvd, OPTIONS, LOW_RANK, false)
 }
 
 /// A gradient whose singular values fall by half from one to the next, from 1 on.
@@ -237,7 +238,7 @@ fn kernels_and_plain_ops_agree_and_threads_do_not_matter() {
 
 #[test]
 fn small_matrices_and_vectors_are_adamws() {
-    let mut adamw = trained(AdamW::new(AdamwRule(OPTIONS)));
+    let mut adamw = trained(AdamW::new(AdamwRule(OPTIONS), false));
     for (index, param) in trained(rsvd()).iter_mut().enumerate() {
         let same = elements(&param.value) == elements(&adamw[index].value);
         assert_eq!(same, matches!(index, 1..=3), "{index}");
@@ -282,6 +283,7 @@ fn the_basis_is_refreshed_after_the_gap() {
                 update_proj_gap: gap,
                 ..LOW_RANK
             },
+            false,
         );
         let mut bases = Vec::new();
         for step in 0..5 {

@@ -56,7 +56,7 @@ pub(super) fn category_colour(category: Category) -> RGBColor {
         Category::Activation => VERMILLION,
         Category::Input => INK,
         Category::Temporary => PURPLE,
-        Category::Host => GREY,
+        Category::Host | Category::Offloaded => GREY,
     };
     light
 }

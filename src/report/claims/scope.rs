@@ -13,6 +13,7 @@ use crate::options::{ByteSize, Stack};
 use crate::report::axes::key_columns;
 use crate::report::columns;
 use crate::report::group::{Group, Stat};
+use crate::results::columns::is_size;
 use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::spec;
@@ -327,7 +328,7 @@ fn is(datum: &Datum, key: &str, wanted: &Value) -> bool {
     match datum {
         Datum::Null => false,
         Datum::Bool(value) => wanted.kind() == ValueKind::Bool && wanted.is_true() == *value,
-        Datum::Int(bytes) if key == "device_memory" && wanted.as_str().is_some() => {
+        Datum::Int(bytes) if is_size(key) && wanted.as_str().is_some() => {
             wanted.as_str().and_then(|text| text.parse().ok()) == Some(ByteSize(*bytes))
         }
         Datum::Int(value) => number() == Some(*value as f64),

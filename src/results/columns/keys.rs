@@ -11,7 +11,8 @@ use crate::results::datum::Datum;
 use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
-/// that its default comes to, and one that the cell does not heed is null. `device_memory` is in bytes.
+/// that its default comes to, and one that the cell does not heed is null. `device_memory` and
+/// `host_memory` are in bytes.
 pub fn keys(cell: &Cell) -> Vec<(String, Datum)> {
     let heeded = |(name, value): (String, Datum)| match cell.heeds(&name) {
         true => (name, value),
@@ -54,6 +55,9 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
             _ if name == "device_memory" => {
                 columns.push((name.clone(), cell.device_memory.map(|size| size.0).into()));
             }
+            _ if name == "host_memory" => {
+                columns.push((name.clone(), cell.host_memory.map(|size| size.0).into()));
+            }
             Json::Object(map) if shape.is_object() => dotted(name, map, &mut columns),
             value => columns.push((name.clone(), value.into())),
         }
@@ -65,7 +69,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
 pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
     let kind = |(name, value): (String, Json)| {
         let kind = match value {
-            _ if name == "device_memory" => Some(Kind::Int),
+            _ if is_size(&name) => Some(Kind::Int),
             _ if name == "seed" => Some(Kind::Unsigned),
             Json::Object(_) => None,
             Json::Bool(_) => Some(Kind::Bool),
@@ -84,6 +88,11 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
         value => vec![(name, value)],
     };
     exemplar().to_map().into_iter().flat_map(flat).map(kind).collect()
+}
+
+/// True for the keys of budgets.
+pub fn is_size(key: &str) -> bool {
+    matches!(key, "device_memory" | "host_memory")
 }
 
 /// A cell in which every optional key has a value and every choice has its short form. It shows the columns' types.
@@ -113,6 +122,7 @@ fn exemplar() -> Cell {
         },
         threads: Some(1),
         device_memory: Some(ByteSize(0)),
+        host_memory: Some(ByteSize(0)),
         allocator: Allocator {
             backend: Some(AllocatorBackend::DEFAULT),
             ..Allocator::default()

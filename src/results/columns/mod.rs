@@ -7,7 +7,7 @@ mod outcome;
 mod prediction;
 mod schema;
 
-pub use keys::{default_keys, is_optional, key_kinds, keys};
+pub use keys::{default_keys, is_optional, is_size, key_kinds, keys};
 pub use kind::{IDENTITY, Kind, PLANNED};
 pub use names::{category_column, dimension, phase_column, profile_column};
 pub use outcome::{Outcome, outcomes};

@@ -6,6 +6,7 @@ mod found;
 mod gpu;
 mod invalid;
 mod model;
+mod offload;
 mod process;
 mod stack;
 #[cfg(test)]
@@ -35,6 +36,7 @@ impl Cell {
         self.check_measure(&mut found);
         self.check_data(&mut found);
         self.check_process(&mut found);
+        self.check_offload(&mut found);
         found.result()
     }
 }

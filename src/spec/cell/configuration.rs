@@ -11,8 +11,8 @@ use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
-    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Optimizer, Padding, QuantType, Stack, Synthetic,
-    TargetModules, Task, Upcast, Weights,
+    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer, Padding, QuantType, Stack,
+    Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -116,6 +116,9 @@ pub struct Cell {
     /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n},
     /// {layers: [...]} (indices from 0), or {auto: SIZE}, the fewest with which the cell fits this size.
     pub gradient_checkpointing: Checkpointing,
+    /// The tensors that wait in the host's memory until they are needed: none, or a map of weights (the frozen weights of
+    /// blocks: {ratio: 0.5}, the last half, or a list of block indices), embeddings, optimizer and checkpoints (true each).
+    pub offload: Offload,
     /// Samples are cut to this many tokens.
     #[schemars(range(min = 2))]
     pub max_seq_length: usize,
@@ -183,6 +186,9 @@ pub struct Cell {
     pub instruction_set: InstructionSetChoice,
     /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
     pub device_memory: Option<ByteSize>,
+    /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far. A request beyond it ends
+    /// the cell as out of memory.
+    pub host_memory: Option<ByteSize>,
     /// Environment variables of the cell's process; null unsets one.
     #[schemars(with = "BTreeMap<String, Variable>")]
     pub env: BTreeMap<String, Option<String>>,
@@ -228,6 +234,7 @@ impl Default for Cell {
             batch_size: 1,
             gradient_accumulation_steps: 1,
             gradient_checkpointing: Checkpointing::None,
+            offload: Offload::NONE,
             max_seq_length: 128,
             padding: Padding::MaxLength,
             max_steps: None,
@@ -252,6 +259,7 @@ impl Default for Cell {
             threads: None,
             instruction_set: InstructionSetChoice::Auto,
             device_memory: None,
+            host_memory: None,
             env: BTreeMap::new(),
             allocator: Allocator::default(),
         }

@@ -25,6 +25,8 @@ impl Cell {
                 dropout: self.lora_dropout,
                 target_modules: self.target_modules.clone(),
             }),
+            offloaded_blocks: self.offload.weights.clone(),
+            offloads_embeddings: self.offload.embeddings,
             max_seq_length: self.max_seq_length,
             seed: self.seed,
         }
@@ -62,6 +64,7 @@ impl Cell {
                 galore_scale: self.galore_scale(),
                 seed: self.seed,
             },
+            is_offloaded: self.offload.optimizer,
         }
     }
 
@@ -88,6 +91,7 @@ impl Cell {
             max_grad_norm: self.max_grad_norm,
             gradient_checkpointing: self.gradient_checkpointing.clone(),
             empty_cache_steps: self.empty_cache_steps,
+            offloads_checkpoints: self.offload.checkpoints,
             measure: self.measure,
             device: self.device().expect("a validated cell has a device"),
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 16] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
@@ -21,6 +21,8 @@ pub(super) const SINGLE_STACK: [(&str, Stack); 16] = [
     ("threads", Stack::Candle),
     ("instruction_set", Stack::Candle),
     ("device_memory", Stack::Candle),
+    ("host_memory", Stack::Candle),
+    ("offload", Stack::Candle),
     ("env", Stack::Candle),
     ("allocator.backend", Stack::Candle),
 ];

@@ -67,6 +67,11 @@ impl Cell {
                 .help(match key {
                     "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
                     "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
+                    "offload" => {
+                        "leave the key out: accelerate's `device_map` with hooks, which PyTorch's stack offloads by, is \
+                         not planned"
+                    }
+                    "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
                     _ => "leave the key out",
                 });
         }

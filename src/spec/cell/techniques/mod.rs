@@ -18,6 +18,7 @@ mod lora_fa;
 mod loss;
 mod micro_batch;
 mod native;
+mod offload;
 mod optimizer;
 mod outputs;
 mod padding;
@@ -36,7 +37,7 @@ pub use price::{Harm, Price};
 pub use technique::{Change, Step, Technique};
 
 /// Every technique.
-pub const TECHNIQUES: [&Technique; 23] = [
+pub const TECHNIQUES: [&Technique; 24] = [
     &attention::ATTENTION,
     &outputs::OUTPUTS,
     &key_value_cache::KEY_VALUE_CACHE,
@@ -45,6 +46,7 @@ pub const TECHNIQUES: [&Technique; 23] = [
     &allocator::EXPANDABLE_SEGMENTS,
     &micro_batch::MICRO_BATCH,
     &checkpointing::CHECKPOINTING,
+    &offload::OFFLOAD,
     &loss::LOSS,
     &empty_cache::EMPTY_CACHE,
     &optimizer::OPTIMIZER,

@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 29] = [
+const OTHERS: [&str; 30] = [
     "model",
     "weights",
     "task",
@@ -34,6 +34,7 @@ const OTHERS: [&str; 29] = [
     "threads",
     "instruction_set",
     "device_memory",
+    "host_memory",
     "env",
 ];
 

@@ -16,7 +16,7 @@ pub(super) fn trainable_share(change: &Change<'_>) -> f64 {
 }
 
 /// Elements of LoRA's factors, or of all weights.
-fn trained(cell: &Cell, model: &ModelConfig) -> u64 {
+pub(super) fn trained(cell: &Cell, model: &ModelConfig) -> u64 {
     match cell.rank {
         0 => model.parameter_count(),
         rank => of_adapters(cell, model, rank),
