@@ -49,6 +49,8 @@ pub struct ModelConfig {
     pub classifier_dropout: f64,
     /// The id that fills up a batch's shorter samples; it is never a label.
     pub pad_token_id: Option<u32>,
+    /// The id that ends a text; the first if there are several.
+    pub eos_token_id: Option<u32>,
     /// Outputs of an encoder's classifier.
     pub num_labels: usize,
     /// The task of the checkpoint's head. An encoder without one gets a new head.

@@ -158,6 +158,7 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         attention_dropout: 0.0,
         classifier_dropout: 0.0,
         pad_token_id: pad_token(keys)?,
+        eos_token_id: eos_token(keys)?,
         num_labels: DEFAULT_LABELS,
         head: None,
         is_quantized: keys.get("quantization_config").is_some(),
@@ -190,6 +191,19 @@ fn pad_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
     match value.as_i64() {
         Some(id) => Ok(u32::try_from(id).ok()),
         None => Err(keys.wrong("pad_token_id", "a token's id", value)),
+    }
+}
+
+/// The token that ends a text, or the first of several.
+fn eos_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
+    let Some(value) = keys.get("eos_token_id") else {
+        return Ok(None);
+    };
+    let first = value.as_array().map_or(Some(value), |ids| ids.first());
+    match first.map(Value::as_u64) {
+        None => Ok(None),
+        Some(Some(id)) => Ok(u32::try_from(id).ok()),
+        Some(None) => Err(keys.wrong("eos_token_id", "a token's id", value)),
     }
 }
 

@@ -1,14 +1,17 @@
 //! Samples in seeded order, an optimizer step at a time.
 
+use std::cmp::Reverse;
+
 use rand::seq::SliceRandom;
 
 use super::{
     Samples,
     collate::{Collator, EffectiveBatch, MicroBatch},
+    grouping::group_by_length,
+    layout::Layout,
 };
 use crate::{
-    arch::ModelConfig,
-    options::{DataOptions, TrainingLength},
+    options::{DataOptions, LengthGroups, TrainingLength},
     random,
 };
 
@@ -16,13 +19,91 @@ use crate::{
 ///
 /// [`TrainingLength::Steps`] makes every effective batch full: the last one of an epoch takes the missing samples from
 /// the next epoch, so every step costs the same. [`TrainingLength::Epochs`] makes the last one smaller instead.
+///
+/// With `longest_first`, the step with the largest micro-batch of the training changes nothing but its place: it comes first.
 #[derive(Debug)]
 pub struct Order<'a> {
+    shuffled: Shuffled<'a>,
+    /// The samples of the step that comes first, and its place among the others.
+    first: Option<(usize, Vec<u32>)>,
+    /// Steps that were taken.
+    taken: usize,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(samples: &'a Samples, train: &'a [u32], steps: usize, options: &DataOptions) -> Self {
+        let shuffled = Shuffled {
+            samples,
+            train,
+            seed: options.seed,
+            effective: options.effective_batch_size(),
+            groups: options.length_groups,
+            epoch: Vec::new(),
+            taken: 0,
+            epochs: 0,
+            steps_left: steps,
+            wraps: matches!(options.length, TrainingLength::Steps(_)),
+        };
+        let layout = Layout::new(options);
+        let size = |(place, step): &(usize, Vec<u32>)| (largest(&layout, samples, step), Reverse(*place));
+        let longest = || shuffled.clone().enumerate().max_by_key(size);
+        Self {
+            first: if options.longest_first { longest() } else { None },
+            shuffled,
+            taken: 0,
+        }
+    }
+}
+
+impl Iterator for Order<'_> {
+    /// Indices of a step's samples.
+    type Item = Vec<u32>;
+
+    fn next(&mut self) -> Option<Vec<u32>> {
+        let taken = self.taken;
+        self.taken += 1;
+        match &self.first {
+            Some((_, step)) if taken == 0 => Some(step.clone()),
+            // The others before it move back by one place.
+            Some((place, _)) if taken == place + 1 => {
+                self.shuffled.next()?;
+                self.shuffled.next()
+            }
+            _ => self.shuffled.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let is_ahead = self
+            .first
+            .as_ref()
+            .is_some_and(|(place, _)| (1..=place + 1).contains(&self.taken));
+        let left = self.shuffled.steps_left - usize::from(is_ahead);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Order<'_> {}
+
+/// Tokens with padding and counted ones of a step's largest micro-batch.
+fn largest(layout: &Layout, samples: &Samples, step: &[u32]) -> Option<(usize, usize)> {
+    let lengths: Vec<usize> = step.iter().map(|&sample| samples.get(sample as usize).len()).collect();
+    let micro_batches = layout.micro_batches(&lengths).into_iter();
+    micro_batches
+        .map(|laid| (laid.micro.sequences.tokens(), laid.micro.counted()))
+        .max()
+}
+
+/// The steps as they come from the shuffled epochs.
+#[derive(Debug, Clone)]
+struct Shuffled<'a> {
+    samples: &'a Samples,
     /// Indices of the samples to train on.
     train: &'a [u32],
     seed: u64,
     /// Samples in a full effective batch.
     effective: usize,
+    groups: Option<LengthGroups>,
     /// The samples of the epoch that has begun.
     epoch: Vec<u32>,
     /// Samples of `epoch` that earlier batches took.
@@ -34,20 +115,7 @@ pub struct Order<'a> {
     wraps: bool,
 }
 
-impl<'a> Order<'a> {
-    pub(super) fn new(train: &'a [u32], steps: usize, options: &DataOptions) -> Self {
-        Self {
-            train,
-            seed: options.seed,
-            effective: options.effective_batch_size(),
-            epoch: Vec::new(),
-            taken: 0,
-            epochs: 0,
-            steps_left: steps,
-            wraps: matches!(options.length, TrainingLength::Steps(_)),
-        }
-    }
-
+impl Shuffled<'_> {
     fn begin_epoch(&mut self) {
         self.epoch.clear();
         self.epoch.extend_from_slice(self.train);
@@ -55,13 +123,16 @@ impl<'a> Order<'a> {
             self.seed,
             &format!("order of epoch {}", self.epochs),
         ));
+        if let Some(groups) = self.groups {
+            let tokens = |sample: u32| self.samples.get(sample as usize).len();
+            group_by_length(&mut self.epoch, tokens, self.effective, groups);
+        }
         self.taken = 0;
         self.epochs += 1;
     }
 }
 
-impl Iterator for Order<'_> {
-    /// Indices of a step's samples.
+impl Iterator for Shuffled<'_> {
     type Item = Vec<u32>;
 
     fn next(&mut self) -> Option<Vec<u32>> {
@@ -81,13 +152,7 @@ impl Iterator for Order<'_> {
         }
         Some(samples)
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.steps_left, Some(self.steps_left))
-    }
 }
-
-impl ExactSizeIterator for Order<'_> {}
 
 /// The effective batches of training, with the ids of their samples.
 #[derive(Debug)]
@@ -95,16 +160,14 @@ pub struct Batches<'a> {
     samples: &'a Samples,
     order: Order<'a>,
     collator: Collator,
-    batch_size: usize,
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(samples: &'a Samples, order: Order<'a>, options: &DataOptions, config: &ModelConfig) -> Self {
+    pub(super) fn new(samples: &'a Samples, order: Order<'a>, collator: Collator) -> Self {
         Self {
             samples,
             order,
-            collator: Collator::new(options, config),
-            batch_size: options.batch_size,
+            collator,
         }
     }
 }
@@ -113,17 +176,7 @@ impl Iterator for Batches<'_> {
     type Item = EffectiveBatch;
 
     fn next(&mut self) -> Option<EffectiveBatch> {
-        let mut first = 0;
-        let micro: Vec<MicroBatch> = self
-            .order
-            .next()?
-            .chunks(self.batch_size)
-            .map(|samples| {
-                let batch = self.collator.micro_batch(self.samples, samples, first);
-                first += samples.len() as u32;
-                batch
-            })
-            .collect();
+        let micro = self.collator.micro_batches(self.samples, &self.order.next()?);
         Some(EffectiveBatch {
             counted: micro.iter().map(MicroBatch::counted).sum(),
             micro,
@@ -226,7 +279,7 @@ mod tests {
         let mut samples = Samples::default();
         (0..6).for_each(|sample| samples.push_labelled([sample; 3], 10 + sample));
         let options = options(2, 2);
-        let data = Dataset::new(&options, samples, 0, "test").unwrap();
+        let data = Dataset::new(&options, samples, None, 0, "test").unwrap();
         for batch in data.batches(&options, &config()) {
             assert_eq!(batch.counted, 4);
             for micro in &batch.micro {
@@ -273,5 +326,66 @@ mod tests {
             .collect();
         assert!(data.eval().iter().all(|sample| !trained.contains(sample)));
         assert_eq!(data, dataset(&options, 10));
+    }
+
+    /// Each step's largest micro-batch, in tokens with padding.
+    fn largest(data: &Dataset, options: &DataOptions) -> Vec<usize> {
+        let tokens = |micro: &MicroBatch| micro.sequences.tokens();
+        let steps = data.batches(options, &config());
+        steps
+            .map(|batch| batch.micro.iter().map(tokens).max().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_largest_micro_batch_comes_first_and_the_other_steps_stay() {
+        for length in [TrainingLength::Steps(17), TrainingLength::Epochs(2.5)] {
+            for seed in 0..20 {
+                let plain = DataOptions {
+                    length,
+                    seed,
+                    ..options(3, 2)
+                };
+                let first = DataOptions {
+                    longest_first: true,
+                    ..plain.clone()
+                };
+                let data = dataset(&plain, 20);
+                let (plain_steps, first_steps): (Vec<_>, Vec<_>) =
+                    (data.order(&plain).collect(), data.order(&first).collect());
+                let sizes = largest(&data, &first);
+                assert_eq!(sizes[0], *sizes.iter().max().unwrap());
+                let place = plain_steps.iter().position(|step| *step == first_steps[0]).unwrap();
+                let mut others = plain_steps.clone();
+                others.remove(place);
+                assert_eq!(first_steps[1..], others[..]);
+                let mut order = data.order(&first);
+                for left in (0..plain_steps.len()).rev() {
+                    assert_eq!(order.len(), left + 1);
+                    order.next();
+                }
+                assert_eq!((order.len(), order.next()), (0, None));
+            }
+        }
+    }
+
+    #[test]
+    fn samples_of_like_lengths_come_together() {
+        let padded = |length_groups| {
+            let options = DataOptions {
+                length_groups,
+                length: TrainingLength::Epochs(1.0),
+                ..options(4, 1)
+            };
+            let data = dataset(&options, 64);
+            let mut samples = data.order(&options).collect::<Vec<_>>().concat();
+            samples.sort_unstable();
+            assert!(samples.into_iter().eq(0..64));
+            let steps = data.batches(&options, &config());
+            steps.map(|batch| batch.micro[0].sequences.tokens()).sum::<usize>()
+        };
+        let plain = padded(None);
+        assert!(padded(Some(LengthGroups::MegaBatches)) < plain);
+        assert!(padded(Some(LengthGroups::Buckets(8))) < plain);
     }
 }

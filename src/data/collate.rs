@@ -1,13 +1,9 @@
-//! Micro-batches: samples that go through the model together, padded to one length.
+//! Micro-batches: samples that go through the model together.
 
-use super::Samples;
-use crate::{
-    arch::ModelConfig,
-    kernels::Sequences,
-    options::{DataOptions, Padding},
-};
+use super::{Samples, layout::Layout};
+use crate::{arch::ModelConfig, kernels::Sequences, options::DataOptions};
 
-/// The samples of one optimizer step: up to `gradient_accumulation_steps` micro-batches, whose gradients are summed.
+/// The samples of one optimizer step, in micro-batches whose gradients are summed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveBatch {
     /// The micro-batches in order.
@@ -16,10 +12,9 @@ pub struct EffectiveBatch {
     pub counted: usize,
 }
 
-/// Samples that go through the model together, each padded on the right.
+/// Samples that go through the model together, padded on the right or packed.
 ///
-/// Without labels, the target of a token is the next id of its sequence: sequence `i` has `lengths[i] - 1` targets, and
-/// padding has none.
+/// Without labels, the target of a token is the next id of its sequence. Padding and separators are no targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MicroBatch {
     /// Token ids, sequence after sequence; none in a plan.
@@ -28,9 +23,11 @@ pub struct MicroBatch {
     pub sequences: Sequences,
     /// Tokens of each sequence without its padding, at least 2.
     pub lengths: Vec<u32>,
+    /// The tokens between packed samples, ascending.
+    pub separators: Vec<u32>,
     /// The label of each sample; empty if the model predicts the next token.
     pub labels: Vec<u32>,
-    /// The index of each sequence's sample in the effective batch, which does not depend on the size of micro-batches.
+    /// The index of each sequence's first sample in the effective batch, which does not depend on the micro-batches.
     /// Dropout masks follow from it.
     pub sample_ids: Vec<u32>,
 }
@@ -41,90 +38,138 @@ impl MicroBatch {
         if !self.labels.is_empty() {
             return self.labels.len();
         }
-        self.lengths.iter().map(|&length| length as usize - 1).sum()
+        let targets: usize = self.lengths.iter().map(|&length| length as usize - 1).sum();
+        targets - self.separators.len()
+    }
+
+    /// Tokens of samples: without padding and separators.
+    pub fn real_tokens(&self) -> usize {
+        let tokens: usize = self.lengths.iter().map(|&length| length as usize).sum();
+        tokens - self.separators.len()
     }
 
     /// The tokens whose next one counts, as indices into [`ids`](Self::ids).
     pub fn predicting(&self) -> impl Iterator<Item = usize> {
         let sequences = self.sequences.iter().zip(&self.lengths);
-        sequences.flat_map(|(tokens, &length)| tokens.start..tokens.start + length as usize - 1)
+        let tokens = sequences.flat_map(|(tokens, &length)| tokens.start..tokens.start + length as usize - 1);
+        tokens.filter(|&token| self.separators.binary_search(&(token as u32 + 1)).is_err())
     }
 }
 
-/// Pads samples and puts them into micro-batches.
+/// Puts samples into micro-batches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Collator {
-    /// The length of all micro-batches; `None` pads each to its longest sample.
-    fixed: Option<usize>,
+    layout: Layout,
     pad: u32,
+    /// The id of separators.
+    separator: u32,
 }
 
 impl Collator {
-    pub(super) fn new(options: &DataOptions, config: &ModelConfig) -> Self {
+    /// Separators, if there are any, have the id `separator`.
+    pub(super) fn new(options: &DataOptions, config: &ModelConfig, separator: Option<u32>) -> Self {
         // Some checkpoints name a pad that has no embedding. Any id can fill the gaps.
         let known = config.pad_token_id.filter(|&id| (id as usize) < config.vocab_size);
         Self {
-            fixed: (options.padding == Padding::MaxLength).then_some(options.max_seq_length),
+            layout: Layout::new(options),
             pad: known.unwrap_or(0),
+            separator: separator.unwrap_or(0),
         }
     }
 
-    /// A micro-batch of the samples with these indices; `first` is the index of the first in its effective batch.
-    pub(super) fn micro_batch(self, samples: &Samples, indices: &[u32], first: u32) -> MicroBatch {
-        let rows = || indices.iter().map(|&index| samples.get(index as usize));
-        let longest = rows().map(<[u32]>::len).max().unwrap_or(0);
-        let len = self.fixed.unwrap_or(longest);
-        let mut ids = Vec::with_capacity(indices.len() * len);
-        for row in rows() {
-            ids.extend_from_slice(row);
-            ids.resize(ids.len() + len - row.len(), self.pad);
+    /// The same with a row for each sample.
+    pub(super) fn unpacked(self) -> Self {
+        Self {
+            layout: self.layout.unpacked(),
+            ..self
         }
-        MicroBatch {
-            ids,
-            lengths: rows().map(|row| row.len() as u32).collect(),
-            labels: indices
-                .iter()
-                .filter_map(|&index| samples.label(index as usize))
-                .collect(),
-            sample_ids: (first..).take(indices.len()).collect(),
-            sequences: Sequences::even(indices.len(), len),
-        }
+    }
+
+    /// The micro-batches of an effective batch: the samples with these indices.
+    pub(super) fn micro_batches(self, samples: &Samples, indices: &[u32]) -> Vec<MicroBatch> {
+        let lengths: Vec<usize> = indices.iter().map(|&index| samples.get(index as usize).len()).collect();
+        let laid_out = self.layout.micro_batches(&lengths).into_iter();
+        laid_out
+            .map(|laid| {
+                let mut ids = vec![self.pad; laid.micro.sequences.tokens()];
+                for &(sample, start) in &laid.samples {
+                    ids[start..start + lengths[sample]].copy_from_slice(samples.get(indices[sample] as usize));
+                }
+                for &separator in &laid.micro.separators {
+                    ids[separator as usize] = self.separator;
+                }
+                let label = |&(sample, _): &(usize, usize)| samples.label(indices[sample] as usize);
+                MicroBatch {
+                    ids,
+                    labels: laid.samples.iter().filter_map(label).collect(),
+                    ..laid.micro
+                }
+            })
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::testing::{config, options};
+    use crate::{
+        data::testing::{config, options},
+        options::{Packing, PackingAttention, PackingSeparator, Padding},
+    };
 
-    #[test]
-    fn samples_are_padded_on_the_right_and_pads_are_not_counted() {
+    fn samples() -> Samples {
         let mut samples = Samples::default();
         samples.push([5, 6, 7]);
         samples.push([8, 9]);
+        samples
+    }
+
+    fn collated(options: &DataOptions, config: &ModelConfig, indices: &[u32]) -> MicroBatch {
+        let mut micro = Collator::new(options, config, Some(4)).micro_batches(&samples(), indices);
+        assert_eq!(micro.len(), 1);
+        micro.remove(0)
+    }
+
+    #[test]
+    fn samples_are_padded_on_the_right_and_pads_are_not_counted() {
         let with_pad = |id| {
             let mut config = config();
             config.pad_token_id = Some(id);
             config
         };
-        let config = with_pad(3);
-        let longest = Collator::new(&options(2, 1), &config).micro_batch(&samples, &[1, 0], 4);
+        let longest = collated(&options(2, 1), &with_pad(3), &[1, 0]);
         assert_eq!(longest.ids, [8, 9, 3, 5, 6, 7]);
         assert_eq!(longest.sequences, Sequences::even(2, 3));
         assert_eq!(longest.predicting().collect::<Vec<_>>(), [0, 3, 4]);
         assert_eq!(
             (longest.lengths.clone(), longest.sample_ids.clone()),
-            (vec![2, 3], vec![4, 5])
+            (vec![2, 3], vec![0, 1])
         );
-        assert_eq!(longest.counted(), 3);
+        assert_eq!((longest.counted(), longest.real_tokens()), (3, 5));
         let fixed = DataOptions {
             padding: Padding::MaxLength,
             max_seq_length: 4,
             ..options(1, 1)
         };
         // A pad without an embedding is not used.
-        let config = with_pad(512);
-        let fixed = Collator::new(&fixed, &config).micro_batch(&samples, &[0], 0);
+        let fixed = collated(&fixed, &with_pad(512), &[0]);
         assert_eq!((fixed.ids, fixed.sequences), (vec![5, 6, 7, 0], Sequences::even(1, 4)));
+    }
+
+    #[test]
+    fn packed_samples_stand_one_after_the_other() {
+        let packed = |separator| DataOptions {
+            packing: Some(Packing {
+                separator,
+                attention: PackingAttention::BlockDiagonal,
+            }),
+            ..options(2, 1)
+        };
+        let bare = collated(&packed(PackingSeparator::None), &config(), &[1, 0]);
+        assert_eq!((bare.ids, bare.sequences), (vec![5, 6, 7, 8, 9], Sequences::of([3, 2])));
+        assert_eq!(bare.sample_ids, [1, 0], "the longest first");
+        let separated = collated(&packed(PackingSeparator::Eos), &config(), &[1, 0]);
+        assert_eq!(separated.ids, [5, 6, 7, 4, 8, 9]);
+        assert_eq!((separated.counted(), separated.real_tokens()), (3, 5));
     }
 }

@@ -20,14 +20,18 @@ pub struct Dataset {
     train: Vec<u32>,
     /// Indices of the samples held out, ascending.
     eval: Vec<u32>,
+    /// The id of separators, if they are asked for.
+    separator: Option<u32>,
     sha256: String,
 }
 
 impl Dataset {
-    /// Splits `samples` into those held out and the others, which must fill a step. `skipped` shorter samples were left out before; `origin` names the data in errors.
+    /// Splits `samples` into those held out and the others, which must fill a step. `skipped` shorter samples were left out
+    /// before; `origin` names the data in errors.
     pub(super) fn new(
         options: &DataOptions,
         samples: Samples,
+        separator: Option<u32>,
         skipped: usize,
         origin: &str,
     ) -> Result<Self, DataError> {
@@ -54,6 +58,7 @@ impl Dataset {
             samples,
             train,
             eval,
+            separator,
         })
     }
 
@@ -87,22 +92,20 @@ impl Dataset {
 
     /// The samples of each step of training, as indices into [`samples`](Self::samples).
     pub fn order(&self, options: &DataOptions) -> Order<'_> {
-        Order::new(&self.train, self.steps(options), options)
+        Order::new(&self.samples, &self.train, self.steps(options), options)
     }
 
     /// The effective batches of training, one for each of the [`steps`](Self::steps).
     pub fn batches(&self, options: &DataOptions, config: &ModelConfig) -> Batches<'_> {
-        Batches::new(&self.samples, self.order(options), options, config)
+        let collator = Collator::new(options, config, self.separator);
+        Batches::new(&self.samples, self.order(options), collator)
     }
 
-    /// The held-out samples in micro-batches, in their own order.
+    /// The held-out samples in micro-batches, in their own order. They are not packed.
     pub fn eval_batches(&self, options: &DataOptions, config: &ModelConfig) -> impl Iterator<Item = MicroBatch> {
-        let collator = Collator::new(options, config);
-        let size = options.batch_size;
-        self.eval
-            .chunks(size)
-            .enumerate()
-            .map(move |(index, samples)| collator.micro_batch(&self.samples, samples, (index * size) as u32))
+        let collator = Collator::new(options, config, self.separator).unpacked();
+        let chunks = self.eval.chunks(options.batch_size);
+        chunks.flat_map(move |samples| collator.micro_batches(&self.samples, samples))
     }
 }
 
@@ -135,7 +138,7 @@ mod tests {
         let new = |options: &DataOptions, count: u32| {
             let mut samples = Samples::default();
             (0..count).for_each(|_| samples.push([1, 2]));
-            Dataset::new(options, samples, 0, "x.txt")
+            Dataset::new(options, samples, None, 0, "x.txt")
         };
         let error = new(&options(64, 8), 3).unwrap_err().to_string();
         assert_eq!(
@@ -165,7 +168,7 @@ mod tests {
             };
             let mut samples = Samples::default();
             (0..count).for_each(|_| samples.push([1, 2]));
-            Dataset::new(&options, samples, 4, "x.txt")
+            Dataset::new(&options, samples, None, 4, "x.txt")
         };
         assert!(split(0).unwrap_err().to_string().contains("x.txt: nothing to train on"));
         assert!(split(1).unwrap_err().to_string().contains("at least one"));

@@ -104,6 +104,11 @@ pub enum DataError {
         accumulation: usize,
         samples: usize,
     },
+    #[error(
+        "`packing_separator: eos`: the config.json of {model} names no `eos_token_id` of its vocabulary; name one there, or \
+         use `packing_separator: none`"
+    )]
+    NoEos { model: String },
     #[error("{origin}: more samples than can be numbered ({})", u32::MAX)]
     TooMany { origin: String },
     #[error(

@@ -7,7 +7,7 @@ use super::labels::{Each, Labels, RawLabel};
 use super::tokenizer::{self, Encoder};
 use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
 use crate::arch::{Location, ModelConfig, locate};
-use crate::options::{Data, DataFile, DataFormat, DataOptions};
+use crate::options::{Data, DataFile, DataFormat, DataOptions, PackingSeparator};
 
 /// The text of `data: sample`.
 const SAMPLE: &str = include_str!("../../data/sample.txt");
@@ -32,14 +32,15 @@ pub fn load(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Res
                 return Err(DataError::LabelsOfTokens { labels, vocab_size });
             }
             let (samples, skipped) = synthetic::samples(spec, options.seed, vocab_size, labels, options.max_seq_length);
-            Dataset::new(options, samples, skipped, "synthetic data")
+            let separator = separator(options, config, base_dir)?;
+            Dataset::new(options, samples, separator, skipped, "synthetic data")
         }
         Data::Sample | Data::File(_) => {
             let mut texts = Texts::new(options, config, base_dir)?;
             let origin = read(&options.data, config, base_dir, &mut |text, label| {
                 texts.add(text, label)
             })?;
-            texts.into_dataset(options, &origin)
+            texts.into_dataset(options, separator(options, config, base_dir)?, &origin)
         }
     }
 }
@@ -66,6 +67,21 @@ pub(super) fn read(data: &Data, config: &ModelConfig, base_dir: &Path, each: &mu
             Ok(path.display().to_string())
         }
     }
+}
+
+/// The id of the token between packed samples; `None` if none is asked for.
+fn separator(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Option<u32>, DataError> {
+    if options.packing.map(|packing| packing.separator) != Some(PackingSeparator::Eos) {
+        return Ok(None);
+    }
+    let eos = match locate(&options.model, base_dir)? {
+        Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
+        Location::Directory(_) => config.eos_token_id,
+    };
+    let known = eos.filter(|&id| (id as usize) < config.vocab_size);
+    known.map(Some).ok_or_else(|| DataError::NoEos {
+        model: options.model.clone(),
+    })
 }
 
 /// Checks the data without reading it: the file and the model's tokenizer exist.
@@ -153,11 +169,16 @@ impl Texts {
         Ok(())
     }
 
-    fn into_dataset(mut self, options: &DataOptions, origin: &str) -> Result<Dataset, DataError> {
+    fn into_dataset(
+        mut self,
+        options: &DataOptions,
+        separator: Option<u32>,
+        origin: &str,
+    ) -> Result<Dataset, DataError> {
         if let Some(numbers) = self.labels.in_order(origin)? {
             self.samples.renumber_labels(&numbers);
         }
         self.samples.shrink();
-        Dataset::new(options, self.samples, self.skipped, origin)
+        Dataset::new(options, self.samples, separator, self.skipped, origin)
     }
 }

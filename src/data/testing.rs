@@ -18,8 +18,13 @@ pub(super) fn options(batch_size: usize, gradient_accumulation_steps: usize) -> 
         model: "tiny".into(),
         max_seq_length: 16,
         padding: Padding::Longest,
+        pad_to_multiple_of: 1,
+        packing: None,
         batch_size,
         gradient_accumulation_steps,
+        max_tokens_per_batch: None,
+        length_groups: None,
+        longest_first: false,
         length: TrainingLength::Steps(6),
         eval_fraction: 0.0,
         seed: 0,
@@ -30,5 +35,5 @@ pub(super) fn options(batch_size: usize, gradient_accumulation_steps: usize) -> 
 pub(super) fn dataset(options: &DataOptions, count: u32) -> Dataset {
     let mut samples = Samples::default();
     (0..count).for_each(|sample| samples.push(vec![sample; sample as usize + 2]));
-    Dataset::new(options, samples, 0, "test").unwrap()
+    Dataset::new(options, samples, None, 0, "test").unwrap()
 }

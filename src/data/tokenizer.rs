@@ -11,6 +11,9 @@ use crate::arch::Location;
 /// tokens it fits the vocabulary of every preset.
 const EMBEDDED: &[u8] = include_bytes!("../../data/tokenizer.json");
 
+/// The id of `<|endoftext|>` there.
+pub(super) const EMBEDDED_EOS: u32 = 0;
+
 /// The tokenizer file of a model's directory.
 pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("tokenizer.json")

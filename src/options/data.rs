@@ -22,6 +22,13 @@ pub enum Data {
     File(DataFile),
 }
 
+impl Data {
+    /// True if all samples have the same length: `max_seq_length`.
+    pub fn is_even(&self) -> bool {
+        matches!(self, Self::Synthetic(synthetic) if synthetic.lengths == Lengths::Fixed)
+    }
+}
+
 /// Random token ids with a stated distribution of lengths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -1,6 +1,6 @@
 //! The options of a data set and its batches.
 
-use super::{Data, Padding};
+use super::{Data, LengthGroups, Packing, Padding};
 
 /// The samples that a cell trains on, and how they become batches.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,10 +13,20 @@ pub struct DataOptions {
     pub max_seq_length: usize,
     /// The length that shorter samples of a micro-batch are padded to.
     pub padding: Padding,
-    /// Samples in a micro-batch.
+    /// Padded lengths are multiples of this; 1 for any.
+    pub pad_to_multiple_of: usize,
+    /// How samples are packed into rows; `None` pads each.
+    pub packing: Option<Packing>,
+    /// Samples in a micro-batch, or packed rows: at most so many.
     pub batch_size: usize,
-    /// Micro-batches in an optimizer step.
+    /// Micro-batches in an optimizer step, of `batch_size` samples each.
     pub gradient_accumulation_steps: usize,
+    /// Tokens of a micro-batch, padding included: at most so many.
+    pub max_tokens_per_batch: Option<usize>,
+    /// How samples of like lengths come together.
+    pub length_groups: Option<LengthGroups>,
+    /// The step with the largest micro-batch comes first.
+    pub longest_first: bool,
     /// The end of training.
     pub length: TrainingLength,
     /// Part of the samples that is held out.
@@ -48,6 +58,17 @@ impl DataOptions {
     /// Samples in an optimizer step.
     pub fn effective_batch_size(&self) -> usize {
         self.batch_size.saturating_mul(self.gradient_accumulation_steps)
+    }
+
+    /// Tokens of the longest sequence that there may be, padding included.
+    pub fn longest_sequence(&self) -> usize {
+        match self.packing {
+            Some(_) => self.max_seq_length,
+            None => {
+                let rounded = self.max_seq_length.checked_next_multiple_of(self.pad_to_multiple_of);
+                rounded.unwrap_or(usize::MAX)
+            }
+        }
     }
 
     /// Samples of `samples` that are held out: `eval_fraction` of them, rounded up.

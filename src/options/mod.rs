@@ -8,10 +8,12 @@ mod data;
 mod dataset;
 mod device;
 mod instruction_set;
+mod length_groups;
 mod model;
 mod offload;
 mod optimizer;
 mod optimizer_name;
+mod packing;
 mod target_modules;
 mod train;
 
@@ -26,9 +28,11 @@ pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthe
 pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
+pub use length_groups::LengthGroups;
 pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{Optimizer, UpdateRule};
+pub use packing::{Packing, PackingAttention, PackingSeparator};
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;

@@ -12,7 +12,7 @@ use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset, SampleLengths},
     memory::{ByCategory, Phase},
-    options::{Adapter, DataOptions, ModelOptions},
+    options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
     peft::{self, FileDtype},
     results::prediction::{Prediction, ROUNDING, Verdict},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
@@ -71,8 +71,9 @@ impl Default for Options {
     }
 }
 
-/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs.
-type DataKey = (ModelKey, Data, u64, usize, u64, usize);
+/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs; and the token
+/// between them.
+type DataKey = (ModelKey, Data, u64, usize, u64, (usize, Option<PackingSeparator>));
 
 /// The keys that decide the lengths of a file's samples before they are cut.
 type LengthsKey = (ModelKey, Data);
@@ -304,7 +305,10 @@ impl Planner {
             cell.seed,
             cell.max_seq_length,
             cell.eval_fraction.to_bits(),
-            options.effective_batch_size(),
+            (
+                options.effective_batch_size(),
+                options.packing.map(|packing| packing.separator),
+            ),
         );
         cached_last(&self.dataset, key, || data::load(options, config, &self.base_dir))
     }
@@ -416,7 +420,7 @@ fn own_gpu(cell: &Cell) -> Option<&'static Gpu> {
 }
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
-    if cell.max_seq_length > most {
+    if cell.data_options().longest_sequence() > most {
         let model = cell.model.clone();
         return Err(PlanError::Positions { model, most });
     }

@@ -55,6 +55,9 @@ pub struct Step {
     pub learning_rate: f64,
     /// Tokens that went through the model, padding included.
     pub tokens: usize,
+    /// Tokens of samples among them, without padding and separators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_tokens: Option<usize>,
     /// The duration.
     pub seconds: f64,
     /// Live tensor bytes at the step's end.
@@ -150,12 +153,18 @@ pub struct Measured {
     pub step_seconds_spread: Option<f64>,
     /// A step's tokens, padding included, over its time; the median over the timed steps.
     pub tokens_per_second: f64,
+    /// A step's tokens without padding and separators over its time; the median over the timed steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_tokens_per_second: Option<f64>,
     /// Duration of the training loop, without loading and evaluation.
     pub train_seconds: f64,
     /// Duration of loading the model.
     pub load_seconds: f64,
     /// All tokens that went through the model in training, padding included.
     pub tokens: usize,
+    /// The tokens of samples among them, without padding and separators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_tokens: Option<usize>,
     /// The most live tensor bytes at any instant.
     pub allocated_peak_bytes: Option<u64>,
     /// Mean over the steps of the live tensor bytes at a step's end.
@@ -362,6 +371,7 @@ pub(crate) mod sample {
             gradient_norm: 1.5,
             learning_rate: 1e-4,
             tokens: 512,
+            real_tokens: Some(512),
             seconds: 0.25,
             allocated_bytes: Some(300 << 20),
             allocated_peak_bytes: Some(400 << 20),
@@ -409,9 +419,11 @@ pub(crate) mod sample {
                 step_seconds_median: 0.5,
                 step_seconds_spread: Some(0.04),
                 tokens_per_second: 1024.0,
+                real_tokens_per_second: Some(1024.0),
                 train_seconds: 1.5,
                 load_seconds: 0.75,
                 tokens: 1536,
+                real_tokens: Some(1536),
                 allocated_peak_bytes: Some((400 << 20) + 4096),
                 allocated_mean_bytes: Some(150 << 20),
                 allocated_min_bytes: Some(120 << 20),

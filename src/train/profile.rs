@@ -7,7 +7,7 @@ use crate::{
     arch::ModelConfig,
     data::Dataset,
     memory::{self, Category, Phase, timeline},
-    options::{Dtype, TrainOptions},
+    options::{Dtype, Task, TrainOptions},
     results::record::Profile,
 };
 
@@ -62,10 +62,11 @@ pub(super) fn run(
     let (parameter_bytes, optimizer_state_bytes) = (bytes(Category::Parameter), bytes(Category::OptimizerState));
     let gradient_bytes = bytes(Category::Gradient);
     let element = if options.model.dtype == Dtype::Float32 { 4 } else { 2 };
-    let outputs = batch
-        .micro
-        .iter()
-        .map(|micro| config.module_outputs(micro.sequences.count(), micro.sequences.longest()));
+    let outputs = batch.micro.iter().map(|micro| match config.task() {
+        // Packed rows are one row without padding.
+        Task::CausalLm => config.module_outputs(1, micro.sequences.tokens()),
+        Task::SequenceClassification => config.module_outputs(micro.sequences.count(), micro.sequences.longest()),
+    });
     Ok(peak.map(|peak_bytes| Profile {
         parameter_bytes,
         adapter_bytes,

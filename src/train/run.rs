@@ -44,9 +44,9 @@ pub fn run(
     let (source, dataset) = {
         let source = Source::open(&options.model, base_dir)?;
         let positions = source.config().max_position_embeddings;
-        if options.data.max_seq_length > positions {
+        if options.data.longest_sequence() > positions {
             return Err(TrainError::Positions {
-                asked: options.data.max_seq_length,
+                asked: options.data.longest_sequence(),
                 positions,
             });
         }

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use super::{StepOutcome, TrainError, Trainer, memory_meter::StepMemory};
 use crate::{
-    data::EffectiveBatch,
+    data::{EffectiveBatch, MicroBatch},
     memory::{self, Phase, probes, timeline},
     options::DataOptions,
     results::{
@@ -69,6 +69,7 @@ impl<'a> StepRecorder<'a> {
             gradient_norm: outcome.gradient_norm,
             learning_rate: outcome.learning_rate,
             tokens: batch.micro.iter().map(|micro| micro.ids.len()).sum(),
+            real_tokens: Some(batch.micro.iter().map(MicroBatch::real_tokens).sum()),
             seconds: start.elapsed().as_secs_f64(),
             allocated_bytes: memory.allocated,
             allocated_peak_bytes: memory.allocated_peak,

@@ -30,9 +30,11 @@ pub(super) fn summarise(
         step_seconds_median: median(timed.iter().map(|step| step.seconds)),
         step_seconds_spread: spread(timed.iter().map(|step| step.seconds / step.tokens as f64)),
         tokens_per_second: median(timed.iter().map(|step| step.tokens as f64 / step.seconds)),
+        real_tokens_per_second: real_speed(timed),
         train_seconds: steps.iter().map(|step| step.seconds).sum(),
         load_seconds,
         tokens,
+        real_tokens: steps.iter().map(|step| step.real_tokens).sum(),
         allocated_peak_bytes: memory.peaks.as_ref().map(|peaks| peaks.allocated),
         allocated_mean_bytes: memory.allocated_mean,
         allocated_min_bytes: at_ends().min(),
@@ -104,6 +106,13 @@ fn emptied_mean(steps: &[Step]) -> Option<u64> {
     let fell = fell?;
     let sum: u64 = fell.iter().sum();
     sum.checked_div(fell.len() as u64)
+}
+
+/// The median of the steps' tokens without padding over their time; `None` if a step did not count them.
+fn real_speed(timed: &[Step]) -> Option<f64> {
+    let speed = |step: &Step| Some(step.real_tokens? as f64 / step.seconds);
+    let speeds: Vec<f64> = timed.iter().map(speed).collect::<Option<_>>()?;
+    Some(median(speeds.into_iter()))
 }
 
 /// The highest peak of each epoch's steps; `None` if a peak was not measured.

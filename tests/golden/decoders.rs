@@ -124,6 +124,7 @@ fn writes_logits_for_check_adapter() {
     let batch = MicroBatch {
         ids,
         lengths: vec![len as u32],
+        separators: Vec::new(),
         labels: Vec::new(),
         sample_ids: vec![0],
         sequences: Sequences::even(1, len),

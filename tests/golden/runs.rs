@@ -87,6 +87,7 @@ impl Batch {
         MicroBatch {
             ids: ids.concat(),
             lengths: lengths.clone(),
+            separators: Vec::new(),
             labels: labels.clone(),
             sample_ids: (first..).take(ids.len()).collect(),
             sequences: Sequences::even(ids.len(), ids[0].len()),

@@ -124,6 +124,19 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
     }
     set("max_grad_norm", json!([0.0, 1.0].choose(random)));
     set("padding", json!(["max_length", "longest"].choose(random)));
+    for key in ["group_by_length", "longest_first"] {
+        set(key, json!(random.random_bool(0.2)));
+    }
+    if random.random_bool(0.2) {
+        set("max_tokens_per_batch", json!([64, 100, 150].choose(random)));
+    }
+    if random.random_bool(0.2) {
+        set("pad_to_multiple_of", json!([8, 16].choose(random)));
+    } else if random.random_bool(0.3) {
+        set("packing", json!(true));
+        set("packing_separator", json!(["none", "eos"].choose(random)));
+        set("packing_attention", json!(["block_diagonal", "full"].choose(random)));
+    }
     let data = [
         json!("synthetic"),
         json!({"synthetic": {"lengths": "uniform", "samples": 64}}),

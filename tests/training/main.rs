@@ -17,6 +17,7 @@ mod ledger;
 mod offload;
 mod optimizers;
 mod oracle;
+mod packing;
 mod profile;
 mod runs;
 mod setup;

@@ -81,6 +81,7 @@ fn ours(dir: &Path) -> Vec<f32> {
     let batch = MicroBatch {
         ids: ids(),
         lengths: vec![LEN as u32; BATCH],
+        separators: Vec::new(),
         labels: Vec::new(),
         sample_ids: vec![0, 1],
         sequences: Sequences::even(BATCH, LEN),

@@ -7,8 +7,7 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use crate::{
     arch::ModelConfig,
-    data::{DataError, Dataset, EffectiveBatch, MicroBatch},
-    kernels::Sequences,
+    data::{DataError, Dataset, EffectiveBatch, Layout, MicroBatch},
     options::{Data, DataOptions, Lengths, Task},
 };
 
@@ -30,51 +29,70 @@ pub fn steps(
 ) -> Result<Planned<EffectiveBatch>, DataError> {
     let is_even = matches!(&options.data, Data::Synthetic(data)
         if data.lengths == Lengths::Fixed && trained_on(options, data.samples) >= options.effective_batch_size());
+    let layout = Layout::new(options);
+    let task = config.task();
     if is_even {
-        let lengths = || vec![options.max_seq_length as u32; options.batch_size];
         let count = options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES);
-        let micro = (0..count).map(|_| micro_batch(lengths(), options.max_seq_length, config.task()));
-        let step = effective(micro.collect());
+        let lengths = vec![options.max_seq_length; count * options.batch_size];
+        let mut micro: Vec<MicroBatch> = without_ids(&layout, &lengths, task).collect();
+        micro.truncate(MOST_MICRO_BATCHES);
+        let step = effective(micro);
         // The first step allocates the optimizer's state.
         let count = options.length.steps().unwrap_or(2).min(2);
         return Ok(Planned::alike(vec![step; count]));
     }
     let dataset = dataset()?;
     let sequence = sequence(&dataset, options, usize::MAX);
-    let counted = |micro: &Micro| match config.task() {
-        Task::CausalLm => micro.tokens - micro.batch,
+    let chosen = chosen(&sequence, task);
+    let has_texts = !matches!(options.data, Data::Synthetic(_));
+    let step = |sequence: &Sequence, step: usize| {
+        let micro = sequence.step(step).iter().flat_map(|micro| {
+            let tokens = |&sample: &u32| dataset.samples().get(sample as usize).len();
+            let lengths: Vec<usize> = sequence.samples(micro).iter().map(tokens).collect();
+            without_ids(&layout, &lengths, task)
+        });
+        effective(micro.collect())
+    };
+    Ok(Planned::chosen(sequence, chosen, has_texts, step))
+}
+
+/// The first step, the largest, and all that may need more: whatever is left out needs no more than one of these in its
+/// place.
+fn chosen(sequence: &Sequence, task: Task) -> Vec<usize> {
+    let counted = |micro: &Micro| match task {
+        Task::CausalLm => micro.predicted,
         Task::SequenceClassification => micro.batch,
     };
     let size = |micro: &Micro| (micro.size(), counted(micro));
     let mut others: Vec<usize> = (1..sequence.len()).collect();
     others.sort_by_key(|&step| Reverse(sequence.step(step).iter().map(size).max()));
-    // Micro-batches after a step's first have gradients to add to.
-    let later = |&step: &usize| Some((sequence.step(step).iter().skip(1).map(size).max()?, Reverse(step)));
-    let largest_later = others.iter().filter_map(later).max().map(|(_, Reverse(step))| step);
+    // Memory grows with each of these: gradients to add to, tokens, counted ones, and scores.
+    let mut front: Vec<([usize; 4], usize)> = Vec::new();
+    for &step in &others {
+        for (index, micro) in sequence.step(step).iter().enumerate() {
+            let new = [usize::from(index > 0), micro.size(), counted(micro), micro.scores];
+            let covers = |a: &[usize; 4], b: &[usize; 4]| a.iter().zip(b).all(|(a, b)| a >= b);
+            if !front.iter().any(|(known, _)| covers(known, &new)) {
+                front.retain(|(known, _)| !covers(&new, known));
+                front.push((new, step));
+            }
+        }
+    }
     others.truncate(LARGEST);
-    others.extend(largest_later.filter(|step| !others.contains(step)));
-    let chosen = (0..sequence.len().min(1)).chain(others);
-    let has_texts = !matches!(options.data, Data::Synthetic(_));
-    let step = |sequence: &Sequence, step: usize| {
-        let micro = sequence.step(step).iter().map(|micro| {
-            let tokens = |&sample: &u32| dataset.samples().get(sample as usize).len() as u32;
-            let lengths = sequence.samples(micro).iter().map(tokens).collect();
-            micro_batch(lengths, micro.len, config.task())
-        });
-        effective(micro.collect())
-    };
-    Ok(Planned::chosen(sequence, chosen.collect(), has_texts, step))
+    for (_, step) in front {
+        if !others.contains(&step) {
+            others.push(step);
+        }
+    }
+    (0..sequence.len().min(1)).chain(others).collect()
 }
 
 /// The first `most` steps of a dataset in our trainer's order.
 pub(super) fn sequence(dataset: &Dataset, options: &DataOptions, most: usize) -> Sequence {
     let mut sequence = Sequence::default();
     let tokens = |sample| dataset.samples().get(sample as usize).len();
-    for step in dataset.order(options).take(most) {
-        for samples in step.chunks(options.batch_size) {
-            sequence.push(samples, tokens, options.padding, options.max_seq_length);
-        }
-        sequence.end_step();
+    for samples in dataset.order(options).take(most) {
+        sequence.push(&samples, tokens, options);
     }
     sequence
 }
@@ -86,19 +104,16 @@ fn effective(micro: Vec<MicroBatch>) -> EffectiveBatch {
     }
 }
 
-/// A micro-batch of samples with these lengths, without their ids.
-fn micro_batch(lengths: Vec<u32>, len: usize, task: Task) -> MicroBatch {
-    let batch = lengths.len();
-    MicroBatch {
-        ids: Vec::new(),
+/// The micro-batches of samples with these lengths, without their ids.
+fn without_ids(layout: &Layout, lengths: &[usize], task: Task) -> impl Iterator<Item = MicroBatch> + use<> {
+    let laid_out = layout.micro_batches(lengths).into_iter();
+    laid_out.map(move |laid| MicroBatch {
         labels: match task {
             Task::CausalLm => Vec::new(),
-            Task::SequenceClassification => vec![0; batch],
+            Task::SequenceClassification => vec![0; laid.samples.len()],
         },
-        sample_ids: vec![0; batch],
-        lengths,
-        sequences: Sequences::even(batch, len),
-    }
+        ..laid.micro
+    })
 }
 
 /// Samples to train on.

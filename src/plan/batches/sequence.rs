@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::options::Padding;
+use crate::data::{LaidOut, Layout};
+use crate::options::DataOptions;
 
 /// The micro-batches of every step.
 #[derive(Debug, Clone, Default)]
@@ -19,47 +20,61 @@ pub(super) struct Sequence {
 pub(super) struct Micro {
     /// Index of its first sample in the sequence.
     first: usize,
+    samples: usize,
+    /// Rows; 1 if samples are packed.
     pub(super) batch: usize,
-    /// Tokens of each sample with its padding.
+    /// Tokens of each row with its padding.
     pub(super) len: usize,
-    /// Tokens of all samples without padding.
+    /// Tokens of all rows without padding.
     pub(super) tokens: usize,
+    /// Tokens that are predicted, without labels.
+    pub(super) predicted: usize,
+    /// Pairs of tokens of a sequence, which attention has scores for.
+    pub(super) scores: usize,
 }
 
 impl Micro {
-    /// Tokens of all samples with padding.
+    /// Tokens of all rows with padding.
     pub(super) fn size(&self) -> usize {
         self.batch * self.len
     }
 
-    /// True if a sample is shorter than the micro-batch.
+    /// True if a row is shorter than the micro-batch.
     pub(super) fn is_padded(&self) -> bool {
         self.tokens < self.size()
     }
 }
 
 impl Sequence {
-    /// Adds a micro-batch to the step that [`end_step`](Self::end_step) ends. `tokens` is the length of a sample, and samples
-    /// are padded to `max_seq_length` or to the longest.
-    pub(super) fn push(
-        &mut self,
-        samples: &[u32],
-        tokens: impl Fn(u32) -> usize,
-        padding: Padding,
-        max_seq_length: usize,
-    ) {
-        let lengths = || samples.iter().map(|&sample| tokens(sample).min(max_seq_length));
-        let longest = lengths().max().unwrap_or(0);
+    /// Adds a step of these samples, of which `tokens` gives the lengths.
+    pub(super) fn push(&mut self, samples: &[u32], tokens: impl Fn(u32) -> usize, options: &DataOptions) {
+        let lengths: Vec<usize> = samples
+            .iter()
+            .map(|&sample| tokens(sample).min(options.max_seq_length))
+            .collect();
+        for laid_out in Layout::new(options).micro_batches(&lengths) {
+            self.push_micro_batch(laid_out, samples, options.packing.is_some());
+        }
+        self.end_step();
+    }
+
+    /// Adds a micro-batch of some of these samples to the step that [`end_step`](Self::end_step) ends.
+    pub(super) fn push_micro_batch(&mut self, laid_out: LaidOut, samples: &[u32], is_packed: bool) {
+        let LaidOut { micro, samples: places } = laid_out;
+        let (batch, len) = match is_packed {
+            true => (1, micro.sequences.tokens()),
+            false => (micro.sequences.count(), micro.sequences.longest()),
+        };
         self.micro.push(Micro {
             first: self.samples.len(),
-            batch: samples.len(),
-            len: match padding {
-                Padding::MaxLength => max_seq_length,
-                Padding::Longest => longest,
-            },
-            tokens: lengths().sum(),
+            samples: places.len(),
+            batch,
+            len,
+            tokens: micro.lengths.iter().map(|&length| length as usize).sum(),
+            predicted: micro.counted(),
+            scores: micro.sequences.iter().map(|tokens| tokens.len() * tokens.len()).sum(),
         });
-        self.samples.extend_from_slice(samples);
+        self.samples.extend(places.iter().map(|&(place, _)| samples[place]));
     }
 
     pub(super) fn end_step(&mut self) {
@@ -97,7 +112,7 @@ impl Sequence {
 
     /// The samples of a micro-batch.
     pub(super) fn samples(&self, micro: &Micro) -> &[u32] {
-        &self.samples[micro.first..micro.first + micro.batch]
+        &self.samples[micro.first..micro.first + micro.samples]
     }
 
     /// The step's micro-batch with the largest key; the first of equal ones.

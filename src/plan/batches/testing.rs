@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sequence::Sequence;
 use crate::arch::ModelConfig;
-use crate::data::{DataError, Dataset};
+use crate::data::{DataError, Dataset, Layout};
 use crate::options::{Data, DataOptions, Lengths, Padding, Synthetic, TrainingLength};
 
 pub(super) fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -> DataOptions {
@@ -14,8 +14,13 @@ pub(super) fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -
         model: "tiny".into(),
         max_seq_length: 64,
         padding: Padding::MaxLength,
+        pad_to_multiple_of: 1,
+        packing: None,
         batch_size: 1,
         gradient_accumulation_steps: 1,
+        max_tokens_per_batch: None,
+        length_groups: None,
+        longest_first: false,
         length: TrainingLength::Steps(10),
         eval_fraction: 0.0,
         seed: 0,
@@ -38,7 +43,12 @@ pub(super) fn training(steps: &[&[&[usize]]]) -> Sequence {
     for step in steps {
         for lengths in *step {
             let samples: Vec<u32> = (0..lengths.len() as u32).collect();
-            sequence.push(&samples, |sample| lengths[sample as usize], Padding::Longest, 1000);
+            let options = options(Lengths::Fixed, |options| {
+                (options.padding, options.batch_size) = (Padding::Longest, lengths.len());
+            });
+            for laid_out in Layout::new(&options).micro_batches(lengths) {
+                sequence.push_micro_batch(laid_out, &samples, false);
+            }
         }
         sequence.end_step();
     }

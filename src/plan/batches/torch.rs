@@ -120,11 +120,9 @@ fn trainer_sequence(lengths: &SampleLengths, options: &DataOptions) -> Result<Se
         }
         let order = torch::epoch_order(options.seed, epoch, train.len());
         let order: Vec<u32> = order.into_iter().map(|index| train[index as usize]).collect();
-        for micro_batches in epoch_steps().take(steps - sequence.len()) {
-            for range in micro_batches {
-                sequence.push(&order[range], tokens, options.padding, options.max_seq_length);
-            }
-            sequence.end_step();
+        for step in epoch_steps().take(steps - sequence.len()) {
+            let samples: Vec<u32> = step.flat_map(|range| order[range].iter().copied()).collect();
+            sequence.push(&samples, tokens, options);
         }
     }
     Ok(sequence)
@@ -139,12 +137,8 @@ fn in_turn(list: &[usize], options: &DataOptions) -> Sequence {
     let mut samples = (0..list.len() as u32).cycle();
     let mut sequence = Sequence::default();
     for _ in 0..options.length.steps().unwrap_or(most).min(most) {
-        for _ in 0..options.gradient_accumulation_steps {
-            let samples: Vec<u32> = samples.by_ref().take(options.batch_size).collect();
-            let tokens = |sample| list[sample as usize];
-            sequence.push(&samples, tokens, options.padding, options.max_seq_length);
-        }
-        sequence.end_step();
+        let samples: Vec<u32> = samples.by_ref().take(options.effective_batch_size()).collect();
+        sequence.push(&samples, |sample| list[sample as usize], options);
     }
     sequence
 }
@@ -156,6 +150,7 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
         Padding::MaxLength => options.max_seq_length,
         Padding::Longest => length,
     };
+    let len = len.next_multiple_of(options.pad_to_multiple_of);
     let micro = MicroBatchShape {
         batch: options.batch_size as u32,
         len: len as u32,

@@ -6,7 +6,7 @@ use super::figures::Figures;
 use super::naming::listed;
 use super::sentence::Sentence;
 use crate::report::group::{Group, Stat, front};
-use crate::report::speeds::{SPEED, noise};
+use crate::report::speeds::{Speed, noise};
 use crate::text::format::{number, rate};
 
 /// Axes that change what is trained. A smaller task needs less memory and runs faster, and nothing is traded.
@@ -39,7 +39,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     let (column, memory) = telling.unwrap_or(MEMORY[0]);
     let candidates: Vec<Candidate<'_>> = groups
         .into_iter()
-        .filter_map(|group| candidate(group, column))
+        .filter_map(|group| candidate(group, column, evidence.speeds.of))
         .collect();
     if candidates.len() < 2 {
         return None;
@@ -80,7 +80,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     };
     let others = pick(&best[1..]);
     let (first, speed) = (best[0], rate(best[0].speed.mean.into()));
-    let named = evidence.name(first.group);
+    let (named, unit) = (evidence.name(first.group), evidence.speeds.of.unit);
     let has_equal = || {
         let mut others = candidates
             .iter()
@@ -88,13 +88,13 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
         others.any(is_alike)
     };
     let mut text = if others.is_empty() && (first.speed.mean < fastest.speed.mean || has_equal()) {
-        format!("{named} is the cheapest in {memory} and, within noise, as fast as any, at {speed} tokens/s.")
+        format!("{named} is the cheapest in {memory} and, within noise, as fast as any, at {speed} {unit}.")
     } else if others.is_empty() {
-        format!("{named} is both the cheapest in {memory} and the fastest, at {speed} tokens/s.")
+        format!("{named} is both the cheapest in {memory} and the fastest, at {speed} {unit}.")
     } else {
         let others: Vec<String> = others.iter().map(compared).collect();
         format!(
-            "Compared with the fastest, {named} with {speed} tokens/s, {}.",
+            "Compared with the fastest, {named} with {speed} {unit}, {}.",
             listed(&others)
         )
     };
@@ -117,9 +117,10 @@ fn of_equal_memory(evidence: &Evidence<'_>, candidates: &[Candidate<'_>]) -> Opt
         "Memory and, within noise, speeds are alike, so neither is traded for the other.".to_owned()
     } else {
         format!(
-            "Memory is alike; {} is the fastest with {} tokens/s, and {} has {}× its speed.{}",
+            "Memory is alike; {} is the fastest with {} {}, and {} has {}× its speed.{}",
             evidence.name(fastest.group),
             rate(fastest.speed.mean.into()),
+            evidence.speeds.of.unit,
             evidence.name(slowest.group),
             number((slowest.speed.mean / fastest.speed.mean).into(), 2),
             unknown_noise(&shown)
@@ -148,12 +149,14 @@ fn of_one_task<'g>(evidence: &Evidence<'g>) -> Vec<&'g Group> {
     tasks.find(|groups| groups.len() > 1).unwrap_or_default()
 }
 
-fn candidate<'g>(group: &'g Group, column: &str) -> Option<Candidate<'g>> {
-    let speed = Figures::Measured.stat(group, SPEED).filter(|speed| speed.mean > 0.0)?;
+fn candidate<'g>(group: &'g Group, column: &str, of: Speed) -> Option<Candidate<'g>> {
+    let speed = Figures::Measured
+        .stat(group, of.column)
+        .filter(|speed| speed.mean > 0.0)?;
     Some(Candidate {
         group,
         memory: Figures::Measured.mean(group, column).filter(|memory| *memory > 0.0)?,
-        noise: noise(group),
+        noise: noise(group, of),
         speed,
     })
 }

@@ -5,7 +5,7 @@ use super::view::{Memory, View, distinct, said, varying};
 use crate::report::axes::last_part;
 use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
 use crate::report::group::Group;
-use crate::report::speeds::{SPEED, Speeds};
+use crate::report::speeds::Speeds;
 use crate::text::format;
 
 /// Memory against speed, unless noise forbids to compare speeds.
@@ -15,15 +15,16 @@ pub(super) fn memory_speed(view: &View<'_>, speeds: &Speeds) -> Result<Scatter, 
     }
     let memory = view.memory()?;
     let axis = Axis {
-        column: SPEED,
+        column: speeds.of.column,
         name: "speed",
-        said: |value| format!("{} tokens/s", format::rate(value.into())),
+        said: |value| format::rate(value.into()),
+        unit: speeds.of.unit,
     };
     let (points, labelled) = points(view, memory, &axis)?;
     Ok(Scatter {
         title: view.title(&format!("{} memory against speed", memory.name)),
         subtitle: view.subtitle(&format!("Lower and further right is better.{labelled}")),
-        x_title: "Speed (tokens/s)".into(),
+        x_title: format!("Speed ({})", speeds.of.unit),
         y_title: view.scale(memory.name),
         points,
         line: Vec::new(),
@@ -37,6 +38,7 @@ pub(super) fn memory_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter
         column: loss,
         name: "loss",
         said: |value| format!("loss {}", format::number(value.into(), 4)),
+        unit: "",
     };
     let (points, labelled) = points(view, memory, &axis)?;
     let at = |group: &Group| {
@@ -78,6 +80,7 @@ struct Axis {
     column: &'static str,
     name: &'static str,
     said: fn(f64) -> String,
+    unit: &'static str,
 }
 
 /// A point for each group, and the explanation of the labels.
@@ -103,12 +106,15 @@ fn points(view: &View<'_>, memory: Memory, x: &Axis) -> Result<(Vec<Point>, Stri
             y: view.in_unit(bytes),
             label: labels.of_set(group).unwrap_or_else(|| all.of(group)),
             says: format!(
-                "{}: {} {}, {}",
+                "{}: {} {}, {} {}",
                 all.of(group),
                 memory.name.to_lowercase(),
                 said(bytes),
-                (x.said)(x_value)
-            ),
+                (x.said)(x_value),
+                x.unit
+            )
+            .trim_end()
+            .to_owned(),
             series: series_axis.map(|axis| format!("{} {}", last_part(axis), group.axes[axis])),
         })
     };

@@ -44,6 +44,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.loss = Some(cell.loss());
     resolved.lora_alpha = Some(cell.lora_alpha());
     resolved.max_steps = cell.max_steps();
+    resolved.pad_to_multiple_of = Some(cell.pad_to_multiple_of.unwrap_or(1));
     resolved.optim_rank = Some(cell.optim_rank());
     resolved.update_proj_gap = Some(cell.update_proj_gap());
     resolved.galore_scale = Some(cell.galore_scale());
@@ -105,6 +106,9 @@ fn exemplar() -> Cell {
         gradient_checkpointing: Checkpointing::None,
         max_steps: Some(1),
         num_train_epochs: Some(1.0),
+        pad_to_multiple_of: Some(8),
+        max_tokens_per_batch: Some(1024),
+        length_buckets: Some(20),
         optim_rank: Some(4),
         update_proj_gap: Some(200),
         galore_scale: Some(0.25),

@@ -48,10 +48,12 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("accuracy_eval", Float, |m| m.accuracy_eval),
         measured("steps", Int, |m| m.steps),
         measured("tokens", Int, |m| m.tokens),
+        measured("real_tokens", Int, |m| m.real_tokens),
         measured("steps_timed", Int, |m| m.steps_timed),
         measured("step_seconds_median", Float, |m| m.step_seconds_median),
         measured("step_seconds_spread", Float, |m| m.step_seconds_spread),
         measured("tokens_per_second", Float, |m| m.tokens_per_second),
+        measured("real_tokens_per_second", Float, |m| m.real_tokens_per_second),
         measured("train_seconds", Float, |m| m.train_seconds),
         measured("load_seconds", Float, |m| m.load_seconds),
         outcome("wall_seconds", Float, |r| r.wall_seconds),
@@ -138,7 +140,10 @@ mod tests {
                 .filter(move |column| dimension(column) == wanted)
         };
         assert!(of(Dimension::Memory).count() > 10);
-        assert_eq!(of(Dimension::Speed).collect::<Vec<_>>(), ["tokens_per_second"]);
+        assert_eq!(
+            of(Dimension::Speed).collect::<Vec<_>>(),
+            ["tokens_per_second", "real_tokens_per_second"]
+        );
         assert!(of(Dimension::Time).all(|column| column.contains("seconds")));
         assert!(of(Dimension::Number).any(|column| column == "loss_last"));
     }

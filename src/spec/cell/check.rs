@@ -35,6 +35,8 @@ impl Cell {
         self.check_optimizer(&keys, &mut found);
         self.check_measure(&mut found);
         self.check_data(&mut found);
+        self.check_batches(&mut found);
+        self.check_packing(&mut found);
         self.check_process(&mut found);
         self.check_offload(&mut found);
         found.result()

@@ -11,8 +11,8 @@ use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
-    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer, Padding, QuantType, Stack,
-    Synthetic, TargetModules, Task, Upcast, Weights,
+    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer, PackingAttention,
+    PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -124,6 +124,31 @@ pub struct Cell {
     pub max_seq_length: usize,
     /// Pad each micro-batch to max_seq_length, or to its longest sample.
     pub padding: Padding,
+    /// Padded lengths are rounded up to a multiple of this, as by transformers' pad_to_multiple_of. Default: not.
+    #[schemars(range(min = 1))]
+    pub pad_to_multiple_of: Option<usize>,
+    /// The most tokens of a micro-batch, padding included; batch_size stays the most samples. A step keeps its samples and
+    /// has as many micro-batches as that needs, so the loss is the same. Default: no limit.
+    #[schemars(range(min = 2))]
+    pub max_tokens_per_batch: Option<usize>,
+    /// Put samples of like lengths into one step, as transformers' group_by_length: each epoch's order is cut into groups of
+    /// 50 steps (or a fourth of the data, if less), which are sorted from long to short.
+    pub group_by_length: bool,
+    /// The same in groups of so many steps, as in PEFT's method comparison, which has 20; excludes group_by_length.
+    #[schemars(range(min = 1))]
+    pub length_buckets: Option<usize>,
+    /// Begin with the step that has the largest micro-batch of the training, so that a cell that runs out of memory in it
+    /// does so at once. All other steps stay in their order.
+    pub longest_first: bool,
+    /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding; batch_size is then
+    /// the most rows of a micro-batch. A step has the same samples as without packing, and the same loss.
+    pub packing: bool,
+    /// The token between two packed samples: none, or eos, the end of a text. Nothing is trained to predict it. It ends the
+    /// sample before it, so with packing_attention: full alone it predicts a token, the next sample's first.
+    pub packing_separator: PackingSeparator,
+    /// The tokens that a packed token sees: block_diagonal (those before it in its sample, whose positions begin at 0) or
+    /// full (all before it in its row, as if the row were one text).
+    pub packing_attention: PackingAttention,
 
     /// Optimizer steps. Default: 10, unless num_train_epochs is given.
     #[schemars(range(min = 1))]
@@ -237,6 +262,14 @@ impl Default for Cell {
             offload: Offload::NONE,
             max_seq_length: 128,
             padding: Padding::MaxLength,
+            pad_to_multiple_of: None,
+            max_tokens_per_batch: None,
+            group_by_length: false,
+            length_buckets: None,
+            longest_first: false,
+            packing: false,
+            packing_separator: PackingSeparator::None,
+            packing_attention: PackingAttention::BlockDiagonal,
             max_steps: None,
             num_train_epochs: None,
             optim: Optimizer::Adamw,

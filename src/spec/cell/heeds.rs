@@ -23,6 +23,8 @@ impl Cell {
             "weights" => self.stack == Stack::Candle,
             "num_labels" => self.task != Task::CausalLm,
             "loss" => self.task == Task::CausalLm,
+            "padding" | "pad_to_multiple_of" => !self.packing,
+            "packing_separator" | "packing_attention" => self.packing,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
@@ -62,6 +64,9 @@ mod tests {
     fn every_key_of_the_rules_is_a_key() {
         let keys = Cell::default().to_map();
         let named = ["num_labels", "max_steps", "num_train_epochs", "upcast"];
+        let named = named
+            .into_iter()
+            .chain(["padding", "packing_separator", "packing_attention"]);
         for key in ADAPTER.into_iter().chain(named).chain(Optimizer::own_keys()) {
             assert!(keys.contains_key(key), "{key}");
         }

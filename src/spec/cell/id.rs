@@ -91,6 +91,10 @@ impl Cell {
         if cell.num_train_epochs.is_none() {
             cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
         }
+        cell.pad_to_multiple_of = cell.pad_to_multiple_of.filter(|&multiple| multiple != 1);
+        if cell.packing {
+            cell.padding = Self::default().padding;
+        }
         cell.optim_rank = cell.optim_rank.filter(|&rank| rank != DEFAULT_OPTIM_RANK);
         cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
         cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);

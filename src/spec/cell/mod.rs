@@ -13,7 +13,8 @@ mod torch;
 pub use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
     InstructionSet, InstructionSetChoice, Lengths, LoraATraining, Loss, LrScheduler, Measure, Offload, OffloadedBlocks,
-    Optimizer, OutputLifetime, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    Optimizer, OutputLifetime, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules,
+    Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};

@@ -2,8 +2,8 @@
 
 use super::Cell;
 use crate::options::{
-    AdamwOptions, DataOptions, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, ScheduleOptions,
-    TrainOptions, TrainingLength,
+    AdamwOptions, DataOptions, LengthGroups, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, Packing,
+    ScheduleOptions, TrainOptions, TrainingLength,
 };
 
 impl Cell {
@@ -27,7 +27,7 @@ impl Cell {
             }),
             offloaded_blocks: self.offload.weights.clone(),
             offloads_embeddings: self.offload.embeddings,
-            max_seq_length: self.max_seq_length,
+            max_seq_length: self.data_options().longest_sequence(),
             seed: self.seed,
         }
     }
@@ -40,8 +40,19 @@ impl Cell {
             model: self.model.clone(),
             max_seq_length: self.max_seq_length,
             padding: self.padding,
+            pad_to_multiple_of: self.pad_to_multiple_of.unwrap_or(1),
+            packing: self.packing.then_some(Packing {
+                separator: self.packing_separator,
+                attention: self.packing_attention,
+            }),
             batch_size: self.batch_size,
             gradient_accumulation_steps: self.gradient_accumulation_steps,
+            max_tokens_per_batch: self.max_tokens_per_batch,
+            length_groups: match self.length_buckets {
+                Some(steps) => Some(LengthGroups::Buckets(steps)),
+                None => self.group_by_length.then_some(LengthGroups::MegaBatches),
+            },
+            longest_first: self.longest_first,
             length: self.max_steps().map_or_else(epochs, TrainingLength::Steps),
             eval_fraction: self.eval_fraction,
             seed: self.seed,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 25] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
@@ -15,6 +15,13 @@ pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
     ("bnb_4bit_compute_dtype", Stack::Torch),
     ("upcast", Stack::Torch),
     ("autocast", Stack::Torch),
+    ("max_tokens_per_batch", Stack::Candle),
+    ("group_by_length", Stack::Candle),
+    ("length_buckets", Stack::Candle),
+    ("longest_first", Stack::Candle),
+    ("packing", Stack::Candle),
+    ("packing_separator", Stack::Candle),
+    ("packing_attention", Stack::Candle),
     ("galore_scale", Stack::Candle),
     ("measure", Stack::Candle),
     ("device", Stack::Candle),

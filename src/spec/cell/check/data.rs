@@ -34,6 +34,70 @@ impl Cell {
         }
     }
 
+    /// Packed rows are for decoders, and keys of packing for packed rows.
+    pub(super) fn check_packing(&self, found: &mut Found) {
+        if self.packing && self.task == Task::SequenceClassification {
+            found.add(
+                Invalid::new(
+                    "packing",
+                    "an encoder has a label for each row, so a row has one sample",
+                )
+                .with("task")
+                .help("leave the key out, or use `padding: longest`"),
+            );
+        }
+        if self.packing && self.pad_to_multiple_of.is_some_and(|multiple| multiple > 1) {
+            found.add(
+                Invalid::new("pad_to_multiple_of", "packed rows have no padding")
+                    .with("packing")
+                    .help("leave the key out"),
+            );
+        }
+        let default = Self::default();
+        let given = [
+            ("packing_separator", self.packing_separator != default.packing_separator),
+            ("packing_attention", self.packing_attention != default.packing_attention),
+        ];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given && !self.packing) {
+            found.add(
+                Invalid::new(key, "does nothing without packing")
+                    .with("packing")
+                    .help("leave the key out, or write `packing: true`"),
+            );
+        }
+    }
+
+    /// How samples are cut into micro-batches, and in which order they come.
+    pub(super) fn check_batches(&self, found: &mut Found) {
+        let multiple = self.pad_to_multiple_of.unwrap_or(1);
+        found.check(at_least("pad_to_multiple_of", multiple, 1));
+        found.check(at_most("pad_to_multiple_of", multiple, 1 << 16));
+        if let Some(most) = self.max_tokens_per_batch {
+            let longest = self.data_options().longest_sequence();
+            if most < longest {
+                let message = format!("a sample may have {longest} tokens, and a micro-batch has at least one sample");
+                found.add(
+                    Invalid::new("max_tokens_per_batch", message)
+                        .with("max_seq_length")
+                        .help(format!("write {longest} or more, or cut samples to fewer tokens")),
+                );
+            }
+        }
+        if let Some(steps) = self.length_buckets {
+            found.check(at_least("length_buckets", steps, 1));
+            if self.group_by_length {
+                found.add(
+                    Invalid::new(
+                        "length_buckets",
+                        "length_buckets and group_by_length exclude each other",
+                    )
+                    .with("group_by_length")
+                    .help("keep one of them"),
+                );
+            }
+        }
+    }
+
     fn check_labels(&self, file: &DataFile) -> Checked {
         if self.task == Task::CausalLm {
             return match file.label_column {

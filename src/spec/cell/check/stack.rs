@@ -72,6 +72,10 @@ impl Cell {
                          not planned"
                     }
                     "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
+                    "packing" => "leave the key out: TRL packs without padding for flash attention alone, which is not planned yet",
+                    "group_by_length" => {
+                        "leave the key out: the Trainer draws that order from PyTorch's global generator, whose state is not known"
+                    }
                     _ => "leave the key out",
                 });
         }

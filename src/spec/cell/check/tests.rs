@@ -1,7 +1,7 @@
 use crate::spec::cell::{
     AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
-    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, QuantType, Synthetic, TargetModules, Task, Upcast,
-    Weights,
+    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator, Padding,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// The key that is refused after `change`, or none.
@@ -81,6 +81,46 @@ fn numbers_out_of_range_are_refused_by_their_key() {
         refused(|cell| cell.num_train_epochs = Some(0.0)).as_deref(),
         Some("num_train_epochs")
     );
+}
+
+#[test]
+fn batches_that_cannot_be_cut_are_refused_by_their_key() {
+    let packed = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            cell.packing = true;
+            change(cell);
+        })
+    };
+    assert_eq!(packed(|cell| cell.packing_separator = PackingSeparator::Eos), None);
+    assert_eq!(packed(|cell| cell.padding = Padding::Longest), None, "there is none");
+    assert_eq!(
+        packed(|cell| cell.pad_to_multiple_of = Some(8)).as_deref(),
+        Some("pad_to_multiple_of")
+    );
+    let encoder = |cell: &mut Cell| (cell.task, cell.model) = (Task::SequenceClassification, "bert-base".into());
+    assert_eq!(packed(encoder).as_deref(), Some("packing"));
+    let unpacked = refused(|cell| cell.packing_separator = PackingSeparator::Eos);
+    assert_eq!(unpacked.as_deref(), Some("packing_separator"));
+    let unpacked = refused(|cell| cell.packing_attention = PackingAttention::Full);
+    assert_eq!(unpacked.as_deref(), Some("packing_attention"));
+    let limited =
+        |most, multiple| refused(|cell| (cell.max_tokens_per_batch, cell.pad_to_multiple_of) = (Some(most), multiple));
+    assert_eq!(limited(128, None), None);
+    assert_eq!(limited(127, None).as_deref(), Some("max_tokens_per_batch"));
+    assert_eq!(
+        limited(128, Some(48)).as_deref(),
+        Some("max_tokens_per_batch"),
+        "144 tokens"
+    );
+    assert_eq!(limited(128, Some(0)).as_deref(), Some("pad_to_multiple_of"));
+    let both = refused(|cell| (cell.group_by_length, cell.length_buckets) = (true, Some(20)));
+    assert_eq!(both.as_deref(), Some("length_buckets"));
+    assert_eq!(
+        refused(|cell| cell.length_buckets = Some(0)).as_deref(),
+        Some("length_buckets")
+    );
+    let torch = refused(|cell| (cell.stack, cell.packing) = (Stack::Torch, true));
+    assert_eq!(torch.as_deref(), Some("packing"));
 }
 
 #[test]

@@ -16,11 +16,13 @@ mod empty_cache;
 mod key_value_cache;
 mod lora_fa;
 mod loss;
+mod max_tokens;
 mod micro_batch;
 mod native;
 mod offload;
 mod optimizer;
 mod outputs;
+mod packing;
 mod padding;
 mod price;
 mod rank;
@@ -37,14 +39,16 @@ pub use price::{Harm, Price};
 pub use technique::{Change, Step, Technique};
 
 /// Every technique.
-pub const TECHNIQUES: [&Technique; 24] = [
+pub const TECHNIQUES: [&Technique; 26] = [
     &attention::ATTENTION,
     &outputs::OUTPUTS,
     &key_value_cache::KEY_VALUE_CACHE,
     &zero_grad::ZERO_GRAD,
     &padding::PADDING,
+    &packing::PACKING,
     &allocator::EXPANDABLE_SEGMENTS,
     &micro_batch::MICRO_BATCH,
+    &max_tokens::MAX_TOKENS,
     &checkpointing::CHECKPOINTING,
     &offload::OFFLOAD,
     &loss::LOSS,

@@ -2,7 +2,7 @@
 
 use super::price::Price;
 use super::technique::{Technique, nothing_follows};
-use crate::options::{Data, Lengths, Padding, Synthetic};
+use crate::options::Padding;
 use crate::spec::cell::Cell;
 
 pub(super) const PADDING: Technique = Technique {
@@ -12,21 +12,12 @@ pub(super) const PADDING: Technique = Technique {
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
-    steps: |cell, _| {
-        let is_even = matches!(
-            &cell.data,
-            Data::Synthetic(Synthetic {
-                lengths: Lengths::Fixed,
-                ..
-            })
-        );
-        match cell.padding {
-            Padding::MaxLength if !is_even => vec![Cell {
-                padding: Padding::Longest,
-                ..cell.clone()
-            }],
-            _ => Vec::new(),
-        }
+    steps: |cell, _| match cell.padding {
+        Padding::MaxLength if !cell.packing && !cell.data.is_even() => vec![Cell {
+            padding: Padding::Longest,
+            ..cell.clone()
+        }],
+        _ => Vec::new(),
     },
     settle: nothing_follows,
     copy: |from: &Cell, to: &mut Cell| to.padding = from.padding,

@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 36] = [
     "model",
     "weights",
     "task",
@@ -28,6 +28,12 @@ const OTHERS: [&str; 30] = [
     "max_grad_norm",
     "seed",
     "data",
+    "pad_to_multiple_of",
+    "group_by_length",
+    "length_buckets",
+    "longest_first",
+    "packing_separator",
+    "packing_attention",
     "eval_fraction",
     "measure",
     "device",
