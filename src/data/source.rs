@@ -182,3 +182,49 @@ impl Texts {
         Dataset::new(options, self.samples, separator, self.skipped, origin)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::data::testing;
+    use crate::options::{Packing, PackingAttention};
+
+    /// A checkpoint names the end of a text in its config.json, and may name several.
+    #[test]
+    fn separators_need_an_end_of_text() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("model")).unwrap();
+        let with_eos = |eos: serde_json::Value| {
+            let mut config = serde_json::json!({
+                "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "vocab_size": 512, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+            });
+            config["eos_token_id"] = eos;
+            std::fs::write(dir.path().join("model/config.json"), config.to_string()).unwrap();
+            let options = DataOptions {
+                model: "./model".into(),
+                packing: Some(Packing {
+                    separator: PackingSeparator::Eos,
+                    attention: PackingAttention::BlockDiagonal,
+                }),
+                ..testing::options(1, 1)
+            };
+            let config = locate("./model", dir.path()).unwrap().config().unwrap();
+            separator(&options, &config, dir.path()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with_eos(serde_json::json!(7)), Ok(Some(7)));
+        assert_eq!(with_eos(serde_json::json!([9, 8])), Ok(Some(9)));
+        for unknown in [serde_json::json!(null), serde_json::json!(512)] {
+            let message = with_eos(unknown).unwrap_err();
+            assert!(message.contains("names no `eos_token_id`"), "{message}");
+        }
+        let options = testing::options(1, 1);
+        let config = Preset::named("tiny").unwrap().config();
+        assert_eq!(
+            separator(&options, &config, dir.path()).unwrap(),
+            None,
+            "none is asked for"
+        );
+    }
+}

@@ -125,7 +125,7 @@ pub(super) fn trained_on(options: &DataOptions, samples: usize) -> usize {
 mod tests {
     use super::super::testing::{config, load, options};
     use super::*;
-    use crate::options::{Padding, TrainingLength};
+    use crate::options::{Packing, PackingAttention, PackingSeparator, Padding, TrainingLength};
 
     #[test]
     fn of_uneven_data_the_first_step_and_the_largest_are_planned() {
@@ -168,6 +168,38 @@ mod tests {
         assert!(worst.samples.is_empty(), "nobody knows the samples of synthetic data");
         // The first planned step is the training's first.
         assert_eq!(planned.worst(Some(1)).unwrap().step, 1);
+    }
+
+    /// Packed, limited or both: planned micro-batches have the sizes of those that are trained.
+    #[test]
+    fn micro_batches_are_cut_as_in_training() {
+        let packing = Some(Packing {
+            separator: PackingSeparator::Eos,
+            attention: PackingAttention::BlockDiagonal,
+        });
+        for (packing, max_tokens_per_batch) in [(packing, None), (None, Some(100)), (packing, Some(100))] {
+            let options = options(Lengths::Uniform, |options| {
+                (options.batch_size, options.gradient_accumulation_steps) = (4, 2);
+                (options.length, options.padding) = (TrainingLength::Steps(8), Padding::Longest);
+                (options.packing, options.max_tokens_per_batch) = (packing, max_tokens_per_batch);
+            });
+            let config = config();
+            let dataset = load(&options, &config).unwrap();
+            let planned = steps(&options, &config, || Ok(Arc::clone(&dataset))).unwrap();
+            let trained: Vec<EffectiveBatch> = dataset.batches(&options, &config).collect();
+            let sizes = |step: &EffectiveBatch| -> Vec<(usize, usize)> {
+                let size = |micro: &MicroBatch| (micro.sequences.tokens(), micro.counted());
+                step.micro.iter().map(size).collect()
+            };
+            assert_eq!(sizes(&planned.steps[0]), sizes(&trained[0]));
+            let trained: Vec<_> = trained.iter().map(sizes).collect();
+            for step in &planned.steps {
+                assert!(trained.contains(&sizes(step)), "{packing:?}, {max_tokens_per_batch:?}");
+            }
+            let largest = |steps: &[Vec<(usize, usize)>]| steps.concat().into_iter().max();
+            let planned: Vec<_> = planned.steps.iter().map(sizes).collect();
+            assert_eq!(largest(&planned), largest(&trained));
+        }
     }
 
     #[test]

@@ -227,6 +227,9 @@ mod tests {
         assert_eq!(torch(&listed(Padding::MaxLength)), [[(2, 64, true)]; 3]);
         // The first step makes the optimizer's state, and the third is like the second.
         assert_eq!(without_replay(&listed(Padding::Longest)), longest[..2]);
+        let mut multiple = listed(Padding::Longest);
+        multiple.pad_to_multiple_of = 16;
+        assert_eq!(torch(&multiple), [[(2, 32, true)], [(2, 64, true)], [(2, 64, true)]]);
         let mut single = listed(Padding::Longest);
         (single.batch_size, single.gradient_accumulation_steps) = (1, 3);
         let step = [(1, 10, false), (1, 20, false), (1, 64, false)];

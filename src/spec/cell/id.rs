@@ -205,7 +205,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "b8edbddbd72a";
+    const DEFAULTS_HASH: &str = "f9b6ba0b28c4";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
