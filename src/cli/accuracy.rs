@@ -1,19 +1,20 @@
 //! `expctl accuracy SPEC...`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use rayon::prelude::*;
 use serde_json::json;
 
+use super::resolved::resolved;
 use super::{FAILED, print};
 use crate::plan::{Options, Planner};
 use crate::report::accuracy::{Accuracy, PlannedStudy};
 use crate::report::{self, About};
 use crate::results::frame;
 use crate::results::prediction::Prediction;
-use crate::results::store::write_if_changed;
+use crate::results::store::{StudyDir, write_if_changed};
 use crate::spec::{self, Overrides};
 use crate::text::Table;
 
@@ -48,6 +49,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for path in &args.specs {
         let study = spec::load(path, &Overrides::default())?;
+        let dir = StudyDir::new(Path::new("results").join(&study.name));
+        let study = resolved(study, Options::default(), &dir)?;
         report::check_study(&study)?;
         let planner = Planner::new(&study.directory, Options::default());
         let predictions = study.cells.par_iter().map(|planned| planner.predict(&planned.cell));

@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .budget
         .or(study.fit.budget.map(|budget| budget.0))
         .filter(|_| !args.smallest_gpu);
-    let mut study = for_budget(study, budget);
+    let mut study = for_budget(study, budget)?;
     if args.smallest_gpu {
         study.cells.iter_mut().for_each(|planned| planned.cell.gpu = None);
     }

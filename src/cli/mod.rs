@@ -26,6 +26,7 @@ mod plan_report;
 mod prediction_view;
 mod report;
 mod report_frames;
+mod resolved;
 mod run;
 mod run_output;
 mod schema;

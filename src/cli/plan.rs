@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None if args.subject.is_several() => {
             bail!("several specs are planned only with --report, each into its own report")
         }
-        None => return print_plan(&for_budget(args.subject.study()?, args.budget), args),
+        None => return print_plan(&for_budget(args.subject.study()?, args.budget)?, args),
         Some(Some(_)) if args.subject.is_several() => {
             bail!("--report=FILE is for one spec, and several are given")
         }
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut all_fresh = true;
     for study in args.subject.studies()? {
-        all_fresh &= report_plan(&for_budget(study, args.budget), args, output.as_deref())?;
+        all_fresh &= report_plan(&for_budget(study, args.budget)?, args, output.as_deref())?;
     }
     Ok(exit_code(all_fresh))
 }
@@ -169,6 +169,9 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
     }
     text += &range_reasons(plans.iter().map(|planned| &planned.prediction));
     text += &notes_for_people(study, plans);
+    for note in &study.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
     let oversize: Vec<usize> = (0..plans.len())
         .filter(|&index| plans[index].prediction.verdict == Some(Verdict::Oversize))
         .collect();

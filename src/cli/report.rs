@@ -9,6 +9,7 @@ use anyhow::ensure;
 
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
+use super::resolved::resolved;
 use super::study_report::{StudyReport, check, default_output, template_of, up_to_date};
 use super::{exit_code, print, studies};
 use crate::plan;
@@ -102,7 +103,7 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
     if args.results.is_some() || !studies::is_spec(path) {
         return Ok(None);
     }
-    let study = spec::load(path, &Overrides::from_environment(Vec::new())?)?;
+    let study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
     let is_planned = study.cells.iter().all(|planned| planned.cell.stack == Stack::Torch);
     Ok(is_planned.then_some(study))
 }
@@ -150,7 +151,7 @@ impl Reported {
         let (dir, mut study) = studies::open(path, args.results.as_deref())?;
         let mut is_current = true;
         if studies::is_spec(path) {
-            let now = spec::load(path, &study.invocation.overrides())?;
+            let now = load(path, &study.invocation.overrides(), Some(&dir))?;
             let after = format!("the last run into `{}`", dir.path().display());
             is_current = is_same(path, &after, &ids(&study), &ids(&now));
             // Everything that does not change the cells.
@@ -183,9 +184,12 @@ impl Reported {
             dir.path().display()
         );
         let (frames, invocation) = beside.read()?;
-        let mut study = spec::load(path, &invocation.overrides())?;
+        let mut study = load(path, &invocation.overrides(), None)?;
         study.invocation = invocation;
-        let rows = frames.cells.column("cell_id")?.str()?.iter().flatten();
+        // Cells that follow others on a ladder are not in the spec.
+        let follows = frames.cells.column("fallback_of")?.str()?.iter();
+        let rows = frames.cells.column("cell_id")?.str()?.iter().zip(follows);
+        let rows = rows.filter_map(|(id, follows)| id.filter(|_| follows.is_none()));
         let after = format!("the frame `{}` was written", beside.cells.display());
         let is_current = is_same(path, &after, &rows.map(str::to_owned).collect(), &ids(&study));
         Ok(Some(Self {
@@ -241,8 +245,17 @@ impl Reported {
     }
 }
 
+/// The spec's own cells.
 fn ids(study: &Study) -> BTreeSet<String> {
-    study.cells.iter().map(|cell| cell.id.clone()).collect()
+    let own = study.cells.iter().filter(|planned| !planned.is_fallback());
+    own.map(|planned| planned.id.clone()).collect()
+}
+
+/// The spec with its open values found. `dir` is the study's folder, if it is not `results/NAME`.
+fn load(path: &Path, overrides: &Overrides, dir: Option<&StudyDir>) -> anyhow::Result<Study> {
+    let study = spec::load(path, overrides)?;
+    let named = StudyDir::new(Path::new("results").join(&study.name));
+    Ok(resolved(study, plan::Options::default(), dir.unwrap_or(&named))?)
 }
 
 /// True if the spec's cells are those that are reported; warns if not.

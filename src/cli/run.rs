@@ -7,11 +7,16 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 
 use super::report_frames::Frames;
+use super::resolved::resolved;
 use super::study_report::StudyReport;
+
 use super::{FAILED, Format, claims, print, run_output};
+use crate::plan::{self, Planner};
 use crate::report::check_study;
 use crate::results::store::StudyDir;
-use crate::runner::{self, Bars, Json, Options, Plain, Progress, Silent, Summary, preflight, schedule, trainable};
+use crate::runner::{
+    self, Bars, Json, Options, Plain, Progress, Silent, Summary, add_fallbacks, preflight, schedule, trainable,
+};
 use crate::spec::{self, Overrides, RecordSpec};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
@@ -92,22 +97,26 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     trainable(&study)?;
     preflight(&study)?;
     if args.dry_run {
+        let dir = StudyDir::new(&options.results);
+        let mut study = resolved(study, plan::Options::default(), &dir)?;
+        let planner = Planner::new(&study.directory, plan::Options::default());
+        add_fallbacks(&mut study, &planner, &options);
         let schedule = schedule(&study, &options)?;
         print(&run_output::dry_run(&study, &schedule, args.format))?;
         return Ok(ExitCode::SUCCESS);
     }
     let dir = StudyDir::new(&options.results);
-    let report = StudyReport::new(&study, &dir, None, None)?;
-    report.prepare()?;
+    StudyReport::new(&study, &dir, None, None)?.prepare()?;
 
     // Run the cells.
     let mut progress = args.progress.open(&study.record);
     for note in &study.notes {
         progress.note(note);
     }
-    let summary = runner::run(&study, &options, progress.as_mut())?;
+    let summary = runner::run(&mut study, &options, progress.as_mut())?;
 
     // Write the report before anything is printed, because printing may fail, too.
+    let report = StudyReport::new(&study, &dir, None, None)?;
     let reported = Frames::read(&dir, &study, false).and_then(|frames| {
         report.write_frames(&frames)?;
         report.write(&frames)

@@ -14,6 +14,7 @@ use crate::results::prediction::Prediction;
 use crate::results::record::{EmptyCache, Record, Step};
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::results::{figure, setting};
+use crate::spec::Lineage;
 use crate::spec::cell::Cell;
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
@@ -67,6 +68,7 @@ fn for_people(
     let frame = frame::build(&[Row {
         cell_id: &id,
         cell,
+        lineage: &Lineage::Written,
         record,
         prediction,
     }])?;

@@ -1,10 +1,13 @@
 //! What a command plans: a spec, or a model and a GPU by name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::resolved::resolved;
+use crate::plan::{Options, PlanError};
+use crate::results::store::StudyDir;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Names, Overrides, Start, Study};
 use crate::torch::gpu::Budget;
@@ -90,8 +93,11 @@ impl Subject {
     }
 }
 
-/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU.
-pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> Study {
+/// The study for a budget: if that is a GPU, PyTorch's cells are for this GPU. Values that it leaves open are found.
+///
+/// # Errors
+/// A cell with an open value cannot be planned.
+pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> Result<Study, PlanError> {
     if let Some(Budget::Gpu(gpu)) = budget {
         // The plan is for this GPU, and the rows name it.
         let torch = study
@@ -105,7 +111,12 @@ pub(super) fn for_budget(mut study: Study, budget: Option<Budget>) -> Study {
             }
         }
     }
-    study
+    let dir = StudyDir::new(Path::new("results").join(&study.name));
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    resolved(study, options, &dir)
 }
 
 fn stack_parser() -> impl TypedValueParser<Value = Stack> {

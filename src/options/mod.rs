@@ -1,6 +1,7 @@
 //! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the plans.
 
 mod allocator_backend;
+mod auto_batch_size;
 mod byte_size;
 mod checkpointing;
 mod choices;
@@ -18,6 +19,7 @@ mod target_modules;
 mod train;
 
 pub use allocator_backend::AllocatorBackend;
+pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{

@@ -25,6 +25,11 @@ pub enum PlanError {
         /// The largest number of positions.
         most: usize,
     },
+    /// A value is left open.
+    #[error(
+        "`auto_batch_size` and `gradient_checkpointing: {{auto: ...}}` are to be resolved before a cell is planned"
+    )]
+    Open,
     /// The model lacks blocks that the cell names.
     #[error("`gradient_checkpointing`: {0}")]
     Blocks(crate::text::Mistake),

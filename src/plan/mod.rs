@@ -8,10 +8,13 @@ pub mod advice;
 pub mod batches;
 mod cache;
 mod error;
+mod fallback;
 pub mod fit;
 mod planner;
 mod ranges;
+pub mod resolve;
 mod torch;
 
 pub use error::PlanError;
+pub use fallback::fall_back;
 pub use planner::{Options, Planner};

@@ -166,6 +166,7 @@ impl Planner {
     }
 
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        is_closed(cell)?;
         let config = self.model(cell)?;
         fits_positions(cell, config.max_position_embeddings)?;
         cell.check_blocks_of(&config).map_err(PlanError::Blocks)?;
@@ -198,6 +199,7 @@ impl Planner {
     }
 
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
+        is_closed(cell)?;
         let model = self.model(cell)?;
         fits_positions(cell, model.max_position_embeddings)?;
         cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
@@ -417,6 +419,13 @@ fn returned_cache(times: u64) -> String {
 /// The GPU that the cell names; the spec has checked that it is one.
 fn own_gpu(cell: &Cell) -> Option<&'static Gpu> {
     cell.gpu.as_deref().and_then(|name| Gpu::named(name).ok())
+}
+
+fn is_closed(cell: &Cell) -> Result<(), PlanError> {
+    match cell.is_open() {
+        true => Err(PlanError::Open),
+        false => Ok(()),
+    }
 }
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {

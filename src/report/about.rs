@@ -37,7 +37,7 @@ pub struct About {
 impl About {
     /// The parts of a study's report.
     pub fn new(study: &Study) -> Self {
-        let baseline = study.cells.iter().find(|planned| study.is_baseline(&planned.cell));
+        let baseline = study.cells.iter().find(|planned| study.is_baseline(planned));
         Self {
             name: study.name.clone(),
             description: study.description.clone(),

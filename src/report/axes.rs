@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::entry::Entry;
 use crate::options::Optimizer;
-use crate::results::columns::{IDENTITY, PREDICTED, default_keys, is_optional, outcomes};
+use crate::results::columns::{IDENTITY, LINEAGE, PREDICTED, default_keys, is_optional, outcomes};
 use crate::results::datum::Datum;
 use crate::results::setting;
 
@@ -86,7 +86,8 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
 pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
     let outcomes = outcomes();
     let is_key = |name: &str| {
-        IDENTITY.iter().all(|(identity, _)| *identity != name)
+        let mut of_row = IDENTITY.iter().chain(&LINEAGE);
+        of_row.all(|(column, _)| *column != name)
             && outcomes.iter().all(|outcome| outcome.name != name)
             && !name.starts_with(PREDICTED)
     };

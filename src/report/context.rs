@@ -11,6 +11,7 @@ use super::axes::{self, Setting};
 use super::claims::{self, ClaimResult, Purpose};
 use super::entry::Entry;
 use super::group::{Group, compare_with_baseline, groups, mark_pareto};
+use super::ladder::{self, Ladder};
 use super::memory_unit::memory_unit;
 use super::methods::{self, HELD_OUT, Losses, Method};
 use super::planned::{Planned, planned};
@@ -80,6 +81,8 @@ pub(crate) struct Context<'a> {
     pub published: Vec<ComparedFigure>,
     /// The spec's claims with their verdicts.
     pub claims: Vec<ClaimResult>,
+    /// The cells that followed others out of memory.
+    pub ladders: Vec<Ladder>,
     /// The cells of each stack.
     pub stacks: Vec<StackCells>,
     /// A recorded cell of each group that has one.
@@ -137,6 +140,7 @@ impl<'a> Context<'a> {
             loss,
             published,
             claims,
+            ladders: ladder::ladders(cells),
             stacks: stacks(cells, &groups, &study.axes, study.is_plan),
             methods: methods::methods(&by_memory(&groups)),
             by_memory: by_memory(&groups),

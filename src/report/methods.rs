@@ -137,6 +137,7 @@ mod tests {
     use crate::results::datum::Datum;
     use crate::results::frame::{Row, build};
     use crate::results::record::sample;
+    use crate::spec::Lineage;
     use crate::spec::cell::{Cell, Dtype, Optimizer, Weights};
 
     /// A group for each list of held-out losses, a repeat for each loss.
@@ -162,6 +163,7 @@ mod tests {
         let rows = cells.iter().zip(&records).map(|((cell_id, cell, _), record)| Row {
             cell_id,
             cell,
+            lineage: &Lineage::Written,
             record: Some(record),
             prediction: None,
         });
@@ -214,6 +216,7 @@ mod tests {
             let row = Row {
                 cell_id: &id,
                 cell: &cell,
+                lineage: &Lineage::Written,
                 record: None,
                 prediction: None,
             };

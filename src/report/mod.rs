@@ -20,6 +20,7 @@ mod files;
 mod filters;
 mod group;
 mod html;
+mod ladder;
 pub mod markdown;
 mod memory_unit;
 mod methods;

@@ -26,6 +26,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "accuracy.md.j2",
     "parts/answer.md.j2",
     "parts/cells.md.j2",
+    "parts/ladder.md.j2",
     "parts/charts.md.j2",
     "parts/claims.md.j2",
     "parts/offload.md.j2",
@@ -35,6 +36,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "parts/setup.md.j2",
     "parts/unfinished.md.j2",
     "parts/provenance.md.j2",
+    "parts/resolved.md.j2",
     "parts/timeline.md.j2",
     "parts/tensors.md.j2",
 ];

@@ -9,8 +9,8 @@ use super::frame::{self, FrameError, Row};
 use super::prediction::Prediction;
 use super::record::Record;
 use super::store::{CellDir, StoreError, StudyDir, read_prediction, read_record};
-use crate::spec::Study;
 use crate::spec::cell::Cell;
+use crate::spec::{Lineage, Study};
 
 /// A cell with its outcome.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Collected {
     pub cell_id: String,
     /// The configuration.
     pub cell: Cell,
+    /// How the cell came into the study.
+    pub lineage: Lineage,
     /// The outcome, if there is one.
     pub record: Option<Record>,
     /// The prediction from before the run.
@@ -59,6 +61,7 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
         collection.cells.push(Collected {
             cell_id: planned.id.clone(),
             cell: planned.cell.clone(),
+            lineage: planned.lineage.clone(),
             record,
             prediction,
         });
@@ -78,6 +81,7 @@ pub fn collect(dir: &StudyDir, study: &Study, all: bool) -> Result<Collection, S
                 collection.cells.push(Collected {
                     cell_id: folder.id(),
                     cell,
+                    lineage: Lineage::Written,
                     record,
                     prediction,
                 });
@@ -123,6 +127,7 @@ impl Collection {
             .map(|collected| Row {
                 cell_id: &collected.cell_id,
                 cell: &collected.cell,
+                lineage: &collected.lineage,
                 record: collected.record.as_ref(),
                 prediction: collected.prediction.as_ref(),
             })

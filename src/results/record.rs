@@ -20,7 +20,7 @@ pub enum Status {
     Killed,
     /// The process ended without an error and without a record.
     Lost,
-    /// Not tried: the cell is predicted not to fit, and the run leaves such cells out.
+    /// Not tried: the cell does not fit by prediction, or a smaller one did not, and the run leaves such cells out.
     Oversize,
 }
 
@@ -108,6 +108,9 @@ pub struct Record {
     pub reason: Option<String>,
     /// The number of the attempt, from 1.
     pub attempt: u32,
+    /// The attempts of the same run before this one, whose process was killed or lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retried: Vec<Retried>,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// From the start of the cell's process to its end.
@@ -123,6 +126,20 @@ pub struct Record {
     pub timeout_seconds: Option<f64>,
     /// The machine and the program.
     pub provenance: Provenance,
+}
+
+/// An attempt that was followed by another at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retried {
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// Its end.
+    pub status: Status,
+    /// The reason, for people.
+    pub reason: String,
+    /// From the start of its process to its end.
+    pub wall_seconds: f64,
 }
 
 /// The figures of a finished training run.
@@ -407,6 +424,7 @@ pub(crate) mod sample {
             status: Status::Ok,
             reason: None,
             attempt: 1,
+            retried: Vec::new(),
             started_at: "2026-03-01T12:00:00Z".into(),
             wall_seconds: 12.5,
             measured: Some(Measured {

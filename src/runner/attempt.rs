@@ -32,6 +32,7 @@ pub(super) fn leave_out(task: &Task, cell: &Cell, dir: &CellDir, reason: String)
         status: Status::Oversize,
         reason: Some(reason),
         attempt: task.attempt,
+        retried: Vec::new(),
         started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         wall_seconds: 0.0,
         measured: None,
@@ -50,6 +51,18 @@ pub(super) fn run(
     cell: &Cell,
     dir: &CellDir,
     study: &Study,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Record>, RunError> {
+    run_worker(task, cell, dir, study, false, events, progress)
+}
+
+fn run_worker(
+    task: &Task,
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    trial: bool,
     events: &mut Events,
     progress: &mut dyn Progress,
 ) -> Result<Option<Record>, RunError> {
@@ -73,6 +86,7 @@ pub(super) fn run(
         attempt: task.attempt,
         timeout: study.limits.timeout,
         record: &study.record,
+        trial,
     };
     let exit = child::run(&launch, events, &mut |event| progress.event(task, event))
         .map_err(|source| failed("its process cannot be started", source))?;
@@ -82,6 +96,31 @@ pub(super) fn run(
         let _ = fs::remove_file(previous_record(dir));
     }
     Ok(record)
+}
+
+/// The largest step of a cell alone, in `dir`. Returns `None` if a signal stopped it.
+pub(super) fn trial(
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<Option<Record>, RunError> {
+    let task = Task {
+        cell_id: dir.id(),
+        label: String::new(),
+        position: 0,
+        of: 0,
+        attempt: 1,
+        index: 0,
+        prediction: None,
+    };
+    // A record of an earlier attempt must not pass for this one's.
+    absent_is_fine(fs::remove_dir_all(dir.path())).map_err(|source| RunError::Folder {
+        path: dir.path().to_path_buf(),
+        source,
+    })?;
+    run_worker(&task, cell, dir, study, true, events, progress)
 }
 
 /// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt.

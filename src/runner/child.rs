@@ -36,6 +36,8 @@ pub(super) struct Launch<'a> {
     pub(super) attempt: u32,
     pub(super) timeout: Option<Duration>,
     pub(super) record: &'a RecordSpec,
+    /// Takes the largest step alone.
+    pub(super) trial: bool,
 }
 
 /// The end of a child.
@@ -113,7 +115,8 @@ fn command(launch: &Launch) -> io::Result<Command> {
         base_dir: launch.base_dir.to_path_buf(),
         attempt: launch.attempt,
         parent: Some(rustix::process::getpid().as_raw_pid()),
-        timeline: launch.record.timeline.then_some(launch.record.timeline_steps),
+        timeline: (launch.record.timeline && !launch.trial).then_some(launch.record.timeline_steps),
+        trial: launch.trial,
     };
     let mut command = Command::new(this_program()?);
     command.arg0("expctl").args(arguments.to_command_line());

@@ -24,10 +24,18 @@ pub enum RunError {
     },
     #[error("cell {cell_id} of `stack: torch` cannot be planned; nothing was run")]
     Plan { cell_id: String, source: Box<PlanError> },
+    #[error("a value that the spec leaves open cannot be found; nothing was run")]
+    Resolve(#[source] Box<PlanError>),
     #[error("a result cannot be kept; those before it are, and the same command goes on from there")]
     Store(#[from] StoreError),
     #[error("cannot catch signals")]
     Signals(#[source] io::Error),
+}
+
+impl From<PlanError> for RunError {
+    fn from(error: PlanError) -> Self {
+        Self::Resolve(Box::new(error))
+    }
 }
 
 fn by(holder: &Option<u32>) -> String {

@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Record a timeline of the first steps
     #[arg(long, value_name = "STEPS")]
     pub(crate) timeline: Option<usize>,
+    /// Take the largest step alone, to see if the cell fits
+    #[arg(long)]
+    pub(crate) trial: bool,
 }
 
 impl Arguments {
@@ -39,6 +42,7 @@ impl Arguments {
             attempt,
             parent,
             timeline,
+            trial,
         } = self;
         let mut line = vec![
             COMMAND.into(),
@@ -53,6 +57,9 @@ impl Arguments {
         }
         if let Some(steps) = timeline {
             line.extend(["--timeline".into(), steps.to_string().into()]);
+        }
+        if *trial {
+            line.push("--trial".into());
         }
         line
     }
@@ -129,6 +136,7 @@ mod tests {
             attempt: 3,
             parent: Some(17),
             timeline: Some(2),
+            trial: true,
         };
         let line = arguments.to_command_line();
         let read = Line::try_parse_from(&line).unwrap().arguments;

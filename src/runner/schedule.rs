@@ -12,7 +12,7 @@ use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::results::timeline::{self, TimelineError};
 use crate::spec::cell::{Cell, Data};
-use crate::spec::{Study, StudyCell};
+use crate::spec::{Fallback, Lineage, Study, StudyCell};
 use crate::text::counted;
 
 use super::options::Options;
@@ -59,7 +59,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
             Ok(record) => record,
         };
         match record {
-            Some(record) if !options.fresh && is_result(record.status) => {
+            Some(record) if !options.fresh && is_kept(planned, record.status) => {
                 match damaged_timeline(study, &record, &cell_dir)? {
                     None => kept.push(Cached { index, record }),
                     Some(error) => {
@@ -102,6 +102,18 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     })
 }
 
+/// True if a cell with this outcome is not run again. A rung that the prediction rules out stays so.
+pub(super) fn is_kept(planned: &StudyCell, status: Status) -> bool {
+    is_result(status) || planned.is_fallback() && status == Status::Oversize
+}
+
+/// The next attempt at a cell.
+pub(super) fn task_of(study: &Study, dir: &StudyDir, index: usize) -> Task {
+    let cell_dir = dir.cell(&study.cells[index].id);
+    let record = read_record(&cell_dir).unwrap_or_default();
+    task(study, index, attempts(&cell_dir, record) + 1)
+}
+
 fn task(study: &Study, index: usize, attempt: u32) -> Task {
     let planned = &study.cells[index];
     Task {
@@ -120,6 +132,9 @@ fn label(study: &Study, planned: &StudyCell) -> String {
     let mut parts: Vec<String> = planned.axes.iter().map(axis).collect();
     if study.shows_seeds() {
         parts.push(format!("seed={}", planned.cell.seed));
+    }
+    if let Lineage::Fallback(Fallback { of, step }) = &planned.lineage {
+        parts.push(format!("({} of {of})", step.name()));
     }
     parts.join(" ")
 }

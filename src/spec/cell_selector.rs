@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use indexmap::IndexSet;
 use serde_json::Value as Json;
 
+use super::axis_values::axis_values;
 use super::cell::Cell;
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
-use super::expand::{Expansion, axis_values};
+use super::expand::Expansion;
 use super::layers::{Layer, highest};
 use super::place::Place;
 use super::selection::Selection;

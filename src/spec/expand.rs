@@ -6,11 +6,13 @@ use std::collections::hash_map::Entry as Slot;
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json};
 
+use super::axis_values::axis_values;
 use super::cell::{Cell, Invalid};
 use super::de;
 use super::diagnostic::{Diagnostic, Label, Mistakes};
 use super::filter::{self, Filter};
 use super::key_path::{lies_in, nearest_node};
+use super::lineage::Lineage;
 use super::place::Place;
 use super::sample::Sample;
 use super::study::StudyCell;
@@ -318,7 +320,12 @@ impl<'s> Expander<'s> {
             Slot::Vacant(slot) => {
                 slot.insert(origin);
                 let axes = axis_values(&self.axes, keys);
-                self.cells.push(StudyCell { id, cell, axes });
+                self.cells.push(StudyCell {
+                    id,
+                    cell,
+                    axes,
+                    lineage: Lineage::Written,
+                });
             }
             Slot::Occupied(_) if self.pinned => self.merged += 1,
             Slot::Occupied(slot) => {
@@ -476,17 +483,4 @@ fn text(assignments: &[&Assignment]) -> String {
     } else {
         assignments.iter().map(one).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// The values that a cell has for `axes`.
-pub(crate) fn axis_values(axes: &[String], keys: &Map<String, Json>) -> IndexMap<String, Json> {
-    let value = |axis: &String| {
-        let mut segments = axis.split('.');
-        let first = segments.next().and_then(|segment| keys.get(segment));
-        first
-            .and_then(|first| segments.try_fold(first, |value, segment| value.get(segment)))
-            .cloned()
-            .unwrap_or(Json::Null)
-    };
-    axes.iter().map(|axis| (axis.clone(), value(axis))).collect()
 }

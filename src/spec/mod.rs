@@ -14,6 +14,7 @@
 //! way (`diagnostic`), and a [`SpecError`] shows all of them with file, line and what would be right.
 
 mod aliases;
+mod axis_values;
 mod by_key;
 pub mod cell;
 mod cell_selector;
@@ -34,8 +35,10 @@ mod invocation;
 mod key_path;
 mod keys;
 mod layers;
+mod lineage;
 mod load;
 mod names;
+mod on_oom;
 mod one_cell;
 mod origin;
 mod overrides;
@@ -62,8 +65,10 @@ pub use expect::{Expect, Expected};
 pub use fit::{Budget, FitSpec};
 pub use invocation::Invocation;
 pub use keys::{Key, keys};
+pub use lineage::{Fallback, Lineage, Resolved, Trials};
 pub use load::{load, parse};
 pub use names::{Names, Start};
+pub use on_oom::{OnOom, Rung};
 pub use origin::Origin;
 pub use overrides::Overrides;
 pub use published::{Metric, Published};

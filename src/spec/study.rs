@@ -8,11 +8,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value as Json;
 
+use super::axis_values::axis_values;
 use super::by_key::{self, Untyped};
 use super::cell::{Cell, Stack};
 use super::claim::Claim;
 use super::fit::FitSpec;
 use super::invocation::Invocation;
+use super::lineage::{Fallback, Lineage};
+use super::on_oom::OnOom;
 use super::published::Published;
 use super::selection::{self, Selection};
 use super::sweep::SweepSection;
@@ -48,6 +51,16 @@ pub struct Study {
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]
     pub limits: Limits,
+    /// The answer to a cell that runs out of memory: record (its row says so), or {ladder: [...]}, cells that need less and
+    /// follow it. Default: record.
+    #[serde(default, skip_serializing_if = "OnOom::is_record")]
+    #[schemars(with = "Option<OnOom>")]
+    pub on_oom: OnOom,
+    /// After an out-of-memory, do not try cells that differ in batch_size, max_seq_length and rank alone, and are at least as
+    /// large in all three; their rows say so. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(with = "Option<bool>")]
+    pub skip_larger: bool,
     /// Records that are kept of a run in addition to its figures.
     #[serde(default, skip_serializing_if = "RecordSpec::is_default")]
     #[schemars(with = "Option<RecordSpec>")]
@@ -97,14 +110,34 @@ pub struct StudyCell {
     pub id: String,
     /// The configuration.
     pub cell: Cell,
-    /// The cell's value for each of the study's axes, as in [`Cell::to_map`]; null if the cell has none.
+    /// The cell's value for each of the study's axes, as the spec has it; null if the cell has none.
     pub axes: IndexMap<String, Json>,
+    /// How the cell came into the study.
+    pub lineage: Lineage,
 }
 
 impl StudyCell {
     /// True if the cell is planned and never run: a cell of PyTorch's stack.
     pub fn is_planned(&self) -> bool {
         self.cell.stack == Stack::Torch
+    }
+
+    /// The cell as the spec has it, with the values that it leaves open.
+    pub fn asked(&self) -> &Cell {
+        match &self.lineage {
+            Lineage::Resolved(resolved) => &resolved.asked,
+            Lineage::Written | Lineage::Fallback(_) => &self.cell,
+        }
+    }
+
+    /// True if the cell follows one that ran out of memory, and the spec does not have it.
+    pub fn is_fallback(&self) -> bool {
+        matches!(self.lineage, Lineage::Fallback(_))
+    }
+
+    /// True if the cell has all of these values, or the spec has them for it.
+    pub(super) fn has(&self, selection: &Selection) -> bool {
+        selection::holds(selection, &self.cell) || !self.is_fallback() && selection::holds(selection, self.asked())
     }
 }
 
@@ -116,6 +149,11 @@ pub struct Limits {
     #[serde(with = "super::duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("pattern" = r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-z]+\s*)+$"))]
     pub timeout: Option<Duration>,
+    /// Attempts that follow at once if a cell's process was killed or ended without a record. Default: 0. A cell that fails,
+    /// runs out of memory or takes too long is not tried again.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "is_zero")]
+    #[schemars(with = "Option<u32>")]
+    pub retries: u32,
 }
 
 /// Records that are kept of a run in addition to its figures. They change neither the figures nor a cell.
@@ -192,14 +230,25 @@ impl Study {
 
     /// The cells that a selection picks, by their `group_id`: each stands for its repeats.
     pub fn groups(&self, selection: &Selection) -> IndexSet<String> {
-        let chosen = self.cells.iter().filter(|cell| selection::holds(selection, &cell.cell));
+        let chosen = self.cells.iter().filter(|cell| cell.has(selection));
         chosen.map(|cell| cell.cell.group_id()).collect()
     }
 
     /// True if the report compares other cells with this one (or with its repeats).
-    pub fn is_baseline(&self, cell: &Cell) -> bool {
+    pub fn is_baseline(&self, cell: &StudyCell) -> bool {
         let baseline = &self.report.baseline;
-        !baseline.is_empty() && selection::holds(baseline, cell)
+        !baseline.is_empty() && cell.has(baseline)
+    }
+
+    /// Adds a cell that follows another on its ladder.
+    pub fn add_fallback(&mut self, cell: Cell, fallback: Fallback) {
+        let keys = cell.to_map();
+        self.cells.push(StudyCell {
+            id: cell.id_of(&keys),
+            axes: axis_values(&self.axes, &keys),
+            cell,
+            lineage: Lineage::Fallback(fallback),
+        });
     }
 
     /// The mistakes in sections, each with its key.
@@ -209,6 +258,7 @@ impl Study {
             ("name", check_name(&self.name)),
             ("report.template", check_template(self.report.template())),
             ("report.output", empty_output.map(|_| Mistake::new("the path is empty"))),
+            ("on_oom.ladder", self.on_oom.check()),
         ];
         let placed = |(key, mistake): (&str, Option<Mistake>)| Some((key.to_owned(), mistake?));
         found.into_iter().filter_map(placed).chain(self.fit.check()).collect()
@@ -248,6 +298,11 @@ fn check_template(template: &str) -> Option<Mistake> {
 /// Reads null like a key that was left out.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 fn one() -> usize {

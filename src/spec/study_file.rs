@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use serde_saphyr::FlowMap;
 
+use super::axis_values::axis_values;
 use super::cell::Cell;
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
 use super::entries;
 use super::error::SpecError;
-use super::expand::axis_values;
 use super::invocation::Invocation;
+use super::lineage::{Fallback, Lineage, Resolved, Trials};
+use super::on_oom::Rung;
 use super::place::Sources;
 use super::read::read_text;
 use super::study::{Study, StudyCell};
@@ -61,6 +63,47 @@ struct Cells {
 struct CellKeys {
     id: String,
     keys: FlowMap<Map<String, Json>>,
+    #[serde(flatten)]
+    lineage: LineageKeys,
+}
+
+/// How a cell came into the study; nothing for one that the spec has as it is.
+#[derive(Default, Serialize)]
+struct LineageKeys {
+    /// The keys that were resolved, as the spec has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<FlowMap<Map<String, Json>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trials: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trial_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback_of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback_step: Option<Rung>,
+}
+
+impl LineageKeys {
+    fn of(planned: &StudyCell) -> Self {
+        match &planned.lineage {
+            Lineage::Written => Self::default(),
+            Lineage::Resolved(resolved) => {
+                let (resolved_to, mut asked) = (planned.cell.to_map(), resolved.asked.to_map());
+                asked.retain(|key, value| resolved_to.get(key) != Some(value));
+                Self {
+                    asked: Some(FlowMap(asked)),
+                    trials: Some(resolved.trials.count),
+                    trial_seconds: Some(resolved.trials.seconds),
+                    ..Self::default()
+                }
+            }
+            Lineage::Fallback(fallback) => Self {
+                fallback_of: Some(fallback.of.clone()),
+                fallback_step: Some(fallback.step),
+                ..Self::default()
+            },
+        }
+    }
 }
 
 impl Study {
@@ -173,6 +216,7 @@ fn share(cells: &[StudyCell]) -> Cells {
         FlowMap(CellKeys {
             id: planned.id.clone(),
             keys: FlowMap(keys),
+            lineage: LineageKeys::of(planned),
         })
     };
     Cells {
@@ -249,16 +293,28 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
         id: String,
         #[serde(rename = "keys")]
         _keys: Map<String, Json>,
+        #[serde(rename = "asked")]
+        _asked: Option<Map<String, Json>>,
+        trials: Option<u32>,
+        trial_seconds: Option<f64>,
+        fallback_of: Option<String>,
+        fallback_step: Option<Rung>,
     }
 
     let named: Named = de::read(node).map_err(|error| error.diagnostic("cells"))?;
     let mut tree = common.clone();
-    if let Some(keys) = node.get(&["keys"]) {
+    let mut lay_over = |key: &str| -> Result<Option<Cell>, Diagnostic> {
+        let Some(keys) = node.get(&[key]) else {
+            return Ok(None);
+        };
         for (key, entry) in sweep::expect_map(keys, "cells")?.iter() {
             tree.set(&[key.to_string()], entry.key, entry.value.clone());
         }
-    }
-    let cell: Cell = de::read(&tree).map_err(|error| error.diagnostic(""))?;
+        de::read(&tree).map(Some).map_err(|error| error.diagnostic(""))
+    };
+    let missing = || Diagnostic::new("cells: the key `keys` is missing").at(node.place);
+    let cell = lay_over("keys")?.ok_or_else(missing)?;
+    let asked = lay_over("asked")?;
     let map = cell.to_map();
     let id = cell.id_of(&map);
     if id != named.id {
@@ -268,11 +324,25 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
         );
         return Err(Diagnostic::new(message).at(node.place));
     }
-    Ok(StudyCell {
+    let lineage = match (asked, named.fallback_of.zip(named.fallback_step)) {
+        (Some(asked), _) => Lineage::Resolved(Box::new(Resolved {
+            asked,
+            trials: Trials {
+                count: named.trials.unwrap_or_default(),
+                seconds: named.trial_seconds.unwrap_or_default(),
+            },
+        })),
+        (None, Some((of, step))) => Lineage::Fallback(Fallback { of, step }),
+        (None, None) => Lineage::Written,
+    };
+    let mut planned = StudyCell {
         id,
         axes: axis_values(axes, &map),
         cell,
-    })
+        lineage,
+    };
+    planned.axes = axis_values(axes, &planned.asked().to_map());
+    Ok(planned)
 }
 
 /// The way from one absolute path to another.

@@ -14,8 +14,10 @@ pub mod segments;
 mod steps;
 mod summary;
 mod trainer;
+mod trial;
 
 pub use dry_run::{DryRun, adapter_file_bytes, dry_run};
 pub use error::TrainError;
 pub use run::{Trained, run};
 pub use trainer::{Evaluation, StepOutcome, Trainer};
+pub use trial::trial;

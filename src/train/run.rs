@@ -2,6 +2,8 @@
 
 use std::{path::Path, time::Instant};
 
+use candle_core::Device;
+
 use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, steps::StepRecorder, summary};
 use crate::{
     arch::ModelConfig,
@@ -37,26 +39,12 @@ pub fn run(
     on_event(&Event::Loading);
     let load_start = Instant::now();
     memory::set_phase(Phase::Load);
-    if options.empty_cache_steps > 0 {
-        memory::prepare_empty_cache();
-    }
-    let device = device::open(options.device)?;
-    let (source, dataset) = {
-        let source = Source::open(&options.model, base_dir)?;
-        let positions = source.config().max_position_embeddings;
-        if options.data.longest_sequence() > positions {
-            return Err(TrainError::Positions {
-                asked: options.data.longest_sequence(),
-                positions,
-            });
-        }
-        let dataset = data::load(&options.data, source.config(), base_dir)?;
-        (source, dataset)
-    };
-    let config = source.config().clone();
-    let model = model::load(&options.model, &source, &device)?;
-    drop(source);
-    let mut trainer = Trainer::new(options, model)?;
+    let Loaded {
+        config,
+        dataset,
+        device,
+        mut trainer,
+    } = load(options, base_dir)?;
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
@@ -98,6 +86,40 @@ pub fn run(
     Ok(Trained {
         measured,
         data_sha256: dataset.sha256().to_owned(),
+    })
+}
+
+/// A model and its data, ready for the first step.
+pub(super) struct Loaded {
+    pub(super) config: ModelConfig,
+    pub(super) dataset: Dataset,
+    pub(super) device: Device,
+    pub(super) trainer: Trainer,
+}
+
+/// Loads the model and the data.
+pub(super) fn load(options: &TrainOptions, base_dir: &Path) -> Result<Loaded, TrainError> {
+    if options.empty_cache_steps > 0 {
+        memory::prepare_empty_cache();
+    }
+    let device = device::open(options.device)?;
+    let source = Source::open(&options.model, base_dir)?;
+    let positions = source.config().max_position_embeddings;
+    if options.data.longest_sequence() > positions {
+        return Err(TrainError::Positions {
+            asked: options.data.longest_sequence(),
+            positions,
+        });
+    }
+    let dataset = data::load(&options.data, source.config(), base_dir)?;
+    let config = source.config().clone();
+    let model = model::load(&options.model, &source, &device)?;
+    drop(source);
+    Ok(Loaded {
+        config,
+        dataset,
+        device,
+        trainer: Trainer::new(options, model)?,
     })
 }
 

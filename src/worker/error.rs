@@ -28,6 +28,9 @@ pub enum WorkerError {
     /// `cell.yaml` is damaged.
     #[error(transparent)]
     Cell(#[from] SpecError),
+    /// A value of the cell is to be found before it runs.
+    #[error("`auto_batch_size` and `gradient_checkpointing: {{auto: ...}}` are to be resolved before a cell runs")]
+    Open,
     /// A variable has another value than the run gives it.
     #[error("{name} must be {value} in the environment, as `expctl run` sets it; it is {found:?}")]
     Variable {

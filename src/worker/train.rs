@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fs::{self, File};
 use std::io::{Write, stderr, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use super::{WorkerError, environment};
@@ -28,6 +28,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     }
     let dir = CellDir::new(&arguments.dir);
     let cell = read_cell(&dir)?;
+    if cell.is_open() {
+        return Err(WorkerError::Open);
+    }
     environment::prepare(&cell)?;
     let budgets = memory::Tiers {
         device: cell.device_memory.map(|size| size.0),
@@ -39,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;
     }
 
-    let outcome = in_pool(&cell, &arguments.base_dir, &dir);
+    let outcome = in_pool(&cell, arguments, &dir);
 
     if let Err(error) = timeline::finish() {
         // The figures stand without a timeline.
@@ -47,10 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     }
     let mut provenance = provenance(&cell, |name| std::env::var(name).ok());
     let (status, reason, measured) = match outcome {
-        Ok(Trained { measured, data_sha256 }) => {
+        Ok(Some(Trained { measured, data_sha256 })) => {
             provenance.data_sha256 = Some(data_sha256);
             (Status::Ok, None, Some(measured))
         }
+        Ok(None) => (Status::Ok, None, None),
         Err(error) => (Status::Failed, Some(with_causes(&error)), None),
     };
     if let Some(reason) = &reason {
@@ -61,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         status,
         reason,
         attempt: arguments.attempt,
+        retried: Vec::new(),
         started_at: humantime::format_rfc3339_millis(started_at).to_string(),
         wall_seconds: started.elapsed().as_secs_f64(),
         measured,
@@ -100,10 +105,15 @@ enum Failure {
 }
 
 /// Trains on one of the pool's threads, which then computes with the others instead of waiting for them. A panic is an
-/// error like any other.
-fn in_pool(cell: &Cell, base_dir: &Path, dir: &CellDir) -> Result<Trained, Failure> {
-    let options = cell.train_options();
-    let train = || rayon::scope(|_| train::run(&options, base_dir, dir.path(), &mut print_event));
+/// error like any other. A trial has no figures.
+fn in_pool(cell: &Cell, arguments: &Arguments, dir: &CellDir) -> Result<Option<Trained>, Failure> {
+    let (options, base_dir) = (cell.train_options(), &arguments.base_dir);
+    let train = || {
+        rayon::scope(|_| match arguments.trial {
+            true => train::trial(&options, base_dir).map(|()| None),
+            false => train::run(&options, base_dir, dir.path(), &mut print_event).map(Some),
+        })
+    };
     match catch_unwind(AssertUnwindSafe(train)) {
         Ok(trained) => Ok(trained?),
         Err(panic) => Err(Failure::Panic(panic_message(panic.as_ref()).to_owned())),

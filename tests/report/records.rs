@@ -31,6 +31,7 @@ pub fn record(cell_id: &str, status: Status) -> Record {
         status,
         reason: None,
         attempt: 1,
+        retried: Vec::new(),
         started_at: "2026-03-01T12:00:00Z".into(),
         wall_seconds: 12.5,
         measured: None,

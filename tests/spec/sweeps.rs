@@ -157,11 +157,7 @@ fn an_override_of_a_swept_key_fixes_its_axis_and_says_so() {
         study.notes,
         "the last one wins"
     );
-    let baseline: Vec<bool> = study
-        .cells
-        .iter()
-        .map(|planned| study.is_baseline(&planned.cell))
-        .collect();
+    let baseline: Vec<bool> = study.cells.iter().map(|planned| study.is_baseline(planned)).collect();
     assert_eq!(baseline, [false, true, false]);
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::kind::Kind;
-use crate::options::{ByteSize, Loss};
+use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss};
 use crate::results::datum::Datum;
 use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
 
@@ -104,6 +104,12 @@ fn exemplar() -> Cell {
         loss: Some(Loss::Chunked),
         target_modules: TargetModules::AllLinear,
         gradient_checkpointing: Checkpointing::None,
+        auto_batch_size: Some(AutoBatchSize {
+            start: 1,
+            min: 1,
+            max: 1,
+            search: BatchSearch::Largest,
+        }),
         max_steps: Some(1),
         num_train_epochs: Some(1.0),
         pad_to_multiple_of: Some(8),

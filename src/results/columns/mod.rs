@@ -2,6 +2,7 @@
 
 mod keys;
 mod kind;
+mod lineage;
 mod names;
 mod outcome;
 mod prediction;
@@ -9,6 +10,7 @@ mod schema;
 
 pub use keys::{default_keys, is_optional, is_size, key_kinds, keys};
 pub use kind::{IDENTITY, Kind, PLANNED};
+pub use lineage::{LINEAGE, lineage};
 pub use names::{category_column, dimension, phase_column, profile_column};
 pub use outcome::{Outcome, outcomes};
 pub use prediction::{PREDICTED, Predicted, predictions};

@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::names::{category_column, phase_column, profile_column};
 use crate::memory::{Category, Phase};
 use crate::results::datum::Datum;
-use crate::results::record::{Measured, Oom, Profile, Record};
+use crate::results::record::{Measured, Oom, Profile, Record, Retried};
 
 /// A column that records fill.
 pub struct Outcome {
@@ -113,6 +113,11 @@ pub fn outcomes() -> Vec<Outcome> {
         outcome("expctl_version", Text, |r| r.provenance.expctl_version.clone()),
         outcome("git_commit", Text, |r| r.provenance.git_commit.clone()),
         outcome("reason", Text, |r| r.reason.clone()),
+        outcome("retried", Text, |r| {
+            let told = |earlier: &Retried| format!("attempt {}: {}", earlier.attempt, earlier.reason);
+            let all: Vec<String> = r.retried.iter().map(told).collect();
+            (!all.is_empty()).then(|| all.join("; "))
+        }),
         outcome("timeout_seconds", Float, |r| r.timeout_seconds),
         oom("oom_phase", Text, |o| o.phase.clone()),
         oom("oom_category", Text, |o| o.category.clone()),

@@ -6,12 +6,12 @@ use polars_core::prelude::*;
 
 use super::column::column;
 use super::error::FrameError;
-use crate::results::columns::{IDENTITY, Kind, PLANNED, key_kinds, keys, outcomes, predictions};
+use crate::results::columns::{IDENTITY, Kind, LINEAGE, PLANNED, key_kinds, keys, lineage, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::prediction::Prediction;
 use crate::results::record::Record;
-use crate::spec::Study;
 use crate::spec::cell::{Cell, InstructionSetChoice, Stack};
+use crate::spec::{Lineage, Study};
 
 /// A row of the frame. Without a record it has the cell's configuration, and all else is null.
 #[derive(Debug, Clone, Copy)]
@@ -20,13 +20,15 @@ pub struct Row<'a> {
     pub cell_id: &'a str,
     /// The configuration.
     pub cell: &'a Cell,
+    /// How the cell came into the study.
+    pub lineage: &'a Lineage,
     /// The outcome.
     pub record: Option<&'a Record>,
     /// The plan's figures.
     pub prediction: Option<&'a Prediction>,
 }
 
-/// The frame of these rows, in their order. Its columns are [`IDENTITY`], the cell's keys, [`outcomes`] and
+/// The frame of these rows, in their order. Its columns are [`IDENTITY`], [`LINEAGE`], the cell's keys, [`outcomes`] and
 /// [`predictions`]. Once a cell ran, `device`, `threads` and `instruction_set` are those that it ran on.
 ///
 /// # Errors
@@ -37,6 +39,10 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
     let mut columns = Vec::new();
     for (name, kind) in IDENTITY {
         columns.push(column(name, kind, rows.iter().map(|row| identity(name, row)))?);
+    }
+    for (name, kind) in LINEAGE {
+        let values = rows.iter().map(|row| lineage(name, row.cell, row.lineage));
+        columns.push(column(name, kind, values)?);
     }
     let identity_names = IDENTITY.map(|(name, _)| name);
     for (key, kind) in key_kinds() {
@@ -49,6 +55,12 @@ pub fn build(rows: &[Row<'_>]) -> Result<DataFrame, FrameError> {
         };
         for name in names {
             let values = rows.iter().zip(&configurations).map(|(row, configuration)| {
+                // The cell that runs has a fixed micro-batch; these columns say how it was found.
+                if let Lineage::Resolved(resolved) = row.lineage
+                    && name.starts_with("auto_batch_size.")
+                {
+                    return resolved.asked.value(&name).into();
+                }
                 let given = configuration.get(&name).cloned().unwrap_or(Datum::Null);
                 match (name.as_str(), row.record) {
                     ("device", Some(record)) => record.provenance.device.as_str().into(),
@@ -89,6 +101,7 @@ pub fn of_plan<'a>(
         .map(|(planned, prediction)| Row {
             cell_id: &planned.id,
             cell: &planned.cell,
+            lineage: &planned.lineage,
             record: None,
             prediction,
         })
@@ -149,6 +162,7 @@ mod tests {
             .map(|(i, (cell, cell_id))| Row {
                 cell_id,
                 cell,
+                lineage: &Lineage::Written,
                 record: (i == 0).then_some(&record),
                 prediction: None,
             })
@@ -183,6 +197,7 @@ mod tests {
         let row = |record| Row {
             cell_id: &id,
             cell: &cell,
+            lineage: &Lineage::Written,
             record,
             prediction: None,
         };

@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use crate::results::frame::{Row, build};
     use crate::results::record::sample;
+    use crate::spec::Lineage;
     use crate::spec::cell::Cell;
 
     fn frame() -> DataFrame {
@@ -177,6 +178,7 @@ mod tests {
         let row = |record| Row {
             cell_id: &id,
             cell: &cell,
+            lineage: &Lineage::Written,
             record,
             prediction: None,
         };

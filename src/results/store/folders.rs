@@ -52,6 +52,11 @@ impl StudyDir {
         CellDir(self.0.join("cells").join(id))
     }
 
+    /// The folder of a real step with a cell, taken to see if the cell fits.
+    pub fn trial(&self, id: &str) -> CellDir {
+        CellDir(self.0.join("trials").join(id))
+    }
+
     /// The folders of all cells that were ever started, in the order of their ids.
     ///
     /// # Errors

@@ -50,6 +50,8 @@ impl Progress for Bars {
     }
 
     fn cell_started(&mut self, task: &Task) {
+        // A cell that ran out of memory may be followed by others.
+        self.study.set_length(task.of as u64);
         self.cell.reset();
         self.cell.set_style(style(WAITING));
         self.cell.set_prefix(task.name());

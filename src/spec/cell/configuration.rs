@@ -10,9 +10,9 @@ use super::stacks;
 use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
-    Adapter, AllocatorBackend, Attention, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data, Device, Dtype,
-    InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer, PackingAttention,
-    PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
+    Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data,
+    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer,
+    PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -113,6 +113,9 @@ pub struct Cell {
     /// Micro-batches whose gradients are summed before an optimizer step.
     #[schemars(range(min = 1))]
     pub gradient_accumulation_steps: usize,
+    /// The micro-batch is searched: the largest that the budget (device_memory, or the gpu) has room for. It is fixed before
+    /// the cell gets its id.
+    pub auto_batch_size: Option<AutoBatchSize>,
     /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n},
     /// {layers: [...]} (indices from 0), or {auto: SIZE}, the fewest with which the cell fits this size.
     pub gradient_checkpointing: Checkpointing,
@@ -258,6 +261,7 @@ impl Default for Cell {
             empty_cache_steps: 0,
             batch_size: 1,
             gradient_accumulation_steps: 1,
+            auto_batch_size: None,
             gradient_checkpointing: Checkpointing::None,
             offload: Offload::NONE,
             max_seq_length: 128,
@@ -370,6 +374,11 @@ impl Cell {
             (None, None) => Some(DEFAULT_STEPS),
             (None, Some(_)) => None,
         }
+    }
+
+    /// True if values are to be found before the cell can run: `auto_batch_size`, or `gradient_checkpointing: {auto: ...}`.
+    pub fn is_open(&self) -> bool {
+        self.auto_batch_size.is_some() || matches!(self.gradient_checkpointing, Checkpointing::Auto(_))
     }
 
     /// The device; `None` if its text does not name one (see [`Cell::validate`]).

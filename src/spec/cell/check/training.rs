@@ -6,7 +6,7 @@ use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::{ModelConfig, Preset};
-use crate::options::ByteSize;
+use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Stack};
 use crate::text::{Mistake, either};
 
 impl Cell {
@@ -27,6 +27,7 @@ impl Cell {
         found.check(at_least("max_seq_length", self.max_seq_length, 2));
         found.check(at_most("max_seq_length", self.max_seq_length, 1 << 24));
         self.check_checkpointing(found);
+        self.check_auto_batch_size(found);
         if self.device_memory.is_some_and(|budget| budget.0 == 0) {
             found.add(
                 Invalid::new("device_memory", "a budget of 0 fits nothing").help("leave the key out for no budget"),
@@ -46,13 +47,67 @@ impl Cell {
                 None => return self.check_blocks(found),
             },
             Checkpointing::Auto(ByteSize(0)) => ("gradient_checkpointing.auto", "0 bytes fit nothing".into()),
-            Checkpointing::Auto(_) => (
-                "gradient_checkpointing.auto",
-                "this version does not choose blocks".into(),
-            ),
             _ => return self.check_blocks(found),
         };
         found.add(Invalid::new(key, message).help("`none` recomputes no block, `full` every one"));
+    }
+
+    fn check_auto_batch_size(&self, found: &mut Found) {
+        let Some(AutoBatchSize {
+            start,
+            min,
+            max,
+            search,
+        }) = self.auto_batch_size
+        else {
+            return;
+        };
+        for (key, value) in [("auto_batch_size.min", min), ("auto_batch_size.start", start)] {
+            found.check(at_least(key, value, 1));
+        }
+        found.check(at_most("auto_batch_size.max", max, 1 << 20));
+        if !(min..=max).contains(&start) {
+            let message = format!("{start} is not from min to max, {min} to {max}");
+            found.add(Invalid::new("auto_batch_size.start", message));
+        }
+        let effective = start.saturating_mul(self.gradient_accumulation_steps);
+        if search == BatchSearch::KeepEffectiveBatch && max > effective {
+            let message =
+                format!("the effective batch is start x gradient_accumulation_steps, {effective}, and {max} is more");
+            found.add(
+                Invalid::new("auto_batch_size.max", message)
+                    .with("gradient_accumulation_steps")
+                    .help("raise gradient_accumulation_steps, or use `search: largest`, which leaves the accumulation as it is"),
+            );
+        }
+        if self.batch_size != Self::default().batch_size {
+            found.add(
+                Invalid::new(
+                    "batch_size",
+                    "the micro-batch is searched, and this number would do nothing",
+                )
+                .with("auto_batch_size")
+                .help("leave it out; `auto_batch_size.start` gives the effective batch"),
+            );
+        }
+        if matches!(self.gradient_checkpointing, Checkpointing::Auto(_)) {
+            found.add(
+                Invalid::new("auto_batch_size", "one search at a time: both would look for what fits")
+                    .with("gradient_checkpointing")
+                    .help("fix the micro-batch or the checkpointed blocks"),
+            );
+        }
+        let (budget, key) = match self.stack {
+            Stack::Candle => (self.device_memory.is_some(), "device_memory"),
+            Stack::Torch => (self.gpu.is_some(), "gpu"),
+        };
+        if !budget {
+            found.add(
+                Invalid::new("auto_batch_size", "there is no budget for the micro-batch to fit")
+                    .with("stack")
+                    .help(format!("give the cell a `{key}`")),
+            );
+        }
     }
 
     /// Checks that a preset has the blocks that are named. A directory's model shows it when it is opened.

@@ -5,7 +5,8 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 36] = [
+const OTHERS: [&str; 37] = [
+    "auto_batch_size",
     "model",
     "weights",
     "task",

@@ -1,0 +1,19 @@
+//! Studies whose open values are found without a run.
+
+use crate::plan::resolve::resolve;
+use crate::plan::{Options, PlanError, Planner};
+use crate::results::store::StudyDir;
+use crate::runner::tried;
+use crate::spec::Study;
+
+/// Finds the values that a spec leaves open by prediction, and by the real steps that an earlier run into `dir` took.
+///
+/// # Errors
+/// A cell with such a value cannot be planned.
+pub(super) fn resolved(mut study: Study, options: Options, dir: &StudyDir) -> Result<Study, PlanError> {
+    if study.cells.iter().any(|planned| planned.cell.is_open()) {
+        let planner = Planner::new(&study.directory, options);
+        resolve(&mut study, &planner, |cell| Ok::<_, PlanError>(tried(dir, cell)))?;
+    }
+    Ok(study)
+}

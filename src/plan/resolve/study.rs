@@ -1,0 +1,109 @@
+//! The open cells of a study.
+
+use std::collections::HashSet;
+
+use super::batch::{Found, Search};
+use super::blocks::least_recomputation;
+use super::trial::Trial;
+use crate::options::{ByteSize, Checkpointing};
+use crate::plan::{PlanError, Planner};
+use crate::spec::cell::Cell;
+use crate::spec::{Lineage, Resolved, Study, StudyCell, Trials};
+use crate::text::{counted, to_flow_yaml};
+
+/// Finds the values that the cells of `study` leave open. `tried` takes a real step with a cell, or says how an earlier one
+/// ended; `None` if there is none. Repeats get the same values. Of cells that come to the same the first one stays.
+///
+/// # Errors
+/// A cell cannot be planned, or a real step cannot be taken.
+pub fn resolve<E: From<PlanError>>(
+    study: &mut Study,
+    planner: &Planner,
+    mut tried: impl FnMut(&Cell) -> Result<Option<Trial>, E>,
+) -> Result<(), E> {
+    let mut first = 0;
+    while first < study.cells.len() {
+        let group = study.cells[first].asked().group_id();
+        let repeats = study.cells[first..].iter();
+        let count = repeats
+            .take_while(|planned| planned.asked().group_id() == group)
+            .count();
+        let cells: Vec<Cell> = study.cells[first..first + count]
+            .iter()
+            .map(|planned| planned.asked().clone())
+            .collect();
+        let repeats = &mut study.cells[first..first + count];
+        if let Some(asked) = cells[0].auto_batch_size {
+            let search = Search {
+                planner,
+                cells: &cells,
+                tried: &mut tried,
+                trials: Trials::default(),
+            };
+            let found = search.run(asked)?;
+            study.notes.push(note(&cells[0], "auto_batch_size", &words(&found)));
+            for (planned, asked) in repeats.iter_mut().zip(cells) {
+                let cell = Cell {
+                    batch_size: found.batch_size,
+                    gradient_accumulation_steps: found.gradient_accumulation_steps,
+                    auto_batch_size: None,
+                    ..asked.clone()
+                };
+                set(planned, cell, asked, found.trials);
+            }
+        } else if let Checkpointing::Auto(ByteSize(bytes)) = cells[0].gradient_checkpointing {
+            let found = least_recomputation(planner, &cells, bytes)?;
+            let value = serde_json::to_value(&found).unwrap_or_default();
+            study
+                .notes
+                .push(note(&cells[0], "gradient_checkpointing", &to_flow_yaml(&value)));
+            for (planned, asked) in repeats.iter_mut().zip(cells) {
+                let cell = Cell {
+                    gradient_checkpointing: found.clone(),
+                    ..asked.clone()
+                };
+                set(planned, cell, asked, Trials::default());
+            }
+        }
+        first += count;
+    }
+    merge(study);
+    Ok(())
+}
+
+fn set(planned: &mut StudyCell, cell: Cell, asked: Cell, trials: Trials) {
+    planned.id = cell.id();
+    planned.cell = cell;
+    planned.lineage = Lineage::Resolved(Box::new(Resolved { asked, trials }));
+}
+
+/// Leaves out cells that come to the same as an earlier one.
+fn merge(study: &mut Study) {
+    let mut known = HashSet::new();
+    let before = study.cells.len();
+    study.cells.retain(|planned| known.insert(planned.id.clone()));
+    let merged = before - study.cells.len();
+    if merged > 0 {
+        let cells = counted(merged, "cell");
+        study
+            .notes
+            .push(format!("{cells} came to the same as another and are left out"));
+    }
+}
+
+fn note(asked: &Cell, key: &str, found: &str) -> String {
+    format!("{key}: {} is {found}", to_flow_yaml(&asked.value(key)))
+}
+
+fn words(found: &Found) -> String {
+    let Found {
+        batch_size,
+        gradient_accumulation_steps,
+        trials,
+    } = found;
+    let way = match trials.count {
+        0 => "by prediction".to_owned(),
+        count => format!("after {}", counted(count as usize, "real step")),
+    };
+    format!("batch_size: {batch_size}, gradient_accumulation_steps: {gradient_accumulation_steps}, {way}")
+}

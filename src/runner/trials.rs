@@ -1,0 +1,62 @@
+//! Real steps that find what a spec leaves open, before the first cell has its id.
+
+use super::attempt;
+use super::error::RunError;
+use super::events::Events;
+use super::progress::Progress;
+use crate::plan::Planner;
+use crate::plan::resolve::{self, Trial};
+use crate::results::record::{Record, Status};
+use crate::results::store::{StudyDir, read_record};
+use crate::spec::Study;
+use crate::spec::cell::{Cell, Stack};
+
+/// Resolves a study before a run. Real steps of earlier runs count, unless `fresh` is true.
+///
+/// # Errors
+/// A cell cannot be planned, or a step's process cannot be started.
+pub(super) fn resolve(
+    study: &mut Study,
+    planner: &Planner,
+    dir: &StudyDir,
+    fresh: bool,
+    events: &mut Events,
+    progress: &mut dyn Progress,
+) -> Result<(), RunError> {
+    if !study.cells.iter().any(|planned| planned.cell.is_open()) {
+        return Ok(());
+    }
+    let notes = study.notes.len();
+    let about = study.clone();
+    resolve::resolve(study, planner, |cell| {
+        let known = tried(dir, cell).filter(|_| !fresh);
+        if known.is_some() || cell.stack == Stack::Torch || events.interrupted().is_some() {
+            return Ok(known);
+        }
+        progress.note(&format!("one real step with batch_size {}", cell.batch_size));
+        let record = attempt::trial(cell, &dir.trial(&cell.id()), &about, events, progress)?;
+        Ok::<_, RunError>(record.as_ref().and_then(outcome))
+    })?;
+    for note in &study.notes[notes..] {
+        progress.note(note);
+    }
+    Ok(())
+}
+
+/// The outcome of an earlier run's real step with a cell.
+pub fn tried(dir: &StudyDir, cell: &Cell) -> Option<Trial> {
+    outcome(&read_record(&dir.trial(&cell.id())).ok().flatten()?)
+}
+
+/// `None` if the step ended in a way that says nothing of memory.
+fn outcome(record: &Record) -> Option<Trial> {
+    let fits = match record.status {
+        Status::Ok => true,
+        Status::Oom => false,
+        _ => return None,
+    };
+    Some(Trial {
+        fits,
+        seconds: record.wall_seconds,
+    })
+}
