@@ -120,7 +120,8 @@ fn what_cannot_be_searched_is_an_error() {
         .fit(&["--largest", "rank"])
         .exits(2)
         .stderr_has("there is no budget");
-    let everything = "attn_implementation,batch_size,gradient_checkpointing,dtype,rank,target_modules,max_seq_length";
+    let everything =
+        "attn_implementation,batch_size,gradient_checkpointing,offload,dtype,rank,target_modules,max_seq_length";
     project
         .fit(&["--keep", everything])
         .exits(2)

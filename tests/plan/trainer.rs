@@ -26,7 +26,10 @@ fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
         }
     };
     let tensors = measured.allocated_peak_by_category.iter();
-    let tensors: BTreeMap<_, _> = tensors.filter(|(name, _)| *name != Category::Host.name()).collect();
+    let elsewhere = [Category::Host, Category::Offloaded].map(Category::name);
+    let tensors: BTreeMap<_, _> = tensors
+        .filter(|(name, _)| !elsewhere.contains(&name.as_str()))
+        .collect();
     let predicted: BTreeMap<_, _> = prediction.allocated_peak_by_category.iter().collect();
     compare(
         "peak",
@@ -37,6 +40,11 @@ fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
         "phase",
         &Some(&prediction.binding_phase),
         &measured.allocated_peak_phase.as_ref(),
+    );
+    compare(
+        "host",
+        &prediction.host_allocated_peak_bytes,
+        &measured.host_allocated_peak_bytes,
     );
     compare("module", &prediction.binding_module, &measured.allocated_peak_module);
     compare("categories", &predicted, &tensors);

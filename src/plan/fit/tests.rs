@@ -155,7 +155,9 @@ fn mild_changes_come_before_harsh_ones() {
 fn what_is_kept_stays_and_what_may_vary_varies() {
     let (planner, cell) = (planner(), ours());
     let keep = FitSpec {
-        keep: vec!["batch_size".into(), "gradient_checkpointing".into()],
+        keep: ["batch_size", "gradient_checkpointing", "offload"]
+            .map(Into::into)
+            .into(),
         ..FitSpec::default()
     };
     let search_kept = search(&planner, &cell, &keep);
