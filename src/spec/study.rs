@@ -51,8 +51,8 @@ pub struct Study {
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]
     pub limits: Limits,
-    /// The answer to a cell that runs out of memory: record (its row says so), or {ladder: [...]}, cells that need less and
-    /// follow it. Default: record.
+    /// The answer to a cell that runs out of memory: record (its row says so), or a ladder of cells that need less and follow
+    /// it, such as {ladder: [halve_batch, checkpoint, offload, shorten]}, the rungs in their order. Default: record.
     #[serde(default, skip_serializing_if = "OnOom::is_record")]
     #[schemars(with = "Option<OnOom>")]
     pub on_oom: OnOom,
