@@ -114,6 +114,12 @@ impl<'de> Deserialize<'de> for Checkpointing {
                 }
             }
 
+            /// transformers' switch.
+            fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<Checkpointing, E> {
+                let word = if is_on { "true" } else { "false" };
+                Err(E::unknown_variant(word, &["none", "full"]))
+            }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Checkpointing, A::Error> {
                 let Some(key) = map.next_key::<Key>()? else {
                     let error = format!("expected {}, got an empty map", &self as &dyn de::Expected);

@@ -1,10 +1,11 @@
 //! The key or word that a user most likely meant, by its name in other programs or by its spelling.
 
+use super::foreign::foreign;
 use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 53] = [
+const ALIASES: [(&str, &str); 60] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -20,6 +21,12 @@ const ALIASES: [(&str, &str); 53] = [
     ("steps", "max_steps"),
     ("per_device_train_batch_size", "batch_size"),
     ("micro_batch_size", "batch_size"),
+    ("torch_empty_cache_steps", "empty_cache_steps"),
+    ("checkpointing", "gradient_checkpointing"),
+    ("pack_sequences", "packing"),
+    ("cpu_offload", "offload"),
+    ("offload_optimizer", "offload"),
+    ("offload_param", "offload"),
     ("max_length", "max_seq_length"),
     ("seq_length", "max_seq_length"),
     ("seq_len", "max_seq_length"),
@@ -37,6 +44,7 @@ const ALIASES: [(&str, &str); 53] = [
     ("bf16", "autocast"),
     ("fp16", "autocast"),
     ("true", "bfloat16"),
+    ("true", "full"),
     ("false", "none"),
     ("half", "float16"),
     ("fp32", "float32"),
@@ -74,9 +82,8 @@ pub(crate) fn near<'a>(word: &str, expected: &[&'a str]) -> Option<&'a str> {
 
 /// Asks whether that one was meant.
 pub(crate) fn suggestion(word: &str, expected: &[&str]) -> Option<String> {
-    if word == "monitor_tensors" {
-        // A flag of PEFT's train_memory.py, which lists the tensors that are kept for the backward pass.
-        return Some("write `record: {timeline: true}` in the spec, next to `defaults`".into());
+    if let Some(help) = foreign(word) {
+        return Some(help.to_owned());
     }
     Some(match (word, near(word, expected)?) {
         ("bf16", "autocast") => "write `autocast: bfloat16`".into(),

@@ -5,6 +5,7 @@
 
 use super::aliases;
 use super::diagnostic::{Diagnostic, Mistakes};
+use super::foreign::foreign;
 use super::keys;
 use super::overrides::{Overrides, PREFIX};
 use super::place::{Place, Sources};
@@ -77,9 +78,11 @@ fn variable(name: &str, value: &str, source: u32, mistakes: &mut Mistakes) -> Re
         }
         let near = nearest_key(&word);
         mistakes.leave_open(near);
-        let help = match near {
+        let help = match near.filter(|_| foreign(&word).is_none()) {
             Some(near) => did_you_mean(&variable(near)),
-            None => "a variable that begins with EXPCTL_ must name a key, as EXPCTL_ALLOCATOR__ENV__NAME does".into(),
+            None => foreign(&word)
+                .unwrap_or("a variable that begins with EXPCTL_ must name a key, as EXPCTL_ALLOCATOR__ENV__NAME does")
+                .into(),
         };
         let message = format!("the environment variable {} names no key", quoted(name));
         return Err(Diagnostic::new(message).at(key).help(help));
@@ -145,7 +148,7 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         mistakes.leave_open(near);
         return Err(Diagnostic::new(format!("{} names no key", quoted(name)))
             .at(key)
-            .help_if(near.map(did_you_mean)));
+            .help_if(suggested_key(&path.join("."))));
     }
     let value = yaml::parse(value, source, (setting.len() - value.len()) as u32, Budget::SPEC);
     let value = value.inspect_err(|_| mistakes.leave_open(Some(&path[0])))?;
@@ -166,8 +169,15 @@ fn is_settable(name: &str) -> bool {
 }
 
 fn nearest_key(name: &str) -> Option<&'static str> {
-    let known: Vec<&str> = keys::named().chain(settable_names()).collect();
-    aliases::near(name, &known)
+    aliases::near(name, &known_keys())
+}
+
+fn suggested_key(name: &str) -> Option<String> {
+    aliases::suggestion(name, &known_keys())
+}
+
+fn known_keys() -> Vec<&'static str> {
+    keys::named().chain(settable_names()).collect()
 }
 
 /// A cell's keys are below `defaults`, the others at the root.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::keys::keys;
 use super::schema::schema;
 use crate::text::to_flow_yaml;
 
@@ -14,6 +15,19 @@ pub fn reference() -> String {
     };
     page.section(&schema, "");
     page.text
+}
+
+/// The values that a cell's key can have, in words.
+pub fn values_of(key: &str) -> Option<String> {
+    let free = || key.rsplit_once('.').map(|(map, _)| format!("{map}.*"));
+    let find = |path: &str| keys().iter().find(|key| key.path == path);
+    let found = find(key).or_else(|| find(&free()?))?;
+    let schema = schema();
+    let page = Page {
+        definitions: &schema["definitions"],
+        text: String::new(),
+    };
+    Some(page.values(&found.schema))
 }
 
 const INTRODUCTION: &str = "\

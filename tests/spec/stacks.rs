@@ -189,6 +189,42 @@ fn moved_keys_name_their_new_place() {
     insta::assert_snapshot!(error.to_string());
 }
 
+/// What guides to memory tell one to write, and what to write here.
+#[test]
+fn keys_of_the_guides() {
+    let keys = [
+        "device_map: auto",
+        "low_cpu_mem_usage: true",
+        "load_in_4bit: true",
+        "quantization_config: { load_in_4bit: true }",
+        "per_device_train_batch_size: 1",
+        "gradient_checkpointing: true",
+        "gradient_checkpointing: false",
+        "fp16: true",
+        "bf16: true",
+        "use_cache: false",
+        "dataloader_pin_memory: false",
+        "pin_memory: false",
+        "dataloader_num_workers: 0",
+        "remove_unused_columns: false",
+        "ddp_find_unused_parameters: false",
+        "pack_sequences: true",
+        "offload_optimizer: true",
+        "torch_empty_cache_steps: 4",
+        "log_interval: 100",
+        "TOKENIZERS_PARALLELISM: false",
+        "PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'",
+    ];
+    insta::assert_snapshot!(all_said("candle", &keys));
+    let text = "name: example\n";
+    let by_setting = parse(text, &["load_in_4bit=true", "pin_memory=false", "fp16=true"]).unwrap_err();
+    insta::assert_snapshot!(by_setting.to_string());
+    let variables = ["EXPCTL_LOAD_IN_4BIT", "EXPCTL_TOKENIZERS_PARALLELISM"].map(|name| (name.into(), "true".into()));
+    let overrides = Overrides::new(variables, Vec::new());
+    let by_variable = spec::parse(Path::new("experiments/example.yaml"), text, &overrides).unwrap_err();
+    insta::assert_snapshot!(by_variable.to_string());
+}
+
 #[test]
 fn keys_of_pytorchs_loop_are_axes() {
     let spec = "name: example\ndefaults: { stack: torch, torch: { torch_version: '2.14' } }\nsweep: { grid: { torch.use_cache: [true, false] } }\n";
