@@ -1,14 +1,17 @@
-//! `expctl list RESULTS` and `expctl list --gpus`.
+//! `expctl list RESULTS`, `expctl list --gpus` and `expctl list --techniques`.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
+use crate::report::techniques::{self, StudyRows};
 use crate::report::{Entry, axes, entries};
 use crate::results::columns::is_size;
 use crate::results::datum::Datum;
+use crate::results::frame::KeptFrame;
 use crate::results::setting;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
@@ -17,7 +20,7 @@ use crate::text::format::{self, or_absent};
 
 use super::{Format, gpus, print, studies};
 
-/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs
+/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs or techniques
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A study's folder, or a folder of studies
@@ -26,6 +29,9 @@ pub(super) struct Args {
     /// List the GPUs that `gpu` and --budget may name, with their memory and its source
     #[arg(long, conflicts_with = "results")]
     gpus: bool,
+    /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS measured
+    #[arg(long, conflicts_with_all = ["gpus", "format"])]
+    techniques: bool,
     /// How the list is printed; json and csv have sizes in bytes
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -38,6 +44,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print(&args.format.render(&gpus::table(args.format)))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.techniques {
+        print(&techniques::page(&kept_studies(&args.results)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = studies::below(&args.results)?;
     let table = match found.as_slice() {
         [one] => of_study(one, args.format)?,
@@ -45,6 +55,29 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     print(&args.format.render(&table))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The frames that are kept beside the reports in a folder, in the order of their names.
+fn kept_studies(folder: &Path) -> anyhow::Result<Vec<StudyRows>> {
+    let listed = fs::read_dir(folder).with_context(|| format!("cannot list `{}`", folder.display()))?;
+    let mut paths = Vec::new();
+    for entry in listed {
+        let path = entry
+            .with_context(|| format!("cannot list `{}`", folder.display()))?
+            .path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".parquet") && !name.ends_with(".timeline.parquet") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let read = |path: &PathBuf| {
+        Ok(StudyRows {
+            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            rows: entries(&KeptFrame::read(path)?.cells()?)?,
+        })
+    };
+    paths.iter().map(read).collect()
 }
 
 /// The cells of one study, with a column for each axis.

@@ -31,6 +31,7 @@ mod render;
 mod speeds;
 mod stacks;
 mod table;
+pub mod techniques;
 mod template;
 mod timeline;
 mod value_count;

@@ -21,7 +21,7 @@ const REAL: Speed = Speed {
 const SPREAD: &str = "step_seconds_spread";
 
 /// Speeds that scatter more are not compared.
-const MOST_NOISE: f64 = 0.1;
+pub(crate) const MOST_NOISE: f64 = 0.1;
 
 /// A column of speeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,7 +1,9 @@
 //! `expctl list` and `expctl show`.
 
 use std::fs;
+use std::path::Path;
 
+use crate::common::project::Project;
 use crate::{Recorded, SPEC};
 
 #[test]
@@ -70,4 +72,23 @@ fn show_shows_a_cell() {
         .expctl(&["show", ""])
         .exits(2)
         .stderr_has("is 16 cells; name one by its path");
+}
+
+/// The page of techniques, with the savings in the frames beside the committed reports; `INSTA_UPDATE=always` writes it.
+#[test]
+fn the_page_of_techniques_is_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let results = root.join("results").display().to_string();
+    let page = Project::empty()
+        .expctl(&["list", "--techniques", &results])
+        .exits(0)
+        .stdout;
+    let path = root.join("docs/techniques.md");
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap() == page,
+        "docs/techniques.md is stale; write it again: cargo run --release -- list --techniques > docs/techniques.md"
+    );
 }

@@ -11,6 +11,7 @@ mod environment;
 mod ladder;
 mod outcomes;
 mod output;
+mod pairs;
 mod resolving;
 mod resuming;
 mod signals;

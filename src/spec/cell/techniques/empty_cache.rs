@@ -2,7 +2,7 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
-use crate::options::Stack;
+use crate::options::{AllocatorBackend, Stack};
 use crate::spec::cell::Cell;
 
 pub(super) const EMPTY_CACHE: Technique = Technique {
@@ -12,12 +12,16 @@ pub(super) const EMPTY_CACHE: Technique = Technique {
     follows: &[],
     is_ordered: false,
     is_of_tensors: false,
-    steps: |cell, _| match (cell.stack, cell.empty_cache_steps) {
-        (Stack::Torch, 0 | 2..) => vec![Cell {
-            empty_cache_steps: 1,
-            ..cell.clone()
-        }],
-        _ => Vec::new(),
+    steps: |cell, _| {
+        // An allocator that keeps its pages on purpose has no cache to return.
+        let keeps_pages = cell.stack == Stack::Candle && cell.backend() == AllocatorBackend::Retain;
+        match cell.empty_cache_steps {
+            0 | 2.. if !keeps_pages => vec![Cell {
+                empty_cache_steps: 1,
+                ..cell.clone()
+            }],
+            _ => Vec::new(),
+        }
     },
     settle: nothing_follows,
     copy: |from: &Cell, to: &mut Cell| to.empty_cache_steps = from.empty_cache_steps,

@@ -24,6 +24,7 @@ mod optimizer;
 mod outputs;
 mod packing;
 mod padding;
+mod pairs;
 mod price;
 mod rank;
 mod sequence_length;
@@ -35,6 +36,7 @@ mod trainable;
 mod upcast;
 mod zero_grad;
 
+pub use pairs::{Pair, pairs};
 pub use price::{Harm, Price};
 pub use technique::{Change, Step, Technique};
 

@@ -1,0 +1,162 @@
+//! The page as Markdown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::super::markdown;
+use super::measured::{Saving, StudyRows, savings};
+use crate::options::Stack;
+use crate::spec::cell::techniques::{Pair, TECHNIQUES, Technique, pairs};
+use crate::spec::cell::{Cell, stacks};
+use crate::spec::values_of;
+use crate::text::format::{self, ABSENT};
+use crate::text::to_flow_yaml;
+
+/// The page of all techniques, with what these studies measured.
+pub fn page(studies: &[StudyRows]) -> String {
+    let measured: Vec<(&Technique, Vec<Saving>)> = TECHNIQUES
+        .into_iter()
+        .map(|technique| (technique, savings(technique, studies)))
+        .collect();
+    let mut text = String::from(INTRODUCTION);
+    text += &summary(&measured);
+    for (technique, savings) in &measured {
+        text += &section(technique, savings);
+    }
+    text += &together(&pairs());
+    markdown::tidy(&text)
+}
+
+const INTRODUCTION: &str = "\
+# Techniques that save memory
+
+<!-- Written by `expctl list --techniques`; the texts are in `src/spec/cell/techniques/`. -->
+
+Each technique is one key of a cell, and `expctl fit` searches all of them. Savings and prices are measured: two
+configurations of one study differ in the technique's keys alone, and the pair that saves most is shown. Memory is the peak
+of live tensor bytes, or of the resident set for techniques that only change what an allocator keeps. A time is shown if
+the noise of both speeds allows to compare them.
+
+";
+
+/// The largest saving of each technique.
+fn summary(measured: &[(&Technique, Vec<Saving>)]) -> String {
+    let mut text =
+        String::from("| technique | stacks | most saved | time a token | study |\n|---|---|---:|---:|---|\n");
+    for (technique, savings) in measured {
+        let most = savings.iter().max_by(|a, b| a.share().total_cmp(&b.share()));
+        let (saved, time, study) = match most {
+            Some(saving) => (percent(saving), time(saving), saving.study.clone()),
+            None => ("not measured".into(), ABSENT.into(), ABSENT.into()),
+        };
+        let (link, of) = (anchor(technique), of_stacks(technique));
+        let _ = writeln!(
+            text,
+            "| [`{}`](#{link}) | {of} | {saved} | {time} | {} |",
+            technique.key,
+            markdown::escape(&study)
+        );
+    }
+    text
+}
+
+fn section(technique: &Technique, savings: &[Saving]) -> String {
+    let values = values_of(technique.key).unwrap_or_default();
+    let default = to_flow_yaml(&Cell::default().value(technique.key));
+    let mut text = format!(
+        "\n## {}\n\n{}\n\n*{values} · default `{default}` · {}*\n\n**When not:** {}\n\n",
+        technique.key,
+        technique.does,
+        of_stacks(technique),
+        technique.avoid
+    );
+    if savings.is_empty() {
+        return text + "Not measured: no study with a report changes this key alone.\n";
+    }
+    text += "| study | change | peak without | peak with | saved | time a token |\n|---|---|---:|---:|---:|---:|\n";
+    for saving in savings {
+        let [without, with] = saving.bytes.map(|bytes| format::bytes(bytes.into()));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {without} | {with} | {} | {} |",
+            markdown::escape(&saving.study),
+            markdown::escape(&saving.change),
+            percent(saving),
+            time(saving)
+        );
+    }
+    text
+}
+
+fn percent(saving: &Saving) -> String {
+    format::percent(saving.share().into())
+}
+
+fn time(saving: &Saving) -> String {
+    format::or_absent(saving.slower, format::ratio)
+}
+
+fn of_stacks(technique: &Technique) -> &'static str {
+    match stacks(technique.key) {
+        [Stack::Candle] => "our trainer",
+        [Stack::Torch] => "PyTorch's stack",
+        _ => "both",
+    }
+}
+
+/// The anchor that GitHub gives the section's heading.
+fn anchor(technique: &Technique) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    technique.key.to_lowercase().chars().filter(kept).collect()
+}
+
+/// The table of all pairs, and the reasons of those that do not combine.
+fn together(pairs: &[Pair]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    let mut reasons: Vec<&str> = Vec::new();
+    let mut cells: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    for Pair { techniques, together } in pairs {
+        let [first, second] = techniques.map(|technique| technique.key);
+        for name in [first, second] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let mark = match together {
+            Ok(_) => "✓".to_owned(),
+            Err(reason) => {
+                let known = reasons.iter().position(|known| known == reason);
+                let number = known.unwrap_or_else(|| {
+                    reasons.push(reason);
+                    reasons.len() - 1
+                });
+                format!("({})", number + 1)
+            }
+        };
+        cells.insert((first, second), mark.clone());
+        cells.insert((second, first), mark);
+    }
+    let mut text = String::from(
+        "\n## Pairs\n\nAll pairs of the techniques that our trainer has, each at its strongest value. ✓ combines: a test trains\n\
+         the cell, and its memory is the predicted one to the byte. A number is the reason why not.\n\n|  |",
+    );
+    for number in 1..=names.len() {
+        let _ = write!(text, " {number} |");
+    }
+    text += "\n|---|";
+    text += &":-:|".repeat(names.len());
+    text.push('\n');
+    for (index, name) in names.iter().enumerate() {
+        let _ = write!(text, "| {} `{name}` |", index + 1);
+        for other in &names {
+            let mark = cells.get(&(*name, *other)).map_or("", String::as_str);
+            let _ = write!(text, " {mark} |");
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    for (number, reason) in (1..).zip(&reasons) {
+        let _ = writeln!(text, "* ({number}) {reason}");
+    }
+    text
+}
