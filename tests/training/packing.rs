@@ -110,19 +110,14 @@ fn full_attention_lets_earlier_samples_through() {
     });
     let mut training = Training::new(&full);
     training.fill_adapters();
-    let micro = training.batches[0].micro[0].clone();
-    let row = micro
-        .sequences
-        .iter()
-        .position(|tokens| tokens.len() > 20)
-        .expect("a row of samples");
-    let row = micro.sequences.get(row);
-    let separator = micro.separators.iter().find(|&&at| row.contains(&(at as usize)));
-    let after = *separator.expect("two samples") as usize + 1;
+    let mut micro_batches = training.batches.iter().flat_map(|batch| &batch.micro);
+    let micro = micro_batches.find(|micro| !micro.separators.is_empty());
+    let micro = micro.expect("a row of two samples").clone();
+    let (index, position) = micro.sequences.locate(micro.separators[0] as usize + 1);
+    let row = micro.sequences.get(index);
     let before = logits(&mut training, &micro);
     let mut changed = micro.clone();
     changed.ids[row.start] = (changed.ids[row.start] + 17) % 512;
-    let (index, position) = micro.sequences.locate(after);
     let vocabulary = before[index].len() / micro.sequences.get(index).len();
     let later = position * vocabulary..(position + 1) * vocabulary;
     assert_ne!(
@@ -134,5 +129,6 @@ fn full_attention_lets_earlier_samples_through() {
     let padded = packed(Dtype::Float32, |cell| cell.packing = false);
     assert!(counted(&full) > counted(&padded));
     let (got, want) = (losses(&full), losses(&padded));
-    assert!((got[0] - want[0]).abs() > 1e-4 * want[0], "{got:?}, {want:?} padded");
+    let differs = |(got, want): (&f64, &f64)| (got - want).abs() > 1e-5 * want;
+    assert!(got.iter().zip(&want).any(differs), "{got:?}, {want:?} padded");
 }
