@@ -2,6 +2,7 @@
 //! transformers' `eager_attention_forward` does: scores in the hidden dtype, their softmax in float32, and the weights
 //! in the hidden dtype. Grouped heads share their keys and values without copies of them.
 
+mod parts;
 mod plain;
 mod products;
 #[cfg(test)]
@@ -17,7 +18,8 @@ use crate::{
     },
     memory,
 };
-use products::{matrices, over_keys, over_queries, scores, size};
+use parts::{matrices, size};
+use products::{over_keys, over_queries, scores};
 
 /// The weights of every query and key: of each sequence `[heads · len, len]`, one after the other.
 #[derive(Debug)]

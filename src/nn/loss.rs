@@ -2,11 +2,14 @@
 //! that the logits of the whole batch are never held, and only for rows that count.
 
 mod full;
+mod head;
+mod targets;
 
-use std::ops::Range;
+pub use targets::Targets;
 
-use candle_core::{D, DType, Device, Result, Tensor as Candle};
+use candle_core::{D, DType, Result, Tensor as Candle};
 
+use self::head::{head_backward_plain, head_product, logits_plain};
 use super::{
     embedding::rows,
     head_rows::HeadRows,
@@ -20,7 +23,6 @@ use crate::{
         gemm::{
             Operand, Segment, Term,
             epilogue::{AddScaled, Output, Replace},
-            gemm_grouped,
             multiply::Multiply,
             product,
         },
@@ -36,46 +38,6 @@ const CHUNK_ELEMENTS: usize = if cfg!(test) { 2048 } else { 8 << 20 };
 const SLOT: usize = if cfg!(test) { 32 } else { 512 };
 /// Rows whose losses are computed at a time.
 const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
-/// Rows of the head that plain ops hold in float32 at a time, in elements (16 MiB).
-const PANEL_ELEMENTS: usize = if cfg!(test) { 2048 } else { 4 << 20 };
-
-/// The rows whose next token counts: their index among the micro-batch's tokens, and that next token.
-#[derive(Debug)]
-pub struct Targets {
-    /// Indices of the rows among the micro-batch's tokens.
-    pub rows: Buffer<u32>,
-    /// The next token of each row.
-    pub next: Buffer<u32>,
-}
-
-impl Targets {
-    /// The targets of the tokens `rows`, `count` of them. A dry run has rows without ids.
-    pub fn new(ids: &[u32], count: usize, mut rows: impl Iterator<Item = usize>) -> Self {
-        let rows = Buffer::from_fn(count, |_| rows.next().unwrap_or_default() as u32);
-        let next = Buffer::from_fn(count, |at| ids[rows.values()[at] as usize + 1]);
-        Self { rows, next }
-    }
-
-    /// The same targets, so many rows at a time.
-    fn chunks(&self, at_a_time: usize) -> impl Iterator<Item = Self> + '_ {
-        let all = self.rows.len();
-        (0..all)
-            .step_by(at_a_time)
-            .map(move |start| self.chunk(start..all.min(start + at_a_time)))
-    }
-
-    fn chunk(&self, range: Range<usize>) -> Self {
-        let part = |of: &Buffer<u32>| Buffer::from_fn(range.len(), |at| of.values()[range.start + at]);
-        Self {
-            rows: part(&self.rows),
-            next: part(&self.next),
-        }
-    }
-
-    fn next_plain(&self, device: &Device) -> Result<Candle> {
-        Candle::from_slice(self.next.values(), self.next.len(), device)
-    }
-}
 
 /// The sum of the losses over the counted rows of `x [tokens, hidden]`.
 pub fn evaluate(x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> Result<f64> {
@@ -183,25 +145,6 @@ fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
             head_product::<P>(rows, vocabulary, hidden, &x, &head, &Replace { out, scale: 1.0 }, 1);
         }))
     })
-}
-
-/// The product of rows with some rows of the head, whose blocks go to `epilogue`.
-fn head_product<P: Multiply>(
-    rows: usize,
-    cols: usize,
-    hidden: usize,
-    x: &Matrix,
-    head: &Matrix,
-    epilogue: &dyn crate::kernels::gemm::Epilogue,
-    grain: usize,
-) {
-    let term = Term::<P> {
-        left: Operand::depth_last(x),
-        right: Operand::depth_last(head),
-        depth: hidden,
-    };
-    let terms = vec![term];
-    gemm_grouped(rows, &[Segment { cols, terms, epilogue }], grain);
 }
 
 /// The sum of the losses of normed rows, and the gradient of `scale · sum` in them, float32; adds the head's gradient if it
@@ -404,44 +347,6 @@ fn backward_plain(
         head.accumulate(Tensor::from_candle(d_logits.t()?.matmul(&normed.to_candle_f32()?)?)?)?;
     }
     Ok((loss, Tensor::from_candle(head_backward_plain(&d_logits, head)?)?))
-}
-
-fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
-    let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
-    head.count_rows(head.value.rows());
-    let on_device = |start, count| {
-        weight
-            .narrow(0, start, count)?
-            .to_device(x.device())?
-            .to_dtype(DType::F32)
-    };
-    let parts = panels(&weight)?
-        .map(|(start, count)| x.matmul(&on_device(start, count)?.t()?))
-        .collect::<Result<Vec<_>>>()?;
-    Candle::cat(&parts, 1)
-}
-
-fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Candle> {
-    head.count_rows(head.value.rows());
-    let head = head.value.to_candle()?;
-    let mut dx = Candle::zeros((d_logits.dim(0)?, head.dim(1)?), DType::F32, d_logits.device())?;
-    for (start, count) in panels(&head)? {
-        let weight = head
-            .narrow(0, start, count)?
-            .to_device(d_logits.device())?
-            .to_dtype(DType::F32)?;
-        // cuBLAS takes no matrix with gaps between its rows.
-        dx = (dx + d_logits.narrow(1, start, count)?.contiguous()?.matmul(&weight)?)?;
-    }
-    Ok(dx)
-}
-
-fn panels(head: &Candle) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
-    let (rows, cols) = head.dims2()?;
-    let step = (PANEL_ELEMENTS / cols).max(1);
-    Ok((0..rows)
-        .step_by(step)
-        .map(move |start| (start, step.min(rows - start))))
 }
 
 /// The sum of `logsumexp(row) - row[next]`, and the rows' log-sum-exps `[rows, 1]`.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use candle_core::{D, DType, Result, Tensor as Candle};
 
-use super::products::parts;
+use super::parts::parts;
 use crate::{
     kernels::attention::{Pattern, Shape},
     nn::tensor::Tensor,

@@ -4,48 +4,22 @@ use std::ops::Range;
 
 use candle_core::Result;
 
-use super::plain;
+use super::{
+    parts::{parts, size},
+    plain,
+};
 use crate::{
     kernels::{
-        attention::{Pattern, Shape},
+        attention::Shape,
         gemm::{
             Dense, Epilogue, Operand, Segment, Term,
             epilogue::{Output, Replace},
             multiply::Multiply,
             product,
         },
-        softmax::ScoreMatrix,
     },
     nn::tensor::{Tensor, for_format, for_number},
 };
-
-/// Elements of the scores of all sequences.
-pub(super) fn size(shape: Shape) -> usize {
-    let lengths = shape.sequences.iter().map(|tokens| tokens.len());
-    lengths.map(|len| shape.heads * len * len).sum()
-}
-
-/// The tokens of each sequence, and the part of the scores that is its own.
-pub(super) fn parts(shape: Shape<'_>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let mut start = 0;
-    shape.sequences.iter().map(move |tokens| {
-        let part = start..start + shape.heads * tokens.len() * tokens.len();
-        start = part.end;
-        (tokens, part)
-    })
-}
-
-/// The part of the scores that is each sequence's own, as a matrix.
-pub(super) fn matrices<'a>(
-    shape: Shape<'a>,
-    pattern: Pattern<'a>,
-) -> impl Iterator<Item = (Range<usize>, ScoreMatrix<'a>)> {
-    parts(shape).enumerate().map(move |(sequence, (tokens, part))| {
-        let len = tokens.len();
-        let matrix = ScoreMatrix { sequence, len, pattern };
-        (part, matrix)
-    })
-}
 
 /// `scale · Q Kᵀ` of each head, in the dtype of `q`: a row for each query, a column for each key.
 pub(super) fn scores(q: &Tensor, k: &Tensor, shape: Shape, scale: f32) -> Result<Tensor> {

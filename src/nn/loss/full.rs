@@ -3,7 +3,10 @@
 
 use candle_core::{D, DType, Result, Tensor as Candle};
 
-use super::{Targets, head_product, logits_plain};
+use super::{
+    head::{head_backward_plain, head_product, logits_plain},
+    targets::Targets,
+};
 use crate::{
     kernels::{
         gemm::{
@@ -140,7 +143,7 @@ fn head_backward(d_logits: &Tensor, normed: &Tensor, head: &mut Param) -> Result
         if head.trainable {
             head.accumulate(Tensor::from_candle(d_logits.t()?.matmul(&normed.to_candle_f32()?)?)?)?;
         }
-        return Tensor::from_candle(super::head_backward_plain(&d_logits, head)?);
+        return Tensor::from_candle(head_backward_plain(&d_logits, head)?);
     }
     for_number!(normed.dtype(), P => {
         let d_head = {

@@ -1,5 +1,7 @@
 //! The last segment against autograd, and the kernels against candle's ops.
 
+use candle_core::Device;
+
 use super::*;
 use crate::nn::testing::{
     assert_close, assert_gradients, autograd, param, rms_norm, tensor, uniform, uniform_tensor, values_of,

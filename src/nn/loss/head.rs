@@ -1,0 +1,70 @@
+//! Products with the head.
+
+use candle_core::{DType, Result, Tensor as Candle};
+
+use crate::{
+    kernels::gemm::{Epilogue, Operand, Segment, Term, gemm_grouped, multiply::Multiply},
+    nn::{operand::Matrix, param::Param, tensor::Tensor},
+};
+
+/// Rows of the head that plain ops hold in float32 at a time, in elements (16 MiB).
+const PANEL_ELEMENTS: usize = if cfg!(test) { 2048 } else { 4 << 20 };
+
+/// The product of rows with some rows of the head, whose blocks go to `epilogue`.
+pub(super) fn head_product<P: Multiply>(
+    rows: usize,
+    cols: usize,
+    hidden: usize,
+    x: &Matrix,
+    head: &Matrix,
+    epilogue: &dyn Epilogue,
+    grain: usize,
+) {
+    let term = Term::<P> {
+        left: Operand::depth_last(x),
+        right: Operand::depth_last(head),
+        depth: hidden,
+    };
+    let terms = vec![term];
+    gemm_grouped(rows, &[Segment { cols, terms, epilogue }], grain);
+}
+
+/// `[rows, vocabulary]`, float32.
+pub(super) fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
+    let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
+    head.count_rows(head.value.rows());
+    let on_device = |start, count| {
+        weight
+            .narrow(0, start, count)?
+            .to_device(x.device())?
+            .to_dtype(DType::F32)
+    };
+    let parts = panels(&weight)?
+        .map(|(start, count)| x.matmul(&on_device(start, count)?.t()?))
+        .collect::<Result<Vec<_>>>()?;
+    Candle::cat(&parts, 1)
+}
+
+/// The gradient of the head's input, float32.
+pub(super) fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Candle> {
+    head.count_rows(head.value.rows());
+    let head = head.value.to_candle()?;
+    let mut dx = Candle::zeros((d_logits.dim(0)?, head.dim(1)?), DType::F32, d_logits.device())?;
+    for (start, count) in panels(&head)? {
+        let weight = head
+            .narrow(0, start, count)?
+            .to_device(d_logits.device())?
+            .to_dtype(DType::F32)?;
+        // cuBLAS takes no matrix with gaps between its rows.
+        dx = (dx + d_logits.narrow(1, start, count)?.contiguous()?.matmul(&weight)?)?;
+    }
+    Ok(dx)
+}
+
+fn panels(head: &Candle) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
+    let (rows, cols) = head.dims2()?;
+    let step = (PANEL_ELEMENTS / cols).max(1);
+    Ok((0..rows)
+        .step_by(step)
+        .map(move |start| (start, step.min(rows - start))))
+}
