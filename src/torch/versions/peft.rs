@@ -1,0 +1,30 @@
+//! Releases of PEFT.
+
+use super::version::{Version, studied};
+use crate::text::Mistake;
+
+/// How a release of PEFT prepares a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peft {
+    /// The k-bit preparation ends with `torch.cuda.empty_cache()`. From 0.20.0: `prepare_model_for_kbit_training` in
+    /// `utils/other.py`.
+    pub empties_cache: bool,
+}
+
+impl Peft {
+    /// The newest release.
+    pub const TODAY: Self = Self { empties_cache: true };
+
+    const OLDEST: Version = Version(0, 6, 0);
+
+    /// The behaviour of the release `text`.
+    ///
+    /// # Errors
+    /// The text is not a version, or one that has not been studied.
+    pub fn of(text: &str) -> Result<Self, Mistake> {
+        let version = studied("peft", text, Self::OLDEST)?;
+        Ok(Self {
+            empties_cache: version >= Version(0, 20, 0),
+        })
+    }
+}
