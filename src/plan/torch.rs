@@ -69,6 +69,7 @@ impl Configuration {
             bitsandbytes,
             pytorch,
             device_map: cell.torch.device_map == Some(true),
+            free_bytes: gpu.map(|gpu| gpu.total_bytes - gpu.context.map_or(0, |context| context.bytes)),
             backend: Backend::Cuda,
         })
     }

@@ -110,6 +110,8 @@ pub struct Configuration {
     /// Weights that stay as they are come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
     /// after it.
     pub device_map: bool,
+    /// Bytes of the GPU that are free before anything is loaded; `None` if no GPU is named.
+    pub free_bytes: Option<u64>,
     /// The kernels whose memory is traced.
     pub backend: Backend,
 }
@@ -150,6 +152,7 @@ impl Configuration {
             bitsandbytes: Bitsandbytes::TODAY,
             pytorch: Pytorch::TODAY,
             device_map: false,
+            free_bytes: None,
             backend: Backend::Cuda,
         }
     }

@@ -59,7 +59,10 @@ impl<'t> Loaded<'t> {
             WarmUp::Half => unquantised,
             WarmUp::Quantised => quantised(),
         };
-        drop(tape.bytes(warm_up, Category::Temporary));
+        let largest = configuration
+            .free_bytes
+            .map(|free| configuration.transformers.warm_up.largest(free));
+        drop(tape.bytes(warm_up.min(largest.unwrap_or(u64::MAX)), Category::Temporary));
 
         let family = config.family.description();
         let outside = family.embeddings.len() + family.head.len();
