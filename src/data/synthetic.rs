@@ -52,7 +52,17 @@ mod tests {
     use super::*;
 
     fn lengths(lengths: Lengths, samples: usize) -> (Vec<usize>, usize) {
-        let (samples, skipped) = super::samples(&Synthetic { lengths, samples }, 0, 100, None, 8);
+        let (samples, skipped) = super::samples(
+            &Synthetic {
+                lengths,
+                samples,
+                between: None,
+            },
+            0,
+            100,
+            None,
+            8,
+        );
         let lengths = (0..samples.len()).map(|index| samples.get(index).len()).collect();
         (lengths, skipped)
     }

@@ -39,6 +39,10 @@ pub struct Synthetic {
     /// Number of samples.
     #[schemars(range(min = 1))]
     pub samples: usize,
+    /// The fewest and the most tokens that a sample may have, such as `[20, 2048]`, if `lengths` only stand for data that is
+    /// not known. Plans of PyTorch's stack then give the memory of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<[usize; 2]>,
 }
 
 impl Default for Synthetic {
@@ -46,6 +50,7 @@ impl Default for Synthetic {
         Self {
             lengths: Lengths::Fixed,
             samples: 1024,
+            between: None,
         }
     }
 }

@@ -7,9 +7,12 @@
 pub mod advice;
 pub mod batches;
 mod cache;
+mod device;
 mod error;
 mod fallback;
+mod figures;
 pub mod fit;
+mod inputs;
 mod planner;
 mod ranges;
 pub mod resolve;

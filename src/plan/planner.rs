@@ -1,29 +1,27 @@
 //! Turns a memory trace into a prediction.
 
-use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 
-use super::batches::{self, Depth};
-use super::cache::{cached, cached_last};
-use super::{PlanError, ranges};
+use super::PlanError;
+use super::batches::{self, Depth, Planned, TorchStep};
+use super::device::Device;
+use super::figures::{prediction_from, with_reserved, with_rounding, with_verdict};
+use super::inputs::Inputs;
+use super::ranges::{self, OtherLoads};
 use crate::{
-    arch::{self, ArchError, ModelConfig},
-    data::{self, DataError, Dataset, SampleLengths},
-    memory::{ByCategory, Phase},
-    options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
-    peft::{self, FileDtype},
-    results::prediction::{Prediction, ROUNDING, Verdict},
-    spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
-    text::counted,
+    arch::{ArchError, ModelConfig},
+    data::DataError,
+    memory::Phase,
+    options::DataOptions,
+    results::prediction::{Prediction, Verdict},
+    spec::cell::{Cell, Stack},
     torch::{
         self, MicroBatchShape,
-        caching_allocator::{self, DeviceMemory, Reserved, Settings},
         gpu::{Budget, Gpu},
     },
     trace::{Account, Peak, Trace},
-    train::{self, TrainError},
+    train,
 };
 
 /// PyTorch's allocator rounds sizes up to a multiple of this, in bytes.
@@ -36,21 +34,9 @@ const PROCESS: u64 = 25 << 20;
 /// Plans the cells of a spec.
 #[derive(Debug)]
 pub struct Planner {
-    /// Where relative paths in cells start.
-    base_dir: PathBuf,
+    /// What the plans are made from.
+    inputs: Inputs,
     options: Options,
-    /// Shapes that were read, by what decides them and whether the cell's stack can use them.
-    models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
-    /// The data that was read last: cells of a study mostly share theirs.
-    dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
-    /// The lengths of a file's samples that were read last.
-    lengths: Mutex<Option<(LengthsKey, Arc<SampleLengths>)>>,
-    /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
-    torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
-    /// Sizes of adapters' files, by model, adapter, rank and target modules.
-    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, TargetModules), u64>>,
-    /// Sizes of files with all weights, by model and format.
-    checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
 }
 
 /// How a spec is planned.
@@ -71,43 +57,12 @@ impl Default for Options {
     }
 }
 
-/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs; and the token
-/// between them.
-type DataKey = (ModelKey, Data, u64, usize, u64, (usize, Option<PackingSeparator>));
-
-/// The keys that decide the lengths of a file's samples before they are cut.
-type LengthsKey = (ModelKey, Data);
-
-/// The cell's keys that decide a model's shape.
-type ModelKey = (String, Task, usize);
-
-/// The keys that decide whether it can be used: the stack, the origin of the weights, and the target modules, if any.
-type ConfigKey = (ModelKey, Stack, Weights, Option<TargetModules>);
-
-/// The keys that decide its counts: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
-type CountsKey = (
-    ModelKey,
-    Dtype,
-    Dtype,
-    Upcast,
-    usize,
-    TargetModules,
-    LoraATraining,
-    Dtype,
-);
-
 impl Planner {
     /// A planner of cells whose relative paths start at `base_dir`.
     pub fn new(base_dir: &Path, options: Options) -> Self {
         Self {
-            base_dir: base_dir.to_path_buf(),
+            inputs: Inputs::new(base_dir),
             options,
-            models: Mutex::default(),
-            dataset: Mutex::default(),
-            lengths: Mutex::default(),
-            torch_counts: Mutex::default(),
-            adapter_files: Mutex::default(),
-            checkpoint_files: Mutex::default(),
         }
     }
 
@@ -148,6 +103,34 @@ impl Planner {
         Ok(prediction.needed_bytes)
     }
 
+    /// Bytes that `cell` needs in a few of its steps: seldom more than in all, and quicker than [`Self::needed`]. `None` if its
+    /// plan has no more steps than that.
+    ///
+    /// # Errors
+    /// Those of [`Self::predict`].
+    pub fn needed_in_few_steps(&self, cell: &Cell) -> Result<Option<u64>, PlanError> {
+        if cell.stack == Stack::Candle {
+            return Ok(None);
+        }
+        let (model, options) = (self.inputs.model(cell)?, cell.data_options());
+        let steps = |depth| {
+            self.torch_steps(cell, &options, &model, depth)
+                .map(|planned| planned.steps.len())
+        };
+        if steps(Depth::Few)? == steps(Depth::Replayed)? {
+            return Ok(None);
+        }
+        Ok(Some(self.predict_torch(cell, Detail::Few)?.needed_bytes))
+    }
+
+    /// The shape of the cell's model; read once.
+    ///
+    /// # Errors
+    /// It cannot be read, or the cell's stack cannot do it.
+    pub fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
+        self.inputs.model(cell)
+    }
+
     /// The budget of `cell` in bytes: that of all cells, or its own.
     pub fn budget(&self, cell: &Cell) -> Option<u64> {
         self.options.budget.map(Budget::bytes).or_else(|| match cell.stack {
@@ -167,11 +150,13 @@ impl Planner {
 
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
         is_closed(cell)?;
-        let config = self.model(cell)?;
+        let config = self.inputs.model(cell)?;
         fits_positions(cell, config.max_position_embeddings)?;
         cell.check_blocks_of(&config).map_err(PlanError::Blocks)?;
         let options = cell.train_options();
-        let steps = batches::steps(&options.data, &config, || self.dataset(cell, &options.data, &config))?;
+        let steps = batches::steps(&options.data, &config, || {
+            self.inputs.dataset(cell, &options.data, &config)
+        })?;
         let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
         let host_peak = account.host_peak;
@@ -180,8 +165,8 @@ impl Planner {
             host_budget_bytes: cell.host_memory.map(|size| size.0),
             parameter_count: config.parameter_count(),
             trainable_count: planned.trainable_count,
-            checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &config),
-            adapter_file_bytes: self.adapter_file_bytes(cell, &options.model, &config)?,
+            checkpoint_file_bytes: self.inputs.checkpoint_file_bytes(cell, &config),
+            adapter_file_bytes: self.inputs.adapter_file_bytes(cell, &options.model, &config)?,
             process_peak_bytes: Some(account.peak.bytes + host_peak + PROCESS),
             training_steps: steps.training_steps(),
             worst_batch: steps.worst(step_of_batch(&account.peak)),
@@ -200,44 +185,31 @@ impl Planner {
 
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
         is_closed(cell)?;
-        let model = self.model(cell)?;
+        let model = self.inputs.model(cell)?;
         fits_positions(cell, model.max_position_embeddings)?;
         cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
         let gpu = self.gpu(cell);
         gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu)).map_err(PlanError::Gpu)?;
-        let mut configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
-        let counts = self.torch_counts(cell, &configuration);
+        let configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
+        let counts = self.inputs.torch_counts(cell, &configuration);
         if cell.rank > 0 && !counts.is_adapted {
             return Err(PlanError::NoModule(cell.model.clone()));
         }
         let options = cell.data_options();
-        let planned = batches::torch_steps(
-            &options,
-            match detail {
-                Detail::Live => Depth::Live(configuration.outputs),
-                Detail::Reserved | Detail::Range => Depth::Replayed,
-            },
-            || self.dataset(cell, &options, &model),
-            || self.lengths(cell, &options, &model),
-        )?;
-        let steps = &planned.steps;
-        if configuration.empty_cache_steps > 0 {
-            // All intervals have the same peaks: the step after an emptied cache is like any other after it.
-            configuration.empty_cache_steps = configuration.empty_cache_steps.min(steps.len() as u32 - 1).max(1);
-        }
-        let parts = steps.chunk_by(|_, next| next.follows);
-        let parts: Vec<Vec<&[MicroBatchShape]>> = parts
-            .map(|part| part.iter().map(|step| &step.micro_batches[..]).collect())
-            .collect();
-        let trace = torch::trace_parts(&configuration, &parts);
+        let depth = match detail {
+            Detail::Live => Depth::Live(configuration.outputs),
+            Detail::Few => Depth::Few,
+            Detail::Reserved | Detail::Range => Depth::Replayed,
+        };
+        let (planned, trace) = self.torch_trace(cell, &options, &configuration, depth)?;
         let account = Account::of(&trace, GPU_GRANULARITY, 1);
         let mut prediction = Prediction {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
-            checkpoint_file_bytes: self.checkpoint_file_bytes(cell, &model),
+            checkpoint_file_bytes: self.inputs.checkpoint_file_bytes(cell, &model),
             adapter_file_bytes: counts.adapter_file_bytes,
             allocated_peak_by_category: with_rounding(&account.peak.by_category, account.peak.bytes),
-            planned_steps: Some(steps.len() as u64),
+            planned_steps: Some(planned.steps.len() as u64),
             allocated_end_bytes: Some(account.at_end),
             notes: gpu.map_or_else(Vec::new, |gpu| cell.notes_on(gpu)),
             training_steps: planned.training_steps(),
@@ -245,137 +217,74 @@ impl Planner {
             ..prediction_from(&account)
         };
         if detail > Detail::Live {
-            let settings = cell.pytorch_allocator().map_err(PlanError::Allocator)?;
             let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
-            let (reserved, device) = replay_within(&trace, &settings, self.budget(cell), context.unwrap_or(0));
-            if reserved.stats.retries > 0 {
-                prediction.notes.push(returned_cache(reserved.stats.retries));
-            }
-            let others = match detail {
+            let device = Device {
+                settings: cell.pytorch_allocator().map_err(PlanError::Allocator)?,
+                budget: self.budget(cell),
+                taken: context.unwrap_or(0),
+            };
+            let loads = match detail {
                 Detail::Range => ranges::other_loads(cell, &configuration),
-                _ => ranges::OtherLoads::default(),
+                _ => OtherLoads::default(),
             };
-            let peaks = others.configurations.iter().filter_map(|other| {
-                let load = torch::load_trace(other);
-                caching_allocator::reserved_peak(&load, &trace, &settings, &device)
-            });
-            let likely = reserved.peak.bytes;
-            let (low, high) = peaks.fold((likely, likely), |(low, high), peak| (low.min(peak), high.max(peak)));
-            let peak = &reserved.allocated_peak;
-            prediction = Prediction {
-                binding_phase: peak.moment.phase.unwrap_or(Phase::Idle).name().to_owned(),
-                binding_module: peak.moment.module.map(|module| module.to_string()),
-                allocated_peak_bytes: peak.bytes,
-                allocated_peak_by_category: with_rounding(&peak.by_category, peak.bytes),
-                allocated_peak_in_phase: reserved.allocated_in_phase.named(),
-                allocated_mean_bytes: reserved.allocated_after_steps.bytes(),
-                allocated_end_bytes: Some(reserved.stats.all.allocated.current),
-                reserved_peak_bytes: Some(reserved.peak.bytes),
-                reserved_low_bytes: Some(low),
-                reserved_high_bytes: Some(high),
-                range_reason: (low < high).then(|| others.reason.to_owned()),
-                reserved_after_first_step_bytes: reserved.after_steps.first().copied(),
-                reserved_after_last_step_bytes: reserved.after_steps.last().copied(),
-                fragmentation_bytes: Some(reserved.peak.bytes - peak.bytes),
-                segments: Some(reserved.stats.all.segments.peak),
-                process_peak_bytes: context.map(|context| reserved.peak.bytes + context),
-                ..prediction
-            };
+            let (reserved, after_other_loads) = device.replay(&trace, &loads.configurations);
+            prediction = with_reserved(prediction, &reserved, context);
+            prediction.widen(&after_other_loads, loads.reason);
+            if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {
+                for data in &lengths.data {
+                    let (_, trace) = self.torch_trace(cell, data, &configuration, depth)?;
+                    let (other, _) = device.replay(&trace, &[]);
+                    prediction.widen(&[other.peak.bytes], &lengths.reason);
+                    prediction.widen_allocated(other.allocated_peak.bytes);
+                }
+            }
         }
         let needed = prediction.process_peak_bytes.or(prediction.reserved_peak_bytes);
         let needed = needed.unwrap_or(prediction.allocated_peak_bytes);
         Ok(with_verdict(needed, self.budget(cell), prediction))
     }
 
-    /// The shape of the cell's model; read once.
-    ///
-    /// # Errors
-    /// It cannot be read, or the cell's stack cannot do it.
-    pub fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
-        let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
-        let key = (model_key(cell), cell.stack, cell.weights(), modules);
-        cached(&self.models, key, || {
-            arch::open(&cell.model_options(), cell.stack, &self.base_dir).map(Arc::new)
-        })
-    }
-
-    /// The cell's samples.
-    fn dataset(&self, cell: &Cell, options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
-        let key = (
-            model_key(cell),
-            cell.data.clone(),
-            cell.seed,
-            cell.max_seq_length,
-            cell.eval_fraction.to_bits(),
-            (
-                options.effective_batch_size(),
-                options.packing.map(|packing| packing.separator),
-            ),
-        );
-        cached_last(&self.dataset, key, || data::load(options, config, &self.base_dir))
-    }
-
-    /// The lengths of the samples of the cell's file.
-    fn lengths(
+    /// The steps of PyTorch's stack that decide the memory of training on `options`.
+    fn torch_steps(
         &self,
         cell: &Cell,
         options: &DataOptions,
-        config: &ModelConfig,
-    ) -> Result<Arc<SampleLengths>, DataError> {
-        let key = (model_key(cell), cell.data.clone());
-        cached_last(&self.lengths, key, || data::lengths(options, config, &self.base_dir))
+        model: &ModelConfig,
+        depth: Depth,
+    ) -> Result<Planned<TorchStep>, DataError> {
+        batches::torch_steps(
+            options,
+            depth,
+            || self.inputs.dataset(cell, options, model),
+            || self.inputs.lengths(cell, options, model),
+        )
     }
 
-    /// The model's counts; taken once.
-    fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
-        let key = (
-            model_key(cell),
-            cell.dtype,
-            cell.bnb_4bit_compute_dtype,
-            cell.upcast,
-            cell.rank,
-            cell.target_modules.clone(),
-            cell.lora_fa,
-            cell.adapter_dtype,
-        );
-        let Ok(counts) = cached(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
-        counts
-    }
-
-    fn adapter_file_bytes(
+    /// The same with their trace.
+    fn torch_trace(
         &self,
         cell: &Cell,
-        options: &ModelOptions,
-        config: &ModelConfig,
-    ) -> Result<Option<u64>, TrainError> {
-        let Some(lora) = &options.lora else { return Ok(None) };
-        let key = (model_key(cell), lora.adapter, lora.rank, lora.target_modules.clone());
-        cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
-    }
-
-    /// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
-    /// large, which adds some kB.
-    fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
-        if cell.rank > 0 {
-            return None;
-        }
-        let dtype = match cell.dtype {
-            Dtype::Float32 => FileDtype::F32,
-            Dtype::Float16 => FileDtype::F16,
-            Dtype::Bfloat16 => FileDtype::Bf16,
-            Dtype::Int8 | Dtype::Int4 => return None,
+        options: &DataOptions,
+        configuration: &torch::Configuration,
+        depth: Depth,
+    ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
+        let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
+        let steps = &planned.steps;
+        let parts = steps.chunk_by(|_, next| next.follows);
+        let parts: Vec<Vec<&[MicroBatchShape]>> = parts
+            .map(|part| part.iter().map(|step| &step.micro_batches[..]).collect())
+            .collect();
+        let trace = match configuration.empty_cache_steps {
+            0 => torch::trace_parts(configuration, &parts),
+            // All intervals have the same peaks: the step after an emptied cache is like any other after it.
+            every => {
+                let mut configuration = configuration.clone();
+                configuration.empty_cache_steps = every.min(steps.len() as u32 - 1).max(1);
+                torch::trace_parts(&configuration, &parts)
+            }
         };
-        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), cell.dtype), || {
-            let weights = config.weights().into_iter();
-            let weights = weights.map(|weight| (weight.name, dtype, weight.shape));
-            Ok::<_, Infallible>(peft::safetensors_bytes(weights))
-        });
-        Some(bytes)
+        Ok((planned, trace))
     }
-}
-
-fn model_key(cell: &Cell) -> ModelKey {
-    (cell.model.clone(), cell.task, cell.num_labels)
 }
 
 /// The planned step of a peak, if its batch decides it.
@@ -388,32 +297,12 @@ fn step_of_batch(peak: &Peak) -> Option<u32> {
 enum Detail {
     /// Live tensors.
     Live,
+    /// What the allocator holds in a few steps.
+    Few,
     /// What the allocator holds.
     Reserved,
     /// The range that this may be in.
     Range,
-}
-
-/// Replays a trace on a device without limit or, if it then needs more than the budget, within the budget: an allocator that
-/// finds the device full returns its cache and tries again. What does not fit is given without limit.
-fn replay_within(trace: &Trace, settings: &Settings, budget: Option<u64>, taken: u64) -> (Reserved, DeviceMemory) {
-    let unlimited = caching_allocator::replay(trace, settings, &DeviceMemory::UNLIMITED);
-    if let Some(total) = budget.filter(|budget| unlimited.peak.bytes + taken > *budget) {
-        let device = DeviceMemory { total, taken };
-        let within = caching_allocator::replay(trace, settings, &device);
-        if within.out_of_memory.is_none() {
-            return (within, device);
-        }
-    }
-    (unlimited, DeviceMemory::UNLIMITED)
-}
-
-/// The note on a cell that fits because the allocator returns its cache.
-fn returned_cache(times: u64) -> String {
-    format!(
-        "the memory is full: the allocator returns its cache and asks again, {} in the planned steps, which takes time",
-        counted(times as usize, "time")
-    )
 }
 
 /// The GPU that the cell names; the spec has checked that it is one.
@@ -436,61 +325,11 @@ fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn with_verdict(needed: u64, budget_bytes: Option<u64>, prediction: Prediction) -> Prediction {
-    let verdict = |budget| {
-        if needed <= budget {
-            Verdict::Fits
-        } else {
-            Verdict::Oversize
-        }
-    };
-    // Beside what the allocator holds, all is known.
-    let likely = prediction.reserved_peak_bytes.unwrap_or(needed);
-    let moved = |reserved: Option<u64>| Some(needed - likely + reserved.unwrap_or(likely));
-    Prediction {
-        verdict: budget_bytes.map(verdict),
-        budget_bytes,
-        needed_bytes: needed,
-        needed_low_bytes: moved(prediction.reserved_low_bytes),
-        needed_high_bytes: moved(prediction.reserved_high_bytes),
-        ..prediction
-    }
-}
-
-/// A prediction with the figures of an account.
-fn prediction_from(account: &Account) -> Prediction {
-    let peak = &account.peak;
-    Prediction {
-        binding_phase: peak.phase.unwrap_or(Phase::Idle).name().to_owned(),
-        binding_module: peak.module.map(|module| module.to_string()),
-        allocated_peak_bytes: peak.bytes,
-        allocated_peak_by_category: named(&peak.by_category),
-        allocated_peak_in_phase: account.in_phase.named(),
-        allocated_mean_bytes: account.after_steps.bytes(),
-        ..Prediction::default()
-    }
-}
-
-/// The bytes of tensors by the names of their categories.
-fn named(by_category: &ByCategory) -> BTreeMap<String, u64> {
-    let tensors = by_category.iter().filter(|(category, _)| category.is_tensor());
-    tensors
-        .map(|(category, bytes)| (category.name().to_owned(), bytes))
-        .collect()
-}
-
-/// The same with the difference to `allocated`: blocks of PyTorch's allocator are larger than the requests.
-fn with_rounding(by_category: &ByCategory, allocated: u64) -> BTreeMap<String, u64> {
-    let mut named = named(by_category);
-    let requested: u64 = named.values().sum();
-    named.insert(ROUNDING.to_owned(), allocated - requested);
-    named
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arch::check;
+    use crate::options::{Data, Dtype, Lengths, Padding, Synthetic};
 
     /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
     #[test]
@@ -520,6 +359,31 @@ mod tests {
             };
             assert_eq!(counted(&ours), counted(&torch), "{name}");
         }
+    }
+
+    /// A search leaves out what needs too much in few steps, which no plan of all steps may need less for.
+    #[test]
+    fn few_steps_of_uneven_data_show_what_all_need() {
+        let planner = Planner::new(Path::new(""), Options::default());
+        let cell = |lengths| Cell {
+            stack: Stack::Torch,
+            model: "tiny".into(),
+            padding: Padding::Longest,
+            batch_size: 1,
+            gradient_accumulation_steps: 1,
+            max_seq_length: 64,
+            max_steps: Some(60),
+            data: Data::Synthetic(Synthetic {
+                lengths,
+                ..Synthetic::default()
+            }),
+            ..Cell::default()
+        };
+        let uneven = cell(Lengths::List((0..60).map(|sample| 2 + sample * 37 % 61).collect()));
+        let few = planner.needed_in_few_steps(&uneven).unwrap().unwrap();
+        assert!(few <= planner.needed(&uneven).unwrap());
+        assert!(few >= planner.needed_at_least(&uneven).unwrap());
+        assert_eq!(planner.needed_in_few_steps(&cell(Lengths::Fixed)).unwrap(), None);
     }
 
     #[test]

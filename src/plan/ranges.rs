@@ -1,5 +1,6 @@
 //! What a plan cannot know of a run, as the runs that are possible.
 
+use crate::options::{Data, DataOptions, Lengths};
 use crate::spec::cell::{Cell, Upcast};
 use crate::torch::{Configuration, LoadOrder};
 
@@ -45,4 +46,107 @@ pub(super) fn other_loads(cell: &Cell, configuration: &Configuration) -> OtherLo
         others.configurations.push(older);
     }
     others
+}
+
+/// Data that is as possible as the one that is planned.
+pub(super) struct OtherLengths {
+    pub(super) data: Vec<DataOptions>,
+    /// The fact that would decide between them.
+    pub(super) reason: String,
+}
+
+/// Data of lengths that are not known: all samples as short as any may be, all as long, and as they are assumed but for the
+/// longest, which is as long as any may be. `None` if lengths are known.
+pub(super) fn other_lengths(options: &DataOptions) -> Option<OtherLengths> {
+    let Data::Synthetic(synthetic) = &options.data else {
+        return None;
+    };
+    let [fewest, most] = synthetic.between?.map(|length| length.min(options.max_seq_length));
+    let mut lengths = vec![vec![fewest], vec![most]];
+    if let Lengths::List(list) = &synthetic.lengths
+        && list.len() > 1
+        && let Some(longest) = list.iter().max()
+    {
+        lengths.push(
+            list.iter()
+                .map(|length| if length == longest { most } else { *length })
+                .collect(),
+        );
+    }
+    let of = |lengths| {
+        let mut synthetic = synthetic.clone();
+        synthetic.lengths = Lengths::List(lengths);
+        DataOptions {
+            data: Data::Synthetic(synthetic),
+            ..options.clone()
+        }
+    };
+    Some(OtherLengths {
+        data: lengths.into_iter().map(of).collect(),
+        reason: format!("lengths of samples, which are not known: {fewest} to {most} tokens"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Options, Planner};
+    use crate::spec::cell::{Padding, Stack, Synthetic};
+
+    fn cell(lengths: Lengths, between: Option<[usize; 2]>) -> Cell {
+        Cell {
+            stack: Stack::Torch,
+            padding: Padding::Longest,
+            max_seq_length: 512,
+            max_steps: Some(3),
+            data: Data::Synthetic(Synthetic {
+                lengths,
+                between,
+                samples: 8,
+            }),
+            ..Cell::default()
+        }
+    }
+
+    /// Each end is the plan of a cell whose lengths are known.
+    #[test]
+    fn ends_are_plans_of_known_lengths() {
+        let predict = |lengths: &[usize], between| {
+            let planner = Planner::new(std::path::Path::new(""), Options::default());
+            planner
+                .predict(&cell(Lengths::List(lengths.to_vec()), between))
+                .unwrap()
+        };
+        let known = predict(&[100, 200], None);
+        assert_eq!((known.allocated_low_bytes, known.allocated_high_bytes), (None, None));
+        let unknown = predict(&[100, 200], Some([10, 600]));
+        let peak = |lengths: &[usize]| predict(lengths, None).allocated_peak_bytes;
+        assert_eq!(unknown.allocated_low_bytes, Some(peak(&[10])));
+        let longest = peak(&[512]).max(peak(&[100, 512]));
+        assert_eq!(
+            unknown.allocated_high_bytes,
+            Some(longest),
+            "samples are cut to 512 tokens"
+        );
+        assert_eq!(unknown.allocated_peak_bytes, known.allocated_peak_bytes);
+        assert!(unknown.needed_low_bytes < Some(unknown.needed_bytes));
+        assert!(unknown.needed_high_bytes > Some(unknown.needed_bytes));
+        let reason = unknown.range_reason.unwrap();
+        assert!(
+            reason.ends_with("lengths of samples, which are not known: 10 to 512 tokens"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn the_longest_of_a_list_may_be_longer() {
+        let options = cell(Lengths::List(vec![20, 40, 40]), Some([10, 50])).data_options();
+        let lengths = |data: &DataOptions| match &data.data {
+            Data::Synthetic(synthetic) => synthetic.lengths.clone(),
+            _ => unreachable!(),
+        };
+        let others: Vec<_> = other_lengths(&options).unwrap().data.iter().map(lengths).collect();
+        assert_eq!(others, [vec![10], vec![50], vec![20, 50, 50]].map(Lengths::List));
+        assert!(other_lengths(&cell(Lengths::Fixed, None).data_options()).is_none());
+    }
 }

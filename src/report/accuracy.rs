@@ -234,10 +234,14 @@ fn error(figure: &ComparedFigure) -> Option<f64> {
     (figure.published != 0.0).then(|| predicted / figure.published - 1.0)
 }
 
-/// The predicted range of a figure that PyTorch's allocator decides.
+/// The predicted range of a figure that is not known exactly. A process holds more than PyTorch's allocator does, so that its
+/// size is not in the range of what is reserved.
 fn range(figure: &ComparedFigure) -> Option<Range> {
     let columns = match (figure.column.as_str(), &figure.of) {
-        ("reserved_peak_bytes", None) => ["predicted_reserved_low_bytes", "predicted_reserved_high_bytes"],
+        ("allocated_peak_bytes", None) => ["predicted_allocated_low_bytes", "predicted_allocated_high_bytes"],
+        ("reserved_peak_bytes", None) if figure.metric != Some("process") => {
+            ["predicted_reserved_low_bytes", "predicted_reserved_high_bytes"]
+        }
         ("process_peak_bytes", None) if figure.group.stack() == Stack::Torch => {
             ["predicted_needed_low_bytes", "predicted_needed_high_bytes"]
         }
@@ -245,6 +249,9 @@ fn range(figure: &ComparedFigure) -> Option<Range> {
     };
     let [low, high] = columns.map(|column| figure.group.cells[0].number(column));
     let (low, high) = (low?, high?);
+    if low == high {
+        return None;
+    }
     // The source may have rounded the figure by half a unit of its last decimal.
     let decimals = figure.value.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let rounded = figure.unit.factor() * 0.5 / 10_f64.powi(decimals as i32);

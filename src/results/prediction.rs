@@ -45,6 +45,12 @@ pub struct Prediction {
     pub binding_module: Option<String>,
     /// The most live tensor bytes at any instant.
     pub allocated_peak_bytes: u64,
+    /// The least and the most of `allocated_peak_bytes` that is possible; absent if lengths of samples are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_low_bytes: Option<u64>,
+    /// See `allocated_low_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_high_bytes: Option<u64>,
     /// The most memory that the allocator holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_peak_bytes: Option<u64>,
@@ -111,6 +117,33 @@ impl Prediction {
     pub fn past_host_budget(&self) -> Option<u64> {
         let past = self.host_allocated_peak_bytes?.checked_sub(self.host_budget_bytes?)?;
         (past > 0).then_some(past)
+    }
+
+    /// Adds what the allocator holds in other runs to the range, with what decides between them and this one.
+    pub fn widen(&mut self, others: &[u64], reason: &str) {
+        let (Some(low), Some(high)) = (&mut self.reserved_low_bytes, &mut self.reserved_high_bytes) else {
+            return;
+        };
+        let before = (*low, *high);
+        for &other in others {
+            (*low, *high) = ((*low).min(other), (*high).max(other));
+        }
+        if before == (*low, *high) {
+            return;
+        }
+        match &mut self.range_reason {
+            None => self.range_reason = Some(reason.to_owned()),
+            Some(known) if known.ends_with(reason) => {}
+            Some(known) => *known = format!("{known}; {reason}"),
+        }
+    }
+
+    /// Adds the peak of live tensors in another run to the range of that.
+    pub fn widen_allocated(&mut self, other: u64) {
+        let peak = self.allocated_peak_bytes;
+        let (low, high) = (&mut self.allocated_low_bytes, &mut self.allocated_high_bytes);
+        *low = Some(low.unwrap_or(peak).min(other));
+        *high = Some(high.unwrap_or(peak).max(other));
     }
 }
 

@@ -249,6 +249,7 @@ mod tests {
                 data: Data::Synthetic(Synthetic {
                     lengths: Lengths::List(vec![140, 3, 70]),
                     samples: 16,
+                    between: None,
                 }),
                 model: "tiny".into(),
                 max_seq_length: 140,

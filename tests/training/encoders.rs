@@ -50,6 +50,7 @@ fn cell() -> Cell {
         data: Data::Synthetic(Synthetic {
             lengths: Lengths::List(vec![7, 24, 2, 15, 11]),
             samples: 40,
+            between: None,
         }),
         ..Cell::default()
     }
@@ -204,6 +205,7 @@ fn parameters_and_gradients_are_exact() {
         data: Data::Synthetic(Synthetic {
             lengths: Lengths::Fixed,
             samples: 5,
+            between: None,
         }),
         ..cell()
     };
@@ -228,6 +230,7 @@ fn synthetic_labels_can_be_learned_and_accuracy_tells() {
             data: Data::Synthetic(Synthetic {
                 lengths: Lengths::Uniform,
                 samples: 400,
+                between: None,
             }),
             ..cell()
         };

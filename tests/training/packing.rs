@@ -15,6 +15,7 @@ fn packed(dtype: Dtype, change: impl FnOnce(&mut Cell)) -> Cell {
         max_steps: Some(20),
         learning_rate: 1e-3,
         data: Data::Synthetic(Synthetic {
+            between: None,
             lengths: Lengths::List(vec![7, 24, 2, 15, 11, 5, 9]),
             samples: 40,
         }),

@@ -28,6 +28,7 @@ pub fn cell() -> Cell {
         data: Data::Synthetic(Synthetic {
             lengths: Lengths::List(vec![7, 24, 2, 15, 11]),
             samples: 40,
+            between: None,
         }),
         ..Cell::default()
     }

@@ -8,7 +8,10 @@ use super::sequence::{Micro, Sequence};
 pub(super) const MOST_REPLAYED_STEPS: usize = 3;
 
 /// Micro-batches that are replayed through PyTorch's allocator. If a training has more, some of its steps are chosen.
-const MOST_REPLAYED: usize = 512;
+pub(super) const MOST_REPLAYED: usize = 512;
+
+/// The same for a first look, which often shows already that the memory does not suffice.
+pub(super) const FEW_REPLAYED: usize = 32;
 
 /// Steps before and after the largest that are replayed with it.
 const AROUND: usize = 2;
@@ -27,13 +30,14 @@ const MEASURES: [Measure; 5] = [
 ];
 
 /// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before them,
-/// for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few.
-pub(super) fn choose(sequence: &Sequence) -> Vec<usize> {
+/// for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few. These are too many if
+/// they have more than `most` micro-batches.
+pub(super) fn choose(sequence: &Sequence, most: usize) -> Vec<usize> {
     let all = 0..sequence.len();
     if sequence.is_even() {
         return all.take(MOST_REPLAYED_STEPS).collect();
     }
-    if sequence.micro_batches() <= MOST_REPLAYED {
+    if sequence.micro_batches() <= most {
         return all.collect();
     }
     let mut chosen: BTreeSet<usize> = all.clone().take(1).collect();
@@ -46,7 +50,7 @@ pub(super) fn choose(sequence: &Sequence) -> Vec<usize> {
     let size = |step: usize| sequence.step(step).len();
     let mut replayed: usize = chosen.iter().map(|&step| size(step)).sum();
     for step in all {
-        if replayed + size(step) > MOST_REPLAYED {
+        if replayed + size(step) > most {
             break;
         }
         if chosen.insert(step) {
@@ -83,14 +87,20 @@ mod tests {
 
     #[test]
     fn a_few_steps_are_all_replayed() {
-        assert_eq!(choose(&training(&[&[&[5]], &[&[9]], &[&[2]]])), [0, 1, 2]);
+        assert_eq!(
+            choose(&training(&[&[&[5]], &[&[9]], &[&[2]]]), MOST_REPLAYED),
+            [0, 1, 2]
+        );
     }
 
     #[test]
     fn equal_steps_are_replayed_a_few_times() {
         let step: &[&[usize]] = &[&[5, 4]];
-        assert_eq!(choose(&training(&[step; 9])), [0, 1, 2]);
-        assert_eq!(choose(&training(&[step, step, step, &[&[5, 5]]])), [0, 1, 2, 3]);
+        assert_eq!(choose(&training(&[step; 9]), MOST_REPLAYED), [0, 1, 2]);
+        assert_eq!(
+            choose(&training(&[step, step, step, &[&[5, 5]]]), MOST_REPLAYED),
+            [0, 1, 2, 3]
+        );
     }
 
     #[test]
@@ -101,7 +111,7 @@ mod tests {
             .collect();
         let micro: Vec<[&[usize]; 1]> = lengths.iter().map(|lengths| [&lengths[..]]).collect();
         let sequence = training(&micro.iter().map(|step| &step[..]).collect::<Vec<_>>());
-        let chosen = choose(&sequence);
+        let chosen = choose(&sequence, MOST_REPLAYED);
         assert_eq!(chosen.len(), MOST_REPLAYED);
         assert!(chosen.is_sorted());
         for step in [0, 1, 400, 1000, 2000, 3000, 3998, 3999, 4000, 4001, 4002] {

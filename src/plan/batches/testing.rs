@@ -10,7 +10,11 @@ use crate::options::{Data, DataOptions, Lengths, Padding, Synthetic, TrainingLen
 
 pub(super) fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -> DataOptions {
     let mut options = DataOptions {
-        data: Data::Synthetic(Synthetic { lengths, samples: 64 }),
+        data: Data::Synthetic(Synthetic {
+            lengths,
+            samples: 64,
+            between: None,
+        }),
         model: "tiny".into(),
         max_seq_length: 64,
         padding: Padding::MaxLength,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::choice::{self, MOST_REPLAYED_STEPS};
+use super::choice::{self, FEW_REPLAYED, MOST_REPLAYED, MOST_REPLAYED_STEPS};
 use super::live;
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
@@ -22,6 +22,8 @@ const MOST_STEPS: usize = 2;
 pub enum Depth {
     /// The peak of live bytes, if outputs live so long.
     Live(OutputLifetime),
+    /// A first look at what PyTorch's allocator holds: seldom more than all, and of uneven data found in fewer steps.
+    Few,
     /// All that PyTorch's allocator holds.
     Replayed,
 }
@@ -79,7 +81,7 @@ fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth) -> Planned<To
             };
             Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step)
         }
-        Depth::Replayed => {
+        Depth::Few | Depth::Replayed => {
             let most = if sequence.is_even() {
                 MOST_MICRO_BATCHES
             } else {
@@ -89,7 +91,11 @@ fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth) -> Planned<To
                 micro_batches: sequence.step(step).iter().take(most).map(shape).collect(),
                 follows: true,
             };
-            let steps = choice::choose(&sequence);
+            let replayed = match depth {
+                Depth::Few => FEW_REPLAYED,
+                _ => MOST_REPLAYED,
+            };
+            let steps = choice::choose(&sequence, replayed);
             Planned::chosen(sequence, steps, has_texts, step)
         }
     }
@@ -158,7 +164,7 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
     };
     let most = match depth {
         Depth::Live(_) => MOST_STEPS,
-        Depth::Replayed => MOST_REPLAYED_STEPS,
+        Depth::Few | Depth::Replayed => MOST_REPLAYED_STEPS,
     };
     let step = TorchStep {
         micro_batches: vec![micro; options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)],

@@ -44,6 +44,8 @@ pub fn predictions() -> Vec<Predicted> {
         predicted("binding_phase", Text, |p| p.binding_phase.clone()),
         predicted("binding_module", Text, |p| p.binding_module.clone()),
         predicted("allocated_peak_bytes", Int, |p| p.allocated_peak_bytes),
+        predicted("allocated_low_bytes", Int, |p| p.allocated_low_bytes),
+        predicted("allocated_high_bytes", Int, |p| p.allocated_high_bytes),
         predicted("host_allocated_peak_bytes", Int, |p| p.host_allocated_peak_bytes),
         predicted("host_budget_bytes", Int, |p| p.host_budget_bytes),
         predicted("reserved_peak_bytes", Int, |p| p.reserved_peak_bytes),

@@ -18,6 +18,7 @@ impl Cell {
         match &self.data {
             Data::Synthetic(synthetic) => {
                 found.check(check_synthetic(synthetic));
+                found.check(self.check_between(synthetic));
                 found.check(self.check_samples(synthetic.samples));
             }
             Data::File(file) => {
@@ -95,6 +96,36 @@ impl Cell {
                     .help("keep one of them"),
                 );
             }
+        }
+    }
+
+    /// Bounds of lengths that only stand for others.
+    fn check_between(&self, synthetic: &Synthetic) -> Checked {
+        const KEY: &str = "data.synthetic.between";
+        let Some([fewest, most]) = synthetic.between else {
+            return Ok(());
+        };
+        if self.stack == Stack::Candle {
+            return Err(
+                Invalid::new(KEY, "our trainer knows the lengths, since it makes the samples")
+                    .with("stack")
+                    .help("leave the key out, or write `stack: torch`"),
+            );
+        }
+        at_least(KEY, fewest, 2)?;
+        at_most(KEY, most, 1 << 24)?;
+        if fewest > most {
+            let message = format!("{fewest} tokens are more than {most}");
+            return Err(Invalid::new(KEY, message).help("the fewest come first"));
+        }
+        let Lengths::List(lengths) = &synthetic.lengths else {
+            return Ok(());
+        };
+        match lengths.iter().find(|length| !(fewest..=most).contains(*length)) {
+            Some(length) => Err(Invalid::new(KEY, format!("a sample has {length} tokens"))
+                .with("data.synthetic.lengths")
+                .help(format!("all lengths must lie between {fewest} and {most}"))),
+            None => Ok(()),
         }
     }
 

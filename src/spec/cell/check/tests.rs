@@ -143,6 +143,20 @@ fn words_and_lists_are_refused_by_their_key() {
     };
     let key = refused(|cell| cell.data = Data::Synthetic(lengths));
     assert_eq!(key.as_deref(), Some("data.synthetic.lengths[1]"));
+    let between = |stack, bounds, lengths| {
+        let data = Data::Synthetic(Synthetic {
+            between: Some(bounds),
+            lengths,
+            ..Synthetic::default()
+        });
+        refused(|cell| (cell.stack, cell.data) = (stack, data))
+    };
+    let key = Some("data.synthetic.between");
+    assert_eq!(between(Stack::Candle, [2, 8], Lengths::Fixed).as_deref(), key);
+    assert_eq!(between(Stack::Torch, [8, 2], Lengths::Fixed).as_deref(), key);
+    assert_eq!(between(Stack::Torch, [1, 8], Lengths::Fixed).as_deref(), key);
+    assert_eq!(between(Stack::Torch, [2, 8], Lengths::List(vec![8, 9])).as_deref(), key);
+    assert_eq!(between(Stack::Torch, [2, 9], Lengths::List(vec![8, 9])), None);
     let file = DataFile {
         path: "a.md".into(),
         column: Some("text".into()),

@@ -1,0 +1,171 @@
+//! What plans are made from: models, data and counts, each read or computed once.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::cache::{cached, cached_last};
+use crate::{
+    arch::{self, ArchError, ModelConfig},
+    data::{self, DataError, Dataset, SampleLengths},
+    options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
+    peft::{self, FileDtype},
+    spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
+    torch,
+    train::{self, TrainError},
+};
+
+/// The inputs of plans.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    /// Where relative paths in cells start.
+    base_dir: PathBuf,
+    /// Shapes that were read, by what decides them and whether the cell's stack can use them.
+    models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
+    /// The data that was read last: cells of a study mostly share theirs.
+    dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
+    /// The lengths of a file's samples that were read last.
+    lengths: Mutex<Option<(LengthsKey, Arc<SampleLengths>)>>,
+    /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
+    torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
+    /// Sizes of adapters' files, by model, adapter, rank and target modules.
+    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, TargetModules), u64>>,
+    /// Sizes of files with all weights, by model and format.
+    checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
+}
+
+/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs; and the token
+/// between them.
+type DataKey = (ModelKey, Data, u64, usize, u64, (usize, Option<PackingSeparator>));
+
+/// The keys that decide the lengths of a file's samples before they are cut.
+type LengthsKey = (ModelKey, Data);
+
+/// The cell's keys that decide a model's shape.
+type ModelKey = (String, Task, usize);
+
+/// The keys that decide whether it can be used: the stack, the origin of the weights, and the target modules, if any.
+type ConfigKey = (ModelKey, Stack, Weights, Option<TargetModules>);
+
+/// The keys that decide its counts: dtype, compute dtype, upcast, rank, target modules, lora_fa, adapter dtype.
+type CountsKey = (
+    ModelKey,
+    Dtype,
+    Dtype,
+    Upcast,
+    usize,
+    TargetModules,
+    LoraATraining,
+    Dtype,
+);
+
+impl Inputs {
+    /// Nothing is read yet; relative paths in cells start at `base_dir`.
+    pub(super) fn new(base_dir: &Path) -> Self {
+        Self {
+            base_dir: base_dir.to_path_buf(),
+            models: Mutex::default(),
+            dataset: Mutex::default(),
+            lengths: Mutex::default(),
+            torch_counts: Mutex::default(),
+            adapter_files: Mutex::default(),
+            checkpoint_files: Mutex::default(),
+        }
+    }
+
+    /// The shape of the cell's model; read once.
+    ///
+    /// # Errors
+    /// It cannot be read, or the cell's stack cannot do it.
+    pub(super) fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
+        let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
+        let key = (model_key(cell), cell.stack, cell.weights(), modules);
+        cached(&self.models, key, || {
+            arch::open(&cell.model_options(), cell.stack, &self.base_dir).map(Arc::new)
+        })
+    }
+
+    /// The cell's samples.
+    pub(super) fn dataset(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> Result<Arc<Dataset>, DataError> {
+        let key = (
+            model_key(cell),
+            cell.data.clone(),
+            cell.seed,
+            cell.max_seq_length,
+            cell.eval_fraction.to_bits(),
+            (
+                options.effective_batch_size(),
+                options.packing.map(|packing| packing.separator),
+            ),
+        );
+        cached_last(&self.dataset, key, || data::load(options, config, &self.base_dir))
+    }
+
+    /// The lengths of the samples of the cell's file.
+    pub(super) fn lengths(
+        &self,
+        cell: &Cell,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> Result<Arc<SampleLengths>, DataError> {
+        let key = (model_key(cell), cell.data.clone());
+        cached_last(&self.lengths, key, || data::lengths(options, config, &self.base_dir))
+    }
+
+    /// The model's counts; taken once.
+    pub(super) fn torch_counts(&self, cell: &Cell, configuration: &torch::Configuration) -> torch::Counts {
+        let key = (
+            model_key(cell),
+            cell.dtype,
+            cell.bnb_4bit_compute_dtype,
+            cell.upcast,
+            cell.rank,
+            cell.target_modules.clone(),
+            cell.lora_fa,
+            cell.adapter_dtype,
+        );
+        let Ok(counts) = cached(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));
+        counts
+    }
+
+    pub(super) fn adapter_file_bytes(
+        &self,
+        cell: &Cell,
+        options: &ModelOptions,
+        config: &ModelConfig,
+    ) -> Result<Option<u64>, TrainError> {
+        let Some(lora) = &options.lora else { return Ok(None) };
+        let key = (model_key(cell), lora.adapter, lora.rank, lora.target_modules.clone());
+        cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
+    }
+
+    /// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
+    /// large, which adds some kB.
+    pub(super) fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
+        if cell.rank > 0 {
+            return None;
+        }
+        let dtype = match cell.dtype {
+            Dtype::Float32 => FileDtype::F32,
+            Dtype::Float16 => FileDtype::F16,
+            Dtype::Bfloat16 => FileDtype::Bf16,
+            Dtype::Int8 | Dtype::Int4 => return None,
+        };
+        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), cell.dtype), || {
+            let weights = config.weights().into_iter();
+            let weights = weights.map(|weight| (weight.name, dtype, weight.shape));
+            Ok::<_, Infallible>(peft::safetensors_bytes(weights))
+        });
+        Some(bytes)
+    }
+}
+
+fn model_key(cell: &Cell) -> ModelKey {
+    (cell.model.clone(), cell.task, cell.num_labels)
+}
