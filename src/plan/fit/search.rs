@@ -53,6 +53,8 @@ pub struct Search<'p> {
     space: Space,
     /// Bytes that points need at least; `None` if they cannot be planned.
     bounds: Mutex<HashMap<Point, Option<u64>>>,
+    /// Bytes that points need in a few steps; `None` if they have no more, or cannot be planned.
+    first_looks: Mutex<HashMap<Point, Option<u64>>>,
     /// Bytes that points need, by a replay; `None` if they cannot be planned.
     needs: Mutex<HashMap<Point, Option<u64>>>,
 }
@@ -67,6 +69,7 @@ impl<'p> Search<'p> {
             planner,
             space,
             bounds: Mutex::default(),
+            first_looks: Mutex::default(),
             needs: Mutex::default(),
         }
     }
@@ -218,7 +221,8 @@ impl<'p> Search<'p> {
 
     /// True if a point fits.
     fn fits(&self, point: &Point, limit: u64) -> bool {
-        let may_fit = self.bound(point).is_some_and(|bound| bound <= limit);
+        let may_fit = self.bound(point).is_some_and(|bound| bound <= limit)
+            && self.first_look(point).is_none_or(|needed| needed <= limit);
         may_fit && self.needed(point).is_some_and(|needed| needed <= limit)
     }
 
@@ -252,6 +256,13 @@ impl<'p> Search<'p> {
         let point = &self.space.of_tensors(point);
         cached_apart(&self.bounds, point, || {
             self.planner.needed_at_least(&self.space.cell(point)?).ok()
+        })
+    }
+
+    /// Bytes that a point needs in a few steps, by a replay; `None` if it has no more.
+    fn first_look(&self, point: &Point) -> Option<u64> {
+        cached_apart(&self.first_looks, point, || {
+            self.planner.needed_in_few_steps(&self.space.cell(point)?).ok()?
         })
     }
 
