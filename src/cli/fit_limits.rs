@@ -64,6 +64,9 @@ impl Limits {
             "bound",
             "changes_allowed",
             "needed_bytes",
+            "needed_low_bytes",
+            "needed_high_bytes",
+            "range_reason",
             "changes",
         ];
         let is_for_people = format == Format::Table;
@@ -99,7 +102,16 @@ impl Limits {
                 };
                 let mut row = vec![json!(planned.id), json!(key), value.unwrap_or_else(absent)];
                 row.extend((!is_for_people).then(|| json!(bound.map(Bound::name))));
-                row.extend([json!(allowed), needed.unwrap_or_default(), changes.unwrap_or_default()]);
+                row.extend([json!(allowed), needed.unwrap_or_default()]);
+                if !is_for_people {
+                    let prediction = found.map(|found| &found.prediction);
+                    row.extend([
+                        json!(prediction.and_then(|prediction| prediction.needed_low_bytes)),
+                        json!(prediction.and_then(|prediction| prediction.needed_high_bytes)),
+                        json!(prediction.and_then(|prediction| prediction.range_reason.as_deref())),
+                    ]);
+                }
+                row.push(changes.unwrap_or_default());
                 table.rows.push(row);
             }
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Format;
 use super::cells::configuration_for_people;
-use super::prediction_view::{may_not_fit, range, range_reasons};
+use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
 use crate::plan::advice::{changes, cost};
 use crate::plan::fit::Found;
 use crate::results::columns::predictions;
@@ -89,12 +89,11 @@ fn remarks(fit: &CellFit) -> String {
     };
     let prediction = &best.prediction;
     let mut text = String::new();
-    if let Some(reason) = &prediction.range_reason {
+    if let (Some(reason), Some(range)) = (&prediction.range_reason, range(prediction)) {
         let of = match best.changes.is_empty() {
             true => "as it is",
             false => "with the least change",
         };
-        let range = range(prediction);
         let _ = writeln!(text, "\nrange: {range} {of}; it depends on the {reason}");
     }
     let others = fit.front.iter().map(|found| &found.prediction);
@@ -166,14 +165,14 @@ fn explained(found: &Found) -> String {
 fn front(fit: &CellFit) -> Table {
     let mut columns = vec!["needed"];
     columns.extend(fit.budget.map(|_| "of budget"));
-    let has_range = fit.front.iter().any(|found| found.prediction.range_reason.is_some());
+    let has_range = fit.front.iter().any(|found| range(&found.prediction).is_some());
     columns.extend(has_range.then_some("range"));
     columns.extend(["more FLOPs", "harm", "changes"]);
     let mut table = Table::new(columns);
     for found in &fit.front {
         let mut row = vec![json!(bytes(found.prediction.needed_bytes))];
         row.extend(fit.budget.map(|budget| json!(share(found, budget))));
-        row.extend(has_range.then(|| json!(range(&found.prediction))));
+        row.extend(has_range.then(|| json!(range_cell(&found.prediction))));
         let recomputed = found.price.amount(Harm::Recomputation);
         let flops = match recomputed > 0.0 {
             true => format::percent(recomputed.into()),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::cells::{cell_row, cell_table, configuration_for_people};
 use super::plan_batches::worst_batches;
 use super::plan_report::{PlanReport, plan_cells};
-use super::prediction_view::{may_not_fit, range, range_reasons};
+use super::prediction_view::{may_not_fit, range, range_cell, range_reasons};
 use super::study_report::template_of;
 use super::subject::{Subject, for_budget};
 use super::{Format, exit_code, print};
@@ -142,7 +142,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         .any(|planned| planned.prediction.reserved_peak_bytes.is_some());
     let mut columns = vec!["peak allocated", "reached in", "at rest"];
     columns.extend(has_reserved.then_some("reserved"));
-    let has_range = plans.iter().any(|planned| planned.prediction.range_reason.is_some());
+    let has_range = plans.iter().any(|planned| range(&planned.prediction).is_some());
     columns.push("process");
     columns.extend(has_range.then_some("range"));
     columns.push("trainable");
@@ -158,7 +158,7 @@ fn for_people(study: &Study, plans: &[CellPlan]) -> String {
         ];
         values.extend(has_reserved.then(|| json!(size(prediction.reserved_peak_bytes))));
         values.push(json!(size(prediction.process_peak_bytes)));
-        values.extend(has_range.then(|| json!(range(prediction))));
+        values.extend(has_range.then(|| json!(range_cell(prediction))));
         values.push(json!(trainable(study.cells[index].cell.rank, prediction)));
         values.extend(has_budget.then(|| json!(verdict(prediction))));
         table.rows.push(cell_row(study, index, Format::Table, values));

@@ -5,14 +5,23 @@ use std::fmt::Write as _;
 use crate::results::prediction::{Prediction, Verdict};
 use crate::text::format;
 
-/// The range of what is compared with the budget, if there is one.
-pub(super) fn range(prediction: &Prediction) -> String {
-    match (prediction.needed_low_bytes, prediction.needed_high_bytes) {
-        (Some(low), Some(high)) if low < high => {
-            format!("{} to {}", format::bytes(low.into()), format::bytes(high.into()))
-        }
-        _ => format::ABSENT.into(),
-    }
+/// Ranges that are narrower than this part of the figure are not shown to people, unless the budget lies within.
+const NARROW: f64 = 0.01;
+
+/// The range of what is compared with the budget, if there is one to show.
+pub(super) fn range(prediction: &Prediction) -> Option<String> {
+    let (low, high) = (prediction.needed_low_bytes?, prediction.needed_high_bytes?);
+    let is_wide = (high - low) as f64 >= NARROW * prediction.needed_bytes as f64;
+    let decides = prediction
+        .budget_bytes
+        .is_some_and(|budget| low <= budget && budget < high);
+    let is_shown = low < high && (is_wide || decides);
+    is_shown.then(|| format!("{} to {}", format::bytes(low.into()), format::bytes(high.into())))
+}
+
+/// The same in a table.
+pub(super) fn range_cell(prediction: &Prediction) -> String {
+    range(prediction).unwrap_or_else(|| format::ABSENT.into())
 }
 
 /// True for a cell that fits, but not at the high end of its range.
@@ -21,10 +30,10 @@ pub(super) fn may_not_fit(prediction: &Prediction) -> bool {
     prediction.verdict == Some(Verdict::Fits) && prediction.needed_high_bytes > budget
 }
 
-/// What the ranges depend on, each reason once.
+/// What the ranges that are shown depend on, each reason once.
 pub(super) fn range_reasons<'p>(predictions: impl IntoIterator<Item = &'p Prediction>) -> String {
     let mut reasons: Vec<&str> = Vec::new();
-    for prediction in predictions {
+    for prediction in predictions.into_iter().filter(|prediction| range(prediction).is_some()) {
         let reason = prediction.range_reason.as_deref();
         reasons.extend(reason.filter(|reason| !reasons.contains(reason)));
     }
