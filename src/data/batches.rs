@@ -6,9 +6,10 @@ use rand::seq::SliceRandom;
 
 use super::{
     Samples,
-    collate::{Collator, EffectiveBatch, MicroBatch},
+    collate::Collator,
     grouping::group_by_length,
     layout::Layout,
+    micro_batch::{EffectiveBatch, MicroBatch},
 };
 use crate::{
     options::{DataOptions, LengthGroups, TrainingLength},

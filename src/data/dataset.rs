@@ -2,10 +2,7 @@
 
 use rand::seq::SliceRandom;
 
-use super::{
-    Batches, DataError, Order, Samples,
-    collate::{Collator, MicroBatch},
-};
+use super::{Batches, DataError, Order, Samples, collate::Collator, micro_batch::MicroBatch};
 use crate::{
     arch::ModelConfig,
     options::{DataOptions, TrainingLength},

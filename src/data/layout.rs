@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::MicroBatch;
+use super::micro_batch::MicroBatch;
 use crate::kernels::Sequences;
 use crate::options::{DataOptions, Packing, PackingAttention, PackingSeparator, Padding};
 

@@ -46,6 +46,21 @@ impl Running {
 
     /// The process that trains.
     pub fn child(&self) -> Pid {
+        self.find_child().expect("a cell runs")
+    }
+
+    /// Waits until a process other than `before` trains.
+    pub fn wait_for_another(&mut self, before: Pid) -> Pid {
+        loop {
+            // The run must not wait for a reader of its events.
+            self.wait_for_a_long_step();
+            if let Some(child) = self.find_child().filter(|child| *child != before) {
+                return child;
+            }
+        }
+    }
+
+    fn find_child(&self) -> Option<Pid> {
         let parent = format!("PPid:\t{}", self.run.id());
         let is_child = |pid: &i32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -54,7 +69,7 @@ impl Running {
         let pids = fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        Pid::from_raw(pids.into_iter().find(is_child).expect("a cell runs")).unwrap()
+        Pid::from_raw(pids.into_iter().find(is_child)?)
     }
 
     pub fn wait(mut self) -> ExitStatus {

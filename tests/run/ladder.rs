@@ -224,10 +224,11 @@ fn a_killed_run_loses_the_running_cell_alone() {
 fn a_killed_cell_is_tried_again_at_once() {
     let project = Project::new(&(crate::LONG_THEN_QUICK.to_owned() + "limits: { retries: 1 }\n"));
     let mut run = start(&project);
-    for _ in 0..2 {
-        run.wait_for_a_long_step();
-        kill_process(run.child(), Signal::KILL).unwrap();
-    }
+    run.wait_for_a_long_step();
+    let first = run.child();
+    kill_process(first, Signal::KILL).unwrap();
+    let second = run.wait_for_another(first);
+    kill_process(second, Signal::KILL).unwrap();
     assert_eq!(run.wait().code(), Some(1));
     let record = project.records()[0].clone().unwrap();
     assert_eq!(

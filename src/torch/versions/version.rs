@@ -15,11 +15,7 @@ pub const TODAY_SINCE: [(&str, &str); 4] = [
 
 /// A release: major, minor and patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::torch) struct Version(
-    pub(in crate::torch) u32,
-    pub(in crate::torch) u32,
-    pub(in crate::torch) u32,
-);
+pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

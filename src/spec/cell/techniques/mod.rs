@@ -27,6 +27,7 @@ mod padding;
 mod pairs;
 mod price;
 mod rank;
+mod registry;
 mod sequence_length;
 mod target_modules;
 mod technique;
@@ -38,34 +39,5 @@ mod zero_grad;
 
 pub use pairs::{Pair, pairs};
 pub use price::{Harm, Price};
+pub use registry::TECHNIQUES;
 pub use technique::{Change, Step, Technique};
-
-/// Every technique.
-pub const TECHNIQUES: [&Technique; 26] = [
-    &attention::ATTENTION,
-    &outputs::OUTPUTS,
-    &key_value_cache::KEY_VALUE_CACHE,
-    &zero_grad::ZERO_GRAD,
-    &padding::PADDING,
-    &packing::PACKING,
-    &allocator::EXPANDABLE_SEGMENTS,
-    &micro_batch::MICRO_BATCH,
-    &max_tokens::MAX_TOKENS,
-    &checkpointing::CHECKPOINTING,
-    &offload::OFFLOAD,
-    &loss::LOSS,
-    &empty_cache::EMPTY_CACHE,
-    &optimizer::OPTIMIZER,
-    &adapter_dtype::ADAPTER_DTYPE,
-    &upcast::UPCAST,
-    &autocast::AUTOCAST,
-    &compute_dtype::COMPUTE_DTYPE,
-    &double_quant::DOUBLE_QUANT,
-    &dtype::DTYPE,
-    &dropout::DROPOUT,
-    &adapter::ADAPTER,
-    &lora_fa::LORA_FA,
-    &rank::RANK,
-    &target_modules::TARGET_MODULES,
-    &sequence_length::SEQUENCE_LENGTH,
-];

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{TECHNIQUES, Technique};
+use super::registry::TECHNIQUES;
+use super::technique::Technique;
 use crate::arch::{ModelConfig, Preset};
 use crate::options::Stack;
 use crate::spec::cell::Cell;
