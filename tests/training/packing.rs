@@ -3,7 +3,7 @@
 use expctl::data::MicroBatch;
 use expctl::spec::cell::{Cell, Checkpointing, Data, Dtype, Lengths, PackingAttention, PackingSeparator, Synthetic};
 
-use crate::setup::{Training, cell, values};
+use crate::setup::{Training, cell, turn, values};
 
 /// Effective batches of 6 samples, for 20 steps.
 fn packed(dtype: Dtype, change: impl FnOnce(&mut Cell)) -> Cell {
@@ -32,6 +32,7 @@ fn losses(cell: &Cell) -> Vec<f64> {
 
 #[test]
 fn packed_losses_are_those_of_padded_samples() {
+    let _turn = turn();
     for (dtype, tolerance) in [(Dtype::Float32, 1e-6), (Dtype::Bfloat16, 2e-4), (Dtype::Int4, 2e-4)] {
         let padded = losses(&packed(dtype, |cell| cell.packing = false));
         for (separator, rows, checkpointing) in [
@@ -57,6 +58,7 @@ fn packed_losses_are_those_of_padded_samples() {
 /// Dropout masks follow the samples.
 #[test]
 fn packed_losses_with_dropout_are_those_of_padded_samples() {
+    let _turn = turn();
     let with = |packing| {
         losses(&packed(Dtype::Float32, |cell| {
             (cell.packing, cell.lora_dropout) = (packing, 0.3)
@@ -79,6 +81,7 @@ fn logits(training: &mut Training, micro: &MicroBatch) -> Vec<Vec<f32>> {
 
 #[test]
 fn other_neighbours_change_no_logit_of_a_packed_sample() {
+    let _turn = turn();
     for separator in [PackingSeparator::None, PackingSeparator::Eos] {
         let mut training = Training::new(&packed(Dtype::Float32, |cell| cell.packing_separator = separator));
         training.fill_adapters();
@@ -105,6 +108,7 @@ fn other_neighbours_change_no_logit_of_a_packed_sample() {
 /// A row that is one text lets each sample see those before it, and has more targets: each sample's first token.
 #[test]
 fn full_attention_lets_earlier_samples_through() {
+    let _turn = turn();
     let full = packed(Dtype::Float32, |cell| {
         cell.packing_attention = PackingAttention::Full;
         cell.packing_separator = PackingSeparator::Eos;

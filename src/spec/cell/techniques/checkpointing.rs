@@ -2,7 +2,7 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Change, Technique, nothing_follows};
-use crate::options::Checkpointing;
+use crate::options::{Checkpointing, Stack};
 use crate::spec::cell::Cell;
 use crate::text::format;
 
@@ -19,7 +19,12 @@ pub(super) const CHECKPOINTING: Technique = Technique {
     steps: |cell, model| {
         let blocks = model.num_hidden_layers;
         let own = cell.gradient_checkpointing.count(blocks);
-        let mut counts: Vec<usize> = SHARES.iter().map(|share| (blocks * share).div_ceil(24)).collect();
+        // transformers' Trainer recomputes every block or none.
+        let shares = match cell.stack {
+            Stack::Candle => &SHARES[..],
+            Stack::Torch => &[],
+        };
+        let mut counts: Vec<usize> = shares.iter().map(|share| (blocks * share).div_ceil(24)).collect();
         counts.push(blocks);
         counts.dedup();
         let more = counts.into_iter().filter(|&count| count > own);
