@@ -148,11 +148,17 @@ impl Planner {
         }
     }
 
-    fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+    /// The shape of the model of a cell that can be planned with it.
+    fn checked_model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, PlanError> {
         is_closed(cell)?;
-        let config = self.inputs.model(cell)?;
-        fits_positions(cell, config.max_position_embeddings)?;
-        cell.check_blocks_of(&config).map_err(PlanError::Blocks)?;
+        let model = self.inputs.model(cell)?;
+        fits_positions(cell, model.max_position_embeddings)?;
+        cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
+        Ok(model)
+    }
+
+    fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        let config = self.checked_model(cell)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || {
             self.inputs.dataset(cell, &options.data, &config)
@@ -184,10 +190,7 @@ impl Planner {
     }
 
     fn predict_torch(&self, cell: &Cell, detail: Detail) -> Result<Prediction, PlanError> {
-        is_closed(cell)?;
-        let model = self.inputs.model(cell)?;
-        fits_positions(cell, model.max_position_embeddings)?;
-        cell.check_blocks_of(&model).map_err(PlanError::Blocks)?;
+        let model = self.checked_model(cell)?;
         let gpu = self.gpu(cell);
         gpu.map_or(Ok(()), |gpu| cell.check_gpu(gpu)).map_err(PlanError::Gpu)?;
         let configuration = torch::Configuration::from_cell(cell, (*model).clone(), gpu)?;
