@@ -95,10 +95,10 @@ impl Inputs {
     ) -> Result<Arc<Dataset>, DataError> {
         let key = (
             model_key(cell),
-            cell.data.clone(),
-            cell.seed,
-            cell.max_seq_length,
-            cell.eval_fraction.to_bits(),
+            options.data.clone(),
+            options.seed,
+            options.max_seq_length,
+            options.eval_fraction.to_bits(),
             (
                 options.effective_batch_size(),
                 options.packing.map(|packing| packing.separator),
@@ -114,7 +114,7 @@ impl Inputs {
         options: &DataOptions,
         config: &ModelConfig,
     ) -> Result<Arc<SampleLengths>, DataError> {
-        let key = (model_key(cell), cell.data.clone());
+        let key = (model_key(cell), options.data.clone());
         cached_last(&self.lengths, key, || data::lengths(options, config, &self.base_dir))
     }
 
