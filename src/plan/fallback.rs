@@ -5,7 +5,7 @@ use super::{PlanError, Planner};
 use crate::options::Checkpointing;
 use crate::spec::Rung;
 use crate::spec::cell::Cell;
-use crate::spec::cell::techniques::TECHNIQUES;
+use crate::spec::cell::techniques::OFFLOAD;
 
 /// `cell` one rung down; `None` if the rung changes nothing in it.
 ///
@@ -48,13 +48,10 @@ fn checkpoint(planner: &Planner, cell: &Cell) -> Result<Option<Cell>, PlanError>
 
 /// The value of `offload` with the least price with which the cell fits, else the one with the highest.
 fn offload(planner: &Planner, cell: &Cell) -> Result<Option<Cell>, PlanError> {
-    let Some(technique) = TECHNIQUES.iter().find(|technique| technique.key == "offload") else {
-        return Ok(None);
-    };
     let budget = planner.budget(cell).unwrap_or(0);
     let mut last = None;
     // The first step is the cell as it is.
-    let steps = technique.steps(cell, &*planner.model(cell)?).into_iter().skip(1);
+    let steps = OFFLOAD.steps(cell, &*planner.model(cell)?).into_iter().skip(1);
     for step in steps.filter(|step| step.cell.validate().is_ok()) {
         let fits = planner.needed(&step.cell)? <= budget;
         last = Some(step.cell);

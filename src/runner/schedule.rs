@@ -73,10 +73,6 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     }
     // The repeats of a cell are next to each other in the study.
     tasks.sort_by_key(|task| task.index % study.repeats);
-    let of = tasks.len();
-    for (position, task) in (1..).zip(&mut tasks) {
-        (task.position, task.of) = (position, of);
-    }
     let mut notes = Vec::new();
     notes.extend(
         damaged

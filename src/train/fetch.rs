@@ -1,4 +1,5 @@
-//! The way of blocks' frozen weights, of checkpoints and of gradients between the two tiers of memory, around the walk through the chain.
+//! The way of blocks' frozen weights, of checkpoints and of gradients between the two tiers of memory, around the walk
+//! through the chain.
 
 use candle_core::Result;
 

@@ -130,7 +130,9 @@ trait Walk: Chain + Sized {
                 Kept::Input(x) => self.recompute(index, x, pass)?,
                 Kept::HostInput(x) => self.recompute(index, x.fetch()?, pass)?,
             };
-            self.fetch_gradients(index)?;
+            if keeping.gradients_on_host {
+                self.fetch_gradients(index)?;
+            }
             dx = self.block_backward(index, saved, dx, pass)?;
             self.release(index);
             if keeping.gradients_on_host {

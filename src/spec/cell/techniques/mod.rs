@@ -37,6 +37,7 @@ mod trainable;
 mod upcast;
 mod zero_grad;
 
+pub use offload::OFFLOAD;
 pub use pairs::{Pair, pairs};
 pub use price::{Harm, Price};
 pub use registry::TECHNIQUES;

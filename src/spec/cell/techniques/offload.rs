@@ -14,7 +14,8 @@ const RATIOS: [f64; 3] = [0.25, 0.5, 1.0];
 /// Copies of a frozen block's weights in a step: for the forward and for the backward pass.
 const COPIES: f64 = 2.0;
 
-pub(super) const OFFLOAD: Technique = Technique {
+/// Keeps tensors in the host's memory.
+pub const OFFLOAD: Technique = Technique {
     key: "offload",
     does: "Keeps weights, optimizer state or checkpoints in the host's memory, and copies them to the device when they are \
            needed.",
