@@ -16,6 +16,7 @@ import dora
 import encoders
 import lion
 import phi3
+import precision
 import quantisation
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "tests" / "fixtures"
@@ -33,6 +34,7 @@ def main():
     phi3.write(folder)
     dora.write(folder)
     lion.write(folder)
+    precision.write(folder)
     quantisation.write(folder / "quant.safetensors")
 
 

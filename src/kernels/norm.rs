@@ -12,7 +12,7 @@ use super::{
 const COLUMNS: usize = 64;
 
 /// `out = x / sqrt(mean(x²) + eps) · w` for each row of `w.len()` elements.
-pub fn forward<E: Element>(x: &[E], weight: &[f32], eps: f32, out: &mut [E]) {
+pub fn forward<E: Element, O: Element>(x: &[E], weight: &[f32], eps: f32, out: &mut [O]) {
     let cols = weight.len();
     assert!(x.len() == out.len() && x.len().is_multiple_of(cols));
     for_rows(

@@ -33,7 +33,7 @@ mod tests {
         arch::Preset,
         memory,
         model::Model,
-        options::{Attention, Dtype, InstructionSet, Loss, Task, Weights},
+        options::{Attention, Autocast, Dtype, InstructionSet, Loss, Task, Upcast, Weights},
     };
 
     #[test]
@@ -50,6 +50,9 @@ mod tests {
             num_labels: 1,
             dtype: Dtype::Float32,
             bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            upcast: Upcast::None,
+            autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
             lora: None,

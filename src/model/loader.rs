@@ -15,24 +15,15 @@ use crate::{
         dropout::Dropout,
         linear::{Linear, Projection},
         param::Param,
-        tensor::{Float, Shape, Tensor},
+        tensor::{Float, Shape, Tensor, floating},
         weight::Weight,
     },
-    options::{Attention, Dtype, Loss, ModelOptions, OffloadedBlocks},
+    options::{Attention, Autocast, Dtype, Loss, ModelOptions, OffloadedBlocks},
     quant::{self, Quantized, device::OnDevice},
 };
 
 /// Elements that are read at a time (4 MiB in float32).
 const CHUNK_ELEMENTS: usize = 1 << 20;
-
-/// The format of hidden states and of what is not quantised.
-pub fn dense_dtype(dtype: Dtype) -> DType {
-    match dtype {
-        Dtype::Float32 => DType::F32,
-        Dtype::Float16 => DType::F16,
-        Dtype::Bfloat16 | Dtype::Int8 | Dtype::Int4 => DType::BF16,
-    }
-}
 
 /// Builds the layers that models share; each kind of model adds its own.
 pub(super) struct Loader<'a> {
@@ -76,10 +67,12 @@ impl<'a> Loader<'a> {
             None => Weight::Dense(self.param(weight_name, shape.into(), is_whole || self.trains_all())?),
             Some(format) => {
                 let matrix = self.quantized(weight_name, shape, format)?;
+                let products = floating(self.options.products_dtype());
                 if self.device.is_cpu() {
-                    Weight::Quantized(matrix)
+                    Weight::Quantized { matrix, products }
                 } else {
-                    Weight::OnDevice(OnDevice::new(&matrix, self.device)?)
+                    let matrix = OnDevice::new(&matrix, self.device)?;
+                    Weight::OnDevice { matrix, products }
                 }
             }
         };
@@ -155,9 +148,18 @@ impl<'a> Loader<'a> {
         Dropout::new(self.options.seed, name, probability)
     }
 
-    /// The format of hidden states.
+    /// The format of hidden states and of what is not quantised.
     pub(super) fn hidden(&self) -> DType {
-        dense_dtype(self.options.dtype)
+        floating(self.options.hidden_dtype())
+    }
+
+    /// The format of products and of what lies between them, if it is not that of hidden states.
+    pub(super) fn products(&self) -> Option<DType> {
+        match self.options.autocast {
+            Autocast::None => None,
+            Autocast::Bfloat16 => Some(DType::BF16),
+            Autocast::Float16 => Some(DType::F16),
+        }
     }
 
     pub(super) fn device(&self) -> &'a Device {

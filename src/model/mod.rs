@@ -25,5 +25,4 @@ pub use families::Model;
 pub(crate) use families::with_chain;
 pub use host_blocks::HostBlocks;
 pub use load::{load, load_dry};
-pub use loader::dense_dtype;
 pub use source::Source;

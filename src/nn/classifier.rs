@@ -29,6 +29,8 @@ pub struct Classifier {
     pub dropout: Dropout,
     /// `[labels, hidden]`.
     pub classifier: Projection<1>,
+    /// The format of the inputs of products, if it is not that of hidden states.
+    pub products: Option<DType>,
 }
 
 /// Results of a forward pass for a micro-batch, `[batch, …]`; kept until the loss is known.
@@ -60,7 +62,7 @@ impl Classifier {
         } = self.forward(x, pass)?;
         on_checkpoint();
         memory::set_phase(Phase::Backward);
-        let dtype = x.dtype();
+        let dtype = first.dtype();
         let (loss, d_logits) = cross_entropy(logits, labels, scale)?;
         let d_logits = convert::into_narrow(d_logits, dtype)?;
         let (d_dropped, carried) = self.classifier.input_gradient([&d_logits], pass, DType::F32)?;
@@ -101,7 +103,7 @@ impl Classifier {
 
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Computed> {
         let indices = Buffer::from_fn(pass.sequences.count(), |sample| pass.sequences.get(sample).start as u32);
-        let first = rows(x, &indices, x.dtype())?.kept();
+        let first = rows(x, &indices, self.products.unwrap_or(x.dtype()))?.kept();
         let [dense] = self.dense.forward(&first, pass)?;
         let activated = activation_forward(self.activation, dense)?.kept();
         let dropped = if self.dropout.drops(pass) {
@@ -210,6 +212,7 @@ mod tests {
             activation,
             dropout: Dropout::new(0, "classifier", dropout),
             classifier: Projection::of(biased("classifier", 3, 6, 0, true)),
+            products: None,
         }
     }
 

@@ -1,13 +1,13 @@
 //! An encoder block: attention and feed-forward layer, each with a residual connection that is normed together with its
 //! output (Vaswani et al. 2017, arXiv:1706.03762; Devlin et al. 2018, arXiv:1810.04805).
 
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 use super::{
     Pass,
     activation::Gelu,
     attention::{self, Attention},
-    convert,
+    convert::{self, Converted},
     feed_forward::{self, FeedForward, within},
     layer_norm::LayerNorm,
     param::Param,
@@ -36,6 +36,8 @@ pub struct EncoderBlock {
     pub output_norm_name: &'static str,
     /// Norm of the feed-forward layer's output and its residual.
     pub output_norm: LayerNorm,
+    /// The format of the inputs of products, if it is not that of hidden states.
+    pub products: Option<DType>,
 }
 
 /// The block's input and what both norms are given, `[tokens, hidden]` in the hidden dtype, and what the layers saved. The
@@ -69,12 +71,12 @@ impl EncoderBlock {
     pub fn recompute(&self, x: Tensor, pass: &Pass) -> Result<Saved> {
         let x = x.kept();
         let entered = memory::enter(ATTENTION);
-        let (middle, attention) = within(ATTENTION, || self.attention.forward(&x, &x, None, pass))?;
+        let (middle, attention) = within(ATTENTION, || self.attention.forward(&*self.input(&x)?, &x, None, pass))?;
         let middle = middle.kept();
         let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
         drop(entered);
         let _entered = memory::enter(FEED_FORWARD);
-        let feed_forward = self.feed_forward.forward(&normed, pass)?;
+        let feed_forward = self.feed_forward.forward(&*self.input(&normed)?, pass)?;
         let last = self.feed_forward.output(&feed_forward, &normed, pass)?.kept();
         Ok(Saved {
             x,
@@ -98,7 +100,9 @@ impl EncoderBlock {
         let dy = within(self.output_norm_name, || self.output_norm.backward(&last, dy))?;
         drop(last);
         let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
-        let d_normed = self.feed_forward.backward(&normed, feed_forward, &dy, pass)?;
+        let d_normed = self
+            .feed_forward
+            .backward(&*self.input(&normed)?, feed_forward, &dy, pass)?;
         drop((normed, entered));
         let _entered = memory::enter(ATTENTION);
         let d_normed = convert::add(d_normed, dy)?;
@@ -106,8 +110,15 @@ impl EncoderBlock {
             self.attention_norm.backward(&middle, d_normed)
         })?;
         drop(middle);
-        let dx = within(ATTENTION, || self.attention.backward(&x, attention, &dy, None, pass))?;
+        let dx = within(ATTENTION, || {
+            self.attention.backward(&*self.input(&x)?, attention, &dy, None, pass)
+        })?;
         convert::add(dx, dy)
+    }
+
+    /// Hidden states as an input of products.
+    fn input<'a>(&self, x: &'a Tensor) -> Result<Converted<'a>> {
+        convert::narrow(x, self.products.unwrap_or(x.dtype()))
     }
 
     /// The parameters that are trained, in a fixed order.
@@ -175,6 +186,7 @@ mod tests {
             },
             output_norm_name: "n2",
             output_norm: layer_norm("n2", HIDDEN, trainable),
+            products: None,
         }
     }
 

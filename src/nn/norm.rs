@@ -18,19 +18,21 @@ pub struct RmsNorm {
     pub weight: Param,
     /// Added to the mean square.
     pub eps: f64,
+    /// The format of the output, if it is not the input's.
+    pub output: Option<DType>,
 }
 
 impl RmsNorm {
-    /// `[n, features]` in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
+    /// `[n, features]` in the output's dtype. Keeps nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if !x.has_kernels() {
             return self.forward_plain(x);
         }
         let weight = self.weight.f32()?;
-        for_format!(x.dtype(), E => {
+        for_format!(x.dtype(), E => for_format!(self.output.unwrap_or(x.dtype()), O => {
             let (values, weight) = (x.values::<E>()?, weight.values::<f32>()?);
-            Ok(Tensor::written(x.shape(), |out: &mut [E]| norm::forward(values, weight, self.eps as f32, out)))
-        })
+            Ok(Tensor::written(x.shape(), |out: &mut [O]| norm::forward(values, weight, self.eps as f32, out)))
+        }))
     }
 
     /// The gradient of the input from the output's, added to `residual`, the gradient that goes past the norm, in its
@@ -81,7 +83,7 @@ impl RmsNorm {
     fn forward_plain(&self, x: &Tensor) -> Result<Tensor> {
         let (normed, _) = normalise(x, self.eps)?;
         let y = normed.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
-        Tensor::from_candle(y.to_dtype(x.dtype())?)
+        Tensor::from_candle(y.to_dtype(self.output.unwrap_or(x.dtype()))?)
     }
 
     fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<candle_core::Tensor> {
@@ -162,6 +164,19 @@ mod tests {
         let wide = norm.forward(&tensor(&x.to_dtype(DType::F32).unwrap())).unwrap();
         let want = wide.to_candle().unwrap().to_dtype(DType::BF16).unwrap();
         assert_close(&norm.forward(&tensor(&x)).unwrap(), &want, 0.0, "forward");
+    }
+
+    #[test]
+    fn the_output_may_have_another_format() {
+        let (x, mut norm) = (uniform_tensor("x", &[4, 40]), rms_norm("w", 40, false));
+        let wide = norm.forward(&x).unwrap().to_candle().unwrap();
+        for dtype in [DType::BF16, DType::F16] {
+            norm.output = Some(dtype);
+            for y in [norm.forward(&x).unwrap(), with_plain_ops(|| norm.forward(&x).unwrap())] {
+                assert_eq!(y.dtype(), dtype);
+                assert_close(&y, &wide.to_dtype(dtype).unwrap(), 4e-3, "forward");
+            }
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use candle_core::Result;
-use half::bf16;
+use candle_core::{DType, Result};
+use half::{bf16, f16};
 
 use super::{
     tensor::{Data, Tensor},
@@ -103,6 +103,8 @@ pub(super) enum Stored<'a> {
         matrix: &'a Quantized,
         /// The row of the matrix that is row 0 here.
         first: usize,
+        /// The format that values are rounded to.
+        products: DType,
     },
 }
 
@@ -115,8 +117,12 @@ impl<'a> Stored<'a> {
     pub(super) fn weight(weight: &'a Weight, first: usize) -> Result<Self> {
         match weight {
             Weight::Dense(param) => Ok(Self::Dense(Matrix::new(&param.value)?.skip_rows(first))),
-            Weight::Quantized(matrix) => Ok(Self::Quantized { matrix, first }),
-            Weight::OnDevice(_) => candle_core::bail!("a CPU kernel was given a weight of another device"),
+            Weight::Quantized { matrix, products } => Ok(Self::Quantized {
+                matrix,
+                first,
+                products: *products,
+            }),
+            Weight::OnDevice { .. } => candle_core::bail!("a CPU kernel was given a weight of another device"),
         }
     }
 }
@@ -125,7 +131,7 @@ impl OperandReader<bf16> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [bf16]) -> &'a [bf16] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
-            Self::Quantized { matrix, first } => {
+            Self::Quantized { matrix, first, .. } => {
                 matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
                 buffer
             }
@@ -146,16 +152,22 @@ impl OperandReader<bf16> for Stored<'_> {
     }
 }
 
-/// Quantised values are rounded to bfloat16 here too: that is the format that bitsandbytes computes their products from
+/// Quantised values are rounded here too, to the format that bitsandbytes computes their products from
 /// (`bnb_4bit_compute_dtype`).
 impl OperandReader<f32> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [f32]) -> &'a [f32] {
         match self {
             Self::Dense(matrix) => matrix.row(row, cols, buffer),
-            Self::Quantized { matrix, first } => {
+            Self::Quantized {
+                matrix,
+                first,
+                products,
+            } => {
                 matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
-                for value in buffer.iter_mut() {
-                    *value = <bf16 as Element>::narrow(*value).widen();
+                match products {
+                    DType::F32 => {}
+                    DType::F16 => round::<f16>(buffer),
+                    _ => round::<bf16>(buffer),
                 }
                 buffer
             }
@@ -173,6 +185,12 @@ impl OperandReader<f32> for Stored<'_> {
         if let Self::Dense(matrix) = self {
             OperandReader::<f32>::prefetch(matrix, row, cols);
         }
+    }
+}
+
+fn round<E: Element>(values: &mut [f32]) {
+    for value in values {
+        *value = E::narrow(*value).widen();
     }
 }
 
@@ -280,16 +298,24 @@ mod tests {
     }
 
     #[test]
-    fn quantised_rows_are_those_of_the_matrix_rounded_to_bfloat16() {
+    fn quantised_rows_are_those_of_the_matrix_rounded() {
         let (_, rows) = values([6, 65]);
         for format in [Format::Nf4 { double_quant: true }, Format::Int8] {
-            let mut builder = Builder::new(format, 6, 65);
-            builder.push(&rows.concat()).unwrap();
-            let weight = Weight::Quantized(builder.finish().unwrap());
-            let part = Stored::weight(&weight, 2).unwrap();
-            let want: Vec<f32> = weight.rows_f32(5..6).unwrap().flatten_all().unwrap().to_vec1().unwrap();
-            assert_eq!(row::<bf16>(&part, 3, 1..65), want[1..]);
-            assert_eq!(row::<f32>(&part, 3, 1..65), want[1..]);
+            let mut read = Vec::new();
+            for products in [DType::BF16, DType::F16, DType::F32] {
+                let mut builder = Builder::new(format, 6, 65);
+                builder.push(&rows.concat()).unwrap();
+                let matrix = builder.finish().unwrap();
+                let weight = Weight::Quantized { matrix, products };
+                let part = Stored::weight(&weight, 2).unwrap();
+                let want: Vec<f32> = weight.rows_f32(5..6).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+                assert_eq!(row::<f32>(&part, 3, 1..65), want[1..]);
+                if products == DType::BF16 {
+                    assert_eq!(row::<bf16>(&part, 3, 1..65), want[1..]);
+                }
+                read.push(want);
+            }
+            assert!(read[0] != read[1] && read[1] != read[2], "each format rounds otherwise");
         }
     }
 

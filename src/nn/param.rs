@@ -76,6 +76,14 @@ impl Param {
         self.value = value;
     }
 
+    /// The format of an optimizer's state: an adapter's own, as PyTorch has it, and float32 for weights.
+    pub(crate) fn state_dtype(&self) -> DType {
+        match self.category {
+            Category::Adapter => self.value.dtype(),
+            _ => DType::F32,
+        }
+    }
+
     /// The value in float32.
     pub(crate) fn f32(&self) -> Result<Converted<'_>> {
         convert::widen(&self.value)

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use crate::{
     kernels::{self, Element},
     memory::{self, Buffer, Category, Plain, tiers::Slot},
+    options::Dtype,
 };
 
 /// Rows and columns of a matrix, or the elements of a vector.
@@ -154,6 +155,15 @@ pub(crate) fn multiplies_bfloat16(dtype: DType) -> bool {
     use crate::kernels::{InstructionSet, gemm::multiply::Multiply};
     let level = memory::dry_run_instruction_set().unwrap_or_else(InstructionSet::current);
     dtype == DType::BF16 && bf16::is_native(level)
+}
+
+/// The format that values of a dtype are computed in: its own, or bfloat16 for quantised weights.
+pub(crate) fn floating(dtype: Dtype) -> DType {
+    match dtype {
+        Dtype::Float32 => DType::F32,
+        Dtype::Float16 => DType::F16,
+        Dtype::Bfloat16 | Dtype::Int8 | Dtype::Int4 => DType::BF16,
+    }
 }
 
 impl Tensor {

@@ -300,6 +300,7 @@ pub(crate) fn rms_norm(name: &'static str, features: usize, trainable: bool) -> 
     RmsNorm {
         weight: param(name, &uniform(name, &[features]), trainable),
         eps: 1e-5,
+        output: None,
     }
 }
 

@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor as Candle};
-use half::bf16;
 
-use super::param::Param;
+use super::{param::Param, tensor::for_format};
 use crate::{
     kernels::convert,
     quant::{Quantized, device::OnDevice},
@@ -21,9 +20,19 @@ pub enum Weight {
     /// Stored in its dtype; the only kind that can be trained.
     Dense(Param),
     /// Frozen, in 4 or 8 bits, on the CPU.
-    Quantized(Quantized),
+    Quantized {
+        /// The codes and their scales.
+        matrix: Quantized,
+        /// The format that values are rounded to for products (bitsandbytes' `bnb_4bit_compute_dtype`).
+        products: DType,
+    },
     /// The same in another device's memory.
-    OnDevice(OnDevice),
+    OnDevice {
+        /// The codes and their scales.
+        matrix: OnDevice,
+        /// As above.
+        products: DType,
+    },
 }
 
 impl Weight {
@@ -31,8 +40,8 @@ impl Weight {
     pub fn rows(&self) -> usize {
         match self {
             Self::Dense(param) => param.value.rows(),
-            Self::Quantized(weight) => weight.rows(),
-            Self::OnDevice(weight) => weight.rows(),
+            Self::Quantized { matrix, .. } => matrix.rows(),
+            Self::OnDevice { matrix, .. } => matrix.rows(),
         }
     }
 
@@ -40,8 +49,8 @@ impl Weight {
     pub fn cols(&self) -> usize {
         match self {
             Self::Dense(param) => param.value.cols(),
-            Self::Quantized(weight) => weight.cols(),
-            Self::OnDevice(weight) => weight.cols(),
+            Self::Quantized { matrix, .. } => matrix.cols(),
+            Self::OnDevice { matrix, .. } => matrix.cols(),
         }
     }
 
@@ -74,8 +83,7 @@ impl Weight {
         (0..rows).step_by(step).map(move |start| start..rows.min(start + step))
     }
 
-    /// Rows in float32: a view if they are stored so. Quantised ones are rounded to bfloat16 on the way, the format
-    /// that bitsandbytes computes their products from (`bnb_4bit_compute_dtype`).
+    /// Rows in float32: a view if they are stored so. Quantised ones are rounded to the format of their products on the way.
     pub(super) fn rows_f32(&self, rows: Range<usize>) -> Result<Candle> {
         match self {
             Self::Dense(param) => param
@@ -83,14 +91,17 @@ impl Weight {
                 .to_candle()?
                 .narrow(0, rows.start, rows.len())?
                 .to_dtype(DType::F32),
-            Self::Quantized(weight) => {
-                let mut values = vec![0f32; rows.len() * weight.cols()];
-                let shape = (rows.len(), weight.cols());
-                weight.dequantize_rows(rows, &mut values);
-                convert::round::<bf16>(&mut values);
+            Self::Quantized { matrix, products } => {
+                let mut values = vec![0f32; rows.len() * matrix.cols()];
+                let shape = (rows.len(), matrix.cols());
+                matrix.dequantize_rows(rows, &mut values);
+                for_format!(*products, E => {
+                    convert::round::<E>(&mut values);
+                    Ok(())
+                })?;
                 Candle::from_vec(values, shape, &Device::Cpu)
             }
-            Self::OnDevice(weight) => weight.rows_f32(rows)?.to_dtype(DType::BF16)?.to_dtype(DType::F32),
+            Self::OnDevice { matrix, products } => matrix.rows_f32(rows)?.to_dtype(*products)?.to_dtype(DType::F32),
         }
     }
 }

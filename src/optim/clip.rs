@@ -12,14 +12,15 @@ use crate::{
     },
 };
 
-/// Scales the gradients down so that their global L2 norm is at most `max_norm`; 0 switches clipping off. Returns the
-/// norm before clipping, which a dry run does not know.
+/// Divides the gradients by the scale of the loss, and scales them down so that their global L2 norm is at most `max_norm`;
+/// 0 switches clipping off. Returns the norm before clipping, which a dry run does not know. Gradients whose norm is not
+/// finite stay as they are.
 ///
 /// # Errors
 /// Errors of candle.
-pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
+pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64, loss_scale: f64) -> Result<f64> {
     if params.iter().any(|param| param.has_gradient_away()) {
-        return clip_on_host(params, max_norm);
+        return clip_on_host(params, max_norm, loss_scale);
     }
     // All parameters share a parallel region: adapters are many and small.
     if memory::is_dry_run() {
@@ -35,8 +36,8 @@ pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
         let gradients = params.iter().filter_map(|param| param.gradient());
         gradients.map(sum_of_squares_plain).collect::<Result<_>>()
     }?;
-    let norm = squares.iter().sum::<f64>().sqrt();
-    if let Some(factor) = factor(norm, max_norm) {
+    let norm = squares.iter().sum::<f64>().sqrt() / loss_scale;
+    if let Some(factor) = factor(norm, max_norm, loss_scale) {
         if kernels {
             params
                 .par_iter_mut()
@@ -50,7 +51,7 @@ pub fn clip_gradients(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
 
 /// The same one parameter after the other, whose gradients come from the host's memory and go there again. A dry run
 /// takes one of the two passes, which allocate alike.
-fn clip_on_host(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
+fn clip_on_host(params: &mut [&mut Param], max_norm: f64, loss_scale: f64) -> Result<f64> {
     let mut squares = 0.0;
     for param in &mut *params {
         let is_away = param.has_gradient_away();
@@ -65,8 +66,8 @@ fn clip_on_host(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
             param.send_gradient_away()?;
         }
     }
-    let norm = squares.sqrt();
-    if let Some(factor) = factor(norm, max_norm) {
+    let norm = squares.sqrt() / loss_scale;
+    if let Some(factor) = factor(norm, max_norm, loss_scale) {
         for param in params {
             let is_away = param.has_gradient_away();
             param.bring_gradient_back()?;
@@ -79,9 +80,14 @@ fn clip_on_host(params: &mut [&mut Param], max_norm: f64) -> Result<f64> {
     Ok(norm)
 }
 
-/// What gradients of this norm are multiplied by, if they are.
-fn factor(norm: f64, max_norm: f64) -> Option<f64> {
-    (max_norm > 0.0 && norm > max_norm).then(|| max_norm / (norm + 1e-6))
+/// What gradients of this norm, times the scale of the loss, are multiplied by, if they are.
+fn factor(norm: f64, max_norm: f64, loss_scale: f64) -> Option<f64> {
+    let clipped = match max_norm > 0.0 && norm > max_norm {
+        true => max_norm / (norm + 1e-6),
+        false => 1.0,
+    };
+    let factor = clipped / loss_scale;
+    (factor != 1.0 && norm.is_finite()).then_some(factor)
 }
 
 fn sum_of_squares(gradient: &Tensor) -> Result<f64> {
@@ -116,12 +122,32 @@ mod tests {
         params[0].accumulate(value(&[3.0, 0.0])).unwrap();
         params[2].accumulate(value(&[4.0])).unwrap();
         let [a, none, b] = &mut params;
-        assert_eq!(clip_gradients(&mut [a, none, b], 0.0).unwrap(), 5.0);
-        assert_eq!(clip_gradients(&mut [a, none, b], 6.0).unwrap(), 5.0);
-        assert_eq!(clip_gradients(&mut [a, none, b], 1.0).unwrap(), 5.0);
-        assert!((clip_gradients(&mut [a, none, b], 1.0).unwrap() - 1.0).abs() < 1e-5);
+        assert_eq!(clip_gradients(&mut [a, none, b], 0.0, 1.0).unwrap(), 5.0);
+        assert_eq!(clip_gradients(&mut [a, none, b], 6.0, 1.0).unwrap(), 5.0);
+        assert_eq!(clip_gradients(&mut [a, none, b], 1.0, 1.0).unwrap(), 5.0);
+        assert!((clip_gradients(&mut [a, none, b], 1.0, 1.0).unwrap() - 1.0).abs() < 1e-5);
         assert!((b.gradient().unwrap().to_vec_f32().unwrap()[0] - 0.8).abs() < 1e-5);
         assert!(none.gradient().is_none());
+    }
+
+    #[test]
+    fn scaled_gradients_are_those_of_the_loss() {
+        let clipped = |scale: f64, max_norm| {
+            let mut param = Param::adapter(NAME, Tensor::from_f32(&[0.0; 2], 2, DType::F32).unwrap());
+            let gradient = [3.0, 4.0].map(|value| (value * scale) as f32);
+            param
+                .accumulate(Tensor::from_f32(&gradient, 2, DType::F32).unwrap())
+                .unwrap();
+            let norm = clip_gradients(&mut [&mut param], max_norm, scale).unwrap();
+            (norm, param.gradient().unwrap().to_vec_f32().unwrap())
+        };
+        for max_norm in [0.0, 1.0, 6.0] {
+            let (want, got) = (clipped(1.0, max_norm), clipped(65536.0, max_norm));
+            assert_eq!(got.0, want.0);
+            let pairs = got.1.iter().zip(&want.1);
+            assert!(pairs.clone().all(|(got, want)| (got - want).abs() < 1e-6), "{pairs:?}");
+        }
+        assert!(!clipped(f64::from(f32::MAX), 1.0).0.is_finite());
     }
 
     #[test]
@@ -138,7 +164,7 @@ mod tests {
                     param
                 })
                 .collect();
-            let norm = clip_gradients(&mut params.iter_mut().collect::<Vec<_>>(), 2.0).unwrap();
+            let norm = clip_gradients(&mut params.iter_mut().collect::<Vec<_>>(), 2.0, 1.0).unwrap();
             (norm, params)
         };
         let ((norm, kernel), (norm_plain, plain)) = (clipped(), with_plain_ops(clipped));

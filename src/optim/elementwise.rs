@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::host_state::HostState;
 use super::optimizer::{Optimizer, have_kernels};
 use crate::{
+    kernels::convert,
     memory::{self, Category},
     nn::{
         param::Param,
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// The rule that an element follows, with `N` numbers of state in float32 for every dtype of the parameter.
+/// The rule that an element follows, with `N` numbers of state, which it computes with in float32.
 pub(super) trait Rule<const N: usize>: Sync {
     /// Numbers that all elements of a step share.
     type Coefficients: Copy + Sync;
@@ -62,7 +63,8 @@ impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
             let _module = memory::whole(param.name.in_timeline());
             let first = self.states.len();
             for _ in 0..N {
-                self.states.push(state(param.value.shape(), param.value.device())?);
+                let (shape, device) = (param.value.shape(), param.value.device());
+                self.states.push(state(shape, param.state_dtype(), device)?);
             }
             if let Some(host) = &mut self.host {
                 host.push(HostState::of(&mut self.states[first..])?);
@@ -95,10 +97,15 @@ impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
 }
 
 impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
-    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
+    fn prepare(&mut self, params: &mut [&mut Param]) -> Result<()> {
         if self.states.is_empty() {
             self.make_states(params)?;
         }
+        Ok(())
+    }
+
+    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
+        self.prepare(params)?;
         self.steps += 1;
         let coefficients = self.rule.coefficients(self.steps, learning_rate);
         if self.host.is_some() {
@@ -130,24 +137,60 @@ impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
 }
 
 /// A state tensor of zeros.
-pub(super) fn state(shape: Shape, device: &candle_core::Device) -> Result<Tensor> {
+pub(super) fn state(shape: Shape, dtype: DType, device: &candle_core::Device) -> Result<Tensor> {
     let _scope = memory::scope(Category::OptimizerState);
-    Tensor::zeros(shape, DType::F32, device)
+    Tensor::zeros(shape, dtype, device)
 }
+
+/// Elements whose states are widened at a time.
+const WIDENED: usize = 512;
 
 fn update<R: Rule<N>, const N: usize>(
     param: &mut Param,
     states: &mut [Tensor],
     coefficients: R::Coefficients,
 ) -> Result<()> {
+    let dtype = param.state_dtype();
     let (value, Some(gradient)) = param.value_and_gradient() else {
         return Ok(());
     };
-    let states = all(states.iter_mut().map(Tensor::values_mut::<f32>))?;
     for_format!(value.dtype(), E => {
-        R::update(value.values_mut::<E>()?, gradient.values::<E>()?, states, coefficients);
+        let (values, gradients) = (value.values_mut::<E>()?, gradient.values::<E>()?);
+        if dtype == DType::F32 {
+            R::update(values, gradients, all(states.iter_mut().map(Tensor::values_mut))?, coefficients);
+        } else {
+            // Only adapters' states are not float32, and have the dtype of their values.
+            let states = all(states.iter_mut().map(Tensor::values_mut::<E>))?;
+            update_rounded::<R, E, N>(values, gradients, states, coefficients);
+        }
         Ok(())
     })
+}
+
+/// One step with states that are rounded after it, as PyTorch's fused kernels round them.
+fn update_rounded<R: Rule<N>, E: Float, const N: usize>(
+    values: &mut [E],
+    gradients: &[E],
+    mut states: [&mut [E]; N],
+    coefficients: R::Coefficients,
+) {
+    let mut wide = [[0f32; WIDENED]; N];
+    let parts = values.chunks_mut(WIDENED).zip(gradients.chunks(WIDENED));
+    for (at, (values, gradients)) in parts.enumerate() {
+        let part = at * WIDENED..at * WIDENED + values.len();
+        for (wide, state) in wide.iter_mut().zip(&states) {
+            convert::widen(&state[part.clone()], &mut wide[..part.len()]);
+        }
+        R::update(
+            values,
+            gradients,
+            wide.each_mut().map(|wide| &mut wide[..part.len()]),
+            coefficients,
+        );
+        for (wide, state) in wide.iter().zip(&mut states) {
+            convert::narrow(&wide[..part.len()], &mut state[part.clone()]);
+        }
+    }
 }
 
 fn update_plain<R: Rule<N>, const N: usize>(
@@ -159,10 +202,10 @@ fn update_plain<R: Rule<N>, const N: usize>(
         return Ok(());
     };
     let gradient = gradient.to_candle_f32()?;
-    let mut plain = all(states.iter().map(Tensor::to_candle))?;
+    let mut plain = all(states.iter().map(Tensor::to_candle_f32))?;
     let value = R::update_plain(&param.value.to_candle_f32()?, &gradient, &mut plain, coefficients)?;
     for (state, plain) in states.iter_mut().zip(plain) {
-        *state = Tensor::from_candle(plain)?;
+        *state = Tensor::from_candle(plain.to_dtype(state.dtype())?)?;
     }
     param.set(Tensor::from_candle(value.to_dtype(param.value.dtype())?)?);
     Ok(())

@@ -1,4 +1,5 @@
-//! Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2). Its momentum is float32 for every dtype of the parameter.
+//! Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2). An adapter's momentum has its dtype; that of
+//! weights is float32.
 
 use candle_core::{Result, Tensor as Candle};
 

@@ -3,7 +3,7 @@
 //!
 //! As in galore-torch, a new basis leaves the moments as they are, and weight decay is AdamW's.
 
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 use super::{
     adamw::{AdamW, AdamwRule, moments_plain},
@@ -74,6 +74,12 @@ impl<P: GradientProjection> LowRankAdam<P> {
         matches!(*param.value.dims(), [rows, columns] if rows.min(columns) > self.options.rank)
     }
 
+    /// The parameters that are projected, and the others.
+    fn partition<'p>(&self, params: &'p mut [&mut Param]) -> (Vec<&'p mut Param>, Vec<&'p mut Param>) {
+        let each = params.iter_mut().map(|param| &mut **param);
+        each.partition(|param| self.is_projected(param))
+    }
+
     fn new_state(&self, param: &Param) -> Result<State> {
         let _module = memory::whole(param.name.in_timeline());
         let (rows, columns, rank) = (param.value.rows(), param.value.cols(), self.options.rank);
@@ -83,9 +89,9 @@ impl<P: GradientProjection> LowRankAdam<P> {
         };
         let device = param.value.device();
         let mut state = State {
-            basis: state(basis.into(), device)?,
-            m: state(moment.into(), device)?,
-            v: state(moment.into(), device)?,
+            basis: state(basis.into(), DType::F32, device)?,
+            m: state(moment.into(), DType::F32, device)?,
+            v: state(moment.into(), DType::F32, device)?,
             host: None,
             refreshed: None,
         };
@@ -187,10 +193,8 @@ impl<P: GradientProjection> LowRankAdam<P> {
 impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
     /// # Errors
     /// If no parameter would be projected, and errors of candle.
-    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
-        let each = params.iter_mut().map(|param| &mut **param);
-        let (mut matrices, mut others): (Vec<&mut Param>, Vec<&mut Param>) =
-            each.partition(|param| self.is_projected(param));
+    fn prepare(&mut self, params: &mut [&mut Param]) -> Result<()> {
+        let (matrices, mut others) = self.partition(params);
         if matrices.is_empty() {
             candle_core::bail!(
                 "optim_rank: no trained matrix has more than {} rows and columns, so there is nothing to project",
@@ -203,6 +207,14 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
                 .map(|param| self.new_state(param))
                 .collect::<Result<_>>()?;
         }
+        self.adamw.prepare(&mut others)
+    }
+
+    /// # Errors
+    /// As [`Self::prepare`].
+    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
+        self.prepare(params)?;
+        let (mut matrices, mut others) = self.partition(params);
         self.adamw.step(&mut others, learning_rate)?;
         self.steps += 1;
         let coefficients = self.rule.coefficients(self.steps, learning_rate);

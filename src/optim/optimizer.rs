@@ -6,6 +6,12 @@ use crate::nn::param::Param;
 
 /// Updates weights by their gradients. The first step creates the state.
 pub trait Optimizer {
+    /// Creates the state if there is none, for a step that is skipped: memory does not depend on numbers.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    fn prepare(&mut self, params: &mut [&mut Param]) -> Result<()>;
+
     /// Updates every parameter that has a gradient. Every call takes the same parameters in the same order.
     ///
     /// # Errors

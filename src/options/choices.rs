@@ -179,7 +179,17 @@ pub enum Upcast {
     Trl,
 }
 
-/// The causal loss of PyTorch's stack.
+/// The scale of the loss in the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LossScaling {
+    /// It is not scaled.
+    None,
+    /// By a factor that follows the gradients, as `torch.amp.GradScaler` has it.
+    Dynamic,
+}
+
+/// The causal loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {

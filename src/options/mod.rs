@@ -23,8 +23,8 @@ pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Adapter, Attention, Autocast, Dtype, LoraATraining, Loss, LrScheduler, Measure, OutputLifetime, Padding, QuantType,
-    Stack, Task, Upcast, Weights, ZeroGrad,
+    Adapter, Attention, Autocast, Dtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime,
+    Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
 pub use dataset::{DataOptions, TrainingLength};

@@ -1,6 +1,6 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
-use super::{Adapter, Attention, Dtype, Loss, OffloadedBlocks, TargetModules, Task, Weights};
+use super::{Adapter, Attention, Autocast, Dtype, Loss, OffloadedBlocks, TargetModules, Task, Upcast, Weights};
 
 /// The number of labels by default, as in transformers.
 pub const DEFAULT_LABELS: usize = 2;
@@ -20,6 +20,12 @@ pub struct ModelOptions {
     pub dtype: Dtype,
     /// Quantise NF4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
+    /// Number format of int4's products, and of what it leaves unquantised.
+    pub bnb_4bit_compute_dtype: Dtype,
+    /// The weights that are cast to float32 before training.
+    pub upcast: Upcast,
+    /// The format of mixed precision.
+    pub autocast: Autocast,
     /// How attention is computed.
     pub attn_implementation: Attention,
     /// How the causal loss is computed in training.
@@ -36,6 +42,36 @@ pub struct ModelOptions {
     pub seed: u64,
 }
 
+impl ModelOptions {
+    /// The format of hidden states, and of the weights that are not quantised.
+    pub fn hidden_dtype(&self) -> Dtype {
+        match (self.upcast, self.dtype) {
+            (Upcast::Peft | Upcast::Trl, _) => Dtype::Float32,
+            (Upcast::None, Dtype::Int4) => self.bnb_4bit_compute_dtype,
+            (Upcast::None, Dtype::Int8) => Dtype::Bfloat16,
+            (Upcast::None, dtype) => dtype,
+        }
+    }
+
+    /// The format that quantised values are rounded to for products.
+    pub fn products_dtype(&self) -> Dtype {
+        match self.dtype {
+            Dtype::Int4 => self.bnb_4bit_compute_dtype,
+            _ => Dtype::Bfloat16,
+        }
+    }
+
+    /// Bytes of an element that a layer gives.
+    pub fn bytes_of_outputs(&self) -> u64 {
+        let is_wide = self.hidden_dtype() == Dtype::Float32;
+        if is_wide && self.autocast == Autocast::None {
+            4
+        } else {
+            2
+        }
+    }
+}
+
 /// Low-rank adapters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraOptions {
@@ -49,4 +85,6 @@ pub struct LoraOptions {
     pub dropout: f64,
     /// The linear layers that get an adapter.
     pub target_modules: TargetModules,
+    /// Number format of the factors, their gradients and their optimizer states.
+    pub dtype: Dtype,
 }

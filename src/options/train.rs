@@ -1,6 +1,8 @@
 //! The options of a training run.
 
-use super::{Checkpointing, DataOptions, Device, Measure, ModelOptions, OptimizerOptions, ScheduleOptions};
+use super::{
+    Checkpointing, DataOptions, Device, LossScaling, Measure, ModelOptions, OptimizerOptions, ScheduleOptions,
+};
 
 /// Everything that a training run heeds.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +17,8 @@ pub struct TrainOptions {
     pub schedule: ScheduleOptions,
     /// Upper limit of the gradients' global L2 norm; 0 switches clipping off.
     pub max_grad_norm: f64,
+    /// The scale of the loss in the backward pass.
+    pub loss_scaling: LossScaling,
     /// The blocks that recompute their forward pass.
     pub gradient_checkpointing: Checkpointing,
     /// Steps after which the allocator's cache is returned to the system; 0 never does.

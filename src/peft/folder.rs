@@ -110,7 +110,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Adapter, LoraOptions, TargetModules, Task};
+    use crate::options::{Adapter, Dtype, LoraOptions, TargetModules, Task};
     use crate::peft::{FileDtype, file_bytes};
 
     fn lora() -> LoraOptions {
@@ -120,6 +120,7 @@ mod tests {
             alpha: 4.0,
             dropout: 0.1,
             target_modules: TargetModules::AllLinear,
+            dtype: Dtype::Float32,
         }
     }
 

@@ -53,6 +53,12 @@ pub struct Step {
     pub gradient_norm: f64,
     /// The learning rate of this step.
     pub learning_rate: f64,
+    /// Factor of the loss in the backward pass; none if it was not scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<f64>,
+    /// True if the scaled gradients were not finite, and the weights stayed as they were.
+    #[serde(default, rename = "skipped", skip_serializing_if = "std::ops::Not::not")]
+    pub is_skipped: bool,
     /// Tokens that went through the model, padding included.
     pub tokens: usize,
     /// Tokens of samples among them, without padding and separators.
@@ -387,6 +393,8 @@ pub(crate) mod sample {
             loss: 4.0 / step as f64,
             gradient_norm: 1.5,
             learning_rate: 1e-4,
+            loss_scale: None,
+            is_skipped: false,
             tokens: 512,
             real_tokens: Some(512),
             seconds: 0.25,

@@ -103,7 +103,8 @@ mod tests {
         model::{self, Model, Source},
         nn::testing::pass,
         options::{
-            Adapter, Attention, Dtype, LoraOptions, Loss, ModelOptions, OffloadedBlocks, TargetModules, Task, Weights,
+            Adapter, Attention, Autocast, Dtype, LoraOptions, Loss, ModelOptions, OffloadedBlocks, TargetModules, Task,
+            Upcast, Weights,
         },
     };
 
@@ -117,6 +118,9 @@ mod tests {
             num_labels: 2,
             dtype: Dtype::Int4,
             bnb_4bit_use_double_quant: true,
+            bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            upcast: Upcast::None,
+            autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
             lora: Some(LoraOptions {
@@ -125,6 +129,7 @@ mod tests {
                 alpha: 4.0,
                 dropout: 0.0,
                 target_modules: TargetModules::AllLinear,
+                dtype: Dtype::Float32,
             }),
             offloaded_blocks: Some(OffloadedBlocks::Ratio(1.0)),
             offloads_embeddings: false,

@@ -6,6 +6,7 @@ mod device;
 mod dry_run;
 mod error;
 mod fetch;
+mod loss_scaler;
 mod memory_meter;
 mod profile;
 mod run;

@@ -7,7 +7,7 @@ use crate::{
     arch::ModelConfig,
     data::Dataset,
     memory::{self, Category, Phase, timeline},
-    options::{Dtype, Task, TrainOptions},
+    options::{Task, TrainOptions},
     results::record::Profile,
 };
 
@@ -54,6 +54,8 @@ pub(super) fn run(
         loss,
         gradient_norm: trainer.gradient_norm()?,
         learning_rate: 0.0,
+        loss_scale: None,
+        is_skipped: false,
     };
     steps.end(trainer, &batch, outcome, at_end, start)?;
 
@@ -61,7 +63,7 @@ pub(super) fn run(
     let adapter_bytes = options.model.lora.as_ref().map(|_| bytes(Category::Adapter));
     let (parameter_bytes, optimizer_state_bytes) = (bytes(Category::Parameter), bytes(Category::OptimizerState));
     let gradient_bytes = bytes(Category::Gradient);
-    let element = if options.model.dtype == Dtype::Float32 { 4 } else { 2 };
+    let element = options.model.bytes_of_outputs();
     let outputs = batch.micro.iter().map(|micro| match config.task() {
         // Packed rows are one row without padding.
         Task::CausalLm => config.module_outputs(1, micro.sequences.tokens()),

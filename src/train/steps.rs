@@ -68,6 +68,8 @@ impl<'a> StepRecorder<'a> {
             loss: outcome.loss,
             gradient_norm: outcome.gradient_norm,
             learning_rate: outcome.learning_rate,
+            loss_scale: outcome.loss_scale,
+            is_skipped: outcome.is_skipped,
             tokens: batch.micro.iter().map(|micro| micro.ids.len()).sum(),
             real_tokens: Some(batch.micro.iter().map(MicroBatch::real_tokens).sum()),
             seconds: start.elapsed().as_secs_f64(),

@@ -4,6 +4,7 @@ use candle_core::Device;
 
 use super::{
     TrainError,
+    loss_scaler::LossScaler,
     segments::{self, Keeping},
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     model::Model,
     nn::{DropoutPass, Pass, param::Param, tensor::Tensor},
     optim::{self, Optimizer, clip_gradients},
-    options::TrainOptions,
+    options::{LossScaling, TrainOptions},
 };
 
 /// A model with its optimizer.
@@ -20,6 +21,8 @@ pub struct Trainer {
     options: TrainOptions,
     model: Model,
     optimizer: Box<dyn Optimizer>,
+    /// `None` if the loss is not scaled.
+    scaler: Option<LossScaler>,
 }
 
 /// The figures of a step.
@@ -31,6 +34,10 @@ pub struct StepOutcome {
     pub gradient_norm: f64,
     /// Learning rate of the step.
     pub learning_rate: f64,
+    /// Factor of the loss in the backward pass; `None` if it was not scaled.
+    pub loss_scale: Option<f64>,
+    /// True if the scaled gradients were not finite, and the weights stayed as they were.
+    pub is_skipped: bool,
 }
 
 /// Figures of held-out samples.
@@ -52,6 +59,7 @@ impl Trainer {
             options: options.clone(),
             model,
             optimizer: optim::new(&options.optimizer)?,
+            scaler: (options.loss_scaling == LossScaling::Dynamic).then(LossScaler::new),
         })
     }
 
@@ -59,7 +67,7 @@ impl Trainer {
     /// to release. `step` counts from 0; `on_checkpoint` is called between segments.
     ///
     /// # Errors
-    /// If the loss or the gradients' norm is not finite, and errors of candle.
+    /// If the loss is not finite, or the gradients' norm where the loss is not scaled, and errors of candle.
     pub fn step(
         &mut self,
         batch: &EffectiveBatch,
@@ -70,10 +78,16 @@ impl Trainer {
         let loss = self.forward_backward(batch, step, on_checkpoint)?;
         memory::set_phase(Phase::Optimizer);
         let (_entered, _module) = (memory::enter("optimizer"), memory::module("optimizer"));
+        let loss_scale = self.scaler.as_ref().map(LossScaler::scale);
         let mut params = self.model.trainable();
-        let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm)?;
+        let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm, loss_scale.unwrap_or(1.0))?;
+        let is_skipped = self.scaler.is_some() && !gradient_norm.is_finite();
+        if let Some(scaler) = &mut self.scaler {
+            scaler.update(is_skipped);
+        }
         for (what, value) in [("loss", loss), ("gradient's norm", gradient_norm)] {
-            if !value.is_finite() {
+            let is_overflow = is_skipped && what != "loss";
+            if !value.is_finite() && !is_overflow {
                 return Err(TrainError::NotFinite {
                     step: step + 1,
                     what,
@@ -82,7 +96,11 @@ impl Trainer {
             }
         }
         let learning_rate = optim::learning_rate(&self.options.schedule, step, steps);
-        self.optimizer.step(&mut params, learning_rate)?;
+        if is_skipped {
+            self.optimizer.prepare(&mut params)?;
+        } else {
+            self.optimizer.step(&mut params, learning_rate)?;
+        }
         // A GPU computes asynchronously; a step ends with its last kernel.
         self.model.device().synchronize()?;
         on_checkpoint();
@@ -90,10 +108,12 @@ impl Trainer {
             loss,
             gradient_norm,
             learning_rate,
+            loss_scale,
+            is_skipped,
         })
     }
 
-    /// The mean loss of an effective batch. Adds its gradients to the trained parameters.
+    /// The mean loss of an effective batch. Adds its gradients, scaled as the loss is, to the trained parameters.
     ///
     /// # Errors
     /// Errors of candle.
@@ -103,7 +123,8 @@ impl Trainer {
         step: usize,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64, TrainError> {
-        let scale = 1.0 / batch.counted as f64;
+        let mean = 1.0 / batch.counted as f64;
+        let scale = mean * self.scaler.as_ref().map_or(1.0, LossScaler::scale);
         let mut sum = 0.0;
         let keeping = Keeping {
             checkpointing: &self.options.gradient_checkpointing,
@@ -114,7 +135,7 @@ impl Trainer {
             let pass = self.pass(micro, Some(step));
             sum += segments::forward_backward(&mut self.model, micro, &pass, keeping, scale, on_checkpoint)?;
         }
-        Ok(sum * scale)
+        Ok(sum * mean)
     }
 
     /// The global L2 norm of the gradients.
@@ -122,7 +143,8 @@ impl Trainer {
     /// # Errors
     /// Errors of candle.
     pub fn gradient_norm(&mut self) -> Result<f64, TrainError> {
-        Ok(clip_gradients(&mut self.model.trainable(), 0.0)?)
+        let loss_scale = self.scaler.as_ref().map_or(1.0, LossScaler::scale);
+        Ok(clip_gradients(&mut self.model.trainable(), 0.0, loss_scale)?)
     }
 
     /// The mean loss over all batches, and the accuracy if there are labels.
@@ -215,9 +237,10 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, Adapter, Attention, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths,
-            LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
-            OptimizerOptions, Padding, ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Weights,
+            AdamwOptions, Adapter, Attention, Autocast, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype,
+            Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
+            OptimizerOptions, Padding, ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Upcast,
+            Weights,
         },
     };
 
@@ -231,6 +254,9 @@ mod tests {
                 num_labels: 2,
                 dtype,
                 bnb_4bit_use_double_quant: true,
+                bnb_4bit_compute_dtype: Dtype::Bfloat16,
+                upcast: Upcast::None,
+                autocast: Autocast::None,
                 attn_implementation: Attention::Sdpa,
                 loss: Loss::Chunked,
                 lora: (rank > 0).then_some(LoraOptions {
@@ -239,6 +265,7 @@ mod tests {
                     alpha: 2.0 * rank as f64,
                     dropout: 0.1,
                     target_modules: TargetModules::AllLinear,
+                    dtype: Dtype::Float32,
                 }),
                 offloaded_blocks: None,
                 offloads_embeddings: false,
@@ -287,6 +314,7 @@ mod tests {
                 warmup_ratio: 0.0,
             },
             max_grad_norm: 1.0,
+            loss_scaling: LossScaling::None,
             gradient_checkpointing: Checkpointing::Every(2),
             empty_cache_steps: 0,
             offloads_checkpoints: false,
@@ -319,22 +347,111 @@ mod tests {
 
     #[test]
     fn kernels_and_plain_ops_train_alike() {
-        for (dtype, rank, tolerance) in [
-            (Dtype::Float32, 4, 1e-4),
-            (Dtype::Float32, 0, 1e-4),
-            (Dtype::Bfloat16, 4, 1e-2),
-            (Dtype::Bfloat16, 0, 1e-2),
-            (Dtype::Int8, 4, 1e-2),
-            (Dtype::Int4, 4, 1e-2),
+        let precision = |dtype, rank, upcast, autocast, adapter| {
+            let mut options = options(dtype, rank);
+            (options.model.upcast, options.model.autocast) = (upcast, autocast);
+            if autocast == Autocast::Float16 {
+                options.loss_scaling = LossScaling::Dynamic;
+            }
+            if let Some(lora) = &mut options.model.lora {
+                lora.dtype = adapter;
+            }
+            options
+        };
+        let same = |dtype, rank| options(dtype, rank);
+        let computed = |dtype| {
+            let mut options = options(Dtype::Int4, 4);
+            options.model.bnb_4bit_compute_dtype = dtype;
+            options
+        };
+        use crate::options::{Autocast::Bfloat16, Upcast::Peft};
+        for (options, tolerance) in [
+            (same(Dtype::Float32, 4), 1e-4),
+            (same(Dtype::Float32, 0), 1e-4),
+            (same(Dtype::Float16, 4), 2e-3),
+            (same(Dtype::Bfloat16, 4), 1e-2),
+            (same(Dtype::Bfloat16, 0), 1e-2),
+            (same(Dtype::Int8, 4), 1e-2),
+            (same(Dtype::Int4, 4), 1e-2),
+            (
+                precision(Dtype::Int4, 4, Upcast::None, Autocast::None, Dtype::Bfloat16),
+                1e-2,
+            ),
+            (precision(Dtype::Int4, 4, Peft, Autocast::None, Dtype::Float32), 1e-4),
+            (computed(Dtype::Float16), 2e-3),
+            (computed(Dtype::Float32), 1e-4),
+            (precision(Dtype::Int8, 4, Peft, Bfloat16, Dtype::Bfloat16), 1e-2),
+            (
+                precision(Dtype::Float32, 0, Upcast::None, Bfloat16, Dtype::Float32),
+                1e-2,
+            ),
+            (
+                precision(Dtype::Float32, 4, Upcast::None, Autocast::Float16, Dtype::Float32),
+                2e-3,
+            ),
         ] {
-            let options = options(dtype, rank);
             let (kernels, plain) = (train(&options), with_plain_ops(|| train(&options)));
             for (kernels, plain) in kernels.iter().zip(&plain) {
                 assert!(
                     (kernels - plain).abs() <= tolerance * kernels.abs(),
-                    "{dtype:?}, rank {rank}: {kernels} by kernels, {plain} by plain ops"
+                    "{:?}: {kernels} by kernels, {plain} by plain ops",
+                    options.model
                 );
             }
         }
+    }
+
+    /// Mixed precision trains nearly as float32 does.
+    #[test]
+    fn formats_of_products_change_losses_little() {
+        let losses = |dtype, upcast, autocast| {
+            let mut options = options(dtype, 4);
+            (options.model.upcast, options.model.autocast) = (upcast, autocast);
+            train(&options)
+        };
+        for (dtype, upcast) in [(Dtype::Float32, Upcast::None), (Dtype::Int4, Upcast::Peft)] {
+            let wide = losses(dtype, upcast, Autocast::None);
+            for (autocast, tolerance) in [(Autocast::Bfloat16, 2e-2), (Autocast::Float16, 3e-3)] {
+                for (wide, mixed) in wide.iter().zip(losses(dtype, upcast, autocast)) {
+                    let difference = (wide - mixed).abs();
+                    assert!(
+                        difference > 0.0 && difference <= tolerance * wide,
+                        "{autocast:?}: {wide}, {mixed}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_whose_scaled_gradients_overflow_is_skipped() {
+        let options = TrainOptions {
+            loss_scaling: LossScaling::Dynamic,
+            ..options(Dtype::Float16, 4)
+        };
+        let source = Source::open(&options.model, Path::new("")).unwrap();
+        let config = source.config();
+        let dataset = data::load(&options.data, config, Path::new("")).unwrap();
+        let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
+        let batch = dataset.batches(&options.data, config).next().unwrap();
+        let values = |trainer: &mut Trainer| -> Vec<f32> {
+            let params = trainer.trainable().into_iter();
+            params.flat_map(|param| param.value.to_vec_f32().unwrap()).collect()
+        };
+        let before = values(&mut trainer);
+        // A gradient that is left over from nowhere.
+        let shape = trainer.trainable()[0].value.shape();
+        let infinite = Tensor::from_f32(&vec![f32::INFINITY; shape.len()], shape, candle_core::DType::F32).unwrap();
+        trainer.trainable()[0].accumulate(infinite).unwrap();
+        let skipped = trainer.step(&batch, 0, 3, &mut || ()).unwrap();
+        assert!(skipped.is_skipped && !skipped.gradient_norm.is_finite() && skipped.loss.is_finite());
+        assert_eq!(
+            (skipped.loss_scale, values(&mut trainer)),
+            (Some(65536.0), before.clone())
+        );
+        trainer.release_gradients();
+        let next = trainer.step(&batch, 1, 3, &mut || ()).unwrap();
+        assert_eq!((next.is_skipped, next.loss_scale), (false, Some(32768.0)));
+        assert_ne!(values(&mut trainer), before);
     }
 }

@@ -34,6 +34,7 @@ fn the_settings_we_write_are_among_those_peft_writes() {
         alpha: read.lora_alpha,
         dropout: read.lora_dropout,
         target_modules: TargetModules::AllLinear,
+        dtype: expctl::spec::cell::Dtype::Float32,
     };
     let config = peft::Config::new(Task::CausalLm, "tiny_llama", &lora);
     let dir = tempfile::tempdir().expect("a temporary folder");

@@ -24,6 +24,7 @@ fn an_adapter_is_saved_as_peft_saves_it() {
             alpha: config.lora_alpha,
             dropout: 0.0,
             target_modules: TargetModules::AllLinear,
+            dtype: expctl::spec::cell::Dtype::Float32,
         };
         let ours = peft::Config::new(Task::SequenceClassification, model, &lora);
         peft::write(dir.path(), &ours, &tensors).expect("the adapter");

@@ -12,5 +12,6 @@ mod fixtures;
 mod lion;
 mod methods;
 mod models;
+mod precision;
 mod quant;
 mod runs;

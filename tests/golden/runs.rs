@@ -33,12 +33,13 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "golden.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",
     "golden_phi3.json",
+    "golden_precision.json",
 ];
 
 #[derive(Deserialize)]

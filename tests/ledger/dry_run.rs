@@ -179,7 +179,10 @@ impl Config {
         };
         let weight = match self.format {
             None => Weight::Dense(self.matrix(outputs, inputs)),
-            Some(format) => Weight::Quantized(zeros_in(format, outputs, inputs)),
+            Some(format) => Weight::Quantized {
+                matrix: zeros_in(format, outputs, inputs),
+                products: DType::BF16,
+            },
         };
         let adapter = || -> Box<dyn Adapter> {
             let low_rank = LowRank {
@@ -218,6 +221,7 @@ impl Config {
         RmsNorm {
             weight: self.vector("weight", HIDDEN),
             eps: 1e-5,
+            output: None,
         }
     }
 
@@ -331,6 +335,7 @@ fn encoder_block(config: &Config, sample: &mut dyn FnMut()) {
         },
         output_norm_name: "n2",
         output_norm: config.layer_norm(),
+        products: None,
     };
     let pass = config.pass();
     for _ in 0..2 {
@@ -391,6 +396,7 @@ fn encoder_ends(config: &Config, sample: &mut dyn FnMut()) {
         activation: Activation::Tanh,
         dropout: config.dropout(),
         classifier: dense.projection(3, HIDDEN, true),
+        products: None,
     };
     let (ids, labels) = (
         Buffer::from_fn(BATCH * LEN, |at| at as u32 * 7),

@@ -55,7 +55,7 @@ fn keys_stay_and_vary_as_they_are_told() {
         "--budget",
         "4MiB",
         "--keep",
-        "batch_size,gradient_checkpointing",
+        "batch_size,gradient_checkpointing,autocast,adapter_dtype",
         "--format",
         "json",
     ]);
@@ -120,8 +120,8 @@ fn what_cannot_be_searched_is_an_error() {
         .fit(&["--largest", "rank"])
         .exits(2)
         .stderr_has("there is no budget");
-    let everything =
-        "attn_implementation,batch_size,gradient_checkpointing,offload,dtype,rank,target_modules,max_seq_length";
+    let everything = "attn_implementation,batch_size,gradient_checkpointing,offload,adapter_dtype,autocast,dtype,rank,\
+                      target_modules,max_seq_length";
     project
         .fit(&["--keep", everything])
         .exits(2)

@@ -82,6 +82,8 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         .unwrap();
     set("rank", json!(rank));
     if dtype == "int4" {
+        let formats = ["bfloat16", "float16", "float32"];
+        set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
         set("bnb_4bit_use_double_quant", json!(random.random_bool(0.5)));
     }
     if rank > 0 {
@@ -99,6 +101,16 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         let (adapter, dropout) = *[("lora", 0.0), ("lora", 0.1), ("dora", 0.0)].choose(random).unwrap();
         set("adapter", json!(adapter));
         set("lora_dropout", json!(dropout));
+    }
+    if rank > 0 {
+        set("adapter_dtype", json!(["float32", "bfloat16"].choose(random)));
+    }
+    let upcast = is_quantised && random.random_bool(0.5);
+    if upcast {
+        set("upcast", json!("peft"));
+    }
+    if upcast || dtype == "float32" {
+        set("autocast", json!(["none", "bfloat16", "float16"].choose(random)));
     }
     set("attn_implementation", json!(["sdpa", "eager"].choose(random)));
     if !modules.contains(&"dense") && !modules.contains(&"q_lin") {

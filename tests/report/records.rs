@@ -168,6 +168,8 @@ pub fn step(step: usize) -> Step {
         loss: 10.8 - 0.1 * step as f64,
         gradient_norm: 1.25,
         learning_rate: 1e-4,
+        loss_scale: None,
+        is_skipped: false,
         tokens: 512,
         real_tokens: None,
         seconds: 0.25,

@@ -37,13 +37,14 @@ fn our_trainer() {
     let said = all_said(
         "candle",
         &[
-            "adapter_dtype: bfloat16",
+            "adapter_dtype: float16",
             "lora_fa: frozen",
             "bnb_4bit_quant_type: fp4",
-            "bnb_4bit_compute_dtype: float16",
+            "dtype: int8; bnb_4bit_compute_dtype: float16",
             "attn_implementation: flash_attention_2",
-            "upcast: peft",
+            "upcast: trl",
             "autocast: bfloat16",
+            "dtype: float32; upcast: peft",
             "torch: { use_cache: true }",
             "empty_cache_steps: 1",
             "optim: adamw_8bit",

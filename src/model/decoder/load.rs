@@ -146,6 +146,7 @@ impl Loader<'_> {
         Ok(RmsNorm {
             weight: self.dense(name, module, "weight")?,
             eps: config.norm_eps,
+            output: self.products(),
         })
     }
 }

@@ -74,6 +74,7 @@ impl Loader<'_> {
                 activation: variant.activation,
                 dropout: self.dropout(format_args!("{classifier_name}.input"), config.classifier_dropout),
                 classifier: self.projection(classifier_name, classifier)?,
+                products: self.products(),
             },
             has_dropout: dropouts.iter().any(|probability| *probability > 0.0),
             hidden: self.hidden(),
@@ -160,6 +161,7 @@ impl Loader<'_> {
             },
             output_norm_name: output_norm.path,
             output_norm: self.layer_norm(config, name(output_norm), output_norm)?,
+            products: self.products(),
         })
     }
 

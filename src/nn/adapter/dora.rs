@@ -10,7 +10,7 @@ use super::{
 use crate::{
     arch::ModuleName,
     kernels::{
-        convert,
+        self,
         gemm::{
             Dense, Operand, OperandReader, Segment, Term,
             epilogue::{Output, Replace},
@@ -21,6 +21,7 @@ use crate::{
     },
     memory::{self, Buffer, Category},
     nn::{
+        convert,
         operand::Stored,
         param::Param,
         tensor::{Tensor, for_format, for_number},
@@ -33,7 +34,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Dora {
     low_rank: LowRank,
-    /// `[out]`, float32.
+    /// `[out]`, in the format of the factors.
     magnitude: Param,
     /// Squared norms of the frozen weight's rows: `[out]` for the kernels, else empty.
     squared_norms: Buffer<f32>,
@@ -59,7 +60,7 @@ impl Dora {
                     *magnitude = squared.sqrt();
                 }
                 for_format!(hidden, E => {
-                    convert::round::<E>(magnitude.values_mut());
+                    kernels::convert::round::<E>(magnitude.values_mut());
                     Ok(())
                 })?;
             }
@@ -67,6 +68,10 @@ impl Dora {
         } else {
             let magnitude = norms_plain(weight, None)?.to_dtype(hidden)?.to_dtype(DType::F32)?;
             (Buffer::zeros(0), Tensor::from_candle(magnitude)?)
+        };
+        let magnitude = {
+            let _scope = memory::scope(Category::Adapter);
+            convert::into_narrow(magnitude, low_rank.a.value.dtype())?
         };
         Ok(Self {
             low_rank,
@@ -88,6 +93,7 @@ impl Dora {
         let mut norms = Buffer::<f32>::unwritten(rows);
         let mut inner = Buffer::<f32>::unwritten(rows * rank);
         let mut gram = Buffer::<f32>::unwritten(rank * rank);
+        let wide_b = convert::widen(&b.value)?;
         if memory::is_dry_run() {
             return Ok(norms);
         }
@@ -118,7 +124,7 @@ impl Dora {
         let terms = vec![term(&w, &a, cols), term(&b_reader, &gram, rank)];
         one_product(rows, terms, inner.values_mut(), 1.0);
         let squared = self.squared_norms.values();
-        row_norms::changed(squared, b.value.values()?, inner.values(), scale, norms.values_mut());
+        row_norms::changed(squared, wide_b.values()?, inner.values(), scale, norms.values_mut());
         Ok(norms)
     }
 }
@@ -151,7 +157,7 @@ impl Adapter for Dora {
         if !magnitude.has_kernels() {
             let norms = norms_plain(weight, Some(&self.low_rank))?;
             return Ok(Some(Box::new(OutputScale {
-                factors: Tensor::from_candle((magnitude.to_candle()? / &norms)?)?,
+                factors: Tensor::from_candle((magnitude.to_candle_f32()? / &norms)?)?,
                 derivative: Tensor::from_candle(norms.recip()?)?,
             })));
         }
@@ -159,7 +165,8 @@ impl Adapter for Dora {
         for norm in derivative.values_mut() {
             *norm = 1.0 / *norm;
         }
-        let values = magnitude.values::<f32>()?;
+        let wide = convert::widen(magnitude)?;
+        let values = wide.values::<f32>()?;
         let factors = Tensor::written(magnitude.len(), |factors: &mut [f32]| {
             for ((factor, magnitude), inverse) in factors.iter_mut().zip(values).zip(derivative.values()) {
                 *factor = magnitude * inverse;
@@ -208,7 +215,10 @@ mod tests {
     fn quantised(format: Format, outputs: usize, inputs: usize) -> Weight {
         let mut builder = Builder::new(format, outputs, inputs);
         builder.push(&uniform(NAME, &[outputs, inputs]).elements()).unwrap();
-        Weight::Quantized(builder.finish().unwrap())
+        Weight::Quantized {
+            matrix: builder.finish().unwrap(),
+            products: DType::BF16,
+        }
     }
 
     /// A layer with a bias, whose magnitudes are not the norms of the weight.

@@ -6,12 +6,13 @@ use candle_core::{DType, Device, Result, Tensor as Candle};
 use super::start::{self, Factors};
 use crate::{
     arch::ModuleName,
+    kernels::Element,
     memory::{self, Buffer, Category},
     nn::{
         Pass,
         dropout::{self, Dropout},
         param::Param,
-        tensor::Tensor,
+        tensor::{Tensor, floating, for_format},
     },
     options::LoraOptions,
     peft::{LORA_A, LORA_B},
@@ -44,13 +45,16 @@ impl LowRank {
         let factors = (!memory::is_dry_run()).then(|| start::init(seed, &module.to_string(), rank, cols, rows));
         // From here on, all that is allocated is the adapter's.
         let _scope = memory::scope(Category::Adapter);
-        let (a, b) = match factors {
-            Some(Factors { a, b }) => (a.into(), b.into()),
-            None => (Buffer::zeros(rank * cols), Buffer::zeros(rows * rank)),
+        let (a, b) = factors.map(|Factors { a, b }| (a, b)).unwrap_or_default();
+        let factor = |values: Vec<f32>, shape: (usize, usize)| {
+            for_format!(floating(options.dtype), E => {
+                let values = Buffer::<E>::from_fn(shape.0 * shape.1, |at| Element::narrow(values[at]));
+                Tensor::on_device(values, shape, device)
+            })
         };
         Ok(Self {
-            a: Param::adapter(module.part(LORA_A), Tensor::on_device(a, (rank, cols), device)?),
-            b: Param::adapter(module.part(LORA_B), Tensor::on_device(b, (rows, rank), device)?),
+            a: Param::adapter(module.part(LORA_A), factor(a, (rank, cols))?),
+            b: Param::adapter(module.part(LORA_B), factor(b, (rows, rank))?),
             scale: options.alpha / rank as f64,
             dropout,
         })

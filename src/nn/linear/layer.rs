@@ -56,8 +56,8 @@ impl Linear {
     pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
         match &mut self.weight {
             Weight::Dense(param) => param.push_frozen(slots),
-            Weight::Quantized(weight) => weight.slots(slots),
-            Weight::OnDevice(weight) => weight.slots(slots),
+            Weight::Quantized { matrix, .. } => matrix.slots(slots),
+            Weight::OnDevice { matrix, .. } => matrix.slots(slots),
         }
         if let Some(bias) = &mut self.bias {
             bias.push_frozen(slots);

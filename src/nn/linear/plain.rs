@@ -9,19 +9,20 @@ use super::{
 };
 use crate::nn::{adapter::OutputScale, pass::Pass, tensor::Tensor, weight::Weight};
 
-/// The outputs, in the dtype of `x`; `residual` is added to each.
+/// The outputs, in `dtype`; `residual`, which has it too, is added to each.
 pub(super) fn forward<const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
     x: &Tensor,
     residual: Option<&Tensor>,
+    dtype: DType,
     pass: &Pass,
 ) -> Result<[Tensor; N]> {
     let input = x.to_candle()?;
     let mut outputs = Vec::with_capacity(N);
     for (at, linear) in linears.iter().enumerate() {
-        // In the hidden dtype at once: one float32 output at a time.
-        let y = linear.forward_plain(&input, pass)?.to_dtype(x.dtype())?;
+        // Rounded at once: one float32 output at a time.
+        let y = linear.forward_plain(&input, pass)?.to_dtype(dtype)?;
         for cut in cuts.iter().filter(|cut| cut.linear == at) {
             let mut y = y.narrow(1, cut.first, cut.width)?.contiguous()?;
             if let Some(residual) = residual {

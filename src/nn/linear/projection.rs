@@ -26,18 +26,18 @@ impl Projection<1> {
         Self::new(vec![linear], [rows])
     }
 
-    /// The output added to `residual`, of the output's shape and the dtype of `x`.
+    /// The output added to `residual`, of the output's shape, in the residual's dtype.
     pub fn forward_onto(&self, x: &Tensor, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let [y] = self.compute(x, Some(residual), pass)?;
+        let [y] = self.compute(x, Some(residual), residual.dtype(), pass)?;
         Ok(y)
     }
 
-    /// The output with its dropped elements, added to `residual`, in the dtype of `x`.
+    /// The output with its dropped elements, added to `residual`, in the residual's dtype.
     pub fn forward_dropped(&self, x: &Tensor, residual: &Tensor, dropout: &Dropout, pass: &Pass) -> Result<Tensor> {
         let Some(masks) = dropout.masks(pass) else {
             return self.forward_onto(x, residual, pass);
         };
-        let [y] = self.forward(x, pass)?;
+        let [y] = self.compute(x, None, residual.dtype(), pass)?;
         dropout::add_dropped(y, residual, &masks)
     }
 }
@@ -73,14 +73,14 @@ impl<const N: usize> Projection<N> {
 
     /// The outputs, `[n, in] → [n, width]` each, in the dtype of `x`. Keeps nothing: the backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<[Tensor; N]> {
-        self.compute(x, None, pass)
+        self.compute(x, None, x.dtype(), pass)
     }
 
-    fn compute(&self, x: &Tensor, residual: Option<&Tensor>, pass: &Pass) -> Result<[Tensor; N]> {
+    fn compute(&self, x: &Tensor, residual: Option<&Tensor>, dtype: DType, pass: &Pass) -> Result<[Tensor; N]> {
         if x.has_kernels() {
-            cpu::forward(&self.linears, &self.cuts, x, residual, pass)
+            cpu::forward(&self.linears, &self.cuts, x, residual, dtype, pass)
         } else {
-            plain::forward(&self.linears, &self.cuts, x, residual, pass)
+            plain::forward(&self.linears, &self.cuts, x, residual, dtype, pass)
         }
     }
 

@@ -168,7 +168,10 @@ impl Fused {
                 let mut builder = quant::Builder::new(format, count, INPUTS);
                 let values = rows(&self.weight).flatten_all().unwrap().to_vec1().unwrap();
                 builder.push(&values).unwrap();
-                Weight::Quantized(builder.finish().unwrap())
+                Weight::Quantized {
+                    matrix: builder.finish().unwrap(),
+                    products: candle_core::DType::BF16,
+                }
             }
         };
         let low_rank = |[a, b]: &[Candle; 2]| LowRank {

@@ -155,9 +155,15 @@ fn mild_changes_come_before_harsh_ones() {
 fn what_is_kept_stays_and_what_may_vary_varies() {
     let (planner, cell) = (planner(), ours());
     let keep = FitSpec {
-        keep: ["batch_size", "gradient_checkpointing", "offload"]
-            .map(Into::into)
-            .into(),
+        keep: [
+            "batch_size",
+            "gradient_checkpointing",
+            "offload",
+            "autocast",
+            "adapter_dtype",
+        ]
+        .map(Into::into)
+        .into(),
         ..FitSpec::default()
     };
     let search_kept = search(&planner, &cell, &keep);

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::kind::Kind;
-use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss};
+use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
 use crate::results::datum::Datum;
 use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
 
@@ -42,6 +42,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     let mut resolved = cell.clone();
     resolved.weights = Some(cell.weights());
     resolved.loss = Some(cell.loss());
+    resolved.loss_scaling = Some(cell.loss_scaling());
     resolved.lora_alpha = Some(cell.lora_alpha());
     resolved.max_steps = cell.max_steps();
     resolved.pad_to_multiple_of = Some(cell.pad_to_multiple_of.unwrap_or(1));
@@ -102,6 +103,7 @@ fn exemplar() -> Cell {
         weights: Some(Weights::Random),
         lora_alpha: Some(32.0),
         loss: Some(Loss::Chunked),
+        loss_scaling: Some(LossScaling::Dynamic),
         target_modules: TargetModules::AllLinear,
         gradient_checkpointing: Checkpointing::None,
         auto_batch_size: Some(AutoBatchSize {

@@ -11,7 +11,7 @@ use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data,
-    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LrScheduler, Measure, Offload, Optimizer,
+    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, Optimizer,
     PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
@@ -81,14 +81,15 @@ pub struct Cell {
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
     /// optimizer leaves it out, as happens once PEFT's disable_adapter was used.
     pub lora_fa: LoraATraining,
-    /// Number format of the adapters.
+    /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
+    /// trainer has float32 and bfloat16.
     pub adapter_dtype: Dtype,
 
     /// 4-bit data type of int4.
     pub bnb_4bit_quant_type: QuantType,
     /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
-    /// Number format of int4's products, and of the weights that int4 and int8 leave unquantised.
+    /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
     pub bnb_4bit_compute_dtype: Dtype,
     /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
     /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
@@ -101,8 +102,13 @@ pub struct Cell {
     /// prepare_model_for_kbit_training), or trl (these without the embeddings and the head, as in TRL's SFTTrainer with
     /// `bf16`).
     pub upcast: Upcast,
-    /// The format of mixed precision by torch.autocast: none, bfloat16 or float16.
+    /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
+    /// it, weights and the residual stream stay float32.
     pub autocast: Autocast,
+    /// The scale of the loss in the backward pass, so that small gradients do not vanish in float16: none, or dynamic (as
+    /// torch.amp.GradScaler has it: 65,536 at first, twice that after 2,000 steps, half of it after gradients that are not
+    /// finite, whose step is skipped). Default: dynamic for `autocast: float16`, else none.
+    pub loss_scaling: Option<LossScaling>,
     /// Return the allocator's cache to the device every n steps; 0 never does. Our trainer returns it to the system
     /// (malloc_trim, mimalloc's collect), and the samples of its steps hold the figures before and after.
     pub empty_cache_steps: usize,
@@ -258,6 +264,7 @@ impl Default for Cell {
             loss: None,
             upcast: Upcast::None,
             autocast: Autocast::None,
+            loss_scaling: None,
             empty_cache_steps: 0,
             batch_size: 1,
             gradient_accumulation_steps: 1,
@@ -335,6 +342,18 @@ impl Cell {
     /// The causal loss in training.
     pub fn loss(&self) -> Loss {
         self.loss.unwrap_or(self.default_loss())
+    }
+
+    /// The scale of the loss in the backward pass.
+    pub fn loss_scaling(&self) -> LossScaling {
+        self.loss_scaling.unwrap_or(self.default_loss_scaling())
+    }
+
+    pub(super) fn default_loss_scaling(&self) -> LossScaling {
+        match self.autocast {
+            Autocast::Float16 => LossScaling::Dynamic,
+            Autocast::None | Autocast::Bfloat16 => LossScaling::None,
+        }
     }
 
     pub(super) fn default_loss(&self) -> Loss {

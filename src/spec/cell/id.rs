@@ -87,6 +87,9 @@ impl Cell {
         let mut cell = self.clone();
         cell.weights = cell.weights.filter(|&weights| weights != self.default_weights());
         cell.lora_alpha = cell.lora_alpha.filter(|&alpha| alpha != self.default_alpha());
+        cell.loss_scaling = cell
+            .loss_scaling
+            .filter(|&scaling| scaling != self.default_loss_scaling());
         cell.loss = cell.loss.filter(|&loss| loss != self.default_loss());
         if cell.num_train_epochs.is_none() {
             cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
@@ -205,7 +208,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "c90862c2706f";
+    const DEFAULTS_HASH: &str = "f45cec1255e9";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

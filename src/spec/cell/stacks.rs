@@ -6,15 +6,11 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 25] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 22] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
-    ("adapter_dtype", Stack::Torch),
     ("bnb_4bit_quant_type", Stack::Torch),
-    ("bnb_4bit_compute_dtype", Stack::Torch),
-    ("upcast", Stack::Torch),
-    ("autocast", Stack::Torch),
     ("max_tokens_per_batch", Stack::Candle),
     ("group_by_length", Stack::Candle),
     ("length_buckets", Stack::Candle),
@@ -22,6 +18,7 @@ pub(super) const SINGLE_STACK: [(&str, Stack); 25] = [
     ("packing", Stack::Candle),
     ("packing_separator", Stack::Candle),
     ("packing_attention", Stack::Candle),
+    ("loss_scaling", Stack::Candle),
     ("galore_scale", Stack::Candle),
     ("measure", Stack::Candle),
     ("device", Stack::Candle),

@@ -1,6 +1,6 @@
 //! The forward pass.
 
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 use super::{
     low_rank::{Ranks, rank_products},
@@ -13,6 +13,7 @@ use crate::kernels::gemm::{
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
+    adapter::OutputScale,
     convert::Converted,
     linear::{
         cut::Cut,
@@ -24,44 +25,48 @@ use crate::nn::{
     tensor::{Float, Tensor, for_format, for_number},
 };
 
-/// The outputs, in the dtype of `x`; `residual`, of the only output's shape, is added to it.
+/// The outputs, in `dtype`; `residual`, of the only output's shape and in `dtype` too, is added to it.
 pub(crate) fn forward<const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
     x: &Tensor,
     residual: Option<&Tensor>,
+    dtype: DType,
     pass: &Pass,
 ) -> Result<[Tensor; N]> {
-    for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
-        forward_as::<E, P, N>(linears, cuts, x, residual, pass)
+    let ranks = Ranks::<N>::of(linears);
+    let scales = output_scales::<N>(linears)?;
+    let h = for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
+        rank_products::<E, P, N>(linears, &ranks, x, pass)
+    }))?;
+    for_format!(dtype, O => for_number!(x.dtype(), P => {
+        outputs::<O, P, N>(linears, cuts, (x, residual), (&ranks, h.as_ref()), &scales)
     }))
 }
 
-fn forward_as<E: Float, P: Multiply, const N: usize>(
+/// The outputs from the low-rank terms' inner products `h` and the outputs' factors.
+fn outputs<O: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
-    x: &Tensor,
-    residual: Option<&Tensor>,
-    pass: &Pass,
+    (x, residual): (&Tensor, Option<&Tensor>),
+    (ranks, h): (&Ranks<N>, Option<&Tensor>),
+    scales: &[Option<Box<OutputScale>>; N],
 ) -> Result<[Tensor; N]>
 where
     for<'a> Stored<'a>: OperandReader<P>,
 {
-    let ranks = Ranks::<N>::of(linears);
-    let scales = output_scales::<N>(linears)?;
-    let h = rank_products::<E, P, N>(linears, &ranks, x, pass)?;
     let mut biases: [Option<Converted>; N] = [const { None }; N];
     for (bias, linear) in biases.iter_mut().zip(linears) {
         *bias = linear.bias.as_ref().map(Param::f32).transpose()?;
     }
-    let mut ys = cuts.map(|cut| Tensor::new(Buffer::<E>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
+    let mut ys = cuts.map(|cut| Tensor::new(Buffer::<O>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
     if memory::is_dry_run() {
         return Ok(ys);
     }
-    let residual = residual.map(Tensor::values::<E>).transpose()?;
+    let residual = residual.map(Tensor::values::<O>).transpose()?;
     let mut epilogues: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
     for (y, cut) in ys.iter_mut().zip(cuts) {
-        let out = Output::new(y.values_mut::<E>()?, cut.width);
+        let out = Output::new(y.values_mut::<O>()?, cut.width);
         let scale = scales[cut.linear].as_ref();
         let scale = scale.map(|scale| factors(scale, cut)).transpose()?;
         let bias = match &biases[cut.linear] {
@@ -84,7 +89,7 @@ where
         .zip(&epilogues)
         .map(|(cut, epilogue)| (*cut, &**epilogue))
         .collect();
-    multiply::<P, N>(linears, &outputs, &ranks, x, h.as_ref())?;
+    multiply::<P, N>(linears, &outputs, ranks, x, h)?;
     drop(epilogues);
     Ok(ys)
 }

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Loss, Optimizer, Stack, TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Loss, LossScaling, Optimizer, Stack, TargetModules, Task,
+    Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
@@ -32,6 +33,18 @@ impl Cell {
             found.add(invalid.with("task").help("leave the key out"));
         }
         self.check_single_stack(keys, found);
+        for (key, dtype) in [
+            ("adapter_dtype", self.adapter_dtype),
+            ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
+        ] {
+            if dtype.is_quantised() {
+                found.add(
+                    Invalid::new(key, "must be a format of floating-point numbers")
+                        .help("such as `float32` or `bfloat16`"),
+                );
+            }
+        }
+        found.check(self.check_upcast());
         match self.stack {
             Stack::Candle => self.check_candle(found),
             Stack::Torch => self.check_torch(found),
@@ -99,6 +112,7 @@ impl Cell {
             let message = format!("the candle stack cannot do this yet; supported: {}", either(&ours));
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
+        self.check_formats(found);
         if self.attn_implementation == Attention::FlashAttention2 {
             let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
             let invalid = Invalid::new("attn_implementation", message).with("stack");
@@ -115,6 +129,46 @@ impl Cell {
                     .help("leave it out, or use `stack: torch`"),
                 );
             }
+        }
+    }
+
+    /// The number formats of our trainer.
+    fn check_formats(&self, found: &mut Found) {
+        if self.adapter_dtype == Dtype::Float16 {
+            let message = "adapters are trained in float32 or bfloat16";
+            found.add(Invalid::new("adapter_dtype", message).help("use `adapter_dtype: bfloat16`"));
+        }
+        if self.upcast == Upcast::Trl {
+            let invalid = Invalid::new("upcast", "TRL's casts to bfloat16 are those of PyTorch's stack");
+            found.add(invalid.with("stack").help("use `upcast: peft`"));
+        }
+        let default = Cell::default().bnb_4bit_compute_dtype;
+        if self.bnb_4bit_compute_dtype != default && self.dtype != Dtype::Int4 {
+            let invalid = Invalid::new("bnb_4bit_compute_dtype", "only int4 has products of its own format");
+            found.add(invalid.with("dtype").help("leave the key out, or use `dtype: int4`"));
+        }
+        let model = self.model_options();
+        let is_float16 = self.autocast == Autocast::Float16 || model.hidden_dtype() == Dtype::Float16;
+        if self.loss_scaling == Some(LossScaling::Dynamic) && !is_float16 {
+            let invalid = Invalid::new(
+                "loss_scaling",
+                "nothing is computed in float16, so no gradient is too small",
+            );
+            found.add(invalid.with("dtype").with("autocast").help("leave the key out"));
+        }
+        if self.loss_scaling == Some(LossScaling::Dynamic) && self.rank == 0 && self.dtype == Dtype::Float16 {
+            let message = "gradients of float16 weights have no room for the scale; PyTorch refuses it too";
+            let invalid = Invalid::new("loss_scaling", message).with("rank").with("dtype");
+            found.add(invalid.help("use `dtype: float32` with `autocast: float16`"));
+        }
+        let is_wide = model.hidden_dtype() == Dtype::Float32;
+        if self.autocast != Autocast::None && !is_wide {
+            let message = "hidden states are not float32, so products have 16 bits already";
+            let help = match self.dtype.is_quantised() {
+                true => "leave the key out, or use `upcast: peft`",
+                false => "leave the key out, or use `dtype: float32`",
+            };
+            found.add(Invalid::new("autocast", message).with("dtype").help(help));
         }
     }
 
@@ -142,23 +196,11 @@ impl Cell {
             found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
         }
         found.check(self.pytorch_allocator().map(drop));
-        for (key, dtype) in [
-            ("adapter_dtype", self.adapter_dtype),
-            ("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype),
-        ] {
-            if dtype.is_quantised() {
-                found.add(
-                    Invalid::new(key, "must be a format of floating-point numbers")
-                        .help("such as `float32` or `bfloat16`"),
-                );
-            }
-        }
         found.check(self.check_transformers());
         found.check(self.check_device_map());
         found.check(self.check_peft());
         found.check(self.check_bitsandbytes());
         found.check(self.check_attention());
-        found.check(self.check_upcast());
         if self.loss == Some(Loss::Chunked) {
             found.check(self.check_chunked_loss());
         }

@@ -433,10 +433,12 @@ fn an_instruction_set_is_the_cpus() {
 
 #[test]
 fn what_the_candle_stack_cannot_do_is_refused() {
-    assert_eq!(
-        refused(|cell| cell.adapter_dtype = Dtype::Bfloat16).as_deref(),
-        Some("adapter_dtype")
-    );
+    for dtype in [Dtype::Float16, Dtype::Int8] {
+        assert_eq!(
+            refused(|cell| cell.adapter_dtype = dtype).as_deref(),
+            Some("adapter_dtype")
+        );
+    }
     assert_eq!(
         refused(|cell| cell.bnb_4bit_quant_type = QuantType::Fp4).as_deref(),
         Some("bnb_4bit_quant_type")
@@ -445,7 +447,7 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         refused(|cell| cell.attn_implementation = Attention::FlashAttention2).as_deref(),
         Some("attn_implementation")
     );
-    assert_eq!(refused(|cell| cell.upcast = Upcast::Peft).as_deref(), Some("upcast"));
+    assert_eq!(refused(|cell| cell.upcast = Upcast::Trl).as_deref(), Some("upcast"));
     assert_eq!(
         refused(|cell| cell.autocast = Autocast::Bfloat16).as_deref(),
         Some("autocast")
@@ -469,6 +471,6 @@ fn what_the_candle_stack_cannot_do_is_refused() {
     assert_eq!(refused(system), None);
     let cuda = |cell: &mut Cell| (cell.device, cell.empty_cache_steps) = ("cuda:0".into(), 1);
     assert_eq!(refused(cuda).as_deref(), Some("empty_cache_steps"));
-    let float32 = |cell: &mut Cell| cell.bnb_4bit_compute_dtype = Dtype::Float32;
+    let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, Dtype::Float32);
     assert_eq!(refused(float32).as_deref(), Some("bnb_4bit_compute_dtype"));
 }

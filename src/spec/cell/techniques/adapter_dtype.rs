@@ -3,7 +3,7 @@
 use super::native::native_half;
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
-use crate::options::{Dtype, Stack};
+use crate::options::Dtype;
 use crate::spec::cell::Cell;
 
 pub(super) const ADAPTER_DTYPE: Technique = Technique {
@@ -14,8 +14,8 @@ pub(super) const ADAPTER_DTYPE: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     // Also where every weight is trained: the rank may change as well.
-    steps: |cell, _| match (cell.stack, cell.adapter_dtype) {
-        (Stack::Torch, Dtype::Float32) => vec![Cell {
+    steps: |cell, _| match cell.adapter_dtype {
+        Dtype::Float32 => vec![Cell {
             adapter_dtype: native_half(cell),
             ..cell.clone()
         }],

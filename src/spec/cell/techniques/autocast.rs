@@ -3,7 +3,7 @@
 use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
-use crate::options::{Autocast, Dtype, Stack};
+use crate::options::{Autocast, Dtype};
 use crate::spec::cell::Cell;
 
 pub(super) const AUTOCAST: Technique = Technique {
@@ -20,8 +20,7 @@ pub(super) const AUTOCAST: Technique = Technique {
         };
         let is_emulated = (cell.autocast, native) == (Autocast::Bfloat16, Autocast::Float16);
         let has_none = (cell.autocast, cell.dtype) == (Autocast::None, Dtype::Float32);
-        let saves = cell.stack == Stack::Torch && (is_emulated || has_none);
-        saves
+        (is_emulated || has_none)
             .then(|| Cell {
                 autocast: native,
                 ..cell.clone()

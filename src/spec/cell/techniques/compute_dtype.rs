@@ -3,7 +3,7 @@
 use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
-use crate::options::{Dtype, Stack};
+use crate::options::Dtype;
 use crate::spec::cell::Cell;
 
 pub(super) const COMPUTE_DTYPE: Technique = Technique {
@@ -16,8 +16,8 @@ pub(super) const COMPUTE_DTYPE: Technique = Technique {
     steps: |cell, _| {
         let (own, native) = (cell.bnb_4bit_compute_dtype, native_half(cell));
         let is_emulated = (own, native) == (Dtype::Bfloat16, Dtype::Float16);
-        match (cell.stack, cell.dtype) {
-            (Stack::Torch, Dtype::Int4) if own == Dtype::Float32 || is_emulated => {
+        match cell.dtype {
+            Dtype::Int4 if own == Dtype::Float32 || is_emulated => {
                 vec![Cell {
                     bnb_4bit_compute_dtype: native,
                     ..cell.clone()

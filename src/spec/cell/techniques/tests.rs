@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 37] = [
+const OTHERS: [&str; 38] = [
     "auto_batch_size",
     "model",
     "weights",
@@ -27,6 +27,7 @@ const OTHERS: [&str; 37] = [
     "adam_beta2",
     "adam_epsilon",
     "max_grad_norm",
+    "loss_scaling",
     "seed",
     "data",
     "pad_to_multiple_of",

@@ -2,7 +2,7 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
-use crate::options::{Stack, Upcast};
+use crate::options::Upcast;
 use crate::spec::cell::Cell;
 
 pub(super) const UPCAST: Technique = Technique {
@@ -12,8 +12,8 @@ pub(super) const UPCAST: Technique = Technique {
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
-    steps: |cell, _| match (cell.stack, cell.upcast) {
-        (Stack::Torch, Upcast::Peft) => vec![Cell {
+    steps: |cell, _| match cell.upcast {
+        Upcast::Peft => vec![Cell {
             upcast: Upcast::None,
             ..cell.clone()
         }],
