@@ -17,9 +17,12 @@ pub struct PublishedFigure {
     pub group_id: String,
 }
 
-/// The published figures of a study, without those that no longer pick a cell.
+/// The published figures of a study, without those that pick no cell, or none yet.
 pub(crate) fn bind(study: &Study) -> Vec<PublishedFigure> {
     let bound = |published: &Published| {
+        if published.cell_id.is_some() {
+            return None;
+        }
         let group_id = study.groups(&published.cell).into_iter().next()?;
         Some(PublishedFigure {
             published: published.clone(),

@@ -42,7 +42,8 @@ pub(crate) fn read_values(
     figures
 }
 
-/// A figure for each row. After an override the cells may be others, and rows without a cell are left out.
+/// A figure for each row. After an override the cells may be others, and rows without a cell are left out. A cell with open
+/// values gets its id later.
 fn bind(
     entry: &Published,
     path: &Path,
@@ -67,6 +68,12 @@ fn bind(
                 cell: cell.axes.clone(),
                 ..entry.clone()
             }),
+            None if expansion.cells.iter().any(|planned| planned.cell.is_open()) => figures.push(Published {
+                value,
+                values: None,
+                cell_id: Some(cell_id),
+                ..entry.clone()
+            }),
             None if selector.layers.is_empty() => {
                 return Err(wrong(&format!("the study has no cell {}", quoted(&cell_id))));
             }
@@ -76,7 +83,7 @@ fn bind(
     Ok(figures)
 }
 
-/// The ids of cells and their values of `column`.
+/// The ids of cells and their values of `column`; an empty field is no figure.
 fn rows(path: &Path, column: &str) -> Result<Vec<Row>, Mistake> {
     let text = read_text(path, LARGEST).map_err(|error| Mistake::new(error.message()))?;
     let mut lines = text.lines().zip(1..).filter(|(line, _)| !line.is_empty());
@@ -100,5 +107,6 @@ fn rows(path: &Path, column: &str) -> Result<Vec<Row>, Mistake> {
             ))),
         }
     };
-    lines.map(row).collect()
+    let rows: Vec<Row> = lines.map(row).collect::<Result<_, _>>()?;
+    Ok(rows.into_iter().filter(|row| !row.value.is_empty()).collect())
 }

@@ -27,8 +27,8 @@ pub struct Published {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("type" = ["string", "number"]))]
     pub value: String,
-    /// A CSV file next to the spec with figures of many cells, instead of `value` and `cell`: its column `cell_id` names the
-    /// cell, that with the figure's own name has the number.
+    /// A CSV file next to the spec with figures of many cells, instead of `value` and `cell`. Its column `cell_id`
+    /// names the cell. The column with the figure's own name has the number, or nothing for a cell without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<PathBuf>,
     /// The unit of the number.
@@ -45,6 +45,10 @@ pub struct Published {
     #[serde(default, skip_serializing_if = "Selection::is_empty")]
     #[schemars(schema_with = "by_key::values")]
     pub cell: Selection,
+    /// The id of its cell, if that is known only after open values are found; `cell` is empty until then.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(crate) cell_id: Option<String>,
     #[serde(skip)]
     #[schemars(skip)]
     pub(crate) origin: Origin,

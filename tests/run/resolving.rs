@@ -135,6 +135,61 @@ fn the_fewest_blocks_that_fit_a_size() {
     project.expctl(&["fit", "spec.yaml", "--budget", "1GiB"]).exits(0);
 }
 
+/// Blocks that fit without recomputation have no inputs to offload.
+#[test]
+fn checkpoints_that_no_block_has_are_not_offloaded() {
+    let offload = "gradient_checkpointing: { auto: 1GiB }, offload: { checkpoints: true, optimizer: true }";
+    let project = Project::new(&spec(1 << 40, offload));
+    project
+        .run(&[])
+        .exits(0)
+        .stderr_has("is none, so offload.checkpoints is left out");
+    let study = Study::read(project.results().path()).unwrap();
+    let cell = &study.cells[0].cell;
+    assert!(cell.offload.optimizer && !cell.offload.checkpoints);
+    let record = read_record(&project.results().cell(&study.cells[0].id))
+        .unwrap()
+        .unwrap();
+    assert_eq!(record.status, Status::Ok);
+}
+
+/// A published figure names its cell by the id under which it ran.
+#[test]
+fn a_figure_names_the_cell_that_was_found() {
+    let keys = "auto_batch_size: { start: 2, max: 4 }, gradient_accumulation_steps: 2";
+    let sections = "published: [{ column: allocated_peak_bytes, values: figures.csv, unit: bytes, metric: allocated, \
+                    source: us }]\n";
+    let project = Project::new(&(spec(1 << 40, keys) + sections));
+    project.write("figures.csv", "cell_id,allocated_peak_bytes\n");
+    let planned = project
+        .expctl(&["plan", "spec.yaml", "--format", "json"])
+        .exits(0)
+        .json();
+    let (id, peak) = (
+        planned[0]["cell_id"].as_str().unwrap(),
+        &planned[0]["predicted_allocated_peak_bytes"],
+    );
+    project.write(
+        "figures.csv",
+        format!("cell_id,allocated_peak_bytes\n{id},{peak}\n0123456789ab,1\n"),
+    );
+    let rows = project.expctl(&["accuracy", "spec.yaml", "--format", "csv"]).exits(0);
+    let rows: Vec<&str> = rows.stdout.lines().skip(1).collect();
+    assert!(
+        matches!(rows[..], [row] if row.contains(id) && row.contains(",0.0,")),
+        "{rows:?}"
+    );
+    project
+        .run(&[])
+        .exits(0)
+        .stderr_has("the study has no cell `0123456789ab`, so its figure is left out");
+    assert!(
+        project
+            .read("out/report.md")
+            .contains("## Compared with published figures")
+    );
+}
+
 #[test]
 fn repeats_get_the_same_values_and_equal_cells_merge() {
     let budget = peak(&["batch_size=2"]);

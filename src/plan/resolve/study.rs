@@ -9,7 +9,7 @@ use crate::options::{ByteSize, Checkpointing};
 use crate::plan::{PlanError, Planner};
 use crate::spec::cell::Cell;
 use crate::spec::{Lineage, Resolved, Study, StudyCell, Trials};
-use crate::text::{counted, to_flow_yaml};
+use crate::text::{counted, quoted, to_flow_yaml};
 
 /// Finds the values that the cells of `study` leave open. `tried` takes a real step with a cell, or says how an earlier one
 /// ended; `None` if there is none. Repeats get the same values. Of cells that come to the same the first one stays.
@@ -53,22 +53,47 @@ pub fn resolve<E: From<PlanError>>(
             }
         } else if let Checkpointing::Auto(ByteSize(bytes)) = cells[0].gradient_checkpointing {
             let found = least_recomputation(planner, &cells, bytes)?;
-            let value = serde_json::to_value(&found).unwrap_or_default();
-            study
-                .notes
-                .push(note(&cells[0], "gradient_checkpointing", &to_flow_yaml(&value)));
+            // Blocks that do not recompute have no inputs to offload.
+            let keeps_none = found == Checkpointing::None && cells[0].offload.checkpoints;
+            let mut words = to_flow_yaml(&serde_json::to_value(&found).unwrap_or_default());
+            if keeps_none {
+                words += ", so offload.checkpoints is left out";
+            }
+            study.notes.push(note(&cells[0], "gradient_checkpointing", &words));
             for (planned, asked) in repeats.iter_mut().zip(cells) {
-                let cell = Cell {
+                let mut cell = Cell {
                     gradient_checkpointing: found.clone(),
                     ..asked.clone()
                 };
+                cell.offload.checkpoints &= !keeps_none;
                 set(planned, cell, asked, Trials::default());
             }
         }
         first += count;
     }
     merge(study);
+    bind_figures(study);
     Ok(())
+}
+
+/// Binds the published figures of cells that had no id before their values were found.
+fn bind_figures(study: &mut Study) {
+    let (cells, notes) = (&study.cells, &mut study.notes);
+    study.published.retain_mut(|published| {
+        let Some(id) = published.cell_id.take() else {
+            return true;
+        };
+        let found = cells.iter().find(|planned| planned.id == id);
+        match found {
+            Some(planned) => published.cell.clone_from(&planned.axes),
+            None => notes.push(format!(
+                "{}: the study has no cell {}, so its figure is left out",
+                published.column,
+                quoted(&id)
+            )),
+        }
+        found.is_some()
+    });
 }
 
 fn set(planned: &mut StudyCell, cell: Cell, asked: Cell, trials: Trials) {
