@@ -1,21 +1,21 @@
 //! `expctl show CELL`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::report::{Entry, entries};
 use crate::results::collect::read_cell;
-use crate::results::columns::{is_optional, keys, outcomes, predictions};
+use crate::results::columns::{LINEAGE, is_optional, keys, lineage, outcomes, predictions};
 use crate::results::datum::Datum;
 use crate::results::frame::{self, Row};
 use crate::results::prediction::Prediction;
 use crate::results::record::{EmptyCache, Record, Step};
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
 use crate::results::{figure, setting};
-use crate::spec::Lineage;
 use crate::spec::cell::Cell;
+use crate::spec::{Lineage, Study};
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 
@@ -40,11 +40,15 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let record = read_record(&dir)?;
     let prediction = read_prediction(&dir)?;
     let steps = read_steps(&dir.steps())?;
+    let from = lineage_of(&dir);
     let text = match args.format {
-        Format::Table => for_people(&dir, &cell, (record.as_ref(), prediction.as_ref()), &steps)?,
+        Format::Table => for_people(&dir, (&cell, &from), (record.as_ref(), prediction.as_ref()), &steps)?,
         Format::Json => {
+            let columns = LINEAGE.map(|(name, _)| (name.to_owned(), json!(lineage(name, &cell, &from))));
+            let columns = columns.into_iter().filter(|(_, value)| !value.is_null());
             let all = json!({
                 "cell_id": dir.id(),
+                "lineage": columns.collect::<Map<_, _>>(),
                 "cell": cell,
                 "prediction": prediction,
                 "record": record,
@@ -58,9 +62,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How the cell came into its study. One that is no longer in it has no lineage.
+fn lineage_of(dir: &CellDir) -> Lineage {
+    let study = dir.path().parent().and_then(Path::parent).map(Study::read);
+    let cells = study.and_then(Result::ok).map(|study| study.cells).unwrap_or_default();
+    let planned = cells.into_iter().find(|planned| planned.id == dir.id());
+    planned.map(|planned| planned.lineage).unwrap_or_default()
+}
+
 fn for_people(
     dir: &CellDir,
-    cell: &Cell,
+    (cell, lineage): (&Cell, &Lineage),
     (record, prediction): (Option<&Record>, Option<&Prediction>),
     steps: &[Step],
 ) -> anyhow::Result<String> {
@@ -68,16 +80,18 @@ fn for_people(
     let frame = frame::build(&[Row {
         cell_id: &id,
         cell,
-        lineage: &Lineage::Written,
+        lineage,
         record,
         prediction,
     }])?;
     let rows = entries(&frame)?;
     let status = rows.first().and_then(|row| row.text("status")).unwrap_or("not run");
-    let mut text = format!(
-        "cell {id}: {status}\n{}\n\nConfiguration (* not the default)\n",
-        dir.path().display()
-    );
+    let mut text = format!("cell {id}: {status}\n{}\n", dir.path().display());
+    if let Some(row) = rows.first().filter(|_| *lineage != Lineage::Written) {
+        text.push_str("\nLineage\n");
+        text.push_str(&lines(&named(row, LINEAGE.map(|(name, _)| name.to_owned()))));
+    }
+    text.push_str("\nConfiguration (* not the default)\n");
     text.push_str(&lines(&configuration(cell)));
     if let Some(row) = rows.first().filter(|_| prediction.is_some()) {
         text.push_str("\nPrediction\n");
@@ -121,18 +135,19 @@ fn configuration(cell: &Cell) -> Vec<(String, String)> {
 
 /// The predicted columns.
 fn predicted(row: &Entry) -> Vec<(String, String)> {
-    let names = predictions().into_iter().map(|column| column.name);
-    names.filter_map(|name| line(row, name)).collect()
+    named(row, predictions().into_iter().map(|column| column.name))
 }
 
 /// The measured columns.
 fn outcome(row: &Entry) -> Vec<(String, String)> {
     let names = ["attempt", "device", "threads", "instruction_set"].map(str::to_string);
-    names
-        .into_iter()
-        .chain(outcomes().into_iter().map(|outcome| outcome.name))
-        .filter_map(|name| line(row, name))
-        .collect()
+    let measured = outcomes().into_iter().map(|outcome| outcome.name);
+    named(row, names.into_iter().chain(measured))
+}
+
+/// The columns `names` that have a value.
+fn named(row: &Entry, names: impl IntoIterator<Item = String>) -> Vec<(String, String)> {
+    names.into_iter().filter_map(|name| line(row, name)).collect()
 }
 
 /// A column and its value with a unit; `None` if it is null.
