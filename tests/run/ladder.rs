@@ -80,6 +80,29 @@ fn the_micro_batch_is_halved_until_it_fits() {
 
     let report = project.read("out/report.md");
     assert!(report.contains("## After an out-of-memory"), "{report}");
+    let ids: Vec<&str> = study.cells.iter().map(|planned| planned.id.as_str()).collect();
+    let (ruled_out, results) = (
+        format!("Ruled out by prediction, and not tried: `{}`.", &ids[1][..6]),
+        "## Results",
+    );
+    let results = report.split(results).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let results = results.unwrap();
+    assert!(
+        results.contains(&ruled_out) && !results.contains("| oversize"),
+        "{results}"
+    );
+
+    let folder = format!("out/cells/{}", ids[2]);
+    let shown = project.expctl(&["show", &folder]).exits(0).stdout;
+    let lineage = format!("Lineage\n  fallback_of    {}\n  fallback_step  halve_batch\n", ids[1]);
+    assert!(shown.contains(&lineage), "{shown}");
+    let shown = project.expctl(&["show", &folder, "--format", "json"]).exits(0).json();
+    assert_eq!(shown["lineage"]["fallback_of"], ids[1]);
+    let first = project
+        .expctl(&["show", &format!("out/cells/{}", ids[0])])
+        .exits(0)
+        .stdout;
+    assert!(!first.contains("Lineage"), "{first}");
     let frame = project.read("out/cells.csv");
     assert!(
         frame.lines().next().unwrap().contains("fallback_of,fallback_step"),

@@ -19,7 +19,8 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
         let groups = evidence.groups.iter();
         groups.flat_map(|group| group.cells.iter().map(move |cell| (group, cell)))
     };
-    let failed: Vec<(&Group, &Entry)> = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok()).collect();
+    let failed = cells().filter(|(_, cell)| cell.ran() && !cell.is_ok() && !is_ruled_out_rung(cell));
+    let failed: Vec<(&Group, &Entry)> = failed.collect();
     // PyTorch's cells are planned, never run.
     let waits = |cell: &&Entry| cell.text("status").is_none() && cell.stack() == Stack::Candle;
     let waiting: Vec<&Entry> = cells().map(|(_, cell)| cell).filter(waits).collect();
@@ -47,6 +48,11 @@ pub(super) fn sentence(evidence: &Evidence<'_>) -> Option<Sentence> {
     }
     let of_failed = failed.iter().map(|(_, cell)| *cell);
     (!parts.is_empty()).then(|| Sentence::of_cells(parts.join(" "), of_failed.chain(waiting)))
+}
+
+/// True for a rung of a ladder that was not tried. The cell that it follows is the one that failed.
+fn is_ruled_out_rung(cell: &Entry) -> bool {
+    cell.text("status") == Some("oversize") && cell.text("fallback_of").is_some()
 }
 
 fn reason(cell: &Entry) -> String {
