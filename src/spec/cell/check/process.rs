@@ -1,9 +1,9 @@
 //! The process: device, threads, allocator and environment.
 
-use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Stack};
+use super::super::{AllocatorBackend, Cell, Device, InstructionSetChoice, Measure, Stack};
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most};
-use crate::text::{Mistake, did_you_mean, quoted};
+use crate::text::{Mistake, counted, did_you_mean, quoted};
 
 /// More threads than machines have cores; far more hang.
 const MOST_THREADS: usize = 512;
@@ -65,7 +65,7 @@ impl Cell {
         }
     }
 
-    /// A cache that cannot be returned, or that is kept on purpose, is not emptied.
+    /// A cache that cannot be returned, that is kept on purpose, or whose turn does not come is not emptied.
     fn check_empty_cache(&self, found: &mut Found) {
         if self.stack != Stack::Candle || self.empty_cache_steps == 0 {
             return;
@@ -84,6 +84,16 @@ impl Cell {
                 None => invalid,
             };
             found.add(invalid.help("use `allocator.backend: system` or `mimalloc`"));
+        }
+        // The number of steps of epochs follows from the data.
+        let steps = self.max_steps().filter(|_| self.measure == Measure::Epoch);
+        if let Some(steps) = steps.filter(|&steps| steps < self.empty_cache_steps) {
+            let message = format!(
+                "the training has {}, so the cache would never be returned",
+                counted(steps, "step")
+            );
+            let invalid = Invalid::new("empty_cache_steps", message).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
         }
     }
 

@@ -469,6 +469,11 @@ fn what_the_candle_stack_cannot_do_is_refused() {
         cell.empty_cache_steps = 1;
     };
     assert_eq!(refused(system), None);
+    let late = |cell: &mut Cell| {
+        cell.allocator.backend = Some(AllocatorBackend::System);
+        (cell.empty_cache_steps, cell.max_steps) = (4, Some(3));
+    };
+    assert_eq!(refused(late).as_deref(), Some("empty_cache_steps"));
     let cuda = |cell: &mut Cell| (cell.device, cell.empty_cache_steps) = ("cuda:0".into(), 1);
     assert_eq!(refused(cuda).as_deref(), Some("empty_cache_steps"));
     let float32 = |cell: &mut Cell| (cell.dtype, cell.bnb_4bit_compute_dtype) = (Dtype::Int8, Dtype::Float32);
