@@ -158,7 +158,7 @@ fn fit(planner: &Planner, study: &Study, planned: &StudyCell) -> Result<CellFit,
     let search = Search::new(planner, Space::new(cell, &*planner.model(cell)?, moves)?);
     let budget = planner.budget(cell);
     let front = search.front(budget)?;
-    let fits = |found: &&Found| budget.is_some_and(|budget| found.prediction.needed_bytes <= budget);
+    let fits = |found: &&Found| budget.is_some_and(|budget| found.fits(budget));
     let least = front.iter().find(fits).cloned();
     let others = match (&least, budget) {
         (Some(least), Some(budget)) => search.others(least, budget),

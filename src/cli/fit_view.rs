@@ -114,6 +114,15 @@ fn verdict(fit: &CellFit) -> String {
     };
     let needed = given.needed_bytes;
     let least = fit.front.last().map_or(needed, |last| last.prediction.needed_bytes);
+    if let Some(over) = given.past_host_budget() {
+        let end = match (fit.budget, &fit.least) {
+            (None, _) => "; the device has no budget",
+            (Some(_), Some(_)) => "",
+            (Some(_), None) => "; no change that may be made makes it fit",
+        };
+        let (needed, over) = (bytes(needed), bytes(over));
+        return format!("as it is: {needed}, and {over} more of the host's memory than host_memory gives{end}\n");
+    }
     let Some(budget) = fit.budget else {
         return format!("as it is: {}; there is no budget\n", bytes(needed));
     };

@@ -2,7 +2,7 @@
 
 use super::fit::{Found, Moves, Search, Space};
 use super::{PlanError, Planner};
-use crate::results::prediction::{Prediction, Verdict};
+use crate::results::prediction::{PAST_HOST, Prediction, Verdict};
 use crate::spec::FitSpec;
 use crate::spec::cell::Cell;
 use crate::spec::cell::techniques::Harm;
@@ -46,13 +46,11 @@ fn with_least_change(
     and_then: impl FnOnce(&Search<'_>, Found, u64),
 ) -> Result<Prediction, PlanError> {
     let mut prediction = planner.predict(cell)?;
-    let (Some(Verdict::Oversize), Some(budget)) = (prediction.verdict, prediction.budget_bytes) else {
-        return Ok(prediction);
-    };
-    // The search knows no budget of the host.
-    if prediction.needed_bytes <= budget {
+    if prediction.verdict != Some(Verdict::Oversize) {
         return Ok(prediction);
     }
+    // Without a budget of its own, the host's alone is exceeded.
+    let budget = prediction.budget_bytes.unwrap_or(PAST_HOST - 1);
     let moves = Moves { fit, worst: Harm::Data };
     let Ok(space) = Space::new(cell, &*planner.model(cell)?, moves) else {
         return Ok(prediction);

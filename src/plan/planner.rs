@@ -79,19 +79,20 @@ impl Planner {
     }
 
     /// Bytes that `cell` needs at least, of which PyTorch's allocator may hold more: quicker than [`Self::predict`].
+    /// [`PAST_HOST`](crate::results::prediction::PAST_HOST) if the host's memory is not enough.
     ///
     /// # Errors
     /// Those of [`Self::predict`].
     pub fn needed_at_least(&self, cell: &Cell) -> Result<u64, PlanError> {
         let allocated = match cell.stack {
-            Stack::Candle => self.predict_candle(cell)?,
+            Stack::Candle => return Ok(self.predict_candle(cell)?.needed_within_host()),
             Stack::Torch => self.predict_torch(cell, Detail::Live)?,
         };
         let context = self.gpu(cell).and_then(|gpu| gpu.context);
         Ok(allocated.allocated_peak_bytes + context.map_or(0, |context| context.bytes))
     }
 
-    /// Bytes that `cell` needs, without the range that they may be in.
+    /// Bytes that `cell` needs, without the range that they may be in. [`PAST_HOST`](crate::results::prediction::PAST_HOST) if the host's memory is not enough.
     ///
     /// # Errors
     /// Those of [`Self::predict`].
@@ -100,7 +101,7 @@ impl Planner {
             Stack::Candle => self.predict_candle(cell)?,
             Stack::Torch => self.predict_torch(cell, Detail::Reserved)?,
         };
-        Ok(prediction.needed_bytes)
+        Ok(prediction.needed_within_host())
     }
 
     /// Bytes that `cell` needs in a few of its steps: seldom more than in all, and quicker than [`Self::needed`]. `None` if its

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The excess of PyTorch's blocks over the requested bytes. It stands among the categories, so that they add up to the peak.
 pub const ROUNDING: &str = "rounding";
 
+/// The bytes that a cell needs on the device if it needs more of the host's memory than `host_memory` gives: no budget holds
+/// them.
+pub const PAST_HOST: u64 = u64::MAX;
+
 /// A cell's predicted figures, under the names of the measured ones. A figure that cannot be predicted is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,6 +121,14 @@ impl Prediction {
     pub fn past_host_budget(&self) -> Option<u64> {
         let past = self.host_allocated_peak_bytes?.checked_sub(self.host_budget_bytes?)?;
         (past > 0).then_some(past)
+    }
+
+    /// Bytes that the device needs; [`PAST_HOST`] if the host's memory is not enough.
+    pub fn needed_within_host(&self) -> u64 {
+        match self.past_host_budget() {
+            Some(_) => PAST_HOST,
+            None => self.needed_bytes,
+        }
     }
 
     /// Adds what the allocator holds in other runs to the range, with what decides between them and this one.

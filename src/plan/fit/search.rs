@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::space::{Changed, Point, Space};
 use crate::plan::cache::{cached_apart, lock};
 use crate::plan::{PlanError, Planner};
-use crate::results::prediction::Prediction;
+use crate::results::prediction::{PAST_HOST, Prediction};
 use crate::spec::cell::Cell;
 use crate::spec::cell::techniques::{Harm, Price};
 
@@ -35,6 +35,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// True if the cell fits into `budget` bytes of the device, and into the host's memory.
+    pub fn fits(&self, budget: u64) -> bool {
+        self.prediction.needed_within_host() <= budget
+    }
+
     /// The keys that changed, with their new values.
     pub fn keys(&self) -> impl Iterator<Item = &(&'static str, Value)> {
         self.changes.iter().flat_map(|changed| &changed.keys)
@@ -51,7 +56,7 @@ impl Found {
 pub struct Search<'p> {
     planner: &'p Planner,
     space: Space,
-    /// Bytes that points need at least; `None` if they cannot be planned.
+    /// Bytes that points need at least; `None` if they cannot be planned, or need more than the host's budget.
     bounds: Mutex<HashMap<Point, Option<u64>>>,
     /// Bytes that points need in a few steps; `None` if they have no more, or cannot be planned.
     first_looks: Mutex<HashMap<Point, Option<u64>>>,
@@ -120,7 +125,7 @@ impl<'p> Search<'p> {
     pub fn front(&self, budget: Option<u64>) -> Result<Vec<Found>, PlanError> {
         let mut front = vec![self.given()?];
         loop {
-            let needed = front.last().map_or(0, |last| last.prediction.needed_bytes);
+            let needed = front.last().map_or(0, |last| last.prediction.needed_within_host());
             let less = (needed as f64 * STEP) as u64;
             let limit = match budget {
                 Some(budget) if needed <= budget / 2 => return Ok(front),
@@ -133,12 +138,12 @@ impl<'p> Search<'p> {
             }
         }
         // The least that the search can reach may be less than the last row, by less than a step.
-        let needed = front.last().map_or(0, |last| last.prediction.needed_bytes);
+        let needed = front.last().map_or(0, |last| last.prediction.needed_within_host());
         let (smallest, _) = self.smallest(&self.space.all(), &self.space.given());
         front.extend(
             self.found(smallest)
                 .ok()
-                .filter(|last| last.prediction.needed_bytes < needed),
+                .filter(|last| last.prediction.needed_within_host() < needed),
         );
         Ok(front)
     }
@@ -255,7 +260,8 @@ impl<'p> Search<'p> {
     fn bound(&self, point: &Point) -> Option<u64> {
         let point = &self.space.of_tensors(point);
         cached_apart(&self.bounds, point, || {
-            self.planner.needed_at_least(&self.space.cell(point)?).ok()
+            let needed = self.planner.needed_at_least(&self.space.cell(point)?).ok()?;
+            (needed < PAST_HOST).then_some(needed)
         })
     }
 
@@ -269,7 +275,8 @@ impl<'p> Search<'p> {
     /// Bytes that a point needs, by a replay.
     fn needed(&self, point: &Point) -> Option<u64> {
         cached_apart(&self.needs, point, || {
-            self.planner.needed(&self.space.cell(point)?).ok()
+            let needed = self.planner.needed(&self.space.cell(point)?).ok()?;
+            (needed < PAST_HOST).then_some(needed)
         })
     }
 

@@ -3,9 +3,9 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::options::{InstructionSet, InstructionSetChoice};
-use crate::plan::{Options, PlanError, Planner};
-use crate::results::prediction::Verdict;
+use crate::options::{ByteSize, InstructionSet, InstructionSetChoice};
+use crate::plan::{Options, PlanError, Planner, advice};
+use crate::results::prediction::{PAST_HOST, Verdict};
 use crate::spec::FitSpec;
 use crate::spec::cell::techniques::{Harm, TECHNIQUES};
 use crate::spec::cell::{Cell, Dtype, OutputLifetime, Stack, Upcast};
@@ -205,6 +205,32 @@ fn other_ways_go_without_what_the_first_uses() {
     assert_eq!(others.len(), 1);
     assert_eq!(keys(&others[0]), [("gradient_checkpointing", json!("full"))]);
     assert!(least.price < others[0].price);
+}
+
+#[test]
+fn what_leaves_the_device_must_fit_into_the_host() {
+    let planner = planner();
+    let fit = vary(&[("offload", json!([{ "optimizer": true }]))]);
+    let less = planner.predict(&ours()).unwrap().needed_bytes - 1;
+    let within = |host| {
+        let host_memory = Some(ByteSize(host));
+        let cell = Cell { host_memory, ..ours() };
+        search(&planner, &cell, &fit).least(less)
+    };
+    let found = within(1 << 40).unwrap();
+    let host = found.prediction.host_allocated_peak_bytes.unwrap();
+    assert_eq!(within(host).unwrap().cell.offload, found.cell.offload);
+    assert_eq!(within(host - 1), None);
+
+    // A cell beyond the host's budget fits into no device.
+    let beyond = Cell {
+        host_memory: Some(ByteSize(host - 1)),
+        ..found.cell
+    };
+    let any = FitSpec::default();
+    assert!(!search(&planner, &beyond, &any).given().unwrap().fits(PAST_HOST - 1));
+    let advised = advice::predict(&planner, &beyond, &any).unwrap();
+    assert!(!advised.fits_with.is_empty(), "{advised:?}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub fn least_recomputation(planner: &Planner, cells: &[Cell], bytes: u64) -> Res
         for cell in cells {
             let with = Cell {
                 gradient_checkpointing: gradient_checkpointing.clone(),
+                // More recomputation never needs less of the host's memory, so its budget does not decide.
+                host_memory: None,
                 ..cell.clone()
             };
             if planner.needed(&with)? > bytes {
