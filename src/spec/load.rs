@@ -13,6 +13,7 @@ use super::figures;
 use super::fit;
 use super::fit_options;
 use super::invocation::Invocation;
+use super::key_path::lies_in;
 use super::keys;
 use super::layers::{self, Layer};
 use super::overrides::Overrides;
@@ -174,6 +175,8 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
         tree.set(&["name".to_owned()], tree.place, name);
         study = de::read(tree).ok();
     }
+    // A list whose only entry is a mistake is not an empty one.
+    let in_error: Vec<String> = errors.iter().map(|error| error.dotted("")).collect();
     for error in errors {
         let key = error
             .path
@@ -186,7 +189,8 @@ fn read_sections(tree: &mut Node) -> (Option<Study>, Mistakes) {
         }
         mistakes.add(diagnostic);
     }
-    for (key, mistake) in study.iter().flat_map(Study::check) {
+    let sound = |key: &str| !in_error.iter().any(|wrong| lies_in(wrong, key));
+    for (key, mistake) in study.iter().flat_map(Study::check).filter(|(key, _)| sound(key)) {
         mistakes.add(Diagnostic::in_section("", &key, &mistake, tree));
     }
     (study, mistakes)

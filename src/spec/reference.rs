@@ -49,12 +49,19 @@ impl<'s> Page<'s> {
     /// The keys of the map `schema`, and the keys below them.
     fn section(&mut self, schema: &Value, prefix: &str) {
         let schema = self.resolve(schema);
-        // A map with several forms is known by its keys, so none of them is required of it.
-        for form in alternatives(schema) {
-            self.keys(self.resolve(form), prefix, &[]);
-        }
+        self.forms(schema, prefix);
         let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
         self.keys(schema, prefix, required);
+    }
+
+    /// The keys of each form of `schema`, which may have forms itself. A map with several forms is known by its keys, so none
+    /// of them is required of it.
+    fn forms(&mut self, schema: &Value, prefix: &str) {
+        for form in alternatives(schema) {
+            let form = self.resolve(form);
+            self.forms(form, prefix);
+            self.keys(form, prefix, &[]);
+        }
     }
 
     fn keys(&mut self, schema: &Value, prefix: &str, required: &[Value]) {

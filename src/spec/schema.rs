@@ -22,6 +22,11 @@ pub fn schema() -> Value {
     SCHEMA.clone()
 }
 
+/// True for the name of a section of a spec.
+pub(super) fn is_section(name: &str) -> bool {
+    SCHEMA["properties"].get(name).is_some()
+}
+
 /// The keys of a spec that an override can set, apart from those of a cell.
 pub(crate) fn settable() -> &'static [Key] {
     static SETTABLE: LazyLock<Vec<Key>> = LazyLock::new(|| {

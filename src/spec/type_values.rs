@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
+use super::schema::is_section;
 use super::sweep::{Axis, Sweep};
 use super::tree::Node;
 use super::{aliases, keys};
@@ -23,7 +24,16 @@ pub(crate) fn check_defaults<'p>(
         }
         defaults.take_out(&error.path);
         leave_open(&error, mistakes);
-        mistakes.add(error.diagnostic("defaults"));
+        let section = error
+            .path
+            .first()
+            .filter(|key| error.unknown_key && error.path.len() == 1 && is_section(key))
+            .map(|key| format!("`{key}` is a section of the spec: write it beside `defaults`"));
+        let mut diagnostic = error.diagnostic("defaults");
+        if let Some(help) = section {
+            diagnostic.help = vec![help];
+        }
+        mistakes.add(diagnostic);
     }
 }
 

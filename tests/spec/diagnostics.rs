@@ -40,6 +40,11 @@ fn misspelt_and_misplaced_keys() {
         &[],
     );
     shows("key_of_a_cell_in_the_sweep", &sweep("rank: [4, 8]"), &[]);
+    shows(
+        "section_in_the_defaults",
+        &defaults("on_oom: {ladder: [halve_batch]}"),
+        &[],
+    );
     shows("misspelt_axis", &sweep("grid: {rnak: [4, 8]}"), &[]);
     shows("misspelt_section", "nmae: example\n", &[]);
     shows("duplicate_key", &defaults("rank: 4\n  batch_size: 2\n  rank: 8"), &[]);
@@ -56,6 +61,7 @@ fn misspelt_and_misplaced_keys() {
 #[test]
 fn values_of_the_wrong_type() {
     shows("wrong_type", &defaults("rank: sixteen"), &[]);
+    shows("misspelt_rung", "name: example\non_oom: {ladder: [half_batch]}\n", &[]);
     shows("quoted_number", &defaults("rank: \"16\""), &[]);
     shows("leading_zero", &defaults("rank: 08"), &[]);
     shows("no_is_no_string", &defaults("gradient_checkpointing: no"), &[]);
