@@ -42,8 +42,8 @@ pub struct Claim {
     /// The reason why nothing here can judge the claim, in place of `holds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
-    /// The verdict that `--check` asks for, such as `refuted` for a claim that is known not to hold here; or a map with one
-    /// for each stack.
+    /// The verdict that `--check` asks for, or a map with one for each stack. `refuted` is for a claim that is known
+    /// not to hold here.
     #[serde(default, skip_serializing_if = "Expect::is_default")]
     pub expect: Expect,
     #[serde(skip)]

@@ -141,10 +141,11 @@ impl JsonSchema for OnOom {
                             "minItems": 1,
                             "uniqueItems": true,
                             "description": "The rungs in their order. halve_batch: half the micro-batch with twice the \
-                                            accumulation, down to one sample. checkpoint: the fewest checkpointed blocks \
-                                            with which the cell fits by prediction, else all. offload: the value of `offload` with the least \
-                                            traffic with which it fits, else the most. shorten: half of \
-                                            max_seq_length, down to 32 tokens; it changes what is learnt."
+                                            accumulation, down to one sample. checkpoint: the fewest checkpointed \
+                                            blocks with which the cell fits by prediction, else all. offload: the \
+                                            value of `offload` with the least traffic with which it fits, else the \
+                                            most. shorten: half of max_seq_length, down to 32 tokens. It changes \
+                                            what is learnt."
                         }
                     },
                     "required": ["ladder"],

@@ -51,13 +51,13 @@ pub struct Study {
     #[serde(default)]
     #[schemars(with = "Option<Limits>")]
     pub limits: Limits,
-    /// The answer to a cell that runs out of memory: record (its row says so), or a ladder of cells that need less and follow
-    /// it, such as {ladder: [halve_batch, checkpoint, offload, shorten]}, the rungs in their order. Default: record.
+    /// The answer to a cell that runs out of memory. record: its row says so. {ladder: [...]}: cells that need less
+    /// follow it. Default: record.
     #[serde(default, skip_serializing_if = "OnOom::is_record")]
     #[schemars(with = "Option<OnOom>")]
     pub on_oom: OnOom,
-    /// After an out-of-memory, do not try cells that differ in batch_size, max_seq_length and rank alone, and are at least as
-    /// large in all three; their rows say so. Default: false.
+    /// After an out-of-memory, do not try cells that differ in batch_size, max_seq_length and rank alone, and are as
+    /// large or larger in each. Their rows say so. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(with = "Option<bool>")]
     pub skip_larger: bool,
@@ -202,8 +202,8 @@ pub struct ReportSpec {
     ]))]
     template: Option<String>,
     /// The Markdown file, relative to the current directory. Its charts are written beside it, and its frame with the
-    /// extension `.parquet`: from that the report can be checked and made again without the study's folder. A file that
-    /// ends in `.html` is one page with the charts inside.
+    /// extension `.parquet`. From the frame the report can be checked and made again without the study's folder. A file
+    /// that ends in `.html` is one page with the charts inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
     /// Values that name the cell which the others are compared with.

@@ -13,9 +13,9 @@ use crate::options::AllocatorBackend;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "allocator."))]
 pub struct Allocator {
-    /// The allocator: system (the C library's), retain (glibc's, which keeps freed pages, so that no step asks the system for
-    /// them again, and uses huge pages through GLIBC_TUNABLES unless the cell unsets that variable) or mimalloc (which keeps
-    /// freed pages too). Default: retain, or system without glibc.
+    /// The allocator: system (the C library's), retain or mimalloc. retain is glibc's, set to keep freed pages, so that
+    /// no step asks the system for them again. It uses huge pages through GLIBC_TUNABLES unless the cell unsets that
+    /// variable. mimalloc keeps freed pages too. Default: retain, or system without glibc.
     pub backend: Option<AllocatorBackend>,
     /// Environment variables that the allocator reads, such as MALLOC_ARENA_MAX (system) or PYTORCH_ALLOC_CONF (stack:
     /// torch); null leaves one unset.

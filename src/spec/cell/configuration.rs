@@ -94,20 +94,20 @@ pub struct Cell {
     /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
     /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
     pub attn_implementation: Attention,
-    /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of some
-    /// logits at a time; on PyTorch's stack TRL's `loss_type: chunked_nll`, SFTTrainer's default since 1.7, which never holds
-    /// more than 256 tokens' logits. Default: chunked for our trainer, full on PyTorch's stack.
+    /// The causal loss in training. full: of the logits of all tokens at once, as transformers computes it. chunked: of
+    /// some logits at a time. On PyTorch's stack that is TRL's `loss_type: chunked_nll`, SFTTrainer's default since
+    /// 1.7, of at most 256 tokens at a time. Default: chunked for our trainer, full on PyTorch's stack.
     pub loss: Option<Loss>,
-    /// The weights that are cast to float32 before training: none, peft (all that are not quantised, as in PEFT's
-    /// prepare_model_for_kbit_training), or trl (these without the embeddings and the head, as in TRL's SFTTrainer with
-    /// `bf16`).
+    /// The weights that are cast to float32 before training: none, peft or trl. peft casts all that are not quantised,
+    /// as PEFT's prepare_model_for_kbit_training does. trl leaves the embeddings and the head out, as TRL's SFTTrainer
+    /// with `bf16` does.
     pub upcast: Upcast,
     /// The format of mixed precision by torch.autocast: none, bfloat16 or float16. Products and what lies between them have
     /// it, weights and the residual stream stay float32.
     pub autocast: Autocast,
-    /// The scale of the loss in the backward pass, so that small gradients do not vanish in float16: none, or dynamic (as
-    /// torch.amp.GradScaler has it: 65,536 at first, twice that after 2,000 steps, half of it after gradients that are not
-    /// finite, whose step is skipped). Default: dynamic for `autocast: float16`, else none.
+    /// The scale of the loss in the backward pass, so that small gradients do not vanish in float16: none or dynamic.
+    /// dynamic is torch.amp.GradScaler: 65,536 at first, and twice that after 2,000 steps. Gradients that are not
+    /// finite halve it, and their step is skipped. Default: dynamic for `autocast: float16`, else none.
     pub loss_scaling: Option<LossScaling>,
     /// Return the allocator's cache to the device every n steps; 0 never does. Our trainer returns it to the system
     /// (malloc_trim, mimalloc's collect), and the samples of its steps hold the figures before and after.
@@ -122,11 +122,12 @@ pub struct Cell {
     /// The micro-batch is searched: the largest that the budget (device_memory, or the gpu) has room for. It is fixed before
     /// the cell gets its id.
     pub auto_batch_size: Option<AutoBatchSize>,
-    /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n},
-    /// {layers: [...]} (indices from 0), or {auto: SIZE}, the fewest with which the cell fits this size.
+    /// The blocks that recompute their forward pass in the backward pass: none, full, {every: n}, {first: n} or
+    /// {layers: [...]}, with indices from 0. {auto: SIZE} takes the fewest with which the cell fits this size.
     pub gradient_checkpointing: Checkpointing,
-    /// The tensors that wait in the host's memory until they are needed: none, or a map of weights (the frozen weights of
-    /// blocks: {ratio: 0.5}, the last half, or a list of block indices), embeddings, optimizer and checkpoints (true each).
+    /// The tensors that wait in the host's memory until they are needed: none, or a map of parts. weights are the
+    /// frozen weights of blocks: {ratio: 0.5} of them, the last half, or a list of indices. embeddings, optimizer and
+    /// checkpoints are true or false.
     pub offload: Offload,
     /// Samples are cut to this many tokens.
     #[schemars(range(min = 2))]
@@ -140,23 +141,23 @@ pub struct Cell {
     /// has as many micro-batches as that needs, so the loss is the same. Default: no limit.
     #[schemars(range(min = 2))]
     pub max_tokens_per_batch: Option<usize>,
-    /// Put samples of like lengths into one step, as transformers' group_by_length: each epoch's order is cut into groups of
-    /// 50 steps (or a fourth of the data, if less), which are sorted from long to short.
+    /// Put samples of like lengths into one step, as transformers' group_by_length. Each epoch's order is cut into
+    /// groups of 50 steps, or a fourth of the data if that is less. A group is sorted from long to short.
     pub group_by_length: bool,
     /// The same in groups of so many steps, as in PEFT's method comparison, which has 20; excludes group_by_length.
     #[schemars(range(min = 1))]
     pub length_buckets: Option<usize>,
-    /// Begin with the step that has the largest micro-batch of the training, so that a cell that runs out of memory in it
-    /// does so at once. All other steps stay in their order.
+    /// Begin with the step that has the largest micro-batch of the training, so that it shows at once if memory runs
+    /// out. All other steps stay in their order.
     pub longest_first: bool,
-    /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding; batch_size is then
-    /// the most rows of a micro-batch. A step has the same samples as without packing, and the same loss.
+    /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding. batch_size is
+    /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss.
     pub packing: bool,
     /// The token between two packed samples: none, or eos, the end of a text. Nothing is trained to predict it. It ends the
     /// sample before it, so with packing_attention: full alone it predicts a token, the next sample's first.
     pub packing_separator: PackingSeparator,
-    /// The tokens that a packed token sees: block_diagonal (those before it in its sample, whose positions begin at 0) or
-    /// full (all before it in its row, as if the row were one text).
+    /// The tokens that a packed token sees. block_diagonal: those before it in its sample, whose positions begin at 0.
+    /// full: all before it in its row, as if the row were one text.
     pub packing_attention: PackingAttention,
 
     /// Optimizer steps. Default: 10, unless num_train_epochs is given.

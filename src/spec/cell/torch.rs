@@ -23,8 +23,8 @@ pub struct Torch {
     pub zero_grad: ZeroGrad,
     /// Reentrant checkpointing. Default: as in transformers_version; today's is not.
     pub use_reentrant: Option<bool>,
-    /// Weights that are not quantised come to the GPU by `from_pretrained` with a `device_map`, and not by `model.to("cuda")`
-    /// after it, which leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
+    /// Weights that are not quantised come to the GPU by `from_pretrained` with a `device_map`. `model.to("cuda")`
+    /// after it leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
     pub device_map: Option<bool>,
     /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
     /// before 5.0.0. Default: today's, as is every newer one.

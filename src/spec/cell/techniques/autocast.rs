@@ -8,7 +8,7 @@ use crate::spec::cell::Cell;
 
 pub(super) const AUTOCAST: Technique = Technique {
     key: "autocast",
-    does: "Computes products in 16 bits beside weights in float32.",
+    does: "Computes products in 16 bits, and keeps the weights in float32.",
     avoid: "On GPUs that only emulate the format, and with weights that have 16 bits already.",
     follows: &[],
     is_ordered: false,

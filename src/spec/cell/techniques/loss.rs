@@ -9,7 +9,7 @@ use crate::text::format;
 pub(super) const LOSS: Technique = Technique {
     key: "loss",
     does: "Computes the loss some tokens at a time, so the logits are never held together.",
-    avoid: "Where the vocabulary is small beside the layers.",
+    avoid: "With a small vocabulary: the logits are then a small part of the peak.",
     follows: &[],
     // Of few tokens, the chunks' own copies are more than the logits.
     is_ordered: false,
