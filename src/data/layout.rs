@@ -44,9 +44,14 @@ impl Layout {
         }
     }
 
-    /// The same with a row for each sample.
+    /// The same with a row for each sample. Those that were packed are padded to the longest, since a packed cell has no
+    /// `padding`.
     pub(super) fn unpacked(self) -> Self {
-        Self { packing: None, ..self }
+        Self {
+            packing: None,
+            fixed: self.fixed.filter(|_| self.packing.is_none()),
+            ..self
+        }
     }
 
     /// The micro-batches of an effective batch whose samples have these lengths. All its samples are in one of them.
@@ -218,6 +223,19 @@ mod tests {
             (options.padding, options.max_seq_length, options.pad_to_multiple_of) = (Padding::MaxLength, 9, 4);
         });
         assert_eq!(cut(&fixed, &lengths), [(vec![0, 1], 24), (vec![2], 12)]);
+    }
+
+    #[test]
+    fn samples_that_were_packed_are_padded_to_the_longest() {
+        let fixed = |packing| {
+            let change = |options: &mut DataOptions| {
+                (options.padding, options.max_seq_length, options.packing) = (Padding::MaxLength, 9, packing);
+            };
+            layout(change).unpacked()
+        };
+        let packing = packing(PackingSeparator::None, PackingAttention::BlockDiagonal);
+        assert_eq!(cut(&fixed(packing), &[3, 5, 2]), [(vec![0, 1], 10), (vec![2], 2)]);
+        assert_eq!(cut(&fixed(None), &[3, 5, 2]), [(vec![0, 1], 18), (vec![2], 9)]);
     }
 
     #[test]
