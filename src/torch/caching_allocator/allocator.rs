@@ -105,8 +105,7 @@ impl CachingAllocator {
         let collects = self.collects();
         let pool = &mut self.pools[kind as usize];
         pool.searches += u64::from(collects);
-        if let Some(id) = pool.best_fit(size, &self.blocks, &self.settings) {
-            pool.remove(id, &self.blocks[id]);
+        if let Some(id) = pool.take_best_fit(size, &self.blocks, &self.settings) {
             return Some(id);
         }
         self.collect_garbage();

@@ -13,6 +13,11 @@ pub(super) struct FreeBlocks {
 
 type Entry = (u64, u64, BlockId);
 
+/// The place of a size and an address among blocks in order.
+fn position(blocks: &[Entry], size: u64, address: u64) -> usize {
+    blocks.partition_point(|block| block.0 < size || block.0 == size && block.1 < address)
+}
+
 /// Classes of each power of two.
 const PER_POWER: u32 = 16;
 /// Enough for all sizes of 64 bits, which are multiples of 512 bytes.
@@ -34,24 +39,55 @@ impl Default for FreeBlocks {
     }
 }
 
+/// The place of a free block, until one is added or removed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    class: usize,
+    at: usize,
+}
+
 impl FreeBlocks {
     pub(crate) fn insert(&mut self, size: u64, address: u64, id: BlockId) {
         let class = class(size);
         let blocks = &mut self.classes[class];
-        let at = blocks.partition_point(|block| *block < (size, address, id));
-        blocks.insert(at, (size, address, id));
+        blocks.insert(position(blocks, size, address), (size, address, id));
         self.filled[class / 64] |= 1 << (class % 64);
     }
 
-    pub(crate) fn remove(&mut self, size: u64, address: u64, id: BlockId) {
+    pub(crate) fn remove(&mut self, size: u64, address: u64) {
         let class = class(size);
-        let blocks = &mut self.classes[class];
-        if let Ok(at) = blocks.binary_search(&(size, address, id)) {
-            blocks.remove(at);
+        let blocks = &self.classes[class];
+        let at = position(blocks, size, address);
+        if blocks
+            .get(at)
+            .is_some_and(|block| (block.0, block.1) == (size, address))
+        {
+            self.remove_at(Place { class, at });
         }
+    }
+
+    /// Removes the block at a place.
+    pub(crate) fn remove_at(&mut self, Place { class, at }: Place) {
+        let blocks = &mut self.classes[class];
+        blocks.remove(at);
         if blocks.is_empty() {
             self.filled[class / 64] &= !(1 << (class % 64));
         }
+    }
+
+    /// The first of [`Self::at_least`], and its place.
+    pub(crate) fn first_at_least(&self, size: u64) -> Option<(BlockId, Place)> {
+        let first = class(size);
+        let at = position(&self.classes[first], size, 0);
+        let place = match at < self.classes[first].len() {
+            true => Place { class: first, at },
+            false => Place {
+                class: self.filled_from(first + 1).next()?,
+                at: 0,
+            },
+        };
+        let (_, _, id) = self.classes[place.class].get(place.at)?;
+        Some((*id, place))
     }
 
     /// The smallest first.
@@ -63,7 +99,7 @@ impl FreeBlocks {
     pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
-        let first = &blocks[blocks.partition_point(|block| block.0 < size)..];
+        let first = &blocks[position(blocks, size, 0)..];
         let rest = self.filled_from(class + 1).flat_map(|class| &self.classes[class]);
         first.iter().chain(rest).map(|block| block.2)
     }
@@ -72,7 +108,7 @@ impl FreeBlocks {
     pub(crate) fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
-        let last = &blocks[..blocks.partition_point(|block| block.0 < size)];
+        let last = &blocks[..position(blocks, size, 0)];
         let rest = (0..class).rev().flat_map(|class| self.classes[class].iter().rev());
         last.iter().rev().chain(rest).map(|block| block.2)
     }
@@ -132,8 +168,16 @@ mod tests {
         assert_eq!(addresses(&mut free.at_least(41 * 512)), [0, 7]);
         assert_eq!(addresses(&mut free.below(41 * 512)), [1, 5, 2, 9]);
         assert_eq!(free.largest(), 1 << 49);
-        let largest = free.at_least(1 << 49).next().unwrap();
-        free.remove(1 << 49, 7, largest);
+        assert_eq!(
+            free.first_at_least(1 << 49).unwrap().0,
+            free.at_least(1 << 49).next().unwrap()
+        );
+        assert_eq!(
+            free.first_at_least(4 * 512).unwrap().0,
+            free.at_least(4 * 512).next().unwrap()
+        );
+        assert!(free.first_at_least((1 << 49) + 1).is_none());
+        free.remove(1 << 49, 7);
         assert_eq!(free.largest(), 41 * 512);
         assert_eq!(addresses(&mut free.at_least(41 * 512)), [0]);
     }

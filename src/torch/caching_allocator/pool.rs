@@ -30,7 +30,7 @@ impl Pool {
     pub(crate) fn remove(&mut self, id: BlockId, block: &Block) {
         match block.state {
             State::Unmapped => drop(self.unmapped.remove(&(block.address, id))),
-            _ => self.free.remove(block.size, block.address, id),
+            _ => self.free.remove(block.size, block.address),
         }
     }
 
@@ -38,12 +38,34 @@ impl Pool {
         self.unmapped.iter().map(|&(_, id)| id)
     }
 
-    /// The block for `size` bytes: the smallest that is large enough, of equal ones that with the lowest address. Only that
-    /// one is looked at: where it may not be taken, nothing is found. It stays in the pool.
-    pub(crate) fn best_fit(&self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
-        let mut candidates = self.free.at_least(size);
-        let mut best = candidates.next()?;
-        // The end of a growing segment is as large as it can become, so that holes inside come first.
+    /// Takes the block for `size` bytes out of the pool: the smallest that is large enough, of equal ones that with the lowest
+    /// address. Only that one is looked at: where it may not be taken, nothing is found.
+    pub(crate) fn take_best_fit(&mut self, size: u64, blocks: &Blocks, settings: &Settings) -> Option<BlockId> {
+        let (first, place) = self.free.first_at_least(size)?;
+        let is_growing = blocks[first].expandable;
+        let best = match is_growing {
+            true => self.best_fit_of_growing(first, size, blocks),
+            false => first,
+        };
+        let found = blocks[best].size;
+        let is_allowed = match settings.max_split_size {
+            Some(oversize) if size < oversize => found < oversize,
+            Some(_) => found < size.saturating_add(settings.max_non_split_rounding()),
+            None => true,
+        };
+        if !is_allowed {
+            return None;
+        }
+        match is_growing {
+            true => self.remove(best, &blocks[best]),
+            false => self.free.remove_at(place),
+        }
+        Some(best)
+    }
+
+    /// The same where segments grow, in which `first` is the smallest block. The end of a growing segment is as large as it can
+    /// become, so that holes inside come first.
+    fn best_fit_of_growing(&self, first: BlockId, size: u64, blocks: &Blocks) -> BlockId {
         let reach = |id| {
             let block: &Block = &blocks[id];
             let next = block.next.map(|next| &blocks[next]);
@@ -52,21 +74,14 @@ impl Pool {
                     .filter(|next| next.state == State::Unmapped)
                     .map_or(0, |next| next.size)
         };
-        if blocks[best].expandable {
-            for next in candidates {
-                if reach(next) >= reach(best) {
-                    break;
-                }
-                best = next;
+        let mut best = first;
+        for next in self.free.at_least(size).skip(1) {
+            if reach(next) >= reach(best) {
+                break;
             }
+            best = next;
         }
-        let found = blocks[best].size;
-        let allowed = match settings.max_split_size {
-            Some(oversize) if size < oversize => found < oversize,
-            Some(_) => found < size.saturating_add(settings.max_non_split_rounding()),
-            None => true,
-        };
-        allowed.then_some(best)
+        best
     }
 }
 
@@ -89,9 +104,9 @@ mod tests {
 
     /// Address of the segment, counted from 0, that is taken for `size` MiB.
     fn taken(sizes: &[u64], size: u64, settings: &str) -> Option<u64> {
-        let (pool, blocks) = pool(sizes);
+        let (mut pool, blocks) = pool(sizes);
         let settings = settings.parse().unwrap();
-        pool.best_fit(size * MIB, &blocks, &settings)
+        pool.take_best_fit(size * MIB, &blocks, &settings)
             .map(|id| blocks[id].address >> 40)
     }
 
