@@ -20,28 +20,27 @@ impl Device {
     /// device full returns its cache and tries again. What does not fit is given without limit. Also the peaks of what is
     /// held if the model is loaded in other ways; none for ways that do not fit.
     pub(super) fn replay(&self, trace: &Trace, loads: &[Configuration]) -> (Reserved, Vec<u64>) {
-        let unlimited = self.replay_on(DeviceMemory::UNLIMITED, trace, loads);
+        let ((device, reserved), loads) = rayon::join(
+            || self.replay_one(trace),
+            || loads.par_iter().map(torch::load_trace).collect::<Vec<_>>(),
+        );
+        let after_loads = caching_allocator::reserved_peaks(&loads, trace, &self.settings, &device);
+        (reserved, after_loads)
+    }
+
+    /// The replay of a trace, and the memory on which it is replayed.
+    fn replay_one(&self, trace: &Trace) -> (DeviceMemory, Reserved) {
+        let replay = |device| (device, caching_allocator::replay(trace, &self.settings, &device));
+        let unlimited = replay(DeviceMemory::UNLIMITED);
         if let Some(total) = self.budget
-            && unlimited.0.peak.bytes + self.taken > total
+            && unlimited.1.peak.bytes + self.taken > total
         {
             let taken = self.taken;
-            let within = self.replay_on(DeviceMemory { total, taken }, trace, loads);
-            if within.0.out_of_memory.is_none() {
+            let within = replay(DeviceMemory { total, taken });
+            if within.1.out_of_memory.is_none() {
                 return within;
             }
         }
         unlimited
-    }
-
-    fn replay_on(&self, device: DeviceMemory, trace: &Trace, loads: &[Configuration]) -> (Reserved, Vec<u64>) {
-        let settings = &self.settings;
-        let after = |load: &Configuration| {
-            let load = torch::load_trace(load);
-            caching_allocator::reserved_peak(&load, trace, settings, &device)
-        };
-        rayon::join(
-            || caching_allocator::replay(trace, settings, &device),
-            || loads.par_iter().filter_map(after).collect(),
-        )
     }
 }

@@ -1,6 +1,8 @@
 //! Live bytes over a trace: the peaks, their instants and their purposes.
 
-use super::{ByCategory, ByPhase, Category, Event, LiveTensors, Module, Phase, Trace};
+use std::ops::{AddAssign, Sub};
+
+use super::{ByCategory, ByPhase, Category, Event, LiveTensors, Module, Occurrence, Phase, Trace};
 
 /// Live tensor bytes over a trace; host memory does not count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +38,25 @@ impl Mean {
     }
 }
 
+impl AddAssign for Mean {
+    fn add_assign(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+}
+
+impl Sub for Mean {
+    type Output = Self;
+
+    /// The mean of what was added since it was `before`.
+    fn sub(self, before: Self) -> Self {
+        Self {
+            sum: self.sum - before.sum,
+            count: self.count - before.count,
+        }
+    }
+}
+
 /// The instant with the most live bytes; the first of equal ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peak {
@@ -56,9 +77,22 @@ impl Account {
     /// allocator on a GPU. Peaks before the step `from_step`, from 1, do not count.
     pub fn of(trace: &Trace, granularity: u64, from_step: u32) -> Self {
         let mut replay = Replay::new(trace.blocks(), granularity, from_step);
-        for pass in trace.passes() {
-            for event in pass {
-                replay.apply(event);
+        let mut last_repeat = None;
+        for section in trace.sections() {
+            match (section.occurrence, last_repeat) {
+                // It would find nothing new.
+                (Occurrence::SameRepeat, Some((true, steps))) => replay.account.after_steps += steps,
+                (occurrence, _) => {
+                    let (was_measured, before) = (replay.is_measured, replay.account.after_steps);
+                    section
+                        .passes
+                        .into_iter()
+                        .flatten()
+                        .for_each(|event| replay.apply(event));
+                    if occurrence != Occurrence::Once {
+                        last_repeat = Some((was_measured, replay.account.after_steps - before));
+                    }
+                }
             }
         }
         replay.leave_peak();

@@ -11,10 +11,39 @@ pub struct Trace {
     /// Each event once, however often it happens.
     written: Vec<Event>,
     /// The order of events, as ranges of `written`.
-    passes: Vec<Range<usize>>,
-    /// The first event that is in no pass yet; it and those after it follow the passes.
+    sections: Vec<Order>,
+    /// The first event that is in no section yet; it and those after it follow the sections.
     rest: usize,
     blocks: u32,
+}
+
+/// The events of a section, as ranges of all that are written.
+#[derive(Debug, Clone)]
+struct Order {
+    passes: Vec<Range<usize>>,
+    /// The range that is repeated.
+    repeats: Option<Range<usize>>,
+    occurrence: Occurrence,
+}
+
+/// Consecutive events: those of one repeat, or all between two repeats.
+#[derive(Debug, Clone)]
+pub struct Section<'t> {
+    /// The events in order, as a few long slices.
+    pub passes: Vec<&'t [Event]>,
+    /// The relation of its events to those before.
+    pub occurrence: Occurrence,
+}
+
+/// The relation of a section's events to those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occurrence {
+    /// They happen once here.
+    Once,
+    /// They happened before, and leave the blocks that they find.
+    Repeat,
+    /// The same as in the last repeat. In between no block is touched, but the allocator's cache may be returned.
+    SameRepeat,
 }
 
 /// A piece of memory, numbered from 0 in the order of allocation. Repeated events repeat the numbers.
@@ -64,12 +93,19 @@ pub enum Event {
     EmptyCache,
 }
 
+impl Event {
+    /// True if it may stand between two steps.
+    fn is_between_steps(&self) -> bool {
+        matches!(self, Self::Step(_) | Self::StepEnd | Self::EmptyCache)
+    }
+}
+
 impl Trace {
     /// An empty trace.
     pub const fn new() -> Self {
         Self {
             written: Vec::new(),
-            passes: Vec::new(),
+            sections: Vec::new(),
             rest: 0,
             blocks: 0,
         }
@@ -85,14 +121,20 @@ impl Trace {
 
     /// All events in order.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
-        self.passes().flatten()
+        self.sections().flat_map(|section| section.passes).flatten()
     }
 
-    /// All events in order, as a few long slices: faster to walk than [`Trace::events`].
-    pub fn passes(&self) -> impl Iterator<Item = &[Event]> {
-        let rest = self.rest..self.written.len();
-        let passes = self.passes.iter().cloned().chain([rest]);
-        passes.map(|pass| &self.written[pass])
+    /// All events in order, cut before and after each repeat: faster to walk than [`Trace::events`].
+    pub fn sections(&self) -> impl Iterator<Item = Section<'_>> {
+        let rest = Section {
+            passes: vec![&self.written[self.rest..]],
+            occurrence: Occurrence::Once,
+        };
+        let sections = self.sections.iter().map(|order| Section {
+            passes: order.passes.iter().map(|pass| &self.written[pass.clone()]).collect(),
+            occurrence: order.occurrence,
+        });
+        sections.chain([rest])
     }
 
     /// The number of events written, without repeats.
@@ -103,14 +145,29 @@ impl Trace {
     /// Repeats the events written at `range`. Blocks that they leave live are not made again, and they must not free blocks
     /// made before them.
     pub fn repeat(&mut self, range: Range<usize>) {
-        self.pass(self.rest..self.written.len());
-        self.rest = self.written.len();
-        let mut from = range.start;
-        for place in self.left(range.clone()) {
-            self.pass(from..place);
-            from = place + 1;
-        }
-        self.pass(from..range.end);
+        let between = self.rest..self.written.len();
+        let last = self.sections.last().and_then(|order| order.repeats.as_ref());
+        let is_same = last == Some(&range) && self.written[between.clone()].iter().all(Event::is_between_steps);
+        let left = self.left(range.clone());
+        let begins = std::iter::once(range.start).chain(left.iter().map(|place| place + 1));
+        let ends = left.iter().copied().chain([range.end]);
+        let passes = begins.zip(ends).map(|(begin, end)| begin..end);
+        let repeat = Order {
+            passes: passes.filter(|pass| !pass.is_empty()).collect(),
+            repeats: Some(range),
+            occurrence: if is_same {
+                Occurrence::SameRepeat
+            } else {
+                Occurrence::Repeat
+            },
+        };
+        self.rest = between.end;
+        let before = Order {
+            passes: vec![between],
+            repeats: None,
+            occurrence: Occurrence::Once,
+        };
+        self.sections.extend([before, repeat]);
     }
 
     /// The events of `range` that make or label a block which `range` does not free.
@@ -128,12 +185,6 @@ impl Trace {
         }
         places.reverse();
         places
-    }
-
-    fn pass(&mut self, range: Range<usize>) {
-        if !range.is_empty() {
-            self.passes.push(range);
-        }
     }
 
     /// The number of blocks.
@@ -222,5 +273,28 @@ mod tests {
         assert_eq!(ends, [1 + 5 + 3], "after the first repeat, before the second");
         assert_eq!(trace.events().count(), 1 + 5 + 3 + 1 + 3 + 1);
         assert_eq!(trace.blocks(), 3);
+    }
+
+    #[test]
+    fn repeats_are_the_same_if_no_block_changes_between_them() {
+        use Occurrence::{Once, Repeat, SameRepeat};
+        let mut trace = Trace::new();
+        let of_step = |trace: &mut Trace| {
+            let from = trace.written();
+            let activation = trace.alloc(2, Category::Activation);
+            trace.free(activation);
+            from..trace.written()
+        };
+        let step = of_step(&mut trace);
+        trace.repeat(step.clone());
+        trace.step(3);
+        trace.repeat(step.clone());
+        trace.alloc(1, Category::OptimizerState);
+        trace.repeat(step);
+        let other = of_step(&mut trace);
+        trace.repeat(other);
+        let occurrences: Vec<_> = trace.sections().map(|section| section.occurrence).collect();
+        let between = [Once, Repeat, Once, SameRepeat, Once, Repeat, Once, Repeat, Once];
+        assert_eq!(occurrences, between);
     }
 }

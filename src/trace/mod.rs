@@ -8,6 +8,6 @@ mod module;
 
 pub use account::{Account, Mean, Peak};
 pub use category::{ByCategory, ByPhase, Category, Phase};
-pub use events::{Block, Event, Trace};
+pub use events::{Block, Event, Occurrence, Section, Trace};
 pub(crate) use live::LiveTensors;
 pub use module::Module;

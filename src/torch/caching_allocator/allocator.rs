@@ -1,6 +1,6 @@
 //! The allocator: how it takes and frees memory.
 
-use super::blocks::{BlockId, Blocks, State};
+use super::blocks::{Block, BlockId, Blocks, State};
 use super::device::DeviceMemory;
 use super::pool::Pool;
 use super::pool_kind::PoolKind;
@@ -21,6 +21,8 @@ pub struct CachingAllocator {
     /// The border of the addresses that were never in use.
     pub(super) next_address: u64,
     pub(super) stats: Stats,
+    /// How often memory was taken from the device or given back.
+    pub(super) device_calls: u64,
 }
 
 /// Memory that is in use. Nothing for 0 bytes.
@@ -54,6 +56,7 @@ impl CachingAllocator {
                 TieBreak::Address => 1 << 63,
             },
             stats: Stats::default(),
+            device_calls: 0,
         }
     }
 
@@ -62,9 +65,38 @@ impl CachingAllocator {
         &self.stats
     }
 
+    /// Sizes of the free blocks of a pool, in the order in which blocks of equal size are taken.
+    pub(super) fn free_sizes(&self, kind: PoolKind) -> Vec<u64> {
+        let blocks = self.pools[kind as usize].free.iter().map(|id| &self.blocks[id]);
+        let mut free: Vec<(u64, u64)> = blocks.map(|block| (block.address, block.size)).collect();
+        free.sort_unstable();
+        free.into_iter().map(|(_, size)| size).collect()
+    }
+
+    /// Adds free segments of these sizes to a pool, of which nothing is reserved; new segments come after them.
+    pub(super) fn add_free(&mut self, sizes: &[u64], kind: PoolKind) -> Option<()> {
+        let tie_break = self.settings.tie_break;
+        let mut add = |size: u64| {
+            let block = Block::segment(self.take_addresses(size, 1)?, size, kind);
+            let id = self.blocks.add(block);
+            self.pools[kind as usize].insert(id, &mut self.blocks[id]);
+            Some(())
+        };
+        match tie_break {
+            TieBreak::Age => sizes.iter().try_for_each(|&size| add(size)),
+            TieBreak::Address => sizes.iter().rev().try_for_each(|&size| add(size)),
+        }
+    }
+
     /// Resets the peaks to what there is.
     pub fn reset_peaks(&mut self) {
         self.stats.reset_peaks();
+    }
+
+    /// True if events that leave the blocks which they found, such as a step's, would find the same free blocks as they did
+    /// when the device had been called `device_calls` times. Free blocks are what segments have beside the blocks in use.
+    pub(super) fn is_steady_since(&self, device_calls: u64) -> bool {
+        self.device_calls == device_calls && !self.collects()
     }
 
     /// The largest block that is free without asking the device, in bytes.
@@ -97,11 +129,7 @@ impl CachingAllocator {
 
     /// A free block of at least `size` bytes, taken out of its pool.
     fn find(&mut self, size: u64) -> Option<BlockId> {
-        let kind = if size <= LARGEST_SMALL {
-            PoolKind::Small
-        } else {
-            PoolKind::Large
-        };
+        let kind = PoolKind::of(size);
         let collects = self.collects();
         let pool = &mut self.pools[kind as usize];
         pool.searches += u64::from(collects);

@@ -92,6 +92,7 @@ impl CachingAllocator {
         self.merge_with_neighbours(id);
         self.pools[pool as usize].insert(id, &mut self.blocks[id]);
         self.stats.change(pool, |stats| stats.reserved.add(mapped));
+        self.device_calls += 1;
         Some(())
     }
 
@@ -123,5 +124,6 @@ impl CachingAllocator {
             self.blocks.remove(unmapped);
         }
         self.stats.change(pool, |stats| stats.reserved.subtract(last - first));
+        self.device_calls += 1;
     }
 }

@@ -14,6 +14,7 @@ mod collection;
 mod device;
 mod expandable;
 mod free;
+mod other_loads;
 mod pool;
 mod pool_kind;
 mod replay;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use allocator::{Allocation, CachingAllocator, OutOfMemory};
 pub use device::DeviceMemory;
-pub use replay::{AllocatedPeak, AllocationFailed, Moment, Reserved, ReservedPeak, replay, reserved_peak};
+pub use other_loads::reserved_peaks;
+pub use replay::{AllocatedPeak, AllocationFailed, Moment, Reserved, ReservedPeak, replay};
 pub use settings::{Settings, TieBreak};
 pub use stats::{Amount, PoolStats, Stats};

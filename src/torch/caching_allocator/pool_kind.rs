@@ -1,5 +1,7 @@
 //! The two pools.
 
+use super::rounding::LARGEST_SMALL;
+
 /// A pool, by the sizes of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolKind {
@@ -7,4 +9,15 @@ pub(super) enum PoolKind {
     Small,
     /// Larger blocks.
     Large,
+}
+
+impl PoolKind {
+    /// The pool of blocks of `size` bytes.
+    pub(crate) fn of(size: u64) -> Self {
+        if size <= LARGEST_SMALL {
+            Self::Small
+        } else {
+            Self::Large
+        }
+    }
 }

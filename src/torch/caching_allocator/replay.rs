@@ -1,8 +1,10 @@
 //! The memory that the allocator holds of a device over a trace.
 
+use std::ops::Range;
+
 use super::{Allocation, CachingAllocator, DeviceMemory, OutOfMemory, Settings, Stats};
 use crate::memory::{ByCategory, ByPhase, Module, Phase};
-use crate::trace::{Event, LiveTensors, Mean, Trace};
+use crate::trace::{Event, LiveTensors, Mean, Occurrence, Trace};
 
 /// Memory held of the device over a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,118 +75,147 @@ pub struct AllocationFailed {
 
 /// Replays `trace` on a device that holds nothing yet. What is not a tensor is not on the device.
 pub fn replay(trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Reserved {
-    let mut allocator = CachingAllocator::new(settings, device);
-    let mut blocks: Vec<Option<Allocation>> = Vec::new();
-    blocks.resize_with(trace.blocks(), || None);
-    let mut live = LiveTensors::new(trace.blocks());
-    let mut reserved = Reserved::default();
-    let mut phase = Phase::Idle;
-    reserved.peak.moment.phase = Some(phase);
-    let mut moment = reserved.peak.moment;
-    for event in trace.events() {
+    let mut replay = Replay::new(trace.blocks(), settings, device);
+    let mut last_repeat: Option<Repeat> = None;
+    for section in trace.sections() {
+        if section.occurrence == Occurrence::SameRepeat
+            && let Some(last) = &last_repeat
+            && replay.allocator.is_steady_since(last.device_calls)
+        {
+            // It would find nothing new.
+            replay.reserved.after_steps.extend_from_within(last.after_steps.clone());
+            replay.reserved.allocated_after_steps += last.allocated_after_steps;
+            continue;
+        }
+        let (device_calls, steps) = (replay.allocator.device_calls, replay.reserved.after_steps.len());
+        let allocated_before = replay.reserved.allocated_after_steps;
+        if !section.passes.into_iter().flatten().all(|event| replay.apply(event)) {
+            break;
+        }
+        if section.occurrence != Occurrence::Once {
+            last_repeat = Some(Repeat {
+                device_calls,
+                after_steps: steps..replay.reserved.after_steps.len(),
+                allocated_after_steps: replay.reserved.allocated_after_steps - allocated_before,
+            });
+        }
+    }
+    let stats = *replay.allocator.stats();
+    Reserved {
+        at_end: stats.all.reserved.current,
+        stats,
+        ..replay.reserved
+    }
+}
+
+/// A replay on the way.
+struct Replay {
+    allocator: CachingAllocator,
+    /// The blocks in use.
+    blocks: Vec<Option<Allocation>>,
+    live: LiveTensors,
+    reserved: Reserved,
+    phase: Phase,
+    moment: Moment,
+}
+
+/// Events that were repeated.
+struct Repeat {
+    /// The device's calls before them.
+    device_calls: u64,
+    /// What they added to [`Reserved::after_steps`].
+    after_steps: Range<usize>,
+    /// What they added to [`Reserved::allocated_after_steps`].
+    allocated_after_steps: Mean,
+}
+
+impl Replay {
+    fn new(blocks: usize, settings: &Settings, device: &DeviceMemory) -> Self {
+        let mut reserved = Reserved::default();
+        reserved.peak.moment.phase = Some(Phase::Idle);
+        Self {
+            allocator: CachingAllocator::new(settings, device),
+            blocks: std::iter::repeat_with(|| None).take(blocks).collect(),
+            live: LiveTensors::new(blocks),
+            moment: reserved.peak.moment,
+            phase: Phase::Idle,
+            reserved,
+        }
+    }
+
+    /// Follows an event. Returns false if memory runs out.
+    fn apply(&mut self, event: &Event) -> bool {
+        let Self { allocator, live, .. } = self;
         live.apply(event);
         match *event {
             Event::Alloc { block, bytes, category } => {
                 if !category.is_tensor() {
-                    continue;
+                    return true;
                 }
                 match allocator.malloc(bytes) {
-                    Ok(allocation) => blocks[block.index()] = Some(allocation),
+                    Ok(allocation) => self.blocks[block.index()] = Some(allocation),
                     Err(error) => {
-                        reserved.out_of_memory = Some(AllocationFailed { error, moment });
-                        break;
+                        let moment = self.moment;
+                        self.reserved.out_of_memory = Some(AllocationFailed { error, moment });
+                        return false;
                     }
                 }
-                reserved.update(&allocator, &live, phase, moment);
+                self.update();
             }
             Event::Free { block } => {
-                if let Some(allocation) = blocks[block.index()].take() {
+                if let Some(allocation) = self.blocks[block.index()].take() {
                     allocator.free(allocation);
                 }
             }
             Event::Phase(next) => {
-                if phase == Phase::Load {
+                if self.phase == Phase::Load {
                     allocator.reset_peaks();
-                    reserved.peak = ReservedPeak::default();
-                    reserved.allocated_peak = AllocatedPeak::default();
+                    self.reserved.peak = ReservedPeak::default();
+                    self.reserved.allocated_peak = AllocatedPeak::default();
                 }
-                phase = next;
-                moment.phase = Some(next);
-                reserved.update(&allocator, &live, phase, moment);
+                self.phase = next;
+                self.moment.phase = Some(next);
+                self.update();
             }
-            Event::Module(module) => moment.module = Some(module),
-            Event::Step(step) => moment.step = step,
+            Event::Module(module) => self.moment.module = Some(module),
+            Event::Step(step) => self.moment.step = step,
             Event::EmptyCache => allocator.empty_cache(),
             Event::StepEnd => {
-                let allocated = allocator.stats().all.allocated.current;
-                reserved.allocated_after_steps.add(allocated);
-                reserved.after_steps.push(allocator.stats().all.reserved.current);
+                let stats = &allocator.stats().all;
+                self.reserved.allocated_after_steps.add(stats.allocated.current);
+                self.reserved.after_steps.push(stats.reserved.current);
             }
             // The block that made the peak gets its label right after.
-            Event::Label { .. } if allocator.stats().all.allocated.current == reserved.allocated_peak.bytes => {
-                reserved.allocated_peak.by_category = live.by_category();
+            Event::Label { .. } if allocator.stats().all.allocated.current == self.reserved.allocated_peak.bytes => {
+                self.reserved.allocated_peak.by_category = live.by_category();
             }
             Event::Label { .. } => {}
         }
+        true
     }
-    reserved.at_end = allocator.stats().all.reserved.current;
-    reserved.stats = *allocator.stats();
-    reserved
-}
 
-/// The most memory that is held of the device since the load, if the model is loaded as in `load` and trained as in `trace`,
-/// which releases nothing that it loaded itself. Nothing if memory runs out.
-pub fn reserved_peak(load: &Trace, trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Option<u64> {
-    let mut allocator = CachingAllocator::new(settings, device);
-    play(&mut allocator, load.events(), load.blocks())?;
-    allocator.reset_peaks();
-    let is_load = |event: &&Event| !matches!(event, Event::Phase(phase) if *phase != Phase::Load);
-    play(&mut allocator, trace.events().skip_while(is_load), trace.blocks())?;
-    Some(allocator.stats().all.reserved.peak)
-}
-
-fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e Event>, blocks: usize) -> Option<()> {
-    let mut allocations: Vec<Option<Allocation>> = Vec::new();
-    allocations.resize_with(blocks, || None);
-    for event in events {
-        match *event {
-            Event::Alloc { block, bytes, category } if category.is_tensor() => {
-                allocations[block.index()] = Some(allocator.malloc(bytes).ok()?);
-            }
-            Event::Free { block } => {
-                if let Some(allocation) = allocations[block.index()].take() {
-                    allocator.free(allocation);
-                }
-            }
-            Event::EmptyCache => allocator.empty_cache(),
-            _ => {}
-        }
-    }
-    Some(())
-}
-
-impl Reserved {
     /// Notes what the allocator holds.
-    fn update(&mut self, allocator: &CachingAllocator, live: &LiveTensors, phase: Phase, moment: Moment) {
-        let stats = &allocator.stats().all;
+    fn update(&mut self) {
+        let (noted, phase, moment) = (&mut self.reserved, self.phase, self.moment);
+        let stats = &self.allocator.stats().all;
         let (reserved, allocated) = (stats.reserved.current, stats.allocated.current);
-        self.in_phase[phase] = self.in_phase[phase].max(reserved);
-        self.allocated_in_phase[phase] = self.allocated_in_phase[phase].max(allocated);
+        noted.in_phase[phase] = noted.in_phase[phase].max(reserved);
+        noted.allocated_in_phase[phase] = noted.allocated_in_phase[phase].max(allocated);
         if phase == Phase::Load {
             return;
         }
-        if allocated > self.allocated_peak.bytes {
-            self.allocated_peak = AllocatedPeak {
+        if allocated > noted.allocated_peak.bytes {
+            noted.allocated_peak = AllocatedPeak {
                 bytes: allocated,
-                by_category: live.by_category(),
+                by_category: self.live.by_category(),
                 moment,
             };
         }
-        if reserved > self.peak.bytes {
-            self.peak = ReservedPeak {
+        if reserved > noted.peak.bytes {
+            noted.peak = ReservedPeak {
                 bytes: reserved,
                 allocated,
-                largest_free_block: allocator.largest_free_block(),
+                largest_free_block: self.allocator.largest_free_block(),
                 moment,
             };
         }
@@ -257,23 +288,6 @@ mod tests {
         assert_eq!(reserved.stats.all.segments.peak, 3);
         assert_eq!(reserved.stats.all.segments.current, 2);
         assert_eq!((reserved.stats.retries, reserved.out_of_memory), (0, None));
-    }
-
-    /// What another load leaves in the cache serves the same training.
-    #[test]
-    fn training_is_replayed_after_another_load() {
-        let (trace, unlimited) = (trace(), DeviceMemory::UNLIMITED);
-        let peak = |load: &Trace| reserved_peak(load, &trace, &Settings::default(), &unlimited);
-        let mut load = Trace::new();
-        load.phase(Phase::Load);
-        load.alloc(18 * MIB, Category::Parameter);
-        assert_eq!(peak(&load), Some((18 + 26) * MIB));
-        let temporary = load.alloc(26 * MIB, Category::Temporary);
-        load.free(temporary);
-        assert_eq!(peak(&load), Some((18 + 26) * MIB));
-        let temporary = load.alloc(40 * MIB, Category::Temporary);
-        load.free(temporary);
-        assert_eq!(peak(&load), Some((18 + 26 + 40) * MIB));
     }
 
     #[test]

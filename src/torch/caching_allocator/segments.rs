@@ -30,6 +30,7 @@ impl CachingAllocator {
         if oversize {
             self.stats.oversize_segments.add(1);
         }
+        self.device_calls += 1;
         Some(self.blocks.add(Block::segment(address, segment, pool)))
     }
 
@@ -61,6 +62,7 @@ impl CachingAllocator {
             stats.segments.subtract(1);
             stats.reserved.subtract(size);
         });
+        self.device_calls += 1;
         if self.is_oversize(size) {
             self.stats.oversize_segments.subtract(1);
         }
