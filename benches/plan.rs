@@ -4,7 +4,10 @@
 //! replay of its allocator. Then 10,000 cells in one go, as `expctl plan` does it. The targets are 0.3 ms a cell of
 //! our trainer and 2 s for its 10,000; of PyTorch's stack 1 ms without replay, 20 ms with it, and 5 s for the 10,000. At last
 //! combinations of a search for what fits, on all cores: 2,000 a second are wanted.
+//!
+//! `cargo bench --bench plan -- replay` times only cells planned one by one whose heading has this word.
 
+use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -88,8 +91,19 @@ fn planner(replay: bool) -> Planner {
     Planner::new(Path::new(""), Options { budget: None, replay })
 }
 
-/// Milliseconds of one cell's plan: the median of several, in which the first is not, as it reads the model's shape.
-fn time(planner: &Planner, cell: &Cell) -> f64 {
+/// CPU time of all threads so far, in milliseconds: it does not grow while other programs have the cores.
+fn cpu_milliseconds() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let scheduled = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        scheduled.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    nanoseconds.sum::<u64>() as f64 / 1e6
+}
+
+/// Milliseconds of one cell's plan, the median of several, and of CPU time, their mean. The first is in neither, as it reads
+/// the model's shape.
+fn time(planner: &Planner, cell: &Cell) -> (f64, f64) {
     let once = || {
         let start = Instant::now();
         if let Err(error) = black_box(planner.predict(black_box(cell))) {
@@ -98,19 +112,30 @@ fn time(planner: &Planner, cell: &Cell) -> f64 {
         milliseconds(start.elapsed())
     };
     once();
-    median((0..ROUNDS).map(|_| once()).collect())
+    let before = cpu_milliseconds();
+    let times = median((0..ROUNDS).map(|_| once()).collect());
+    (times, (cpu_milliseconds() - before) / ROUNDS as f64)
 }
 
 fn cells_one_by_one(name: &str, cells: &[Cell], replay: bool) {
     let planner = planner(replay);
-    println!("\n{name}, ms a cell");
-    let times: Vec<f64> = cells.iter().map(|cell| time(&planner, cell)).collect();
-    for (cell, time) in cells.iter().zip(&times) {
+    println!("\n{name}, ms a cell, and of CPU time");
+    let times: Vec<(f64, f64)> = cells.iter().map(|cell| time(&planner, cell)).collect();
+    for (cell, (time, cpu)) in cells.iter().zip(&times) {
         let (dtype, rank, batch, len) = (cell.dtype, cell.rank, cell.batch_size, cell.max_seq_length);
-        println!("  {time:8.3}  {} {dtype:?} rank {rank} {batch} x {len}", cell.model);
+        println!(
+            "  {time:8.3}  {cpu:8.3}  {} {dtype:?} rank {rank} {batch} x {len}",
+            cell.model
+        );
     }
-    let most = times.iter().copied().fold(0.0, f64::max);
-    println!("  {:8.3}  median; {most:.3} at most", median(times));
+    let (times, cpu): (Vec<f64>, Vec<f64>) = times.into_iter().unzip();
+    let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+    let (longest, most_cpu) = (most(&times), most(&cpu));
+    println!(
+        "  {:8.3}  {:8.3}  median; {longest:.3} and {most_cpu:.3} at most",
+        median(times),
+        median(cpu)
+    );
 }
 
 /// Cells that differ, on all cores.
@@ -155,9 +180,21 @@ fn combinations(typical: Typical) {
 fn main() {
     let ours = OURS.map(|typical| cell(typical, Stack::Candle));
     let torch = TORCH.map(|typical| cell(typical, Stack::Torch));
-    cells_one_by_one("our trainer", &ours, false);
-    cells_one_by_one("PyTorch's stack without replay", &torch, false);
-    cells_one_by_one("PyTorch's stack with replay", &torch, true);
+    let alone = [
+        ("our trainer", &ours[..], false),
+        ("PyTorch's stack without replay", &torch, false),
+        ("PyTorch's stack with replay", &torch, true),
+    ];
+    // Cargo passes options of its own, such as --bench.
+    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    for (name, cells, replay) in alone {
+        if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
+            cells_one_by_one(name, cells, replay);
+        }
+    }
+    if only.is_some() {
+        return;
+    }
     println!();
     many("our trainer", &OURS, Stack::Candle, false);
     many("PyTorch's stack without replay", &TORCH, Stack::Torch, false);
