@@ -17,8 +17,14 @@ use crate::spec::cell::techniques::{Harm, Price};
 /// A row of the front needs this share of the memory of the row before it, at most.
 const STEP: f64 = 0.9;
 
-/// Points that are replayed near the one with the least live bytes, if that does not fit.
+/// Points of a branch that are replayed if the one with the least live bytes nearly fits: all of a small branch, or else a few
+/// near that one.
+const ALL_POINTS: usize = 64;
 const NEIGHBOURS: usize = 8;
+
+/// The share of the limit that such a point needs at most. What PyTorch's allocator holds beside live bytes differs between
+/// points by less.
+const NEARLY: f64 = 1.2;
 
 /// A changed cell that fits.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +57,8 @@ impl Found {
 /// The amount of the harshest harm is fixed first, at the least for which milder changes can still make the cell fit; then
 /// that of the next. A branch is left out if it is oversize with every step that it still allows at the one that saves most.
 /// What a point needs is bounded by live bytes, without a replay of PyTorch's allocator. A branch whose bound fits is
-/// replayed at that point, with and without the techniques that change just what the allocator holds.
+/// replayed at that point, with and without the techniques that change just what the allocator holds. If the point nearly
+/// fits, so are others of the branch.
 #[derive(Debug)]
 pub struct Search<'p> {
     planner: &'p Planner,
@@ -178,57 +185,83 @@ impl<'p> Search<'p> {
         None
     }
 
-    /// The allowed steps that save most, if they fit, or else others near them that do. `start` has those of the branch above.
+    /// The allowed steps that save most, if they fit, or else others that do. `start` has those of the branch above.
     fn fitting(&self, allowed: &Allowed, start: &Point, limit: u64) -> Option<Point> {
         let start = nearest(allowed, start);
-        if self.fits_somehow(allowed, &start, limit) {
+        let fits = |point: &Point| {
+            self.needed_somehow(allowed, point, limit)
+                .is_some_and(|needed| needed <= limit)
+        };
+        if fits(&start) {
             return Some(start);
         }
         let (smallest, bound) = self.smallest(allowed, &start);
         if bound.is_none_or(|bound| bound > limit) {
             return None;
         }
+        let needed = self.needed_somehow(allowed, &smallest, limit)?;
+        if needed <= limit {
+            return Some(smallest);
+        }
+        if needed as f64 > NEARLY * limit as f64 {
+            return None;
+        }
         // The allocator may hold less for a point that has a little more live.
-        let mut points = std::iter::once(smallest.clone()).chain(self.neighbours(allowed, &smallest));
-        points.find(|point| self.fits_somehow(allowed, point, limit))
+        self.others_in(allowed, &smallest).into_iter().find(fits)
     }
 
-    /// Points that differ from `point` in one allowed step, from the least live bytes to the most.
-    fn neighbours(&self, allowed: &Allowed, point: &Point) -> Vec<Point> {
-        let others = allowed.iter().enumerate().flat_map(|(axis, steps)| {
-            let others = steps
-                .iter()
-                .filter(move |&&step| step != point[axis] && self.space.is_of_tensors(axis));
-            others.map(move |&step| {
-                let mut other = point.clone();
-                other[axis] = step;
-                other
-            })
-        });
+    /// Other points of a branch from the least live bytes to the most: all if they are few, or else some that differ from
+    /// `point` in one step.
+    fn others_in(&self, allowed: &Allowed, point: &Point) -> Vec<Point> {
+        let of_tensors = |(axis, (steps, &step)): (usize, (&Vec<u8>, &u8))| match self.space.is_of_tensors(axis) {
+            true => steps.clone(),
+            false => vec![step],
+        };
+        let steps: Allowed = allowed.iter().zip(point).enumerate().map(of_tensors).collect();
+        let count: usize = steps.iter().map(Vec::len).product();
+        let (others, most) = match count <= ALL_POINTS {
+            true => (self.space.points(&steps), ALL_POINTS),
+            false => (one_step_from(point, &steps), NEIGHBOURS),
+        };
+        let others = others.into_iter().filter(|other| other != point);
         let mut bounded: Vec<_> = others.filter_map(|point| Some((self.bound(&point)?, point))).collect();
         bounded.sort();
-        bounded.into_iter().map(|(_, point)| point).take(NEIGHBOURS).collect()
+        bounded.into_iter().map(|(_, point)| point).take(most).collect()
     }
 
-    /// True if a point fits, with any of the allowed techniques that leave live tensors as they are.
-    fn fits_somehow(&self, allowed: &Allowed, point: &Point, limit: u64) -> bool {
-        if self.bound(point).is_none_or(|bound| bound > limit) {
-            return false;
-        }
+    /// Bytes that a point needs with those of the allowed techniques that leave live tensors as they are: the first that is no
+    /// more than `limit`, or else the least. `None` if live bytes alone are more.
+    fn needed_somehow(&self, allowed: &Allowed, point: &Point, limit: u64) -> Option<u64> {
+        self.bound(point).filter(|&bound| bound <= limit)?;
         let steps = allowed.iter().zip(point).enumerate();
         let held = steps.map(|(axis, (steps, &step))| match self.space.is_of_tensors(axis) {
             true => vec![step],
-            false => steps.clone(),
+            // What saves most is tried first.
+            false => steps.iter().rev().copied().collect(),
         });
-        let mut points = self.space.points(&held.collect()).into_iter();
-        points.any(|point| self.fits(&point, limit))
+        let mut least = None;
+        for point in self.space.points(&held.collect()) {
+            let needed = self.needed_up_to(&point, limit);
+            least = least.into_iter().chain(needed).min();
+            if least.is_some_and(|least| least <= limit || least as f64 > NEARLY * limit as f64) {
+                break;
+            }
+        }
+        least
     }
 
     /// True if a point fits.
     fn fits(&self, point: &Point, limit: u64) -> bool {
-        let may_fit = self.bound(point).is_some_and(|bound| bound <= limit)
-            && self.first_look(point).is_none_or(|needed| needed <= limit);
-        may_fit && self.needed(point).is_some_and(|needed| needed <= limit)
+        let may_fit = self.bound(point).is_some_and(|bound| bound <= limit);
+        may_fit && self.needed_up_to(point, limit).is_some_and(|needed| needed <= limit)
+    }
+
+    /// Bytes that a point needs; if these are more than `limit` in a few steps already, those. `None` if it cannot be planned.
+    fn needed_up_to(&self, point: &Point, limit: u64) -> Option<u64> {
+        match self.first_look(point).filter(|&needed| needed > limit) {
+            Some(needed) => Some(needed),
+            None => self.needed(point),
+        }
     }
 
     /// The allowed steps that save most, axis by axis from `start`, and the bytes that are needed at least.
@@ -300,6 +333,19 @@ fn nearest(allowed: &Allowed, point: &Point) -> Point {
         false => steps.last().copied().unwrap_or(0),
     };
     allowed.iter().zip(point).map(step).collect()
+}
+
+/// The points that differ from `point` in one allowed step.
+fn one_step_from(point: &Point, allowed: &Allowed) -> Vec<Point> {
+    let others = allowed.iter().enumerate().flat_map(|(axis, steps)| {
+        let others = steps.iter().filter(move |&&step| step != point[axis]);
+        others.map(move |&step| {
+            let mut other = point.clone();
+            other[axis] = step;
+            other
+        })
+    });
+    others.collect()
 }
 
 impl Space {
