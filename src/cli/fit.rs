@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
 use super::fit_chart::chart;
@@ -28,6 +30,7 @@ use crate::torch::gpu::Budget;
 /// then tokens. A model by name starts as a LoRA in 16 bits in which nothing is saved. Every figure is predicted. Exit code 1
 /// if nothing fits.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("specs", |spec| spec.num_args(0..=1)))]
 pub(super) struct Args {
     #[command(flatten)]
     subject: Subject,
@@ -100,8 +103,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.write.is_some() && !study.cells.iter().all(has_budget) {
         return Err(PlanError::NoBudget.into());
     }
-    let fits = study.cells.par_iter().map(|planned| fit(&planner, &study, planned));
-    let fits = fits.collect::<Result<Vec<_>, _>>()?;
+    let progress = progress(study.cells.len());
+    let fits = study.cells.par_iter().map(|planned| {
+        let fit = fit(&planner, &study, planned);
+        progress.inc(1);
+        fit
+    });
+    let fits = fits.collect::<Result<Vec<_>, _>>();
+    progress.finish_and_clear();
+    let fits = fits?;
     if let (Some(path), [fit]) = (&args.chart, fits.as_slice()) {
         write(path, &chart(&study.name, fit)?)?;
     }
@@ -144,6 +154,16 @@ fn pick(study: &mut Study, wanted: &str) -> anyhow::Result<()> {
         count => bail!("`{wanted}` is the beginning of {count} cells' ids: give more of it"),
     }
     Ok(())
+}
+
+/// A line on a terminal that says how many cells are done: uneven data has many steps to replay.
+fn progress(cells: usize) -> ProgressBar {
+    let bar = ProgressBar::new(cells as u64);
+    if let Ok(style) = ProgressStyle::with_template("searched {pos} of {len} cells, {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
 }
 
 /// Searches for what fits.

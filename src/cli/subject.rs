@@ -45,11 +45,8 @@ impl Subject {
     /// The only study, with keys that may change and keys that stay. Names stand for a cell in which nothing is saved yet.
     ///
     /// # Errors
-    /// There is none or several; or something is wrong with it.
+    /// There is none, or something is wrong with it.
     pub(super) fn study_to_fit(&self, vary: &[String], keep: &[String]) -> anyhow::Result<Study> {
-        if self.is_several() {
-            bail!("one spec at a time, and {} are given", self.specs.len());
-        }
         let overrides = Overrides::from_environment(self.set.clone())?;
         let overrides = overrides.with_search(vary.to_vec(), keep.to_vec());
         Ok(self.read(&overrides, Start::Roomy)?.remove(0))
