@@ -1,72 +1,67 @@
 //! `expctl list --gpus`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Format;
 use crate::text::Table;
 use crate::text::format;
 use crate::torch::gpu::{Context, Gpu};
 
+/// A column: its name, and its value of a GPU.
+type Column = (&'static str, fn(&Gpu) -> Value);
+
 /// The GPUs whose names specs and budgets may have.
 pub(super) fn table(format: Format) -> Table {
-    match format {
-        Format::Table => for_people(),
-        Format::Json | Format::Csv => for_programs(),
-    }
+    let columns: Vec<Column> = match format {
+        Format::Table => vec![
+            ("gpu", name),
+            ("generation", generation),
+            ("compute capability", capability),
+            ("GiB by the box", nominal_gib),
+            ("memory by CUDA", |gpu| json!(format::bytes(gpu.total_bytes.into()))),
+            ("source", source),
+            ("CUDA context", |gpu| {
+                json!(gpu.context.map_or_else(|| format::ABSENT.into(), context))
+            }),
+        ],
+        Format::Json | Format::Csv => vec![
+            ("gpu", name),
+            ("generation", generation),
+            ("compute_capability", capability),
+            ("nominal_gib", nominal_gib),
+            ("total_bytes", |gpu| json!(gpu.total_bytes)),
+            ("total_source", source),
+            ("is_estimate", |gpu| json!(gpu.total_source.is_estimate())),
+            ("context_bytes", |gpu| json!(gpu.context.map(|context| context.bytes))),
+            ("context_source", |gpu| json!(gpu.context.map(|context| context.source))),
+        ],
+    };
+    let mut table = Table::new(columns.iter().map(|(name, _)| *name));
+    let row = |gpu: &Gpu| columns.iter().map(|(_, value)| value(gpu)).collect();
+    table.rows.extend(Gpu::all().iter().map(row));
+    table
 }
 
-fn for_people() -> Table {
-    let mut table = Table::new([
-        "gpu",
-        "generation",
-        "compute capability",
-        "GiB by the box",
-        "memory by CUDA",
-        "source",
-        "CUDA context",
-    ]);
-    table.rows.extend(Gpu::all().iter().map(|gpu| {
-        vec![
-            json!(gpu.name),
-            json!(gpu.capability.architecture().name()),
-            json!(gpu.capability.to_string()),
-            json!(gpu.nominal_gib),
-            json!(format::bytes(gpu.total_bytes.into())),
-            json!(gpu.total_source.to_string()),
-            json!(gpu.context.map_or_else(|| format::ABSENT.into(), context)),
-        ]
-    }));
-    table
+fn name(gpu: &Gpu) -> Value {
+    json!(gpu.name)
+}
+
+fn generation(gpu: &Gpu) -> Value {
+    json!(gpu.capability.architecture().name())
+}
+
+fn capability(gpu: &Gpu) -> Value {
+    json!(gpu.capability.to_string())
+}
+
+fn nominal_gib(gpu: &Gpu) -> Value {
+    json!(gpu.nominal_gib)
+}
+
+fn source(gpu: &Gpu) -> Value {
+    json!(gpu.total_source.to_string())
 }
 
 fn context(context: Context) -> String {
     format!("{} ({})", format::bytes(context.bytes.into()), context.source)
-}
-
-fn for_programs() -> Table {
-    let mut table = Table::new([
-        "gpu",
-        "generation",
-        "compute_capability",
-        "nominal_gib",
-        "total_bytes",
-        "total_source",
-        "is_estimate",
-        "context_bytes",
-        "context_source",
-    ]);
-    table.rows.extend(Gpu::all().iter().map(|gpu| {
-        vec![
-            json!(gpu.name),
-            json!(gpu.capability.architecture().name()),
-            json!(gpu.capability.to_string()),
-            json!(gpu.nominal_gib),
-            json!(gpu.total_bytes),
-            json!(gpu.total_source.to_string()),
-            json!(gpu.total_source.is_estimate()),
-            json!(gpu.context.map(|context| context.bytes)),
-            json!(gpu.context.map(|context| context.source)),
-        ]
-    }));
-    table
 }
