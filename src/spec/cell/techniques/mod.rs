@@ -33,6 +33,7 @@ mod target_modules;
 mod technique;
 #[cfg(test)]
 mod tests;
+mod toggle;
 mod trainable;
 mod upcast;
 mod zero_grad;
