@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use expctl::kernels::{
     Element, InstructionSet, Sequences,
-    attention::{Gradients, Pattern, Saved, Shape, backward, forward},
+    attention::{Gradients, Pattern, Saved, Scores, Shape, backward, forward},
 };
 use half::bf16;
 
@@ -28,6 +28,7 @@ fn main() {
             heads,
             kv_heads,
             head_dim: HEAD_DIM,
+            scores: Scores::of(HEAD_DIM),
         };
         let (queries, keys) = (batch * len * heads * HEAD_DIM, batch * len * kv_heads * HEAD_DIM);
         let (q, k, v, d_out) = (values(queries, 1), values(keys, 2), values(keys, 3), values(queries, 4));

@@ -19,6 +19,7 @@ class Family:
 
     recorded = ["losses", "gradient_norms", "learning_rates"]
     optimizer = torch.optim.AdamW  # betas .9 and .999, eps 1e-8
+    attention = "sdpa"
     learning_rate = 2e-3
 
     def __init__(self, folder):
@@ -47,7 +48,7 @@ class Family:
     def load(self, name, dtype=torch.float32, adapter=True, **loading):
         """A model in training mode, with its adapter if there is to be one."""
         folder = self.folder / self.checkpoint(name)
-        model = self.auto.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa", **loading)
+        model = self.auto.from_pretrained(folder, dtype=dtype, attn_implementation=self.attention, **loading)
         model.config.use_cache = False
         return self.adapted(model, name) if adapter else model.train()
 

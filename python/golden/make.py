@@ -14,10 +14,14 @@ import torch
 import decoders
 import dora
 import encoders
+import gemma
 import lion
+import mistral
 import phi3
 import precision
 import quantisation
+import qwen2
+import qwen3
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "tests" / "fixtures"
 
@@ -32,6 +36,10 @@ def main():
     quantisation.correct_dequantize()
     decoders.write(folder)
     phi3.write(folder)
+    qwen2.write(folder)
+    qwen3.write(folder)
+    mistral.write(folder)
+    gemma.write(folder)
     dora.write(folder)
     lion.write(folder)
     precision.write(folder)

@@ -1,14 +1,24 @@
 //! The features that each stack computes: checks on top of a model's description.
 
-use super::config::{ModelConfig, SlidingWindow};
+use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
 use super::presets::Preset;
 use super::rope::RopeScaling;
-use crate::options::{ModelOptions, Stack, TargetModules, Task, Weights};
+use crate::options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
-pub const TRAINED: [Family; 4] = [Family::Llama, Family::Phi3, Family::DistilBert, Family::Bert];
+pub const TRAINED: [Family; 9] = [
+    Family::Llama,
+    Family::Mistral,
+    Family::Qwen2,
+    Family::Qwen3,
+    Family::Phi3,
+    Family::Gemma2,
+    Family::Gemma3,
+    Family::DistilBert,
+    Family::Bert,
+];
 
 /// Checks that `stack` computes all features of a model.
 ///
@@ -62,13 +72,10 @@ fn check_trained(config: &ModelConfig) -> Result<(), Unsupported> {
     if config.head.is_none() {
         return Err(Unsupported::Head(config.family.description().class));
     }
-    for (key, set) in [("attention_bias", config.attention_bias), ("mlp_bias", config.mlp_bias)] {
-        if set {
-            return Err(Unsupported::Biases { key });
+    for rope in [Some(&config.rope), config.local_rope.as_ref()].into_iter().flatten() {
+        if let Some(RopeScaling::Other(kind)) = &rope.scaling {
+            return Err(Unsupported::RopeScaling(kind.clone()));
         }
-    }
-    if let Some(RopeScaling::Other(kind)) = &config.rope.scaling {
-        return Err(Unsupported::RopeScaling(kind.clone()));
     }
     match config.rotary_dim() {
         rotary_dim if rotary_dim > 0 && rotary_dim.is_multiple_of(2) => Ok(()),
@@ -109,20 +116,21 @@ pub(super) fn check_model(
         });
     }
     match stack {
-        Stack::Candle => {
-            check_window(config, options.max_seq_length).map_err(unsupported)?;
-            check_options(config, options)
-        }
-        Stack::Torch => Ok(()),
+        Stack::Candle => check_options(config, options),
+        Stack::Torch => check_torch(config, options).map_err(unsupported),
     }
 }
 
-/// Our trainer has no windows, so a sample must fit one.
-fn check_window(config: &ModelConfig, length: usize) -> Result<(), Unsupported> {
-    match config.sliding_window {
-        Some(SlidingWindow { tokens, .. }) if tokens < length => Err(Unsupported::Window { tokens, length }),
-        _ => Ok(()),
+/// Checks that transformers computes a model's soft caps in the way that is asked for.
+fn check_torch(config: &ModelConfig, options: &ModelOptions) -> Result<(), Unsupported> {
+    // `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
+    if config.attention_softcap.is_some() && options.attn_implementation == Attention::Sdpa {
+        return Err(Unsupported::CappedScores);
     }
+    if config.logit_softcap.is_some() && options.loss == Loss::Chunked {
+        return Err(Unsupported::CappedLogits);
+    }
+    Ok(())
 }
 
 /// Checks what our trainer asks of a checkpoint's head and of the target modules.
@@ -147,22 +155,5 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
             known: known.join(", "),
         }),
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_must_fit_the_window() {
-        let config = ModelConfig::from_json(br#"{"model_type": "phi3", "sliding_window": 2047}"#).unwrap();
-        assert_eq!(check_window(&config, 2047), Ok(()));
-        let message = check_window(&config, 2048).unwrap_err().to_string();
-        assert!(
-            message.contains("2047 tokens") && message.contains("`max_seq_length: 2048`"),
-            "{message}"
-        );
-        assert_eq!(check_window(&Preset::named("tiny").unwrap().config(), 1 << 20), Ok(()));
     }
 }

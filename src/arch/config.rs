@@ -1,6 +1,7 @@
 //! The shape of a model.
 
 use super::family::Family;
+use super::module::Kind;
 use super::rope::Rope;
 use crate::options::Task;
 
@@ -33,8 +34,16 @@ pub struct ModelConfig {
     pub norm_eps: f64,
     /// The rotary embedding; unused by encoders, which learn their positions.
     pub rope: Rope,
+    /// The rotary embedding of blocks with a sliding window, if it is another.
+    pub local_rope: Option<Rope>,
     /// Attention to a limited number of tokens, in some of the blocks.
     pub sliding_window: Option<SlidingWindow>,
+    /// Scores are divided by its root, if not by that of `head_dim`.
+    pub query_pre_attn_scalar: Option<usize>,
+    /// Soft cap of attention's scores.
+    pub attention_softcap: Option<f64>,
+    /// Soft cap of the logits.
+    pub logit_softcap: Option<f64>,
     /// The attention's linear layers have biases, in the families where the file decides it.
     pub attention_bias: bool,
     /// The feed-forward layer's linear layers have biases, in the families where the file decides it.
@@ -62,12 +71,19 @@ pub struct ModelConfig {
 }
 
 /// Attention to the last tokens alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlidingWindow {
     /// Tokens that a token sees, itself included.
     pub tokens: usize,
-    /// The first block with the window; those before it see all tokens.
-    pub first_layer: usize,
+    /// True for each block with the window; the others see all tokens.
+    pub layers: Vec<bool>,
+}
+
+impl SlidingWindow {
+    /// True if block `layer` has the window.
+    pub fn is_in(&self, layer: usize) -> bool {
+        self.layers.get(layer) == Some(&true)
+    }
 }
 
 impl ModelConfig {
@@ -79,6 +95,23 @@ impl ModelConfig {
     /// Labels that samples have; `None` if the next token is predicted.
     pub fn labels(&self) -> Option<usize> {
         (self.task() == Task::SequenceClassification).then_some(self.num_labels)
+    }
+
+    /// Tokens that a token sees in block `layer`, itself included; `None` if it sees all before it.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let window = self.sliding_window.as_ref().filter(|window| window.is_in(layer));
+        window.map(|window| window.tokens)
+    }
+
+    /// Factor of the products of queries and keys.
+    pub fn attention_scale(&self) -> f64 {
+        1.0 / (self.query_pre_attn_scalar.unwrap_or(self.head_dim) as f64).sqrt()
+    }
+
+    /// Factor of the tokens' vectors, if the family has one.
+    pub fn embedding_scale(&self) -> Option<f32> {
+        let embedding = self.family.description().embeddings.first()?;
+        (embedding.kind == Kind::ScaledEmbedding).then(|| (self.hidden_size as f64).sqrt() as f32)
     }
 
     /// Width of a head's part that is rotated.

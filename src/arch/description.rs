@@ -82,6 +82,13 @@ pub struct Defaults {
     pub(super) type_vocab_size: usize,
     pub(super) activation: &'static str,
     pub(super) norm_eps: f64,
+    pub(super) rope_theta: f64,
+    /// `None`: blocks with a window have the base of all.
+    pub(super) local_rope_theta: Option<f64>,
+    pub(super) query_pre_attn_scalar: Option<usize>,
+    pub(super) attention_softcap: Option<f64>,
+    pub(super) logit_softcap: Option<f64>,
+    pub(super) tie_word_embeddings: bool,
     pub(super) sliding_window: Option<usize>,
     pub(super) windows: Windows,
     pub(super) hidden_dropout: f64,
@@ -100,6 +107,8 @@ pub(super) enum Windows {
     All,
     /// With `use_sliding_window`, the blocks from `max_window_layers` on or those that `layer_types` names.
     Later,
+    /// Those that `layer_types` names; without it all but each so many-th, or `sliding_window_pattern`-th.
+    AllBut(usize),
 }
 
 /// Llama's defaults, from which the other decoders' differ in some.
@@ -115,6 +124,12 @@ pub(super) const DECODER: Defaults = Defaults {
     type_vocab_size: 0,
     activation: "silu",
     norm_eps: 1e-6,
+    rope_theta: 10_000.0,
+    local_rope_theta: None,
+    query_pre_attn_scalar: None,
+    attention_softcap: None,
+    logit_softcap: None,
+    tie_word_embeddings: false,
     sliding_window: None,
     windows: Windows::Never,
     hidden_dropout: 0.0,

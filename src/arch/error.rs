@@ -20,7 +20,10 @@ pub enum ConfigError {
         families()
     )]
     NoFamily,
-    #[error("unknown model family {name}; known are {}", families())]
+    #[error(
+        "unknown model family {name}; known are {}; plan a preset of its size in its place",
+        families()
+    )]
     UnknownFamily { name: String },
     #[error("`{key}`: expected {expected}, found {found}")]
     Value {
@@ -42,8 +45,10 @@ pub enum ConfigError {
         number: usize,
         hint: &'static str,
     },
-    #[error("`layer_types`: layers with a sliding window before layers without are not supported")]
-    Windows,
+    #[error(
+        "`layer_types`: expected `full_attention` or `sliding_attention` for each of {layers} layers, found {found}"
+    )]
+    LayerTypes { layers: usize, found: String },
     #[error("rotary scaling {kind} needs {needs}")]
     Scaling { kind: &'static str, needs: &'static str },
     #[error("`pad_token_id` is not below `vocab_size`")]
@@ -61,15 +66,13 @@ pub enum Unsupported {
     },
     #[error("its architecture is not supported; {0}ForCausalLM is")]
     Head(&'static str),
-    #[error("`{key}: true` is not supported: linear layers have no biases here")]
-    Biases { key: &'static str },
     #[error("`{key}: {found}` is not supported; {known} is")]
     Activation {
         key: &'static str,
         found: String,
         known: &'static str,
     },
-    #[error("rotary scaling `{0}` is not supported; default, llama3 and longrope are")]
+    #[error("rotary scaling `{0}` is not supported; default, linear, llama3 and longrope are")]
     RopeScaling(String),
     #[error("`partial_rotary_factor` is not supported for this family: the whole head is rotated")]
     PartialRotary,
@@ -77,10 +80,12 @@ pub enum Unsupported {
         "{0} dimensions of a head are rotated (`head_dim` · `partial_rotary_factor`); it must be an even number above 0"
     )]
     RotaryDim(usize),
+    #[error("transformers' sdpa has no soft cap of scores, which the model has; write `attn_implementation: eager`")]
+    CappedScores,
     #[error(
-        "its sliding window of {tokens} tokens is not supported for `max_seq_length: {length}`; shorter samples fit it"
+        "TRL's chunked loss has not been studied with soft caps of logits, which the model has; write `loss: full`"
     )]
-    Window { tokens: usize, length: usize },
+    CappedLogits,
     #[error("the checkpoint is quantised already (`quantization_config`); give the original one")]
     Quantized,
 }

@@ -1,7 +1,7 @@
 //! The families that are known here.
 
 use super::description::Description;
-use super::families::{bert, distilbert, llama, mistral, phi3, qwen2, qwen3};
+use super::families::{bert, distilbert, gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3};
 use super::module::Kind;
 use crate::options::Task;
 
@@ -38,6 +38,10 @@ families! {
     Qwen3 => qwen3,
     /// Phi 3 and 4: Abdin et al. 2024, arXiv:2404.14219.
     Phi3 => phi3,
+    /// Gemma Team 2024, arXiv:2408.00118.
+    Gemma2 => gemma2,
+    /// The texts' part: Gemma Team 2025, arXiv:2503.19786.
+    Gemma3 => gemma3,
     /// Sanh et al. 2019, arXiv:1910.01108.
     DistilBert => distilbert,
     /// Devlin et al. 2018, arXiv:1810.04805.

@@ -85,6 +85,19 @@ impl Keys<'_> {
         )
     }
 
+    /// A number above 0, or none if the file has null; `default` if the file leaves it out.
+    pub(super) fn optional_positive(
+        &self,
+        key: &'static str,
+        default: Option<f64>,
+    ) -> Result<Option<f64>, ConfigError> {
+        match self.values.contains_key(self.name(key)) {
+            true if self.get(key).is_none() => Ok(None),
+            true => self.positive(key, 1.0).map(Some),
+            false => Ok(default),
+        }
+    }
+
     /// A list of `count` numbers above 0, or `None`.
     pub(super) fn factors(&self, key: &'static str, count: usize) -> Result<Option<Vec<f64>>, ConfigError> {
         let Some(value) = self.get(key) else { return Ok(None) };

@@ -58,10 +58,14 @@ pub enum Bias {
 pub enum Kind {
     /// A table of vectors.
     Embedding,
+    /// The table of tokens' vectors, which are multiplied by the root of their width.
+    ScaledEmbedding,
     /// The table of tokens' vectors, in which the padding token's is zero.
     PaddedEmbedding,
     /// RMSNorm or LayerNorm; its weight starts as ones.
     Norm,
+    /// RMSNorm that multiplies by 1 more than its weight, which starts as zeros.
+    CenteredNorm,
     /// A linear layer, which can have an adapter.
     Linear,
     /// The linear layer that predicts tokens; it may be tied to the embedding, and has no adapter.
@@ -73,6 +77,28 @@ pub enum Kind {
 /// An embedding of hidden vectors.
 pub(super) const fn embedding(path: &'static str, shape: &'static [Size]) -> Module {
     module(path, shape, Bias::Never, Kind::Embedding)
+}
+
+impl Kind {
+    /// True for RMSNorm and LayerNorm.
+    pub fn is_norm(self) -> bool {
+        matches!(self, Self::Norm | Self::CenteredNorm)
+    }
+
+    /// A norm's factor less its weight.
+    pub fn norm_offset(self) -> f32 {
+        if self == Self::CenteredNorm { 1.0 } else { 0.0 }
+    }
+}
+
+/// An embedding whose vectors are multiplied by the root of their width.
+pub(super) const fn scaled_embedding(path: &'static str, shape: &'static [Size]) -> Module {
+    module(path, shape, Bias::Never, Kind::ScaledEmbedding)
+}
+
+/// RMSNorm whose weight starts as zeros.
+pub(super) const fn centered_norm(path: &'static str, shape: &'static [Size]) -> Module {
+    module(path, shape, Bias::Never, Kind::CenteredNorm)
 }
 
 /// The embedding of tokens, with zeros for the padding token.

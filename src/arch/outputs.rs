@@ -31,10 +31,10 @@ impl ModelConfig {
 /// Width of a module's output for one token or sample.
 fn output_width(module: &Module) -> Size {
     match (module.kind, module.shape) {
-        (Kind::Embedding | Kind::PaddedEmbedding, [_, width]) => *width,
+        (Kind::Embedding | Kind::ScaledEmbedding | Kind::PaddedEmbedding, [_, width]) => *width,
         // Norms of heads, whose weights all heads share.
-        (Kind::Norm, [Size::Head]) if module.name() == "q_norm" => Size::Queries,
-        (Kind::Norm, [Size::Head]) => Size::Keys,
+        (Kind::Norm | Kind::CenteredNorm, [Size::Head]) if module.name() == "q_norm" => Size::Queries,
+        (Kind::Norm | Kind::CenteredNorm, [Size::Head]) => Size::Keys,
         (_, shape) => shape[0],
     }
 }

@@ -38,6 +38,7 @@ presets! {
     "llama-3.1-8b",
     "llama-3.1-70b",
     "mistral-7b",
+    "mistral-7b-v0.1",
     "qwen2.5-0.5b",
     "qwen2.5-1.5b",
     "qwen2.5-3b",
@@ -53,13 +54,24 @@ presets! {
     "qwen3-32b",
     "phi-3-mini",
     "phi-4-mini",
+    "gemma-2-2b",
+    "gemma-2-9b",
+    "gemma-3-270m",
+    "gemma-3-1b",
+    "gemma-3-4b",
     "distilbert-base",
     "bert-base",
     "bert-large",
 }
 
 /// Names on the Hugging Face Hub of tuned models that have the shape of another.
-const TUNED: [(&str, &str); 2] = [
+const TUNED: [(&str, &str); 8] = [
+    ("gemma-2-2b-it", "gemma-2-2b"),
+    ("gemma-2-9b-it", "gemma-2-9b"),
+    ("gemma-3-270m-it", "gemma-3-270m"),
+    ("gemma-3-1b-pt", "gemma-3-1b"),
+    ("gemma-3-1b-it", "gemma-3-1b"),
+    ("mistral-7b-instruct-v0.2", "mistral-7b"),
     ("qwen2.5-1.5b-instruct", "qwen2.5-1.5b"),
     ("tinyllama-1.1b-chat-v1.0", "tinyllama-1.1b"),
 ];
@@ -123,6 +135,7 @@ mod tests {
             ("llama-3.1-8b", 8_030_261_248),
             ("llama-3.1-70b", 70_553_706_496),
             ("mistral-7b", 7_241_732_096),
+            ("mistral-7b-v0.1", 7_241_732_096),
             ("qwen2.5-0.5b", 494_032_768),
             ("qwen2.5-1.5b", 1_543_714_304),
             ("qwen2.5-3b", 3_085_938_688),
@@ -138,6 +151,11 @@ mod tests {
             ("qwen3-32b", 32_762_123_264),
             ("phi-3-mini", 3_821_079_552),
             ("phi-4-mini", 3_836_021_760),
+            ("gemma-2-2b", 2_614_341_888),
+            ("gemma-2-9b", 9_241_705_984),
+            ("gemma-3-270m", 268_098_176),
+            ("gemma-3-1b", 999_885_952),
+            ("gemma-3-4b", 3_880_263_168),
             ("distilbert-base", 66_955_010),
             ("bert-base", 109_483_778),
             ("bert-large", 335_143_938),

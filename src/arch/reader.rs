@@ -45,6 +45,11 @@ fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
         let rest = class.strip_prefix(family.description().class);
         rest.is_some_and(|rest| rest == "Model" || rest.starts_with("For"))
     };
+    // The parts of a model of images and texts have configurations of their own.
+    if values.contains_key("text_config") {
+        let name = model_type.unwrap_or("with a `text_config`");
+        return Err(ConfigError::UnknownFamily { name: name.into() });
+    }
     let by_type = Family::ALL.iter().find(|family| Some(family.name()) == model_type);
     let found = by_type.or_else(|| {
         let mut families = Family::ALL.iter();
@@ -92,10 +97,18 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         head_dim,
         norm_eps: keys.positive("rms_norm_eps", defaults.norm_eps)?,
         rope: Rope::read(keys, head_dim, base.max_position_embeddings)?,
+        local_rope: Rope::read_local(keys)?,
+        query_pre_attn_scalar: keys
+            .optional_size("query_pre_attn_scalar")?
+            .or(defaults.query_pre_attn_scalar),
+        attention_softcap: keys.optional_positive("attn_logit_softcapping", defaults.attention_softcap)?,
+        logit_softcap: keys.optional_positive("final_logit_softcapping", defaults.logit_softcap)?,
         sliding_window: sliding_window(keys, base.num_hidden_layers)?,
         attention_bias: keys.flag("attention_bias")?.unwrap_or(false),
         mlp_bias: keys.flag("mlp_bias")?.unwrap_or(false),
-        tie_word_embeddings: keys.flag("tie_word_embeddings")?.unwrap_or(false),
+        tie_word_embeddings: keys
+            .flag("tie_word_embeddings")?
+            .unwrap_or(defaults.tie_word_embeddings),
         head: predicts_tokens.then_some(Task::CausalLm),
         ..base
     })
@@ -150,7 +163,11 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         activation: keys.text("hidden_act")?.unwrap_or_else(|| defaults.activation.into()),
         norm_eps: defaults.norm_eps,
         rope: Rope::default(),
+        local_rope: None,
         sliding_window: None,
+        query_pre_attn_scalar: None,
+        attention_softcap: None,
+        logit_softcap: None,
         attention_bias: false,
         mlp_bias: false,
         tie_word_embeddings: false,
@@ -215,30 +232,59 @@ fn sliding_window(keys: &Keys, layers: usize) -> Result<Option<SlidingWindow>, C
         false => defaults.sliding_window,
     };
     let is_used = keys.flag("use_sliding_window")?;
-    let (is_used, first_layer) = match defaults.windows {
+    let (is_used, layers) = match defaults.windows {
         Windows::Never => return Ok(None),
-        Windows::All => (is_used.unwrap_or(true), 0),
-        Windows::Later => (is_used.unwrap_or(false), first_windowed_layer(keys)?),
+        Windows::All => (is_used.unwrap_or(true), vec![true; layers]),
+        Windows::Later => {
+            let first = first_windowed_layer(keys)?;
+            let later = || (0..layers).map(|layer| layer >= first).collect();
+            (
+                is_used.unwrap_or(false),
+                layer_types(keys, layers)?.unwrap_or_else(later),
+            )
+        }
+        Windows::AllBut(every) => {
+            let every = keys.size("sliding_window_pattern", every)?;
+            let pattern = || (1..=layers).map(|layer| !layer.is_multiple_of(every)).collect();
+            (true, layer_types(keys, layers)?.unwrap_or_else(pattern))
+        }
     };
-    let window = tokens.map(|tokens| SlidingWindow { tokens, first_layer });
-    Ok(window.filter(|window| is_used && window.first_layer < layers))
+    let window = tokens.map(|tokens| SlidingWindow { tokens, layers });
+    Ok(window.filter(|window| is_used && window.layers.contains(&true)))
 }
 
-/// Qwen's `layer_types`, or `max_window_layers`, from which transformers makes them.
-fn first_windowed_layer(keys: &Keys) -> Result<usize, ConfigError> {
-    let Some(types) = keys.get("layer_types").and_then(Value::as_array) else {
-        let Some(value) = keys.get("max_window_layers") else {
-            return Ok(MAX_WINDOW_LAYERS as usize);
-        };
-        let layers = value.as_u64().and_then(|layers| usize::try_from(layers).ok());
-        return layers.ok_or_else(|| keys.wrong("max_window_layers", "a number of layers", value));
+/// `layer_types`: true for each layer with the window.
+fn layer_types(keys: &Keys, layers: usize) -> Result<Option<Vec<bool>>, ConfigError> {
+    let Some(value) = keys.get("layer_types") else {
+        return Ok(None);
     };
-    let is_full = |layer: &&Value| layer.as_str() == Some("full_attention");
-    let first = types.iter().take_while(is_full).count();
-    match types.iter().filter(is_full).count() == first {
-        true => Ok(first),
-        false => Err(ConfigError::Windows),
+    let of = |layer: &Value| match layer.as_str() {
+        Some("full_attention") => Some(false),
+        Some("sliding_attention") => Some(true),
+        _ => None,
+    };
+    let types = value
+        .as_array()
+        .and_then(|types| types.iter().map(of).collect::<Option<Vec<bool>>>());
+    match types.filter(|types| types.len() >= layers) {
+        Some(mut types) => {
+            types.truncate(layers);
+            Ok(Some(types))
+        }
+        None => Err(ConfigError::LayerTypes {
+            layers,
+            found: value.to_string(),
+        }),
     }
+}
+
+/// `max_window_layers`, from which transformers makes Qwen's `layer_types`.
+fn first_windowed_layer(keys: &Keys) -> Result<usize, ConfigError> {
+    let Some(value) = keys.get("max_window_layers") else {
+        return Ok(MAX_WINDOW_LAYERS as usize);
+    };
+    let layers = value.as_u64().and_then(|layers| usize::try_from(layers).ok());
+    layers.ok_or_else(|| keys.wrong("max_window_layers", "a number of layers", value))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The rotary embedding (Su et al. 2021, arXiv:2104.09864), and the keys of `config.json` that describe it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::ConfigError;
 use super::keys::Keys;
@@ -23,6 +23,8 @@ pub enum RopeScaling {
     Llama3(Llama3Scaling),
     /// LongRoPE.
     LongRope(LongRopeScaling),
+    /// All wavelengths are stretched by one factor (transformers' `rope_type: linear`).
+    Linear(f64),
     /// Another, by transformers' `rope_type`.
     Other(String),
 }
@@ -87,25 +89,49 @@ impl Rope {
         (head_dim as f64 * self.partial_factor) as usize
     }
 
+    /// Reads the keys of the rotary embedding of blocks with a window, in families where it is another.
+    pub(super) fn read_local(keys: &Keys) -> Result<Option<Self>, ConfigError> {
+        let Some(theta) = keys.family.defaults.local_rope_theta else {
+            return Ok(None);
+        };
+        let theta = keys.positive("rope_local_base_freq", theta)?;
+        let by_type = keys
+            .get("rope_parameters")
+            .and_then(|value| value.get("sliding_attention"));
+        let Some(values) = by_type.and_then(Value::as_object) else {
+            return Ok(Some(Self {
+                theta,
+                ..Self::default()
+            }));
+        };
+        let inner = Keys {
+            values,
+            family: keys.family,
+        };
+        let theta = inner.positive("rope_theta", theta)?;
+        let scaling = match inner.text("rope_type")?.as_deref() {
+            None | Some("default") => None,
+            Some("linear") => Some(RopeScaling::Linear(inner.positive("factor", 1.0)?)),
+            Some(other) => Some(RopeScaling::Other(other.into())),
+        };
+        Ok(Some(Self {
+            theta,
+            scaling,
+            partial_factor: 1.0,
+        }))
+    }
+
     /// Reads the keys of a decoder with heads of the width `head_dim` and so many positions.
     ///
     /// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
     pub(super) fn read(keys: &Keys, head_dim: usize, positions: usize) -> Result<Self, ConfigError> {
-        let nested = keys.get("rope_parameters").or(keys.get("rope_scaling"));
-        let nested = match nested {
-            None => None,
-            Some(value) => Some(
-                value
-                    .as_object()
-                    .ok_or_else(|| keys.wrong("rope_scaling", "an object", value))?,
-            ),
-        };
+        let nested = nested(keys, "full_attention")?;
         let inner = nested.map(|values| Keys {
             values,
             family: keys.family,
         });
         let rope = Self {
-            theta: keys.positive("rope_theta", 10_000.0)?,
+            theta: keys.positive("rope_theta", keys.family.defaults.rope_theta)?,
             scaling: None,
             partial_factor: 1.0,
         };
@@ -129,9 +155,26 @@ impl Rope {
                 let pairs = rope.rotary_dim(head_dim) / 2;
                 Some(RopeScaling::LongRope(long_rope(keys, &inner, pairs, positions)?))
             }
+            Some("linear") => Some(RopeScaling::Linear(inner.positive("factor", 1.0)?)),
             Some(other) => Some(RopeScaling::Other(other.into())),
         };
         Ok(Self { scaling, ..rope })
+    }
+}
+
+/// The object that describes the rotary embedding: of transformers 5's, which have one for each type of layer in families
+/// with several, that of `layer_type`.
+fn nested<'a>(keys: &'a Keys, layer_type: &'static str) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
+    let object = |value: &'a Value| {
+        let object = value.as_object();
+        object.ok_or_else(|| keys.wrong("rope_scaling", "an object", value))
+    };
+    match keys.get("rope_parameters").or(keys.get("rope_scaling")) {
+        None => Ok(None),
+        Some(value) => match object(value)?.get(layer_type) {
+            Some(value) => object(value).map(Some),
+            None => object(value).map(Some),
+        },
     }
 }
 

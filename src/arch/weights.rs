@@ -72,6 +72,7 @@ impl ModelConfig {
             shape: module.dims(self),
             init: match (module.kind, self.pad_token_id) {
                 (Kind::Norm, _) => Init::Ones,
+                (Kind::CenteredNorm, _) => Init::Zeros,
                 (Kind::PaddedEmbedding, Some(id)) => Init::NormalWithZeroRow { row: id as usize },
                 _ => Init::Normal,
             },

@@ -36,8 +36,8 @@ pub fn sum_tables<E: Element, O: Element>(
     );
 }
 
-/// The rows of `table` (of `cols` elements) with these ids.
-pub fn rows<E: Element, O: Element>(table: &[E], cols: usize, ids: &[u32], out: &mut [O]) {
+/// The rows of `table` (of `cols` elements) with these ids, multiplied by `factor` and rounded once.
+pub fn rows<E: Element, O: Element>(table: &[E], cols: usize, factor: f32, ids: &[u32], out: &mut [O]) {
     assert!(out.len() == ids.len() * cols);
     assert!(ids.iter().all(|&id| (id as usize) < table.len() / cols));
     for_rows(
@@ -47,7 +47,7 @@ pub fn rows<E: Element, O: Element>(table: &[E], cols: usize, ids: &[u32], out: 
         |start, part| {
             for (&id, out) in ids[start / cols..].iter().zip(part.chunks_exact_mut(cols)) {
                 for (out, value) in out.iter_mut().zip(&table[id as usize * cols..][..cols]) {
-                    *out = O::narrow(value.widen());
+                    *out = O::narrow(value.widen() * factor);
                 }
             }
         },

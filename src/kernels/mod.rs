@@ -18,6 +18,7 @@ pub mod eigen;
 mod element;
 pub mod embedding;
 mod exp;
+pub mod gated;
 pub mod gelu;
 pub mod gemm;
 pub mod head;
@@ -33,8 +34,9 @@ pub mod rope;
 pub mod row_norms;
 mod rows;
 mod sequences;
+pub mod softcap;
 pub mod softmax;
-pub mod swiglu;
+mod tanh;
 #[cfg(test)]
 mod testing;
 

@@ -27,6 +27,26 @@ pub fn forward<E: Element, O: Element>(x: &[E], weight: &[f32], eps: f32, out: &
     );
 }
 
+/// [`forward`] added to `residual`, rounded once.
+pub fn forward_onto<E: Element, R: Element>(x: &[E], weight: &[f32], eps: f32, residual: &[R], out: &mut [R]) {
+    let cols = weight.len();
+    assert!(x.len() == out.len() && residual.len() == out.len() && x.len().is_multiple_of(cols));
+    for_rows(
+        out,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            let rows = x[start..].chunks_exact(cols).zip(residual[start..].chunks_exact(cols));
+            for ((x, residual), out) in rows.zip(part.chunks_exact_mut(cols)) {
+                let inverse = inverse_rms(x, eps);
+                for (((out, x), residual), weight) in out.iter_mut().zip(x).zip(residual).zip(weight) {
+                    *out = R::narrow(residual.widen() + x.widen() * inverse * weight);
+                }
+            }
+        },
+    );
+}
+
 /// Adds the input's gradient to `dx`: with `n = x / rms(x)` and `g = dy · w`, it is `(g - n · mean(g · n)) / rms(x)`.
 pub fn backward<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [f32]) {
     let cols = weight.len();
@@ -52,9 +72,30 @@ pub fn backward<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &
     );
 }
 
+/// The input's gradient as [`backward`] has it, in the memory of `dy`, rounded once.
+pub fn backward_in_place<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut [E]) {
+    let cols = weight.len();
+    assert!(x.len() == dy.len() && x.len().is_multiple_of(cols));
+    for_rows(
+        dy,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            for (x, dy) in x[start..].chunks_exact(cols).zip(part.chunks_exact_mut(cols)) {
+                let (squares, along) = products(x, dy, weight);
+                let inverse = inverse_root(squares, cols, eps);
+                let slope = along * inverse * inverse / cols as f32;
+                for ((dy, x), weight) in dy.iter_mut().zip(x).zip(weight) {
+                    *dy = E::narrow(inverse * (dy.widen() * weight - x.widen() * slope));
+                }
+            }
+        },
+    );
+}
+
 /// The gradient of the weight: the sum over the rows, in their order, of `dy · x / rms(x)`. `inverses` has an element for
 /// each row, and whatever values.
-pub fn weight_gradient<E: Element>(x: &[E], dy: &[f32], eps: f32, inverses: &mut [f32], out: &mut [f32]) {
+pub fn weight_gradient<E: Element, D: Element>(x: &[E], dy: &[D], eps: f32, inverses: &mut [f32], out: &mut [f32]) {
     let cols = out.len();
     assert!(x.len() == inverses.len() * cols && dy.len() == x.len());
     let level = InstructionSet::current();
@@ -75,7 +116,7 @@ pub fn weight_gradient<E: Element>(x: &[E], dy: &[f32], eps: f32, inverses: &mut
                 for ((x, dy), inverse) in rows {
                     let (x, dy) = (&x[at * COLUMNS..], &dy[at * COLUMNS..]);
                     for ((sum, x), dy) in out.iter_mut().zip(x).zip(dy) {
-                        *sum += dy * (x.widen() * inverse);
+                        *sum += dy.widen() * (x.widen() * inverse);
                     }
                 }
             },
@@ -109,14 +150,14 @@ fn inverse_root(squares: f32, count: usize, eps: f32) -> f32 {
 
 /// The sums of `x²` and of `x · dy · w` over a row.
 #[inline(always)]
-fn products<E: Element>(x: &[E], dy: &[f32], weight: &[f32]) -> (f32, f32) {
+fn products<E: Element, D: Element>(x: &[E], dy: &[D], weight: &[f32]) -> (f32, f32) {
     let (mut squares, mut along) = ([0.0; LANES], [0.0; LANES]);
     for ((x, dy), weight) in x.chunks(LANES).zip(dy.chunks(LANES)).zip(weight.chunks(LANES)) {
         let lanes = squares.iter_mut().zip(&mut along);
         for ((squares, along), ((x, dy), weight)) in lanes.zip(x.iter().zip(dy).zip(weight)) {
             let x = x.widen();
             *squares += x * x;
-            *along += x * dy * weight;
+            *along += x * dy.widen() * weight;
         }
     }
     (total(squares), total(along))
@@ -204,7 +245,19 @@ mod tests {
 
                 let (mut inverses, mut dw) = (vec![f32::NAN; rows], vec![f32::NAN; cols]);
                 weight_gradient(&x, &dy, EPS, &mut inverses, &mut dw);
+                assert_close(
+                    dw.iter().copied(),
+                    &weight_gradient_plain(&wide(&x), &wide(&dy), cols),
+                    1e-5,
+                    &what,
+                );
+
+                let mut dy = narrowed::<E>(&dy);
+                weight_gradient(&x, &dy, EPS, &mut inverses, &mut dw);
                 assert_close(dw, &weight_gradient_plain(&wide(&x), &wide(&dy), cols), 1e-5, &what);
+                let want = backward_plain(&wide(&x), &wide(&weight), &wide(&dy));
+                backward_in_place(&x, &weight, EPS, &mut dy);
+                assert_close(dy.iter().map(|dx| dx.widen()), &want, tolerance.max(1e-5), &what);
             }
         });
     }

@@ -73,6 +73,8 @@ pub enum LoadError {
     Model(#[from] ModelError),
     #[error("failed to quantise {name}: {error}")]
     Quantise { name: String, error: QuantError },
+    #[error("the activation {0} is not computed here")]
+    Activation(String),
     #[error("models of the family {0} are not trained here")]
     Family(&'static str),
     #[error(transparent)]

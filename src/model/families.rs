@@ -25,7 +25,12 @@ type Build = fn(&mut Loader, &ModelConfig) -> Result<Model, LoadError>;
 /// Each family with the function that builds its models.
 const BUILT: &[(Family, Build)] = &[
     (Family::Llama, |loader, config| loader.decoder(config)),
+    (Family::Mistral, |loader, config| loader.decoder(config)),
+    (Family::Qwen2, |loader, config| loader.decoder(config)),
+    (Family::Qwen3, |loader, config| loader.decoder(config)),
     (Family::Phi3, |loader, config| loader.decoder(config)),
+    (Family::Gemma2, |loader, config| loader.decoder(config)),
+    (Family::Gemma3, |loader, config| loader.decoder(config)),
     (Family::DistilBert, |loader, config| loader.distilbert(config)),
     (Family::Bert, |loader, config| loader.bert(config)),
 ];

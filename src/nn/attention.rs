@@ -3,10 +3,12 @@
 
 use candle_core::{DType, Result};
 
-use super::{Pass, dropout::Dropout, eager, linear::Projection, param::Param, rope::Rope, sdpa, tensor::Tensor};
+use super::{
+    Pass, dropout::Dropout, eager, linear::Projection, norm::RmsNorm, param::Param, rope::Rope, sdpa, tensor::Tensor,
+};
 use crate::{
     kernels::{
-        attention::{Keys, Pattern, Shape},
+        attention::{Keys, Pattern, Scores, Shape},
         dropout::Mask,
         rope::Heads,
     },
@@ -21,6 +23,8 @@ pub struct Attention {
     pub names: [&'static str; 3],
     /// Projections of queries, keys and values: `[heads · head_dim, hidden]` and twice `[kv_heads · head_dim, hidden]`.
     pub qkv: Projection<3>,
+    /// Norms of each head's queries and of its keys, `[head_dim]` each, if the model has them.
+    pub norms: Option<[RmsNorm; 2]>,
     /// Projection of the output, `[hidden, heads · head_dim]`.
     pub output: Projection<1>,
     /// Heads of queries.
@@ -29,8 +33,10 @@ pub struct Attention {
     pub kv_heads: usize,
     /// Dimensions of a head.
     pub head_dim: usize,
-    /// True if a token sees no later ones; else it sees all of its sequence.
-    pub is_causal: bool,
+    /// How scores come from products of queries and keys.
+    pub scores: Scores,
+    /// The tokens that a token sees.
+    pub visibility: Visibility,
     /// How it is computed: eager holds the softmax weights for the backward pass.
     pub implementation: Implementation,
     /// Dropout of the softmax weights.
@@ -39,8 +45,19 @@ pub struct Attention {
     pub output_dropout: Dropout,
 }
 
-/// In the hidden dtype: rotated q `[tokens, heads · head_dim]`, rotated k and v `[tokens, kv_heads · head_dim]`, the output
-/// before its projection (shape of q); and what the softmax weights are known from.
+/// The tokens that a token sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// All of its sequence.
+    All,
+    /// Itself and those before it.
+    Causal,
+    /// Itself and those before it, at most so many in all.
+    Window(usize),
+}
+
+/// In the hidden dtype: q `[tokens, heads · head_dim]`, k and v `[tokens, kv_heads · head_dim]`, the output before its
+/// projection (shape of q); and what the softmax weights are known from. q and k are rotated, or the inputs of their norms.
 #[derive(Debug)]
 pub struct Saved {
     qkv: [Tensor; 3],
@@ -58,18 +75,24 @@ enum Softmax {
 }
 
 impl Attention {
-    /// The output added to `residual`, in the hidden dtype.
-    pub fn forward(&self, x: &Tensor, residual: &Tensor, rope: Option<&Rope>, pass: &Pass) -> Result<(Tensor, Saved)> {
+    /// The output added to `residual`, in its dtype; without one the output alone, in the dtype of products.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        rope: Option<&Rope>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Saved)> {
         let [q, k, v] = self.qkv.forward(x, pass)?;
-        let [q, k] = match rope {
-            Some(rope) => [
-                rope.forward(q, self.rotated(rope, self.heads, pass))?,
-                rope.forward(k, self.rotated(rope, self.kv_heads, pass))?,
-            ],
-            None => [q, k],
-        };
         let [q_name, k_name, v_name] = self.names;
-        let qkv = [kept(q_name, q), kept(k_name, k), kept(v_name, v)];
+        let (inputs, qk) = self.norm([q, k])?;
+        let [q, k] = self.rotate(qk, rope, pass)?;
+        // The backward pass computes the norms again: that is cheaper than keeping their outputs, too.
+        let (inputs, [q, k]) = match inputs {
+            Some([q_input, k_input]) => (Some([kept(q_name, q_input), kept(k_name, k_input)]), [q, k]),
+            None => (None, [kept(q_name, q), kept(k_name, k)]),
+        };
+        let qkv = [q, k, kept(v_name, v)];
         let masks = self.weight_dropout.masks(pass);
         let (shape, pattern) = (self.shape(pass), self.pattern(pass, masks.as_deref()));
         let (out, softmax) = match self.implementation {
@@ -83,9 +106,12 @@ impl Attention {
                 (kept("sdpa", out), Softmax::LogSumExps(kept("sdpa", lse)))
             }
         };
+        let [q, k, v] = qkv;
+        let [q, k] = inputs.unwrap_or([q, k]);
         let y = self
             .output
             .forward_dropped(&out, residual, &self.output_dropout, pass)?;
+        let qkv = [q, k, v];
         Ok((y, Saved { qkv, out, softmax }))
     }
 
@@ -99,11 +125,21 @@ impl Attention {
         rope: Option<&Rope>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let Saved { qkv, out, softmax } = saved;
+        let Saved {
+            qkv: [q, k, v],
+            out,
+            softmax,
+        } = saved;
         let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
         let (d_out, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
         self.output.accumulate(&out, [&dy], carried, pass)?;
         drop(dy);
+        let (inputs, qk) = self.norm([q, k])?;
+        let [q, k] = match inputs {
+            Some(_) => self.rotate(qk, rope, pass)?,
+            None => qk,
+        };
+        let qkv = [q, k, v];
         let masks = self.weight_dropout.masks(pass);
         let (shape, pattern) = (self.shape(pass), self.pattern(pass, masks.as_deref()));
         let [dq, dk, dv] = match softmax {
@@ -126,6 +162,10 @@ impl Attention {
             ],
             None => [dq, dk],
         };
+        let [dq, dk] = match (inputs, &mut self.norms) {
+            (Some([q, k]), Some([q_norm, k_norm])) => [q_norm.backward_parts(&q, dq)?, k_norm.backward_parts(&k, dk)?],
+            _ => [dq, dk],
+        };
         let dys = [&dq, &dk, &dv];
         let (dx, carried) = self.qkv.input_gradient(dys, pass, DType::F32)?;
         self.qkv.accumulate(x, dys, carried, pass)?;
@@ -135,13 +175,39 @@ impl Attention {
     /// The parameters that are trained, in a fixed order.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.qkv.trainable(params);
+        for norm in self.norms.iter_mut().flatten() {
+            norm.trainable(params);
+        }
         self.output.trainable(params);
     }
 
     /// The places of the weights that are not trained, in a fixed order.
     pub fn frozen<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
         self.qkv.frozen(slots);
+        for norm in self.norms.iter_mut().flatten() {
+            norm.frozen(slots);
+        }
         self.output.frozen(slots);
+    }
+
+    /// Queries and keys with each head normalised, behind the inputs of the norms; without norms as they are.
+    fn norm(&self, [q, k]: [Tensor; 2]) -> Result<(Option<[Tensor; 2]>, [Tensor; 2])> {
+        let Some([q_norm, k_norm]) = &self.norms else {
+            return Ok((None, [q, k]));
+        };
+        let normed = [q_norm.forward(&q)?, k_norm.forward(&k)?];
+        Ok((Some([q, k]), normed))
+    }
+
+    /// Queries and keys with each head rotated by its token's position.
+    fn rotate(&self, [q, k]: [Tensor; 2], rope: Option<&Rope>, pass: &Pass) -> Result<[Tensor; 2]> {
+        Ok(match rope {
+            Some(rope) => [
+                rope.forward(q, self.rotated(rope, self.heads, pass))?,
+                rope.forward(k, self.rotated(rope, self.kv_heads, pass))?,
+            ],
+            None => [q, k],
+        })
     }
 
     fn shape<'a>(&self, pass: &'a Pass) -> Shape<'a> {
@@ -150,6 +216,7 @@ impl Attention {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            scores: self.scores,
         }
     }
 
@@ -163,10 +230,10 @@ impl Attention {
     }
 
     fn pattern<'a>(&self, pass: &'a Pass, dropout: Option<&'a [Mask]>) -> Pattern<'a> {
-        let keys = if self.is_causal {
-            Keys::Causal
-        } else {
-            Keys::First(&pass.lengths)
+        let keys = match self.visibility {
+            Visibility::All => Keys::First(&pass.lengths),
+            Visibility::Causal => Keys::Causal,
+            Visibility::Window(tokens) => Keys::Window(tokens),
         };
         Pattern { keys, dropout }
     }

@@ -203,7 +203,7 @@ mod tests {
             let run = || {
                 let y = dropout.forward(tensor(&x), &pass).unwrap();
                 let copy = dropout.forward_of(&tensor(&x), &pass).unwrap();
-                let onto = layer.forward_dropped(&tensor(&x), &tensor(&residual), &dropout, &pass);
+                let onto = layer.forward_dropped(&tensor(&x), Some(&tensor(&residual)), &dropout, &pass);
                 let dy = tensor(&x.to_dtype(DType::F32).unwrap());
                 let dx = dropout.backward(&dy, dtype, &pass).unwrap().copy().unwrap();
                 (y, copy, onto.unwrap(), dx)

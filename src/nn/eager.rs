@@ -10,10 +10,13 @@ mod tests;
 
 use candle_core::{DType, Result};
 
-use super::tensor::{Tensor, for_format};
+use super::{
+    softcap,
+    tensor::{Tensor, for_format},
+};
 use crate::{
     kernels::{
-        attention::{Pattern, Shape},
+        attention::{Pattern, Scores, Shape},
         softmax,
     },
     memory,
@@ -24,6 +27,8 @@ use products::{over_keys, over_queries, scores};
 /// The weights of every query and key: of each sequence `[heads · len, len]`, one after the other.
 #[derive(Debug)]
 pub(super) struct Weights {
+    /// The capped scores in the hidden dtype, if there is a cap.
+    capped: Option<Tensor>,
     /// The softmax in float32; `None` if it is what the values are multiplied by.
     softmax: Option<Tensor>,
     /// The factors of the values, in the hidden dtype: after dropout, if there is any.
@@ -33,16 +38,29 @@ pub(super) struct Weights {
 /// `q [tokens, heads · head_dim]`, `k` and `v` `[tokens, kv_heads · head_dim]` to the output (shape and dtype of `q`) and
 /// the weights.
 pub(super) fn forward([q, k, v]: [&Tensor; 3], shape: Shape, pattern: Pattern) -> Result<(Tensor, Weights)> {
-    let scores = scores(q, k, shape, shape.scale())?;
-    let softmax = softmax_of(scores, shape, pattern)?;
+    let Scores { scale, cap } = shape.scores;
+    let scores = softcap::forward(scores(q, k, shape, scale)?, cap)?;
+    let (softmax, capped) = match cap {
+        Some(_) => {
+            let scores = kept("scores", scores);
+            (softmax_of(&scores, shape, pattern)?, Some(scores))
+        }
+        None => {
+            let softmax = softmax_of(&scores, shape, pattern)?;
+            drop(scores);
+            (softmax, None)
+        }
+    };
     let weights = if q.dtype() == DType::F32 && pattern.dropout.is_none() {
         Weights {
+            capped,
             softmax: None,
             factors: kept("weights", softmax),
         }
     } else {
         let factors = dropped(&softmax, shape, pattern, q.dtype())?;
         Weights {
+            capped,
             softmax: Some(kept("softmax", softmax)),
             factors: kept("weights", factors),
         }
@@ -54,7 +72,11 @@ pub(super) fn forward([q, k, v]: [&Tensor; 3], shape: Shape, pattern: Pattern) -
 /// The gradients of q, k and v from that of the output, all in the dtype of `q`. Frees the weights as it goes.
 pub(super) fn backward(
     [q, k, v]: [&Tensor; 3],
-    Weights { softmax, factors }: Weights,
+    Weights {
+        capped,
+        softmax,
+        factors,
+    }: Weights,
     d_out: &Tensor,
     shape: Shape,
     pattern: Pattern,
@@ -70,15 +92,20 @@ pub(super) fn backward(
     };
     let d_scores = softmax_backward(&softmax, d_factors, shape, pattern)?;
     drop(softmax);
-    let dq = over_keys(&d_scores, k, shape, shape.scale())?;
-    let dk = over_queries(&d_scores, q, shape, shape.scale())?;
+    let Scores { scale, cap } = shape.scores;
+    let d_scores = match (capped, cap) {
+        (Some(capped), Some(cap)) => softcap::backward(&capped, d_scores, cap)?,
+        _ => d_scores,
+    };
+    let dq = over_keys(&d_scores, k, shape, scale)?;
+    let dk = over_queries(&d_scores, q, shape, scale)?;
     Ok([dq, dk, dv])
 }
 
 /// The softmax of the scores, float32.
-fn softmax_of(scores: Tensor, shape: Shape, pattern: Pattern) -> Result<Tensor> {
+fn softmax_of(scores: &Tensor, shape: Shape, pattern: Pattern) -> Result<Tensor> {
     if !scores.has_kernels() {
-        return plain::softmax(&scores, shape, pattern);
+        return plain::softmax(scores, shape, pattern);
     }
     for_format!(scores.dtype(), E => {
         let scores = scores.values::<E>()?;

@@ -1,35 +1,73 @@
 //! Token embedding: a row of the table for each token.
 
 use candle_core::{DType, Device, Result};
+use half::{bf16, f16};
 
 use super::{
     param::Param,
     tensor::{Tensor, for_format},
 };
-use crate::{kernels::embedding, memory::Buffer};
+use crate::{
+    kernels::{self, embedding},
+    memory::{self, Buffer},
+};
 
-/// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are copied.
-pub fn forward(table: &Param, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
-    table.count_rows(ids.len());
-    rows(&table.value, ids, hidden)?.moved_to(device)
+/// A table of the tokens' vectors.
+#[derive(Debug)]
+pub struct Embedding {
+    /// The vectors, `[vocabulary, hidden]`.
+    pub table: Param,
+    /// Factor of the vectors, where they have one.
+    pub scale: Option<f32>,
 }
 
-/// Adds each row's gradient to its token's; does nothing if the table is frozen.
-pub fn backward(table: &mut Param, ids: &Buffer<u32>, dy: &Tensor) -> Result<()> {
-    table.accumulate_rows(ids, dy)
+impl Embedding {
+    /// `n` ids to `[n, hidden]` in the hidden dtype, on `device`. Of a table in the host's memory these rows alone are copied.
+    pub fn forward(&self, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
+        self.table.count_rows(ids.len());
+        scaled_rows(&self.table.value, ids, hidden, self.factor())?.moved_to(device)
+    }
+
+    /// Adds each row's gradient to its token's; does nothing if the table is frozen.
+    pub fn backward(&mut self, ids: &Buffer<u32>, mut dy: Tensor) -> Result<()> {
+        if self.table.trainable && self.scale.is_some() {
+            if !dy.has_kernels() {
+                dy = Tensor::from_candle((dy.to_candle()? * f64::from(self.factor()))?)?;
+            } else if !memory::is_dry_run() {
+                kernels::scale(dy.values_mut::<f32>()?, self.factor());
+            }
+        }
+        self.table.accumulate_rows(ids, &dy)
+    }
+
+    /// The scale, which transformers rounds to the table's format (`Gemma3TextScaledWordEmbedding.forward`), or 1.
+    fn factor(&self) -> f32 {
+        let scale = self.scale.unwrap_or(1.0);
+        match self.table.value.dtype() {
+            DType::F16 => f16::from_f32(scale).to_f32(),
+            DType::BF16 => bf16::from_f32(scale).to_f32(),
+            _ => scale,
+        }
+    }
 }
 
 /// The rows of a matrix with these indices, in `dtype`.
 pub(super) fn rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType) -> Result<Tensor> {
+    scaled_rows(table, indices, dtype, 1.0)
+}
+
+fn scaled_rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType, factor: f32) -> Result<Tensor> {
     if !table.has_kernels() {
         let indices = candle_core::Tensor::from_slice(indices.values(), indices.len(), table.device())?;
-        return Tensor::from_candle(table.to_candle()?.index_select(&indices, 0)?.to_dtype(dtype)?);
+        let rows = table.to_candle()?.index_select(&indices, 0)?;
+        let rows = (rows.to_dtype(DType::F32)? * f64::from(factor))?;
+        return Tensor::from_candle(rows.to_dtype(dtype)?);
     }
     let cols = table.cols();
     for_format!(table.dtype(), T => for_format!(dtype, E => {
         let (table, indices) = (table.values::<T>()?, indices);
         Ok(Tensor::written((indices.len(), cols), |out: &mut [E]| {
-            embedding::rows(table, cols, indices.values(), out);
+            embedding::rows(table, cols, factor, indices.values(), out);
         }))
     }))
 }
@@ -42,15 +80,21 @@ mod tests {
     #[test]
     fn kernel_and_plain_ops_agree() {
         let ids = Buffer::from(vec![4, 0, 4, 6, 4]);
-        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F16, 1e-3), (DType::BF16, 1e-2)] {
+        for (dtype, scale, tolerance) in [
+            (DType::F32, None, 1e-6),
+            (DType::F32, Some(5.3), 1e-6),
+            (DType::F16, None, 1e-3),
+            (DType::BF16, Some(5.3), 1e-2),
+        ] {
             let values = uniform("table", &[7, 33]).to_dtype(dtype).unwrap();
             let run = || {
-                let mut table = param("table", &values, true);
+                let table = param("table", &values, true);
+                let mut embedding = Embedding { table, scale };
                 for dy in ["dy", "more"] {
-                    backward(&mut table, &ids, &uniform_tensor(dy, &[5, 33])).unwrap();
+                    embedding.backward(&ids, uniform_tensor(dy, &[5, 33])).unwrap();
                 }
-                let gradient = table.gradient().unwrap().to_candle().unwrap();
-                (forward(&table, &ids, DType::BF16, &Device::Cpu).unwrap(), gradient)
+                let gradient = embedding.table.gradient().unwrap().to_candle().unwrap();
+                (embedding.forward(&ids, DType::BF16, &Device::Cpu).unwrap(), gradient)
             };
             let (kernel, plain) = (run(), with_plain_ops(run));
             assert_eq!((kernel.0.dtype(), kernel.1.dtype()), (DType::BF16, dtype));
@@ -61,8 +105,11 @@ mod tests {
 
     #[test]
     fn a_frozen_table_gets_no_gradient() {
-        let mut table = param("table", &uniform("table", &[2, 3]), false);
-        backward(&mut table, &vec![1].into(), &tensor(&uniform("dy", &[1, 3]))).unwrap();
-        assert!(table.gradient().is_none());
+        let table = param("table", &uniform("table", &[2, 3]), false);
+        let mut embedding = Embedding { table, scale: None };
+        embedding
+            .backward(&vec![1].into(), tensor(&uniform("dy", &[1, 3])))
+            .unwrap();
+        assert!(embedding.table.gradient().is_none());
     }
 }

@@ -5,7 +5,6 @@ use candle_core::{DType, Result};
 
 use super::{
     Pass,
-    activation::Gelu,
     attention::{self, Attention},
     convert::{self, Converted},
     feed_forward::{self, FeedForward, within},
@@ -31,7 +30,7 @@ pub struct EncoderBlock {
     /// Norm of attention's output and its residual.
     pub attention_norm: LayerNorm,
     /// The feed-forward layer.
-    pub feed_forward: FeedForward<Gelu, 1>,
+    pub feed_forward: FeedForward<1>,
     /// The name of [`Self::output_norm`].
     pub output_norm_name: &'static str,
     /// Norm of the feed-forward layer's output and its residual.
@@ -71,13 +70,15 @@ impl EncoderBlock {
     pub fn recompute(&self, x: Tensor, pass: &Pass) -> Result<Saved> {
         let x = x.kept();
         let entered = memory::enter(ATTENTION);
-        let (middle, attention) = within(ATTENTION, || self.attention.forward(&*self.input(&x)?, &x, None, pass))?;
+        let (middle, attention) = within(ATTENTION, || {
+            self.attention.forward(&*self.input(&x)?, Some(&x), None, pass)
+        })?;
         let middle = middle.kept();
         let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
         drop(entered);
         let _entered = memory::enter(FEED_FORWARD);
         let feed_forward = self.feed_forward.forward(&*self.input(&normed)?, pass)?;
-        let last = self.feed_forward.output(&feed_forward, &normed, pass)?.kept();
+        let last = self.feed_forward.output(&feed_forward, Some(&normed), pass)?.kept();
         Ok(Saved {
             x,
             middle,
@@ -140,12 +141,13 @@ impl EncoderBlock {
 
 #[cfg(test)]
 mod tests {
-    use std::marker::PhantomData;
-
     use candle_core::Tensor as Candle;
 
     use super::*;
+    use crate::kernels::attention::Scores;
     use crate::nn::{
+        activation::Gelu,
+        attention::Visibility,
         dropout::Dropout,
         linear::Projection,
         testing::{
@@ -165,11 +167,13 @@ mod tests {
             attention: Attention {
                 names: ["q", "k", "v"],
                 qkv: side_by_side(["q", "k", "v"].map(|name| dense(name, HIDDEN, HIDDEN))),
+                norms: None,
                 output: Projection::of(dense("o", HIDDEN, HIDDEN)),
                 heads: HEADS,
                 kv_heads: HEADS,
                 head_dim: HIDDEN / HEADS,
-                is_causal: false,
+                scores: Scores::of(HIDDEN / HEADS),
+                visibility: Visibility::All,
                 implementation: Sdpa,
                 weight_dropout: dropout("weights"),
                 output_dropout: dropout("attention"),
@@ -182,7 +186,7 @@ mod tests {
                 inner: Projection::of(dense("i", 12, HIDDEN)),
                 output: Projection::of(dense("f", HIDDEN, 12)),
                 output_dropout: dropout("feed-forward"),
-                activation: PhantomData,
+                activation: &Gelu,
             },
             output_norm_name: "n2",
             output_norm: layer_norm("n2", HIDDEN, trainable),

@@ -1,15 +1,13 @@
 //! A feed-forward layer: projections to the intermediate size, an activation, and the projection back.
 
-use std::marker::PhantomData;
-
 use candle_core::{DType, Result};
 
 use super::{Pass, activation::Activation, dropout::Dropout, linear::Projection, param::Param, tensor::Tensor};
 use crate::memory::{self, tiers::Slot};
 
-/// A feed-forward layer with an activation `A` of `N` inputs.
+/// A feed-forward layer with an activation of `N` inputs.
 #[derive(Debug)]
-pub struct FeedForward<A, const N: usize> {
+pub struct FeedForward<const N: usize> {
     /// The modules that a timeline knows the two halves by.
     pub modules: [&'static str; 2],
     /// Names of the layers that give the activation's inputs, within the first module; empty if it is the layer.
@@ -20,15 +18,15 @@ pub struct FeedForward<A, const N: usize> {
     pub output: Projection<1>,
     /// Dropout of the output, before the residual is added.
     pub output_dropout: Dropout,
-    /// The activation has no state.
-    pub activation: PhantomData<A>,
+    /// The activation.
+    pub activation: &'static dyn Activation<N>,
 }
 
 /// The activation's inputs, `[n, intermediate]` in the hidden dtype.
 #[derive(Debug)]
 pub struct Saved<const N: usize>([Tensor; N]);
 
-impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
+impl<const N: usize> FeedForward<N> {
     /// Everything but activation and output, which [`Self::output`] computes.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Saved<N>> {
         let _module = memory::module(self.modules[0]);
@@ -40,9 +38,9 @@ impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
         Ok(Saved(inner))
     }
 
-    /// The output added to `residual`, in the hidden dtype.
-    pub fn output(&self, saved: &Saved<N>, residual: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let activated = within(self.modules[0], || A::forward(&saved.0))?;
+    /// The output added to `residual`, in its dtype; without one the output alone, in the dtype of products.
+    pub fn output(&self, saved: &Saved<N>, residual: Option<&Tensor>, pass: &Pass) -> Result<Tensor> {
+        let activated = within(self.modules[0], || self.activation.forward(&saved.0))?;
         within(self.modules[1], || {
             self.output
                 .forward_dropped(&activated, residual, &self.output_dropout, pass)
@@ -55,7 +53,7 @@ impl<A: Activation<N>, const N: usize> FeedForward<A, N> {
         let d_inner = within(self.modules[1], || {
             let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
             let (d_activated, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
-            let (d_inner, activated) = A::backward(saved.0, d_activated)?;
+            let (d_inner, activated) = self.activation.backward(saved.0, d_activated)?;
             self.output.accumulate(&activated, [&dy], carried, pass)?;
             Ok::<_, candle_core::Error>(d_inner)
         })?;

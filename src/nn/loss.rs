@@ -16,6 +16,7 @@ use super::{
     norm::RmsNorm,
     operand::Matrix,
     param::Param,
+    softcap,
     tensor::{Float, Tensor, for_format, for_number},
 };
 use crate::{
@@ -27,6 +28,7 @@ use crate::{
             product,
         },
         head::{Exponentials, LogSumExps, SoftmaxGradient, next_logits, subtract_next},
+        softcap::SoftCap,
     },
     memory::{self, Buffer, Phase},
     options::Loss,
@@ -39,75 +41,87 @@ const SLOT: usize = if cfg!(test) { 32 } else { 512 };
 /// Rows whose losses are computed at a time.
 const ROWS: usize = if cfg!(test) { 32 } else { 4096 };
 
-/// The sum of the losses over the counted rows of `x [tokens, hidden]`.
-pub fn evaluate(x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> Result<f64> {
-    let mut sum = 0.0;
-    for chunk in targets.chunks(rows_at_a_time(x, head)) {
-        let normed = norm.forward(&rows(x, &chunk.rows, x.dtype())?)?;
-        sum += if x.has_kernels() {
-            log_sum_exps(&normed, head, &chunk)?.0
+/// The loss of the next tokens, from the hidden states.
+#[derive(Debug, Clone, Copy)]
+pub struct CausalLoss {
+    /// How it is computed in training.
+    pub way: Loss,
+    /// Soft cap of the logits.
+    pub cap: Option<SoftCap>,
+}
+
+impl CausalLoss {
+    /// The sum of the losses over the counted rows of `x [tokens, hidden]`.
+    pub fn evaluate(self, x: &Tensor, norm: &RmsNorm, head: &Param, targets: &Targets) -> Result<f64> {
+        let mut sum = 0.0;
+        for chunk in targets.chunks(rows_at_a_time(x, head)) {
+            let normed = norm.forward(&rows(x, &chunk.rows, x.dtype())?)?;
+            sum += if x.has_kernels() {
+                log_sum_exps(&normed, head, &chunk, self.cap)?.0
+            } else {
+                losses_plain(&logits_plain(&normed, head, self.cap)?, &chunk.next_plain(x.device())?)?.0
+            };
+        }
+        Ok(sum)
+    }
+
+    /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
+    /// and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
+    pub fn forward_backward(
+        self,
+        x: &Tensor,
+        norm: &mut RmsNorm,
+        head: &mut Param,
+        targets: &Targets,
+        scale: f64,
+        on_checkpoint: &mut dyn FnMut(),
+    ) -> Result<(f64, Tensor)> {
+        match self.way {
+            Loss::Chunked => self.in_chunks(x, norm, head, targets, scale, on_checkpoint),
+            Loss::Full => full::forward_backward(self.cap, x, norm, head, targets, scale, on_checkpoint),
+        }
+    }
+
+    /// `[rows, hidden] → [rows, vocabulary]`, float32.
+    pub fn logits(self, x: &Tensor, head: &Param) -> Result<Tensor> {
+        if x.has_kernels() {
+            softcap::forward(product_with_head(x, head)?, self.cap)
         } else {
-            losses_plain(&logits_plain(&normed, head)?, &chunk.next_plain(x.device())?)?.0
-        };
+            Tensor::from_candle(logits_plain(x, head, self.cap)?)
+        }
     }
-    Ok(sum)
-}
 
-/// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
-/// and head if they are trained. `on_checkpoint` is called while logits, or their gradients, are held.
-pub fn forward_backward(
-    way: Loss,
-    x: &Tensor,
-    norm: &mut RmsNorm,
-    head: &mut Param,
-    targets: &Targets,
-    scale: f64,
-    on_checkpoint: &mut dyn FnMut(),
-) -> Result<(f64, Tensor)> {
-    match way {
-        Loss::Chunked => in_chunks(x, norm, head, targets, scale, on_checkpoint),
-        Loss::Full => full::forward_backward(x, norm, head, targets, scale, on_checkpoint),
-    }
-}
-
-fn in_chunks(
-    x: &Tensor,
-    norm: &mut RmsNorm,
-    head: &mut Param,
-    targets: &Targets,
-    scale: f64,
-    on_checkpoint: &mut dyn FnMut(),
-) -> Result<(f64, Tensor)> {
-    let mut sum = 0.0;
-    let mut dx = Tensor::zeros(x.shape(), DType::F32, x.device())?;
-    for chunk in targets.chunks(rows_at_a_time(x, head)) {
-        memory::set_phase(Phase::Forward);
-        let chunk_x = rows(x, &chunk.rows, x.dtype())?;
-        let normed = norm.forward(&chunk_x)?;
-        let (loss, d_normed) = if x.has_kernels() {
-            loss_and_gradient(&normed, head, &chunk, scale as f32, on_checkpoint)?
-        } else {
-            let logits = logits_plain(&normed, head)?;
-            on_checkpoint();
-            memory::set_phase(Phase::Backward);
-            backward_plain(logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
-        };
-        sum += loss;
-        drop(normed);
-        let zeros = Tensor::zeros(chunk_x.shape(), DType::F32, x.device())?;
-        let d_rows = norm.backward(&chunk_x, &d_normed, zeros)?;
-        dx = put_rows(dx, &d_rows, &chunk)?;
-    }
-    memory::set_phase(Phase::Backward);
-    Ok((sum, dx))
-}
-
-/// `[rows, hidden] → [rows, vocabulary]`, float32.
-pub fn logits(x: &Tensor, head: &Param) -> Result<Tensor> {
-    if x.has_kernels() {
-        product_with_head(x, head)
-    } else {
-        Tensor::from_candle(logits_plain(x, head)?)
+    fn in_chunks(
+        self,
+        x: &Tensor,
+        norm: &mut RmsNorm,
+        head: &mut Param,
+        targets: &Targets,
+        scale: f64,
+        on_checkpoint: &mut dyn FnMut(),
+    ) -> Result<(f64, Tensor)> {
+        let mut sum = 0.0;
+        let mut dx = Tensor::zeros(x.shape(), DType::F32, x.device())?;
+        for chunk in targets.chunks(rows_at_a_time(x, head)) {
+            memory::set_phase(Phase::Forward);
+            let chunk_x = rows(x, &chunk.rows, x.dtype())?;
+            let normed = norm.forward(&chunk_x)?;
+            let (loss, d_normed) = if x.has_kernels() {
+                loss_and_gradient(self.cap, &normed, head, &chunk, scale as f32, on_checkpoint)?
+            } else {
+                let logits = logits_plain(&normed, head, self.cap)?;
+                on_checkpoint();
+                memory::set_phase(Phase::Backward);
+                backward_plain(self.cap, logits, &normed, head, &chunk.next_plain(x.device())?, scale)?
+            };
+            sum += loss;
+            drop(normed);
+            let zeros = Tensor::zeros(chunk_x.shape(), DType::F32, x.device())?;
+            let d_rows = norm.backward(&chunk_x, &d_normed, zeros)?;
+            dx = put_rows(dx, &d_rows, &chunk)?;
+        }
+        memory::set_phase(Phase::Backward);
+        Ok((sum, dx))
     }
 }
 
@@ -151,6 +165,7 @@ fn product_with_head(x: &Tensor, head: &Param) -> Result<Tensor> {
 /// is trained. A frozen head is multiplied once, unless a logit lies far above that of its next token. A dry run takes it
 /// for granted that none does.
 fn loss_and_gradient(
+    cap: Option<SoftCap>,
     normed: &Tensor,
     head: &mut Param,
     chunk: &Targets,
@@ -158,19 +173,20 @@ fn loss_and_gradient(
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<(f64, Tensor)> {
     if !head.trainable
-        && let Some(done) = in_one_pass(normed, head, chunk, scale, on_checkpoint)?
+        && let Some(done) = in_one_pass(cap, normed, head, chunk, scale, on_checkpoint)?
     {
         return Ok(done);
     }
-    let (loss, lse) = log_sum_exps(normed, head, chunk)?;
+    let (loss, lse) = log_sum_exps(normed, head, chunk, cap)?;
     memory::set_phase(Phase::Backward);
     for_format!(normed.dtype(), E => for_number!(normed.dtype(), P => {
-        Ok((loss, backward::<E, P>(normed, head, chunk, &lse, scale, on_checkpoint)?))
+        Ok((loss, backward::<E, P>(cap, normed, head, chunk, (&lse, scale), on_checkpoint)?))
     }))
 }
 
 /// [`loss_and_gradient`] with a head that is not trained; none if a logit is too far above that of the next token.
 fn in_one_pass(
+    cap: Option<SoftCap>,
     normed: &Tensor,
     head: &Param,
     chunk: &Targets,
@@ -184,13 +200,13 @@ fn in_one_pass(
     for_number!(normed.dtype(), P => {
         let x = Matrix::new(normed)?;
         let (next_rows, next) = HeadRows::chosen(head, &chunk.next)?;
-        let bases = next_logits::<P>(&x, &next_rows.matrix()?, hidden, next.buffer());
+        let bases = next_logits::<P>(&x, &next_rows.matrix()?, hidden, next.buffer(), cap);
         let at_a_time = columns_at_a_time(exponentials(size_of::<P>()), rows, vocabulary);
         for start in (0..vocabulary).step_by(at_a_time) {
             let cols = at_a_time.min(vocabulary - start);
             let weight = HeadRows::new(head, start..start + cols)?;
             let mut exponentials = Tensor::new(Buffer::<P>::unwritten(rows * cols), (rows, cols));
-            let epilogue = Exponentials::new(Output::new(exponentials.values_mut::<P>()?, cols), &bases, cols);
+            let epilogue = Exponentials::new(Output::new(exponentials.values_mut::<P>()?, cols), &bases, cols, cap);
             if memory::is_dry_run() {
                 continue;
             }
@@ -210,7 +226,8 @@ fn in_one_pass(
         if !memory::is_dry_run() {
             let d_normed = d_normed.values_mut::<f32>()?;
             let (next_rows, next) = (next_rows.matrix()?, next.buffer());
-            subtract_next::<P>(d_normed, hidden, totals.values(), &next_rows, next.values(), scale);
+            let capped = cap.map(|cap| (cap, bases.values()));
+            subtract_next::<P>(d_normed, hidden, totals.values(), &next_rows, next.values(), scale, capped);
         }
     });
     // The base is the next token's logit, so nothing is left of it in the loss.
@@ -228,11 +245,11 @@ fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
 }
 
 /// The sum of the losses, and the log-sum-exp of each row's logits, of which none is kept.
-fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Targets) -> Result<(f64, Buffer<f32>)> {
+fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Targets, cap: Option<SoftCap>) -> Result<(f64, Buffer<f32>)> {
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
     for_number!(normed.dtype(), P => {
         let x = Matrix::new(normed)?;
-        let epilogue = LogSumExps::new(&chunk.next, vocabulary);
+        let epilogue = LogSumExps::new(&chunk.next, vocabulary, cap);
         let at_a_time = if head.is_offloaded() {
             (CHUNK_ELEMENTS / hidden / LogSumExps::SLOT).max(1) * LogSumExps::SLOT
         } else {
@@ -253,11 +270,11 @@ fn log_sum_exps(normed: &Tensor, head: &Param, chunk: &Targets) -> Result<(f64, 
 /// The gradient of `scale · sum of the losses` in the head's input, float32; adds the head's gradient if it is trained.
 /// Logits are computed a second time, some columns at once, to become their gradients, in the hidden dtype.
 fn backward<E: Float, P: Multiply>(
+    cap: Option<SoftCap>,
     normed: &Tensor,
     head: &mut Param,
     chunk: &Targets,
-    lse: &Buffer<f32>,
-    scale: f32,
+    (lse, scale): (&Buffer<f32>, f32),
     on_checkpoint: &mut dyn FnMut(),
 ) -> Result<Tensor> {
     let (rows, hidden, vocabulary) = (normed.rows(), normed.cols(), head.value.rows());
@@ -283,6 +300,7 @@ fn backward<E: Float, P: Multiply>(
             first: start,
             next,
             log_sum_exps,
+            cap,
         };
         head_product::<P>(rows, cols, hidden, &x, &weight, &epilogue, 1);
         on_checkpoint();
@@ -335,6 +353,7 @@ fn backward<E: Float, P: Multiply>(
 }
 
 fn backward_plain(
+    cap: Option<SoftCap>,
     logits: Candle,
     normed: &Tensor,
     head: &mut Param,
@@ -342,11 +361,20 @@ fn backward_plain(
     scale: f64,
 ) -> Result<(f64, Tensor)> {
     let (loss, lse) = losses_plain(&logits, next)?;
-    let d_logits = d_logits_plain(logits, &lse, next, scale)?;
+    let slopes = cap.map(|cap| slopes_plain(&logits, cap)).transpose()?;
+    let mut d_logits = d_logits_plain(logits, &lse, next, scale)?;
+    if let Some(slopes) = slopes {
+        d_logits = (d_logits * slopes)?;
+    }
     if head.trainable {
         head.accumulate(Tensor::from_candle(d_logits.t()?.matmul(&normed.to_candle_f32()?)?)?)?;
     }
     Ok((loss, Tensor::from_candle(head_backward_plain(&d_logits, head)?)?))
+}
+
+/// The derivatives of capped logits.
+fn slopes_plain(capped: &Candle, cap: SoftCap) -> Result<Candle> {
+    (capped / f64::from(cap.0))?.sqr()?.neg()? + 1.0
 }
 
 /// The sum of `logsumexp(row) - row[next]`, and the rows' log-sum-exps `[rows, 1]`.

@@ -28,6 +28,7 @@ pub mod param;
 mod pass;
 pub mod rope;
 mod sdpa;
+mod softcap;
 pub mod tensor;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,8 +1,9 @@
-//! RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467): `y = x / sqrt(mean(x²) + eps) · w`.
+//! RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467): `y = x / sqrt(mean(x²) + eps) · w`, or `· (1 + w)`.
 
 use candle_core::{D, DType, Result};
 
 use super::{
+    convert::Converted,
     param::Param,
     tensor::{Tensor, for_format},
 };
@@ -16,6 +17,8 @@ use crate::{
 pub struct RmsNorm {
     /// Factors, `[features]`.
     pub weight: Param,
+    /// Added to the weight: 1 in models whose weights begin with zeros, as Gemma's, else 0.
+    pub offset: f32,
     /// Added to the mean square.
     pub eps: f64,
     /// The format of the output, if it is not the input's.
@@ -23,15 +26,31 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// `[n, features]` in the output's dtype. Keeps nothing: the backward pass is given `x` again.
+    /// `[n, k · features]` in the output's dtype: each part of `features` elements is normalised by itself. Keeps nothing: the
+    /// backward pass is given `x` again.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         if !x.has_kernels() {
             return self.forward_plain(x);
         }
-        let weight = self.weight.f32()?;
+        let weight = self.factors()?;
         for_format!(x.dtype(), E => for_format!(self.output.unwrap_or(x.dtype()), O => {
             let (values, weight) = (x.values::<E>()?, weight.values::<f32>()?);
             Ok(Tensor::written(x.shape(), |out: &mut [O]| norm::forward(values, weight, self.eps as f32, out)))
+        }))
+    }
+
+    /// The output added to `residual`, of the shape of `x`, in the residual's dtype.
+    pub fn forward_onto(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+        if !x.has_kernels() {
+            let y = (self.forward_f32(x)? + residual.to_candle_f32()?)?;
+            return Tensor::from_candle(y.to_dtype(residual.dtype())?);
+        }
+        let weight = self.factors()?;
+        for_format!(x.dtype(), E => for_format!(residual.dtype(), O => {
+            let (values, weight, residual) = (x.values::<E>()?, weight.values::<f32>()?, residual.values::<O>()?);
+            Ok(Tensor::written(x.shape(), |out: &mut [O]| {
+                norm::forward_onto(values, weight, self.eps as f32, residual, out);
+            }))
         }))
     }
 
@@ -45,7 +64,7 @@ impl RmsNorm {
         if !x.has_kernels() {
             return Tensor::from_candle((residual.to_candle()? + self.backward_plain(x, dy)?)?);
         }
-        let weight = self.weight.f32()?;
+        let weight = self.factors()?;
         if !memory::is_dry_run() {
             for_format!(x.dtype(), E => {
                 let (values, weight, dy) = (x.values::<E>()?, weight.values::<f32>()?, dy.values::<f32>()?);
@@ -54,6 +73,28 @@ impl RmsNorm {
             })?;
         }
         Ok(residual)
+    }
+
+    /// The gradient of `[n, k · features]` from that of the output, in its memory and dtype, which is that of `x`. Adds the
+    /// weight's gradient if it is trained.
+    pub fn backward_parts(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
+        if self.weight.trainable {
+            let gradient = self.weight_gradient(x, &dy)?;
+            self.weight.accumulate(gradient)?;
+        }
+        if !x.has_kernels() {
+            let dx = self.backward_plain(x, &dy)?.to_dtype(dy.dtype())?;
+            return Tensor::from_candle(dx);
+        }
+        let weight = self.factors()?;
+        if !memory::is_dry_run() {
+            for_format!(x.dtype(), E => {
+                let (values, weight) = (x.values::<E>()?, weight.values::<f32>()?);
+                norm::backward_in_place(values, weight, self.eps as f32, dy.values_mut::<E>()?);
+                Ok(())
+            })?;
+        }
+        Ok(dy)
     }
 
     /// What is trained of this layer.
@@ -66,39 +107,68 @@ impl RmsNorm {
         self.weight.push_frozen(slots);
     }
 
+    /// What the features are multiplied by, float32.
+    fn factors(&self) -> Result<Converted<'_>> {
+        let wide = self.weight.f32()?;
+        if self.offset == 0.0 {
+            return Ok(wide);
+        }
+        if !wide.has_kernels() {
+            let factors = (wide.to_candle()? + f64::from(self.offset))?;
+            return Ok(Converted::Copy(Tensor::from_candle(factors)?));
+        }
+        let values = wide.values::<f32>()?;
+        let factors = Tensor::written(wide.shape(), |out: &mut [f32]| {
+            for (factor, value) in out.iter_mut().zip(values) {
+                *factor = value + self.offset;
+            }
+        });
+        Ok(Converted::Copy(factors))
+    }
+
     fn weight_gradient(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
         if !x.has_kernels() {
-            let (normed, _) = normalise(x, self.eps)?;
-            return Tensor::from_candle((dy.to_candle()? * normed)?.sum(0)?);
+            let (normed, _) = self.normalise(x)?;
+            let dy = dy.to_candle_f32()?.reshape(normed.shape())?;
+            return Tensor::from_candle((dy * normed)?.sum(0)?);
         }
-        let mut inverses = Buffer::<f32>::unwritten(x.rows());
-        for_format!(x.dtype(), E => {
-            let (values, dy) = (x.values::<E>()?, dy.values::<f32>()?);
-            Ok(Tensor::written(x.cols(), |out: &mut [f32]| {
+        let features = self.weight.value.shape().len();
+        let mut inverses = Buffer::<f32>::unwritten(x.shape().len() / features);
+        for_format!(x.dtype(), E => for_format!(dy.dtype(), D => {
+            let (values, dy) = (x.values::<E>()?, dy.values::<D>()?);
+            Ok(Tensor::written(features, |out: &mut [f32]| {
                 norm::weight_gradient(values, dy, self.eps as f32, inverses.values_mut(), out);
             }))
-        })
+        }))
     }
 
     fn forward_plain(&self, x: &Tensor) -> Result<Tensor> {
-        let (normed, _) = normalise(x, self.eps)?;
-        let y = normed.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
-        Tensor::from_candle(y.to_dtype(self.output.unwrap_or(x.dtype()))?)
+        Tensor::from_candle(self.forward_f32(x)?.to_dtype(self.output.unwrap_or(x.dtype()))?)
+    }
+
+    fn forward_f32(&self, x: &Tensor) -> Result<candle_core::Tensor> {
+        let (normed, _) = self.normalise(x)?;
+        normed
+            .broadcast_mul(&self.factors()?.to_candle_f32()?)?
+            .reshape(x.dims())
     }
 
     fn backward_plain(&self, x: &Tensor, dy: &Tensor) -> Result<candle_core::Tensor> {
-        let (normed, inverse) = normalise(x, self.eps)?;
-        let dn = dy.to_candle()?.broadcast_mul(&self.weight.value.to_candle_f32()?)?;
+        let (normed, inverse) = self.normalise(x)?;
+        let dy = dy.to_candle_f32()?.reshape(normed.shape())?;
+        let dn = dy.broadcast_mul(&self.factors()?.to_candle_f32()?)?;
         let along = (&dn * &normed)?.mean_keepdim(D::Minus1)?;
-        (dn - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)
+        let dx = (dn - normed.broadcast_mul(&along)?)?.broadcast_mul(&inverse)?;
+        dx.reshape(x.dims())
     }
-}
 
-/// `x / rms(x)` and `1 / rms(x)`, float32.
-fn normalise(x: &Tensor, eps: f64) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
-    let x = x.to_candle()?.to_dtype(DType::F32)?;
-    let inverse = (x.sqr()?.mean_keepdim(D::Minus1)? + eps)?.sqrt()?.recip()?;
-    Ok((x.broadcast_mul(&inverse)?, inverse))
+    /// `x / rms(x)` and `1 / rms(x)`, float32, a row for each part.
+    fn normalise(&self, x: &Tensor) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
+        let features = self.weight.value.shape().len();
+        let x = x.to_candle_f32()?.reshape(((), features))?;
+        let inverse = (x.sqr()?.mean_keepdim(D::Minus1)? + self.eps)?.sqrt()?.recip()?;
+        Ok((x.broadcast_mul(&inverse)?, inverse))
+    }
 }
 
 #[cfg(test)]
@@ -107,8 +177,8 @@ mod tests {
 
     use super::*;
     use crate::nn::testing::{
-        assert_close, assert_gradients, autograd, elements, rms_norm, tensor, uniform, uniform_tensor, values_of,
-        with_plain_ops,
+        assert_close, assert_gradients, autograd, elements, param, rms_norm, take_gradients, tensor, uniform,
+        uniform_tensor, values_of, with_plain_ops,
     };
 
     #[test]
@@ -134,6 +204,61 @@ mod tests {
                 let dx = norm.backward(&x, &dy, tensor(&residual)).unwrap();
                 assert_close(&dx, &sum, 2e-5, "dx");
                 assert_gradients(&mut norm, &oracle[1..], 2e-5);
+            };
+            check();
+            with_plain_ops(check);
+        }
+    }
+
+    /// Weights that begin with zeros, and the sum with a residual, against norms without either.
+    #[test]
+    fn an_offset_and_a_residual_are_added() {
+        let (x, dy) = (uniform("x", &[5, 33]), uniform("dy", &[5, 33]));
+        let residual = uniform("residual", &[5, 33]);
+        let mut norm = rms_norm("w", 33, true);
+        let mut shifted = RmsNorm {
+            weight: param("w", &(uniform("w", &[33]) - 1.0).unwrap(), true),
+            offset: 1.0,
+            ..rms_norm("w", 33, true)
+        };
+        let want = (norm.forward(&tensor(&x)).unwrap().to_candle().unwrap() + &residual).unwrap();
+        let d_want = norm.backward(&tensor(&x), &tensor(&dy), tensor(&residual)).unwrap();
+        let d_weight = take_gradients(&mut norm);
+        let mut check = || {
+            let y = shifted.forward_onto(&tensor(&x), &tensor(&residual)).unwrap();
+            assert_close(&y, &want, 1e-5, "forward");
+            let dx = shifted.backward(&tensor(&x), &tensor(&dy), tensor(&residual)).unwrap();
+            assert_close(&dx, &d_want, 1e-5, "dx");
+            assert_gradients(&mut shifted, &d_weight, 1e-5);
+        };
+        check();
+        with_plain_ops(check);
+    }
+
+    /// Heads, which share their weight.
+    #[test]
+    fn parts_of_a_row_are_normalised_by_themselves() {
+        for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 1e-2)] {
+            let (rows, parts, features) = (5, 3, 10);
+            let mut norm = rms_norm("w", features, true);
+            let x = uniform("x", &[rows, parts * features]).to_dtype(dtype).unwrap();
+            let dy = uniform("dy", &[rows, parts * features]).to_dtype(dtype).unwrap();
+            let split = |of: &Candle| of.reshape((rows * parts, features)).unwrap();
+            let zeros = Candle::zeros((rows * parts, features), DType::F32, &Device::Cpu).unwrap();
+            let alone = norm.forward(&tensor(&split(&x))).unwrap();
+            let wide = split(&dy).to_dtype(DType::F32).unwrap();
+            let d_alone = norm
+                .backward(&tensor(&split(&x)), &tensor(&wide), tensor(&zeros))
+                .unwrap();
+            let d_weight = take_gradients(&mut norm);
+            let mut check = || {
+                let y = norm.forward(&tensor(&x)).unwrap();
+                assert_eq!(y.dims(), x.dims());
+                assert_close(&split(&y.to_candle().unwrap()), &alone, tolerance, "forward");
+                let dx = norm.backward_parts(&tensor(&x), tensor(&dy)).unwrap();
+                assert_eq!(dx.dtype(), dtype);
+                assert_close(&split(&dx.to_candle().unwrap()), &d_alone, tolerance, "dx");
+                assert_gradients(&mut norm, &d_weight, 2e-5);
             };
             check();
             with_plain_ops(check);

@@ -143,6 +143,7 @@ fn inverse_frequencies(rope: &arch::Rope, head_dim: usize, positions: usize) -> 
             .zip(scaling.factors(positions))
             .map(|(frequency, factor)| (frequency / factor) as f32)
             .collect(),
+        Some(RopeScaling::Linear(factor)) => frequencies.map(|frequency| (frequency / factor) as f32).collect(),
         Some(RopeScaling::Other(kind)) => candle_core::bail!("rotary scaling {kind} is not supported"),
     })
 }

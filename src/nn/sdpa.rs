@@ -6,14 +6,11 @@
 
 use std::ops::Range;
 
-use candle_core::{D, DType, Device, Result, Tensor as Candle};
+use candle_core::{D, DType, Result, Tensor as Candle};
 
 use super::tensor::{Tensor, for_format, for_number};
 use crate::{
-    kernels::{
-        Sequences,
-        attention::{self, Gradients, Keys, Pattern, Saved, Shape},
-    },
+    kernels::attention::{self, Gradients, Keys, Pattern, Saved, Scores, Shape},
     memory,
 };
 
@@ -25,7 +22,7 @@ const QUERIES: usize = 128;
 pub(super) fn forward(q: &Tensor, k: &Tensor, v: &Tensor, shape: Shape, pattern: Pattern) -> Result<(Tensor, Tensor)> {
     if !q.has_kernels() {
         let [q4, k4, v4] = [q, k, v].map(|x| heads_of(x, shape));
-        let (out, lse) = forward_plain(&q4?, &k4?, &v4?, shape.sequences, pattern)?;
+        let (out, lse) = forward_plain(&q4?, &k4?, &v4?, shape, pattern)?;
         let out = out.to_dtype(q.dtype())?.reshape(q.dims())?;
         return Ok((Tensor::from_candle(out)?, Tensor::from_candle(lse)?));
     }
@@ -53,7 +50,7 @@ pub(super) fn backward(
         let [q4, k4, v4, out4] = [q, k, v, out].map(|x| heads_of(x, shape));
         let d_out = heads_of(d_out, shape)?.to_dtype(DType::F32)?;
         let saved = [&q4?, &k4?, &v4?, &out4?, &lse.to_candle()?];
-        let (dq, dk, dv) = backward_plain(saved, &d_out, shape.sequences, pattern)?;
+        let (dq, dk, dv) = backward_plain(saved, &d_out, shape, pattern)?;
         let back = |gradient: Candle, of: &Tensor| Tensor::from_candle(gradient.to_dtype(dtype)?.reshape(of.dims())?);
         return Ok([back(dq, q)?, back(dk, k)?, back(dv, v)?]);
     }
@@ -84,21 +81,16 @@ fn heads_of(x: &Tensor, Shape { head_dim, .. }: Shape) -> Result<Candle> {
 }
 
 /// The output in float32, and the log-sum-exps by sequence and in the order of the chunks.
-fn forward_plain(
-    q: &Candle,
-    k: &Candle,
-    v: &Candle,
-    sequences: &Sequences,
-    pattern: Pattern,
-) -> Result<(Candle, Candle)> {
+fn forward_plain(q: &Candle, k: &Candle, v: &Candle, shape: Shape, pattern: Pattern) -> Result<(Candle, Candle)> {
+    let sequences = shape.sequences;
     let mut outputs = Vec::with_capacity(sequences.count());
     let mut sums = Vec::with_capacity(sequences.count());
     for (index, tokens) in sequences.iter().enumerate() {
-        let view = Grouped::new([q, k, v], &tokens, index, pattern)?;
+        let view = Grouped::new([q, k, v], &tokens, index, shape.scores, pattern)?;
         let mut chunks = Vec::new();
         let mut chunk_sums = Vec::new();
         for (start, count) in chunks_of(tokens.len()) {
-            let scores = view.scores(start, count)?;
+            let (scores, _) = view.scores(start, count)?;
             let keys = scores.dim(2)?;
             let max = scores.max_keepdim(D::Minus1)?;
             let exps = scores.broadcast_sub(&max)?.exp()?;
@@ -121,15 +113,15 @@ fn forward_plain(
 fn backward_plain(
     [q, k, v, out, sums]: [&Candle; 5],
     d_out: &Candle,
-    sequences: &Sequences,
+    shape: Shape,
     pattern: Pattern,
 ) -> Result<(Candle, Candle, Candle)> {
-    let (_, heads, head_dim) = q.dims3()?;
-    let scale = 1.0 / (head_dim as f64).sqrt();
+    let (sequences, heads) = (shape.sequences, shape.heads);
+    let scale = f64::from(shape.scores.scale);
     let (mut dqs, mut dks, mut dvs) = (Vec::new(), Vec::new(), Vec::new());
     for (index, tokens) in sequences.iter().enumerate() {
         let len = tokens.len();
-        let view = Grouped::new([q, k, v], &tokens, index, pattern)?;
+        let view = Grouped::new([q, k, v], &tokens, index, shape.scores, pattern)?;
         let d_out = Grouped::heads_first(d_out, &tokens)?;
         let out = Grouped::heads_first(out, &tokens)?;
         let sums = sums.narrow(0, tokens.start * heads, len * heads)?;
@@ -141,10 +133,8 @@ fn backward_plain(
         for (start, count) in chunks_of(len) {
             let keys = view.seen(start, count);
             let rows = view.group * count;
-            let probabilities = view
-                .scores(start, count)?
-                .broadcast_sub(&sums.narrow(1, at, rows)?.unsqueeze(2)?)?
-                .exp()?;
+            let (scores, slopes) = view.scores(start, count)?;
+            let probabilities = scores.broadcast_sub(&sums.narrow(1, at, rows)?.unsqueeze(2)?)?.exp()?;
             at += rows;
             let d_out = view.group_rows(&d_out, start, count)?;
             let out = view.group_rows(&out, start, count)?;
@@ -156,7 +146,10 @@ fn backward_plain(
             }
             dv = (dv + weights.t()?.matmul(&d_out)?.pad_with_zeros(1, 0, len - keys)?)?;
             let along = (&d_out * out)?.sum_keepdim(D::Minus1)?;
-            let ds = (probabilities * dp.broadcast_sub(&along)?)?;
+            let mut ds = (probabilities * dp.broadcast_sub(&along)?)?;
+            if let Some(slopes) = slopes {
+                ds = (ds * slopes)?;
+            }
             chunks.push(view.ungroup(&(ds.matmul(&view.k.narrow(1, 0, keys)?)? * scale)?, count)?);
             let dk_part = (ds.t()?.matmul(&view.group_rows(&view.q, start, count)?)? * scale)?;
             dk = (dk + dk_part.pad_with_zeros(1, 0, len - keys)?)?;
@@ -184,10 +177,17 @@ struct Grouped<'a> {
     v: Candle,
     /// Query heads that share a key-value head.
     group: usize,
+    scores: Scores,
 }
 
 impl<'a> Grouped<'a> {
-    fn new([q, k, v]: [&Candle; 3], tokens: &Range<usize>, index: usize, pattern: Pattern<'a>) -> Result<Self> {
+    fn new(
+        [q, k, v]: [&Candle; 3],
+        tokens: &Range<usize>,
+        index: usize,
+        scores: Scores,
+        pattern: Pattern<'a>,
+    ) -> Result<Self> {
         let group = q.dim(1)? / k.dim(1)?;
         Ok(Self {
             pattern,
@@ -196,6 +196,7 @@ impl<'a> Grouped<'a> {
             k: Self::heads_first(k, tokens)?,
             v: Self::heads_first(v, tokens)?,
             group,
+            scores,
         })
     }
 
@@ -221,24 +222,44 @@ impl<'a> Grouped<'a> {
     /// How many keys the queries `start .. start + count` see among them.
     fn seen(&self, start: usize, count: usize) -> usize {
         match self.pattern.keys {
-            Keys::Causal => start + count,
+            Keys::Causal | Keys::Window(_) => start + count,
             Keys::First(lengths) => lengths[self.index] as usize,
         }
     }
 
-    /// Scaled, masked scores `[kv_heads, group · count, keys]`.
-    fn scores(&self, start: usize, count: usize) -> Result<Candle> {
+    /// Scaled, capped and masked scores `[kv_heads, group · count, keys]`, and their slopes if there is a cap.
+    fn scores(&self, start: usize, count: usize) -> Result<(Candle, Option<Candle>)> {
         let keys = self.seen(start, count);
-        let (kv_heads, _, head_dim) = self.k.dims3()?;
-        let q = (self.group_rows(&self.q, start, count)? * (1.0 / (head_dim as f64).sqrt()))?;
+        let kv_heads = self.k.dim(0)?;
+        let q = (self.group_rows(&self.q, start, count)? * f64::from(self.scores.scale))?;
         let scores = q.matmul(&self.k.narrow(1, 0, keys)?.t()?)?;
+        let (scores, slopes) = match self.scores.cap.map(|cap| f64::from(cap.0)) {
+            Some(cap) => {
+                let tanh = (scores / cap)?.tanh()?;
+                let slopes = (tanh.sqr()?.neg()? + 1.0)?;
+                ((tanh * cap)?, Some(slopes))
+            }
+            None => (scores, None),
+        };
         if matches!(self.pattern.keys, Keys::First(_)) {
-            return Ok(scores);
+            return Ok((scores, slopes));
         }
-        scores
+        let scores = scores
             .reshape((kv_heads, self.group, count, keys))?
-            .broadcast_add(&causal_mask(start, count, self.k.device())?)?
-            .reshape((kv_heads, self.group * count, keys))
+            .broadcast_add(&self.mask(start, count)?)?
+            .reshape((kv_heads, self.group * count, keys))?;
+        Ok((scores, slopes))
+    }
+
+    /// `[count, start + count]`: 0 where the query sees the key, else minus infinity.
+    fn mask(&self, start: usize, count: usize) -> Result<Candle> {
+        let keys = start + count;
+        let row = |query: usize| {
+            let seen = self.pattern.seen(self.index, query);
+            (0..keys).map(move |key| if seen.contains(&key) { 0.0 } else { f32::NEG_INFINITY })
+        };
+        let mask: Vec<f32> = (start..keys).flat_map(row).collect();
+        Candle::from_vec(mask, (count, keys), self.k.device())
     }
 
     /// What dropout multiplies the weights of these queries by, `[kv_heads, group · count, keys]`.
@@ -256,20 +277,13 @@ impl<'a> Grouped<'a> {
     }
 }
 
-/// `[count, start + count]`: 0 where the key stands at or before the query, minus infinity after it.
-fn causal_mask(start: usize, count: usize, device: &Device) -> Result<Candle> {
-    let keys = start + count;
-    let mask: Vec<f32> = (0..count)
-        .flat_map(|row| (0..keys).map(move |key| if key <= start + row { 0.0 } else { f32::NEG_INFINITY }))
-        .collect();
-    Candle::from_vec(mask, (count, keys), device)
-}
-
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
     use crate::{
-        kernels::dropout::Mask,
+        kernels::{Sequences, dropout::Mask, softcap::SoftCap},
         nn::testing::{assert_close, autograd, tensor, uniform, with_plain_ops},
     };
 
@@ -279,17 +293,17 @@ mod tests {
     }
 
     /// Attention with the whole score matrix of each sequence, by ops that candle can differentiate.
-    fn oracle(q: &Candle, k: &Candle, v: &Candle, sequences: &Sequences, pattern: Pattern) -> Candle {
+    fn oracle(q: &Candle, k: &Candle, v: &Candle, shape: Shape, pattern: Pattern) -> Candle {
         let one = |(index, tokens): (usize, Range<usize>)| {
             let of = |x: &Candle| x.narrow(0, tokens.start, tokens.len()).unwrap();
-            oracle_of_one(&of(q), &of(k), &of(v), index, pattern)
+            oracle_of_one(&of(q), &of(k), &of(v), shape.scores, index, pattern)
         };
-        let outputs: Vec<Candle> = sequences.iter().enumerate().map(one).collect();
+        let outputs: Vec<Candle> = shape.sequences.iter().enumerate().map(one).collect();
         Candle::cat(&outputs, 0).unwrap()
     }
 
-    fn oracle_of_one(q: &Candle, k: &Candle, v: &Candle, index: usize, pattern: Pattern) -> Candle {
-        let (len, heads, head_dim) = q.dims3().unwrap();
+    fn oracle_of_one(q: &Candle, k: &Candle, v: &Candle, scores: Scores, index: usize, pattern: Pattern) -> Candle {
+        let (len, heads, _) = q.dims3().unwrap();
         let group = heads / k.dim(1).unwrap();
         let heads_first = |x: &Candle, repeat: usize| {
             let x = x.transpose(0, 1).unwrap().contiguous().unwrap();
@@ -298,13 +312,19 @@ mod tests {
             x.contiguous().unwrap().reshape((heads * repeat, len, dim)).unwrap()
         };
         let (q, k, v) = (heads_first(q, 1), heads_first(k, group), heads_first(v, group));
-        let scores = (q.matmul(&k.t().unwrap()).unwrap() / (head_dim as f64).sqrt()).unwrap();
+        let Scores { scale, cap } = scores;
+        let scores = (q.matmul(&k.t().unwrap()).unwrap() * f64::from(scale)).unwrap();
+        let scores = match cap.map(|cap| f64::from(cap.0)) {
+            Some(cap) => ((scores / cap).unwrap().tanh().unwrap() * cap).unwrap(),
+            None => scores,
+        };
         let mut mask = Vec::new();
         let mut factors = Vec::new();
         for (head, query) in (0..heads).flat_map(|head| (0..len).map(move |query| (head, query))) {
             for key in 0..len {
                 let seen = match pattern.keys {
                     Keys::Causal => key <= query,
+                    Keys::Window(window) => key <= query && query - key < window,
                     Keys::First(lengths) => key < lengths[index] as usize,
                 };
                 mask.push(if seen { 0.0 } else { f32::NEG_INFINITY });
@@ -341,6 +361,14 @@ mod tests {
                 heads,
                 kv_heads,
                 head_dim: dim,
+                scores: Scores::of(dim),
+            };
+            let capped = Shape {
+                scores: Scores {
+                    scale: 0.9,
+                    cap: Some(SoftCap(1.5)),
+                },
+                ..shape
             };
             let q = uniform("q", &[tokens, heads, dim]);
             let k = uniform("k", &[tokens, kv_heads, dim]);
@@ -352,21 +380,21 @@ mod tests {
                 .collect();
             let masks: Vec<Mask> = (9..).take(lengths.len()).map(|key| Mask::new(key, 0.3)).collect();
             let (first, dropout) = (Keys::First(&lengths), Some(masks.as_slice()));
-            for pattern in [
-                Pattern::CAUSAL,
-                Pattern {
-                    dropout,
-                    ..Pattern::CAUSAL
-                },
-                Pattern {
-                    keys: first,
-                    dropout: None,
-                },
-                Pattern { keys: first, dropout },
+            for (shape, keys, dropout) in [
+                (shape, Keys::Causal, None),
+                (shape, Keys::Causal, dropout),
+                (shape, first, None),
+                (shape, first, dropout),
+                (shape, Keys::Window(1000), None),
+                (shape, Keys::Window(5), None),
+                (shape, Keys::Window(33), dropout),
+                (capped, Keys::Causal, None),
+                (capped, Keys::Window(64), dropout),
             ] {
-                let want = flat(&oracle(&q, &k, &v, &sequences, pattern));
+                let pattern = Pattern { keys, dropout };
+                let want = flat(&oracle(&q, &k, &v, shape, pattern));
                 let gradients = autograd(&[&q, &k, &v], &dy, |inputs| {
-                    oracle(&inputs[0], &inputs[1], &inputs[2], &sequences, pattern)
+                    oracle(&inputs[0], &inputs[1], &inputs[2], shape, pattern)
                 });
                 let check = |what: &str| {
                     let qkv = [&q, &k, &v].map(|values| tensor(&flat(values)));
@@ -397,6 +425,7 @@ mod tests {
                 heads: 2,
                 kv_heads: 2,
                 head_dim: 4,
+                scores: Scores::of(4),
             };
             let (out, _) = forward(&x, &x, &x, shape, Pattern::CAUSAL).unwrap();
             out.to_candle().unwrap()

@@ -299,6 +299,7 @@ pub(crate) fn side_by_side<const N: usize>(linears: [Linear; N]) -> Projection<N
 pub(crate) fn rms_norm(name: &'static str, features: usize, trainable: bool) -> RmsNorm {
     RmsNorm {
         weight: param(name, &uniform(name, &[features]), trainable),
+        offset: 0.0,
         eps: 1e-5,
         output: None,
     }

@@ -333,7 +333,7 @@ fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
 mod tests {
     use super::*;
     use crate::arch::check;
-    use crate::options::{Data, Dtype, Lengths, Padding, Synthetic};
+    use crate::options::{Attention, Data, Dtype, Lengths, Padding, Synthetic};
 
     /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
     #[test]
@@ -347,6 +347,8 @@ mod tests {
                 dtype,
                 task,
                 max_steps: Some(1),
+                // transformers has no other with soft caps.
+                attn_implementation: Attention::Eager,
                 ..Cell::default()
             };
             let torch = Cell {

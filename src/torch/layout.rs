@@ -165,6 +165,13 @@ impl Layout {
         out
     }
 
+    /// The same elements `size` times in the dimension `axis`, which is 1.
+    pub(super) fn expand(mut self, axis: usize, size: u32) -> Self {
+        self.dims = self.dims.with(axis, size);
+        self.strides[axis] = 0;
+        self
+    }
+
     /// Part of the dimension `axis`.
     pub(super) fn narrow(mut self, axis: usize, len: u32) -> Self {
         self.dims = self.dims.with(axis, len);
@@ -187,6 +194,14 @@ mod tests {
         );
         let one = Layout::contiguous(&[1, 64, 8, 32]).transpose(1, 2);
         assert_eq!(one.view(&[8, 64, 32]).unwrap().dims(), [8, 64, 32]);
+    }
+
+    #[test]
+    fn one_head_is_repeated_without_a_copy() {
+        let repeated = |batch| Layout::contiguous(&[batch, 1, 64, 32]).expand(1, 4);
+        assert!(!repeated(1).is_contiguous() && !repeated(1).is_dense());
+        assert_eq!(repeated(1).view(&[4, 64, 32]).unwrap().dims(), [4, 64, 32]);
+        assert_eq!(repeated(2).view(&[8, 64, 32]), None);
     }
 
     #[test]

@@ -3,19 +3,22 @@
 use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
+use crate::runs::DECODERS;
 use expctl::options::{Adapter, LoraOptions, TargetModules};
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 use expctl::spec::cell::Task;
 
 #[test]
 fn weights_that_peft_wrote_are_written_byte_for_byte() {
-    for (model, linears) in [("tiny_llama", 7), ("tiny_llama3", 7), ("tiny_phi3", 4)] {
+    for model in DECODERS {
+        let linears = if model == "tiny_phi3" { 4 } else { 7 };
+        let blocks = if model == "tiny_gemma3" { 3 } else { 2 };
         let theirs = fixture(&format!("{model}_adapter"));
         let (config, tensors) = peft::read(&theirs).expect("PEFT's adapter");
         assert_eq!(
             tensors.len(),
-            2 * linears * 2,
-            "{model}: two factors of {linears} layers in two blocks"
+            2 * linears * blocks,
+            "{model}: two factors of {linears} layers in {blocks} blocks"
         );
         let dir = tempfile::tempdir().expect("a temporary folder");
         peft::write(dir.path(), &config, &tensors).expect("the adapter is written");

@@ -14,7 +14,16 @@ use serde::Deserialize;
 use crate::common::training;
 use crate::fixtures::{assert_relative, fixture, json};
 
-pub const DECODERS: [&str; 3] = ["tiny_llama", "tiny_llama3", "tiny_phi3"];
+pub const DECODERS: [&str; 8] = [
+    "tiny_llama",
+    "tiny_llama3",
+    "tiny_mistral",
+    "tiny_qwen2",
+    "tiny_qwen3",
+    "tiny_phi3",
+    "tiny_gemma2",
+    "tiny_gemma3",
+];
 /// Classifiers of three labels.
 pub const ENCODERS: [&str; 2] = ["tiny_distilbert", "tiny_bert"];
 pub const LABELS: usize = 3;
@@ -33,13 +42,17 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 6] = [
+const FILES: [&str; 10] = [
     "golden.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",
     "golden_phi3.json",
+    "golden_gemma.json",
+    "golden_mistral.json",
     "golden_precision.json",
+    "golden_qwen2.json",
+    "golden_qwen3.json",
 ];
 
 #[derive(Deserialize)]

@@ -1,29 +1,29 @@
 //! A dry run records what a real run of the same layers allocates, to the byte.
 
-use std::marker::PhantomData;
-
 use candle_core::{DType, Device};
 use expctl::arch::{ModuleName, Preset};
+use expctl::kernels::attention::Scores;
+use expctl::kernels::softcap::SoftCap;
 use expctl::kernels::{InstructionSet, Sequences};
 use expctl::memory::{self, Buffer, ByCategory, ByPhase, Category, Phase};
-use expctl::nn::activation::{Gelu, SwiGlu};
+use expctl::nn::activation::{GeGlu, Gelu, SwiGlu};
 use expctl::nn::adapter::{Adapter, Dora, Lora, LowRank};
-use expctl::nn::attention::Attention;
+use expctl::nn::attention::{Attention, Visibility};
 use expctl::nn::classifier::{Activation, Classifier};
-use expctl::nn::decoder_block::DecoderBlock;
+use expctl::nn::decoder_block::{DecoderBlock, OutputNorm};
 use expctl::nn::dropout::Dropout;
 use expctl::nn::encoder_block::EncoderBlock;
 use expctl::nn::encoder_embedding::EncoderEmbedding;
 use expctl::nn::feed_forward::FeedForward;
 use expctl::nn::layer_norm::LayerNorm;
 use expctl::nn::linear::{Linear, Projection};
-use expctl::nn::loss::{self, Targets};
+use expctl::nn::loss::{CausalLoss, Targets};
 use expctl::nn::norm::RmsNorm;
 use expctl::nn::param::Param;
 use expctl::nn::rope::Rope;
 use expctl::nn::tensor::Tensor;
 use expctl::nn::weight::Weight;
-use expctl::nn::{DropoutPass, Pass, embedding};
+use expctl::nn::{DropoutPass, Pass, embedding::Embedding};
 use expctl::options;
 use expctl::quant::{Builder, Format, Quantized};
 use expctl::trace::{Account, Event, Trace};
@@ -217,12 +217,34 @@ impl Config {
         Projection::new(linears, widths)
     }
 
-    fn rms_norm(&self) -> RmsNorm {
+    fn rms_norm(&self, features: usize) -> RmsNorm {
         RmsNorm {
-            weight: self.vector("weight", HIDDEN),
+            weight: self.vector("weight", features),
+            offset: 0.0,
             eps: 1e-5,
             output: None,
         }
+    }
+
+    /// Those with dropout have Gemma's caps, norms of outputs and scaled embeddings.
+    fn is_capped(&self) -> bool {
+        self.dropout > 0.0
+    }
+
+    fn cap(&self) -> Option<SoftCap> {
+        self.is_capped().then_some(SoftCap(30.0))
+    }
+
+    fn output_norm(&self) -> Option<OutputNorm> {
+        let name = "output_norm";
+        self.is_capped().then(|| OutputNorm {
+            name,
+            norm: RmsNorm {
+                offset: 1.0,
+                output: None,
+                ..self.rms_norm(HIDDEN)
+            },
+        })
     }
 
     fn layer_norm(&self) -> LayerNorm {
@@ -240,11 +262,21 @@ impl Config {
         Attention {
             names: ["q", "k", "v"],
             qkv: self.projections([queries, keys, keys], !is_decoder),
+            // As Phi 3, which has fused layers, and as Qwen 3.
+            norms: (is_decoder && !self.is_fused).then(|| [self.rms_norm(HEAD_DIM), self.rms_norm(HEAD_DIM)]),
             output: self.projection(HIDDEN, queries, !is_decoder),
             heads: HEADS,
             kv_heads,
             head_dim: HEAD_DIM,
-            is_causal: is_decoder,
+            scores: Scores {
+                cap: self.cap().filter(|_| is_decoder),
+                ..Scores::of(HEAD_DIM)
+            },
+            visibility: match (is_decoder, self.is_fused) {
+                (false, _) => Visibility::All,
+                (true, true) => Visibility::Causal,
+                (true, false) => Visibility::Window(20),
+            },
             implementation: self.attention,
             weight_dropout: dropout(probability),
             output_dropout: dropout(probability),
@@ -289,17 +321,20 @@ type Layer = fn(&Config, &mut dyn FnMut());
 
 fn decoder_block(config: &Config, sample: &mut dyn FnMut()) {
     let mut block = DecoderBlock {
-        input_layernorm: config.rms_norm(),
+        input_norm: config.rms_norm(HIDDEN),
         self_attn: config.attention(KV_HEADS, true),
-        post_attention_layernorm: config.rms_norm(),
+        attention_norm: config.output_norm(),
+        mlp_input_norm_name: "post_attention_layernorm",
+        mlp_input_norm: config.rms_norm(HIDDEN),
         mlp: FeedForward {
             modules: ["mlp"; 2],
             names: ["gate_proj", "up_proj"],
             inner: config.projections([INTERMEDIATE; 2], false),
             output: config.projection(HIDDEN, INTERMEDIATE, false),
             output_dropout: Dropout::new(0, "mlp", 0.0),
-            activation: PhantomData::<SwiGlu>,
+            activation: if config.is_capped() { &GeGlu } else { &SwiGlu },
         },
+        mlp_norm: config.output_norm(),
     };
     let rope = Preset::named("tiny").unwrap().config().rope;
     let rope = Rope::new(&rope, HEAD_DIM, LEN, &Device::Cpu).unwrap();
@@ -331,7 +366,7 @@ fn encoder_block(config: &Config, sample: &mut dyn FnMut()) {
             inner: config.projections([INTERMEDIATE], true),
             output: config.projection(HIDDEN, INTERMEDIATE, true),
             output_dropout: config.dropout(),
-            activation: PhantomData::<Gelu>,
+            activation: &Gelu,
         },
         output_norm_name: "n2",
         output_norm: config.layer_norm(),
@@ -355,22 +390,30 @@ fn encoder_block(config: &Config, sample: &mut dyn FnMut()) {
 }
 
 fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
-    let (mut table, mut norm) = (config.matrix(VOCABULARY, HIDDEN), config.rms_norm());
+    let mut embedding = Embedding {
+        table: config.matrix(VOCABULARY, HIDDEN),
+        scale: config.is_capped().then_some(7.0),
+    };
+    let mut norm = config.rms_norm(HIDDEN);
+    let of = CausalLoss {
+        way: config.loss,
+        cap: config.cap(),
+    };
     let mut head = config.matrix(VOCABULARY, HIDDEN);
     let ids = Buffer::from_fn(BATCH * LEN, |at| at as u32 * 7);
     for _ in 0..2 {
         memory::set_phase(Phase::Forward);
-        let x = embedding::forward(&table, &ids, config.hidden, &Device::Cpu).unwrap();
+        let x = embedding.forward(&ids, config.hidden, &Device::Cpu).unwrap();
         sample();
         let (first, second) = (0..LEN - 1, LEN..2 * LEN - 6);
         let targets = Targets::new(&[1; BATCH * LEN], first.len() + second.len(), first.chain(second));
-        loss::evaluate(&x, &norm, &head, &targets).unwrap();
+        of.evaluate(&x, &norm, &head, &targets).unwrap();
         // A dry run computes no logits, and so does not stop at them.
-        let outcome = loss::forward_backward(config.loss, &x, &mut norm, &mut head, &targets, 0.1, &mut || ());
+        let outcome = of.forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ());
         let (_, dx) = outcome.unwrap();
         sample();
         drop(x);
-        embedding::backward(&mut table, &ids, &dx).unwrap();
+        embedding.backward(&ids, dx).unwrap();
         sample();
     }
 }

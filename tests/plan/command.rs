@@ -404,7 +404,6 @@ fn what_cannot_be_planned_is_an_error() {
         "model: tiny, data: { path: nowhere.txt }",
         "model: tiny, data: { path: short.txt }",
         "stack: torch, model: ./nowhere",
-        "model: mistral-7b",
         "stack: torch, model: llama-2-7b, max_seq_length: 4097",
         "stack: torch, model: llama-2-7b, task: sequence_classification",
         "stack: torch, model: phi-3-mini, target_modules: [q_proj]",

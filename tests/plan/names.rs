@@ -66,7 +66,6 @@ fn wrong_names_are_errors() {
             "did you mean `qwen2.5-7b`?",
         ),
         (&["--model", "tiny", "--gpu", "rtx-3900"], "did you mean `rtx-3090`?"),
-        (&["--model", "qwen2.5-7b"], "with --gpu GPU or --stack torch"),
         (
             &["--model", "./nothing", "--gpu", "t4"],
             "neither a preset nor a directory",

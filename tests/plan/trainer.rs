@@ -110,14 +110,23 @@ const PHI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tiny_phi3
 const PHI3: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
 /// Its original context has 16 tokens.
 const PHIS_LENGTHS: [usize; 5] = [2, 16, 17, 31, 64];
+/// Models of the fixtures with Llama's linear layers, which see up to 64 tokens.
+const OTHERS: [&str; 5] = ["tiny_mistral", "tiny_qwen2", "tiny_qwen3", "tiny_gemma2", "tiny_gemma3"];
 const DISTILBERT: [&str; 6] = ["q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2"];
 const BERT: [&str; 4] = ["query", "key", "value", "dense"];
+
+fn fixture(model: &str) -> String {
+    format!("{}/tests/fixtures/{model}", env!("CARGO_MANIFEST_DIR"))
+}
 
 #[test]
 fn the_ledger_counts_what_was_predicted() {
     let mut sample = Sample::new(1);
     sample.decoders("tiny", &LLAMA, &LLAMAS_LENGTHS, 30);
     sample.decoders(PHI, &PHI3, &PHIS_LENGTHS, 8);
+    for model in OTHERS {
+        sample.decoders(&fixture(model), &LLAMA, &PHIS_LENGTHS, 6);
+    }
     sample.encoders("distilbert-base", &DISTILBERT, 2);
     sample.encoders("bert-base", &BERT, 1);
     check(&sample);
@@ -159,6 +168,9 @@ fn the_ledger_counts_what_was_predicted_of_many_cells() {
     let mut sample = Sample::new(2);
     sample.decoders("tiny", &LLAMA, &LLAMAS_LENGTHS, 200);
     sample.decoders(PHI, &PHI3, &PHIS_LENGTHS, 50);
+    for model in OTHERS {
+        sample.decoders(&fixture(model), &LLAMA, &PHIS_LENGTHS, 30);
+    }
     sample.encoders("distilbert-base", &DISTILBERT, 12);
     sample.encoders("bert-base", &BERT, 8);
     check(&sample);

@@ -58,7 +58,6 @@ fn our_trainer() {
             "torch: { torch_version: '2.14' }",
             "torch: { transformer_version: '4.37.2' }",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
-            "model: mistral-7b",
             "dtype: bfloat16; bnb_4bit_use_double_quant: false",
         ],
     );

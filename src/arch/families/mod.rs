@@ -2,6 +2,8 @@
 
 pub(super) mod bert;
 pub(super) mod distilbert;
+pub(super) mod gemma2;
+pub(super) mod gemma3;
 pub(super) mod llama;
 pub(super) mod mistral;
 pub(super) mod phi3;

@@ -92,13 +92,7 @@ fn other_families_are_errors_that_name_those_that_are_known() {
 }
 
 #[test]
-fn families_that_are_not_trained_are_errors_that_name_those_that_are() {
-    let message = refused(read(json!({"architectures": ["MistralForCausalLM"]})));
-    assert!(
-        message.contains("`mistral` models are not trained here")
-            && message.contains("llama, phi3, distilbert, bert are"),
-        "{message}"
-    );
+fn a_decoder_with_another_head_is_an_error() {
     let headless = refused(llama(&json!({"architectures": ["LlamaForSequenceClassification"]})));
     assert!(headless.contains("LlamaForCausalLM is"), "{headless}");
 }
@@ -111,10 +105,10 @@ fn defaults_are_those_of_transformers() {
         assert_eq!(read(json!({"model_type": preset.family.name()})).unwrap(), preset);
     }
     let mistral = read(json!({"model_type": "mistral"})).unwrap();
-    let window = mistral.sliding_window.map(|window| (window.tokens, window.first_layer));
+    let windows = [mistral.window(0), mistral.window(31), mistral.window(32)];
     assert_eq!(
-        (mistral.num_key_value_heads, mistral.head_dim, window),
-        (8, 128, Some((4096, 0)))
+        (mistral.num_key_value_heads, mistral.head_dim, windows),
+        (8, 128, [Some(4096), Some(4096), None])
     );
     let unwindowed = read(json!({"model_type": "mistral", "sliding_window": null})).unwrap();
     assert_eq!(unwindowed.sliding_window, None);
@@ -135,22 +129,69 @@ fn defaults_are_those_of_transformers() {
 }
 
 #[test]
-fn windows_of_later_layers_are_found() {
-    let first = |layers: Value| {
+fn windows_of_some_layers_are_found() {
+    let windows = |layers: Value| {
         let keys = json!({"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 64,
             "num_hidden_layers": 4});
         let config = read(merged(keys, &layers))?;
-        Ok::<_, String>(config.sliding_window.map(|window| window.first_layer))
+        Ok::<_, String>(config.sliding_window.map(|window| window.layers))
     };
     let (full, windowed) = ("full_attention", "sliding_attention");
-    assert_eq!(first(json!({"max_window_layers": 1})), Ok(Some(1)));
-    assert_eq!(first(json!({"max_window_layers": 4})), Ok(None));
+    let later = Some(vec![false, true, true, true]);
+    assert_eq!(windows(json!({"max_window_layers": 1})), Ok(later));
+    assert_eq!(windows(json!({"max_window_layers": 4})), Ok(None));
+    let mixed = Some(vec![true, false, true, false]);
+    let types = json!({"layer_types": [windowed, full, windowed, full]});
+    assert_eq!(windows(types.clone()), Ok(mixed.clone()));
+    for wrong in [
+        json!([windowed, full]),
+        json!([windowed, full, windowed, "chunked_attention"]),
+        json!(4),
+    ] {
+        let message = windows(json!({ "layer_types": wrong })).unwrap_err();
+        assert!(
+            message.starts_with("`layer_types`: ") && message.contains("4 layers"),
+            "{message}"
+        );
+    }
+    // Gemma's pattern, if the types are not listed.
+    let gemma = |keys: Value| {
+        let config = read(merged(json!({"model_type": "gemma2", "num_hidden_layers": 4}), &keys)).unwrap();
+        config.sliding_window.map(|window| window.layers)
+    };
+    assert_eq!(gemma(json!({})), mixed);
+    assert_eq!(gemma(json!({"sliding_window": null})), None);
     assert_eq!(
-        first(json!({"layer_types": [full, full, windowed, windowed]})),
-        Ok(Some(2))
+        gemma(json!({"sliding_window_pattern": 3})),
+        Some(vec![true, true, false, true])
     );
-    let mixed = first(json!({"layer_types": [windowed, full]})).unwrap_err();
-    assert!(mixed.starts_with("`layer_types`: "), "{mixed}");
+}
+
+#[test]
+fn gemmas_keys_are_read() {
+    let old = json!({"model_type": "gemma3_text", "rope_theta": 500.0, "rope_local_base_freq": 200.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "query_pre_attn_scalar": 144});
+    let new = json!({"model_type": "gemma3_text", "query_pre_attn_scalar": 144, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}});
+    let [old, new] = [old, new].map(|keys| read(keys).unwrap());
+    assert_eq!(old, new);
+    assert_eq!(
+        (old.rope.theta, old.rope.scaling),
+        (500.0, Some(RopeScaling::Linear(8.0)))
+    );
+    assert_eq!(old.local_rope.map(|rope| rope.theta), Some(200.0));
+    let scale = (new.attention_scale(), new.embedding_scale(), new.tie_word_embeddings);
+    assert_eq!(scale, (1.0 / 12.0, Some(48.0), true));
+    let gemma2 = read(json!({"model_type": "gemma2", "final_logit_softcapping": null})).unwrap();
+    assert_eq!((gemma2.attention_softcap, gemma2.logit_softcap), (Some(50.0), None));
+    let images =
+        json!({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}});
+    let message = read(images).unwrap_err();
+    assert!(
+        message.contains("unknown model family gemma3;") && message.contains("gemma3_text"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -291,8 +332,6 @@ fn dropout_and_labels_are_found_under_each_familys_keys() {
 #[test]
 fn what_a_decoder_cannot_have_is_an_error() {
     for (change, part) in [
-        (json!({"attention_bias": true}), "attention_bias"),
-        (json!({"mlp_bias": true}), "mlp_bias"),
         (
             json!({"hidden_act": "gelu"}),
             "`hidden_act: gelu` is not supported; silu is",

@@ -66,13 +66,21 @@ pub(super) unsafe fn softmax_block_backward(
                 let second = exp2(_mm512_fmsub_ps(second, scale, log_second));
                 let d_first = _mm512_mul_ps(first, _mm512_sub_ps(d_first, delta_first));
                 let d_second = _mm512_mul_ps(second, _mm512_sub_ps(d_second, delta_second));
+                let (d_first, d_second) = match stats.slopes {
+                    Some(slopes) => {
+                        let [slope_first, slope_second] = halves(slopes.row(key));
+                        (
+                            _mm512_mul_ps(d_first, slope_first),
+                            _mm512_mul_ps(d_second, slope_second),
+                        )
+                    }
+                    None => (d_first, d_second),
+                };
                 let (mut row, mut d) = (narrow(first, second), narrow(d_first, d_second));
                 if stats.hidden != Hidden::Nothing {
-                    let seen = match stats.hidden {
-                        Hidden::Later => u32::MAX << key,
-                        Hidden::From(place) if key >= place => 0,
-                        _ => u32::MAX,
-                    };
+                    let seeing = stats.hidden.seeing_queries(key);
+                    let below = |place: usize| ((1u64 << place) - 1) as u32;
+                    let seen = below(seeing.end) & !below(seeing.start);
                     (row, d) = (_mm512_maskz_mov_epi16(seen, row), _mm512_maskz_mov_epi16(seen, d));
                 }
                 _mm512_storeu_si512(weights.as_mut_ptr().add(key * TILE).cast(), row);

@@ -171,7 +171,8 @@ impl<E: Element> Item<'_, E> {
                 checks_finite,
             };
             let end = self.pattern.end(round.queries.end - TILE);
-            for start in (0..end).step_by(KEYS) {
+            let start = self.pattern.start(round.queries.start);
+            for start in (start..end).step_by(KEYS) {
                 let keys = start..end.min(start + KEYS);
                 round.take_keys::<P>(keys.clone(), scratch, || ahead.ask());
                 round.finish_keys::<P>(keys, scratch);
@@ -179,7 +180,7 @@ impl<E: Element> Item<'_, E> {
             finite &= self.write_queries(&round, head, scratch);
         }
         let level = session.level();
-        let k_finite = self.write_keys(level, &self.outputs.k, shape.scale(), &scratch.dk);
+        let k_finite = self.write_keys(level, &self.outputs.k, shape.scores.scale, &scratch.dk);
         let keep = self.pattern.dropped(self.kv_head);
         let keep = keep.map_or(1.0, |dropped| dropped.keep());
         let v_finite = self.write_keys(level, &self.outputs.v, keep, &scratch.dv);
@@ -332,7 +333,7 @@ impl<E: Element> Item<'_, E> {
                 scratch.dq[panel * blocks + at].transpose_into(level, transposed);
             }
             // SAFETY: an item has these heads to itself, and a round these queries.
-            finite &= unsafe { destination.write(level, first, &scratch.transposed, &[self.shape.scale(); TILE]) };
+            finite &= unsafe { destination.write(level, first, &scratch.transposed, &[self.shape.scores.scale; TILE]) };
         }
         finite
     }

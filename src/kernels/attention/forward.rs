@@ -202,7 +202,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let last = self.item.queries.start + (blocks - 1) * TILE;
         let end = self.pattern.end(last);
         let mut finite = true;
-        for start in (0..end).step_by(KEYS) {
+        for start in (self.pattern.start(self.item.queries.start)..end).step_by(KEYS) {
             let keys = start..end.min(start + KEYS);
             self.pack_keys(keys.clone());
             let queries = heads
@@ -210,7 +210,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
                 .flat_map(|head| (0..blocks).map(move |block| (head, block)));
             for (index, (head, block)) in queries.enumerate() {
                 let first = self.item.queries.start + block * TILE;
-                if self.pattern.end(first) > start {
+                if self.pattern.end(first) > start && self.pattern.start(first) < keys.end {
                     finite &= self.attend(keys.clone(), index, head, first);
                 }
             }
@@ -231,14 +231,12 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     /// Writes their output after the last key. Returns true if the output is finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
-        let end = self.pattern.end(first);
-        let seen = (keys.end.min(end) - keys.start) / TILE;
+        let (first_seen, end) = (self.pattern.start(first), self.pattern.end(first));
+        let left_out = first_seen.saturating_sub(keys.start) / TILE;
+        let seen = left_out..(keys.end.min(end) - keys.start) / TILE;
+        // Sums have something of keys before these.
+        let accumulates = keys.start > first_seen;
         let last = keys.end >= end;
-        let hidden = if last {
-            self.pattern.hidden(first, end - TILE)
-        } else {
-            Hidden::Nothing
-        };
         let dropped = self.pattern.dropped(head);
         let destination = Destination {
             out: &self.sequence.out,
@@ -248,15 +246,16 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         if last {
             destination.prefetch(first..first + TILE);
         }
-        let maxima = self.score(head, first, seen, hidden);
+        let maxima = self.score(head, first, keys.start, seen.clone());
         let running = &mut self.scratch.running[index];
-        let (mut round, factors) = begin(level, running, &maxima, self.shape.scale());
+        let (mut round, factors) = begin(level, running, &maxima, self.shape.scores.scale);
         let weights = self.scratch.weights.of::<P>(KEYS * TILE);
-        for (scores, weights) in self.scratch.scores[..seen].iter().zip(weights.as_chunks_mut().0) {
+        let blocks = weights.as_chunks_mut().0;
+        for (scores, weights) in self.scratch.scores[seen.clone()].iter().zip(&mut blocks[seen.clone()]) {
             P::softmax_block(level, scores, &mut round, weights);
         }
         if let Some(dropped) = dropped {
-            for (at, weights) in weights.as_chunks_mut().0[..seen].iter_mut().enumerate() {
+            for (at, weights) in seen.clone().zip(&mut blocks[seen.clone()]) {
                 dropped.drop_weights(level, first, keys.start + at * TILE, weights);
             }
         }
@@ -266,23 +265,27 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
 
         let sums = &mut self.scratch.sums[index * self.shape.panels()..][..self.shape.panels()];
         let values = self.scratch.values.get::<P>().chunks_exact(keys.len() * TILE);
+        let weights = &weights[seen.start * BLOCK..];
+        // The block on the diagonal is the last.
+        let is_causal = last && self.pattern.hidden(first, end - TILE).hides_later();
         for (panel, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
-            if keys.start > 0 && factors != [1.0; TILE] {
+            let values = &values[seen.start * BLOCK..];
+            if accumulates && factors != [1.0; TILE] {
                 multiply_rows(level, sum, &factors);
             }
-            let on_diagonal = &values[(seen - 1) * BLOCK..][..BLOCK];
-            let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(on_diagonal)).then_some(Masked {
-                block: seen - 1,
+            let on_diagonal = &values[(seen.len() - 1) * BLOCK..][..BLOCK];
+            let masked = (self.checks_finite && is_causal && !is_finite(on_diagonal)).then_some(Masked {
+                block: seen.len() - 1,
                 counts: |row, place, _| place <= row,
             });
             let size = (TILE, self.shape.panel(panel).len());
             multiply_masked(
                 &self.session,
-                (weights, values, seen),
+                (weights, values, seen.len()),
                 masked,
                 size,
                 sum,
-                keys.start > 0,
+                accumulates,
             );
         }
         if !last {
@@ -299,9 +302,9 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         }
     }
 
-    /// Scores a head's queries from `first` on with the first `seen` blocks of keys, of the last of which some are hidden.
-    /// Returns their maxima.
-    fn score(&mut self, head: usize, first: usize, seen: usize, hidden: Hidden) -> [f32; TILE] {
+    /// Scores a head's queries from `first` on with the blocks `seen` of the packed keys, which begin at `start`. Returns their
+    /// maxima.
+    fn score(&mut self, head: usize, first: usize, start: usize, seen: Range<usize>) -> [f32; TILE] {
         let level = self.session.level();
         let SequenceShape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
@@ -318,11 +321,11 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         q.prefetch_rows(first + TILE..first + 2 * TILE);
         let mut maxima: RowPartials = [[f32::NEG_INFINITY; 16]; TILE];
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
-        for (at, (scores, keys)) in self.scratch.scores[..seen].iter_mut().zip(keys).enumerate() {
+        let blocks = self.scratch.scores.iter_mut().zip(keys).enumerate();
+        for (at, (scores, keys)) in blocks.take(seen.end).skip(seen.start) {
             P::multiply(&self.session, queries, keys, head_dim, (TILE, TILE), scores, false);
-            if at + 1 == seen {
-                hide(scores, hidden);
-            }
+            self.shape.scores.cap(level, scores);
+            hide(scores, self.pattern.hidden(first, start + at * TILE));
             update_max(level, &mut maxima, scores);
         }
         largest(level, &maxima)
@@ -330,13 +333,14 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
 }
 
 fn hide(scores: &mut Block, hidden: Hidden) {
+    if hidden == Hidden::Nothing {
+        return;
+    }
     for row in 0..TILE {
-        let first = match hidden {
-            Hidden::Nothing => return,
-            Hidden::Later => row + 1,
-            Hidden::From(place) => place,
-        };
-        scores.row_mut(row)[first..].fill(f32::NEG_INFINITY);
+        let seen = hidden.seen_keys(row);
+        let scores = scores.row_mut(row);
+        scores[..seen.start].fill(f32::NEG_INFINITY);
+        scores[seen.end..].fill(f32::NEG_INFINITY);
     }
 }
 

@@ -16,6 +16,8 @@ use crate::kernels::{
 pub enum Keys<'a> {
     /// Those up to its own position.
     Causal,
+    /// The last ones up to its own position, at most so many; at least one.
+    Window(usize),
     /// The first ones of its sequence, as many as stand here for it; at least one.
     First(&'a [u32]),
 }
@@ -48,6 +50,7 @@ impl Pattern<'_> {
     pub fn seen(&self, sequence: usize, query: usize) -> Range<usize> {
         match self.keys {
             Keys::Causal => 0..query + 1,
+            Keys::Window(window) => (query + 1).saturating_sub(window)..query + 1,
             Keys::First(lengths) => 0..lengths[sequence] as usize,
         }
     }
@@ -56,6 +59,7 @@ impl Pattern<'_> {
     pub(super) fn fits(&self, sequences: &Sequences) -> bool {
         let lengths = match self.keys {
             Keys::Causal => true,
+            Keys::Window(window) => window > 0,
             Keys::First(lengths) => {
                 let mut pairs = lengths.iter().zip(sequences.iter());
                 lengths.len() == sequences.count()
@@ -70,6 +74,7 @@ impl Pattern<'_> {
         SequencePattern {
             seen: match self.keys {
                 Keys::Causal => Seen::Causal,
+                Keys::Window(window) => Seen::Window(window),
                 Keys::First(lengths) => Seen::First(lengths[index] as usize),
             },
             mask: self.dropout.map(|masks| masks[index]),
@@ -81,6 +86,7 @@ impl Pattern<'_> {
 #[derive(Debug, Clone, Copy)]
 enum Seen {
     Causal,
+    Window(usize),
     First(usize),
 }
 
@@ -95,15 +101,23 @@ impl SequencePattern {
     /// Positions that are keys to any query, of `len`.
     pub(super) fn key_positions(&self, len: usize) -> usize {
         match self.seen {
-            Seen::Causal => len,
+            Seen::Causal | Seen::Window(_) => len,
             Seen::First(keys) => keys,
+        }
+    }
+
+    /// Where the blocks of keys start that the block of queries from `first` on sees any of.
+    pub(super) fn start(&self, first: usize) -> usize {
+        match self.seen {
+            Seen::Window(window) => (first + 1).saturating_sub(window) / TILE * TILE,
+            Seen::Causal | Seen::First(_) => 0,
         }
     }
 
     /// Where the blocks of keys end that the block of queries from `first` on sees any of.
     pub(super) fn end(&self, first: usize) -> usize {
         match self.seen {
-            Seen::Causal => first + TILE,
+            Seen::Causal | Seen::Window(_) => first + TILE,
             Seen::First(keys) => keys.next_multiple_of(TILE),
         }
     }
@@ -111,8 +125,17 @@ impl SequencePattern {
     /// The first query that sees the block of keys from `first` on.
     pub(super) fn first_query(&self, first: usize) -> usize {
         match self.seen {
-            Seen::Causal => first,
+            Seen::Causal | Seen::Window(_) => first,
             Seen::First(_) => 0,
+        }
+    }
+
+    /// Where the blocks of queries end that see any of the block of keys from `first` on, at most `end`.
+    pub(super) fn query_end(&self, first: usize, end: usize) -> usize {
+        match self.seen {
+            // The block's last key, and as many queries from its own on.
+            Seen::Window(window) => end.min((first + TILE - 1 + window).next_multiple_of(TILE)),
+            Seen::Causal | Seen::First(_) => end,
         }
     }
 
@@ -121,6 +144,14 @@ impl SequencePattern {
         match self.seen {
             Seen::Causal if query == key => Hidden::Later,
             Seen::Causal => Hidden::Nothing,
+            Seen::Window(window) => match query - key {
+                // The block's last query still sees its first key.
+                ahead if ahead + TILE <= window => match ahead {
+                    0 => Hidden::Later,
+                    _ => Hidden::Nothing,
+                },
+                ahead => Hidden::OutsideWindow { ahead, window },
+            },
             Seen::First(keys) => match keys.saturating_sub(key) {
                 TILE.. => Hidden::Nothing,
                 seen => Hidden::From(seen),
@@ -142,6 +173,48 @@ pub enum Hidden {
     Later,
     /// Those from this place on.
     From(usize),
+    /// Those after the query, and those that its window has left behind. The block of queries begins `ahead` positions
+    /// after that of keys.
+    OutsideWindow {
+        ahead: usize,
+        window: usize,
+    },
+}
+
+impl Hidden {
+    /// True if each query sees no key after its own place in the block.
+    pub fn hides_later(self) -> bool {
+        matches!(self, Self::Later | Self::OutsideWindow { ahead: 0, .. })
+    }
+
+    /// The keys of the block that its query `query` sees.
+    #[inline(always)]
+    pub fn seen_keys(self, query: usize) -> Range<usize> {
+        match self {
+            Self::Nothing => 0..TILE,
+            Self::Later => 0..query + 1,
+            Self::From(place) => 0..place,
+            Self::OutsideWindow { ahead, window } => {
+                let end = ahead + query + 1;
+                end.saturating_sub(window).min(TILE)..end.min(TILE)
+            }
+        }
+    }
+
+    /// The queries of the block that see its key `key`.
+    #[inline(always)]
+    pub fn seeing_queries(self, key: usize) -> Range<usize> {
+        match self {
+            Self::Nothing => 0..TILE,
+            Self::Later => key..TILE,
+            Self::From(place) if key < place => 0..TILE,
+            Self::From(_) => 0..0,
+            Self::OutsideWindow { ahead, window } => {
+                let start = key.saturating_sub(ahead);
+                start..(key + window).saturating_sub(ahead).clamp(start, TILE)
+            }
+        }
+    }
 }
 
 /// Which weights of a head are dropped.

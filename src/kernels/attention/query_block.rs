@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{
     masked::{Masked, is_finite, multiply_masked},
     number::Number,
-    pattern::{self, Hidden, SequencePattern},
+    pattern::{self, SequencePattern},
     shape::SequenceShape,
     stats::BackwardStats,
 };
@@ -92,24 +92,32 @@ impl QueryBlock<'_> {
         let (mut products, mut d_weights) = (Block::ZERO, Block::ZERO);
         let dropped = self.pattern.dropped(self.head);
         let (level, mut factors) = (self.session.level(), Block::ZERO);
+        let mut slopes = Block::ZERO;
 
         for (at, key) in keys.step_by(TILE).enumerate() {
             let first_query = self.pattern.first_query(key);
             let (block_of_keys, first) = (key / TILE, first_query.saturating_sub(self.queries.start) / TILE);
+            let query_end = self.pattern.query_end(key, self.queries.end);
+            let end = query_end.saturating_sub(self.queries.start) / TILE;
+            if first >= end {
+                continue;
+            }
             let hidden = self.pattern.hidden(self.queries.start + first * TILE, key);
-            for block in first..blocks {
+            for block in first..end {
                 self.multiply(&k_rows[block_of_keys * len..], &q[block * len..], &mut products);
                 self.multiply(&v_rows[block_of_keys * len..], &d_out[block * len..], &mut d_weights);
                 let query = self.queries.start + block * TILE;
+                shape.scores.cap(level, &mut products);
                 if let Some(dropped) = dropped {
                     dropped.factors(level, query, key, &mut factors);
                     pattern::multiply(level, &mut d_weights, &factors);
                 }
                 let stats = BackwardStats {
-                    scale: shape.scale(),
+                    scale: shape.scores.scale,
                     lse: &lse[block],
                     delta: &delta[block],
                     hidden: self.pattern.hidden(query, key),
+                    slopes: shape.scores.slopes(level, &products, &mut slopes),
                 };
                 let out = [
                     &mut weights[block - first],
@@ -129,12 +137,12 @@ impl QueryBlock<'_> {
                 let sums = &mut sums[block_of_keys * panels..][..panels];
                 for (panel, sum) in sums.iter_mut().enumerate() {
                     let right = &right.queries.get::<P>()[(panel * blocks + first) * BLOCK..];
-                    let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(&right[..BLOCK]))
-                        .then_some(Masked {
+                    let masked =
+                        (self.checks_finite && hidden.hides_later() && !is_finite(&right[..BLOCK])).then_some(Masked {
                             block: 0,
                             counts: |key, query, _| query >= key,
                         });
-                    let factors = (left.as_flattened(), right, blocks - first);
+                    let factors = (left.as_flattened(), right, end - first);
                     let size = (TILE, shape.panel(panel).len());
                     multiply_masked(self.session, factors, masked, size, sum, true);
                 }
@@ -150,23 +158,24 @@ impl QueryBlock<'_> {
         let len = (shape.panels() * blocks).max(scratch.dq.len());
         scratch.dq.resize(len, Block::ZERO);
         for (block, query) in self.queries.clone().step_by(TILE).enumerate() {
-            let end = self.pattern.end(query);
-            let seen = keys.end.min(end).saturating_sub(keys.start) / TILE;
+            let (start, end) = (self.pattern.start(query), self.pattern.end(query));
+            let first = start.max(keys.start);
+            let seen = keys.end.min(end).saturating_sub(first) / TILE;
             if seen == 0 {
                 continue;
             }
-            let right = &d_scores[block * KEYS * TILE..];
+            let right = &d_scores[(block * KEYS + first - keys.start) * TILE..];
             for panel in 0..shape.panels() {
-                let left = &k_columns[(panel * shape.padded() + keys.start) * TILE..];
+                let left = &k_columns[(panel * shape.padded() + first) * TILE..];
                 let last = &left[(seen - 1) * BLOCK..][..BLOCK];
-                let hidden = self.pattern.hidden(query, keys.start + (seen - 1) * TILE);
-                let masked = (self.checks_finite && hidden == Hidden::Later && !is_finite(last)).then_some(Masked {
+                let hidden = self.pattern.hidden(query, first + (seen - 1) * TILE);
+                let masked = (self.checks_finite && hidden.hides_later() && !is_finite(last)).then_some(Masked {
                     block: seen - 1,
                     counts: |_, key, query| key <= query,
                 });
                 let size = (shape.panel(panel).len(), TILE);
                 let sum = &mut scratch.dq[panel * blocks + block];
-                multiply_masked(self.session, (left, right, seen), masked, size, sum, keys.start > 0);
+                multiply_masked(self.session, (left, right, seen), masked, size, sum, keys.start > start);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::scores::Scores;
 use crate::kernels::{Sequences, gemm::block::TILE};
 
 /// Heads, and the sequences that they are computed on.
@@ -15,14 +16,11 @@ pub struct Shape<'a> {
     pub kv_heads: usize,
     /// Dimensions of a head.
     pub head_dim: usize,
+    /// How scores come from products of queries and keys.
+    pub scores: Scores,
 }
 
 impl Shape<'_> {
-    /// Softmax scale, `1 / sqrt(head_dim)`.
-    pub fn scale(self) -> f32 {
-        self.of_sequence(0).scale()
-    }
-
     pub(super) fn queries(self) -> usize {
         self.sequences.tokens() * self.query_width()
     }
@@ -47,6 +45,7 @@ impl Shape<'_> {
             heads,
             kv_heads,
             head_dim,
+            scores,
             ..
         } = self;
         SequenceShape {
@@ -54,6 +53,7 @@ impl Shape<'_> {
             heads,
             kv_heads,
             head_dim,
+            scores,
         }
     }
 }
@@ -66,18 +66,13 @@ pub(super) struct SequenceShape {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
+    pub(super) scores: Scores,
 }
 
 impl SequenceShape {
     #[inline]
     pub(super) fn group(self) -> usize {
         self.heads / self.kv_heads
-    }
-
-    /// Softmax scale, `1 / sqrt(head_dim)`.
-    #[inline]
-    pub(super) fn scale(self) -> f32 {
-        1.0 / (self.head_dim as f32).sqrt()
     }
 
     /// The length, filled up to whole blocks.

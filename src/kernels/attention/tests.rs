@@ -1,240 +1,18 @@
 //! Every level and format against double precision, on lengths and head dimensions that fill no block.
 
-use half::{bf16, f16};
+mod case;
 
 use std::ops::Range;
 
+use half::{bf16, f16};
+
+use self::case::{Case, assert_close};
 use super::*;
 use crate::kernels::{
-    Element, Sequences,
-    dropout::Mask,
+    Sequences,
     gemm::{multiply::Multiply, operand::FromFormat},
     instruction_set::forced::at_each_level,
 };
-
-struct Case<E> {
-    sequences: Sequences,
-    heads: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    /// Keys of each sequence; causal without.
-    lengths: Option<Vec<u32>>,
-    dropout: Option<Vec<Mask>>,
-    q: Vec<E>,
-    k: Vec<E>,
-    v: Vec<E>,
-    d_out: Vec<E>,
-}
-
-/// What a kernel gives, or double precision.
-struct Outcome<T> {
-    out: Vec<T>,
-    lse: Vec<T>,
-    dq: Vec<T>,
-    dk: Vec<T>,
-    dv: Vec<T>,
-}
-
-/// Values between -1 and 1 without a pattern.
-fn values<E: Element>(count: usize, seed: u64) -> Vec<E> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..count)
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            E::narrow((state >> 40) as f32 / (1 << 23) as f32 - 1.0)
-        })
-        .collect()
-}
-
-impl<E: Element> Case<E> {
-    fn new(batch: usize, len: usize, heads: (usize, usize), head_dim: usize) -> Self {
-        Self::of(Sequences::even(batch, len), heads, head_dim)
-    }
-
-    fn of(sequences: Sequences, (heads, kv_heads): (usize, usize), head_dim: usize) -> Self {
-        let shape = Shape {
-            sequences: &sequences,
-            heads,
-            kv_heads,
-            head_dim,
-        };
-        // Scores of some size, so that weights differ.
-        let q: Vec<E> = values(shape.queries(), 1);
-        Self {
-            heads,
-            kv_heads,
-            head_dim,
-            lengths: None,
-            dropout: None,
-            q: q.iter().map(|q| E::narrow(q.widen() * 4.0)).collect(),
-            k: values(shape.keys(), 2),
-            v: values(shape.keys(), 3),
-            d_out: values(shape.queries(), 4),
-            sequences,
-        }
-    }
-
-    fn shape(&self) -> Shape<'_> {
-        Shape {
-            sequences: &self.sequences,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            head_dim: self.head_dim,
-        }
-    }
-
-    /// Every query sees the first keys of its sequence: as many as there are, and fewer.
-    fn bidirectional(self) -> Self {
-        let lengths = self.sequences.iter().enumerate();
-        let lengths = lengths.map(|(index, tokens)| (tokens.len() - index % 3 * tokens.len() / 3) as u32);
-        Self {
-            lengths: Some(lengths.collect()),
-            ..self
-        }
-    }
-
-    fn dropping(self, probability: f64) -> Self {
-        let masks = (0..self.sequences.count()).map(|index| Mask::new(index as u64 * 77 + 5, probability));
-        Self {
-            dropout: Some(masks.collect()),
-            ..self
-        }
-    }
-
-    fn pattern(&self) -> Pattern<'_> {
-        Pattern {
-            keys: self.lengths.as_deref().map_or(Keys::Causal, Keys::First),
-            dropout: self.dropout.as_deref(),
-        }
-    }
-
-    /// By products in `P`.
-    fn computed<P: Number + FromFormat<E>>(&self) -> Outcome<f32> {
-        let mut out = vec![E::narrow(f32::NAN); self.q.len()];
-        let mut lse = vec![f32::NAN; self.sequences.tokens() * self.heads];
-        forward::<P, E>(
-            &self.q,
-            &self.k,
-            &self.v,
-            self.shape(),
-            self.pattern(),
-            &mut out,
-            &mut lse,
-        );
-        let (mut dq, mut dk, mut dv) = (
-            vec![E::narrow(f32::NAN); self.q.len()],
-            vec![E::narrow(f32::NAN); self.k.len()],
-            vec![E::narrow(f32::NAN); self.k.len()],
-        );
-        let saved = Saved {
-            q: &self.q,
-            k: &self.k,
-            v: &self.v,
-            out: &out,
-            lse: &lse,
-        };
-        let gradients = Gradients {
-            q: &mut dq,
-            k: &mut dk,
-            v: &mut dv,
-        };
-        backward::<P, E>(&saved, &self.d_out, self.shape(), self.pattern(), gradients);
-        let wide = |values: &[E]| values.iter().map(|value| value.widen()).collect();
-        Outcome {
-            out: wide(&out),
-            lse,
-            dq: wide(&dq),
-            dk: wide(&dk),
-            dv: wide(&dv),
-        }
-    }
-
-    fn wanted(&self) -> Outcome<f64> {
-        let Self {
-            sequences,
-            heads,
-            kv_heads,
-            head_dim,
-            ..
-        } = self;
-        let (heads, kv_heads, head_dim) = (*heads, *kv_heads, *head_dim);
-        let scale = 1.0 / (head_dim as f64).sqrt();
-        let mut outcome = Outcome {
-            out: vec![0.0; self.q.len()],
-            lse: vec![0.0; sequences.tokens() * heads],
-            dq: vec![0.0; self.q.len()],
-            dk: vec![0.0; self.k.len()],
-            dv: vec![0.0; self.k.len()],
-        };
-        let wide = |values: &[E]| -> Vec<f64> { values.iter().map(|value| f64::from(value.widen())).collect() };
-        let (q, k, v, d_out) = (wide(&self.q), wide(&self.k), wide(&self.v), wide(&self.d_out));
-        for (index, lse) in outcome.lse.iter_mut().enumerate() {
-            let (sequence, _) = sequences.locate(index / heads);
-            let tokens = sequences.get(sequence);
-            let (start, len) = (tokens.start, tokens.len());
-            let (head, query) = ((index - start * heads) / len, (index - start * heads) % len);
-            let at = ((start + query) * heads + head) * head_dim;
-            let key_at = |key: usize| ((start + key) * kv_heads + head / (heads / kv_heads)) * head_dim;
-            let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
-            let row = |values: &'_ [f64], at: usize| -> Vec<f64> { values[at..][..head_dim].to_vec() };
-            let seen = self
-                .lengths
-                .as_ref()
-                .map_or(query + 1, |lengths| lengths[sequence] as usize);
-            let factor = |key: usize| match &self.dropout {
-                None => 1.0,
-                Some(masks) => f64::from(masks[sequence].factor(Pattern::index(head, query, key))),
-            };
-            let scores: Vec<f64> = (0..seen)
-                .map(|key| scale * dot(&row(&q, at), &row(&k, key_at(key))))
-                .collect();
-            let max = scores.iter().fold(f64::NEG_INFINITY, |max, score| max.max(*score));
-            let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-            *lse = max + sum.ln();
-            let weights: Vec<f64> = scores.iter().map(|score| (score - *lse).exp()).collect();
-            for (key, weight) in weights.iter().enumerate() {
-                for i in 0..head_dim {
-                    outcome.out[at + i] += factor(key) * weight * v[key_at(key) + i];
-                }
-            }
-            let delta = dot(&row(&d_out, at), &outcome.out[at..][..head_dim]);
-            for (key, weight) in weights.iter().enumerate() {
-                let (factor, key) = (factor(key), key_at(key));
-                let d_score = weight * (factor * dot(&row(&d_out, at), &row(&v, key)) - delta) * scale;
-                for i in 0..head_dim {
-                    outcome.dq[at + i] += d_score * k[key + i];
-                    outcome.dk[key + i] += d_score * q[at + i];
-                    outcome.dv[key + i] += factor * weight * d_out[at + i];
-                }
-            }
-        }
-        outcome
-    }
-
-    fn check<P: Number + FromFormat<E>>(&self, tolerance: f64, what: &str) {
-        let (got, want) = (self.computed::<P>(), self.wanted());
-        let what = format!("{what}, {:?}", self.shape());
-        assert_close(&got.out, &want.out, tolerance, &format!("out, {what}"));
-        assert_close(&got.lse, &want.lse, tolerance, &format!("lse, {what}"));
-        assert_close(&got.dq, &want.dq, tolerance, &format!("dq, {what}"));
-        assert_close(&got.dk, &want.dk, tolerance, &format!("dk, {what}"));
-        assert_close(&got.dv, &want.dv, tolerance, &format!("dv, {what}"));
-    }
-}
-
-/// Differences are at most `tolerance` of the largest magnitude, or of 0.1 where all is small.
-fn assert_close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
-    let largest = want.iter().fold(0.1f64, |max, value| max.max(value.abs()));
-    for (at, (got, want)) in got.iter().zip(want).enumerate() {
-        let difference = (f64::from(*got) - want).abs();
-        assert!(
-            difference <= tolerance * largest,
-            "{what}: {got} against {want} at {at}"
-        );
-    }
-}
 
 /// Samples, length, heads, heads of keys and values, dimensions.
 const SHAPES: [(usize, usize, (usize, usize), usize); 9] = [
@@ -285,6 +63,30 @@ fn other_patterns_agree_with_double_precision() {
         }
         let case = Case::<f16>::new(2, 130, (6, 2), 16).bidirectional().dropping(0.1);
         case.check::<f32>(2e-3, &format!("{level:?} f16"));
+    });
+}
+
+/// Windows within a block, over several, of a block's size, and longer than the sequence; and capped scores.
+#[test]
+fn windows_and_caps_agree_with_double_precision() {
+    at_each_level(|level| {
+        for (batch, len, heads, head_dim) in SHAPES {
+            let new = || Case::<f32>::new(batch, len, heads, head_dim);
+            let what = format!("{level:?} f32");
+            for window in [2, 5, 31, 32, 33, 40, 64, 100, 1000] {
+                let what = format!("{what}, window {window}");
+                new().windowed(window).check::<f32>(1e-5, &what);
+            }
+            new().windowed(45).dropping(0.3).check::<f32>(2e-5, &what);
+            new().capped().check::<f32>(1e-5, &what);
+            new().capped().windowed(45).dropping(0.3).check::<f32>(2e-5, &what);
+            new().capped().bidirectional().check::<f32>(1e-5, &what);
+            let in_bf16 = || Case::<bf16>::new(batch, len, heads, head_dim).capped().windowed(45);
+            in_bf16().check::<f32>(0.005, &format!("{level:?} bf16 by f32"));
+            if bf16::is_native(level) || len < 100 {
+                in_bf16().check::<bf16>(0.02, &format!("{level:?} bf16"));
+            }
+        }
     });
 }
 
@@ -353,6 +155,10 @@ fn rounds_go_together() {
     Case::<f32>::new(1, 1100, (2, 1), 16).check::<f32>(1e-5, "f32");
     let case = Case::<f32>::new(2, 1100, (2, 1), 16).bidirectional().dropping(0.1);
     case.check::<f32>(2e-5, "bidirectional f32");
+    for window in [20, 300, 700] {
+        let case = Case::<f32>::new(1, 1400, (2, 1), 16).windowed(window);
+        case.check::<f32>(1e-5, &format!("window {window}"));
+    }
 }
 
 #[test]

@@ -2,10 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::{
-    pattern::Hidden,
-    stats::{BackwardStats, ForwardStats, RowPartials},
-};
+use super::stats::{BackwardStats, ForwardStats, RowPartials};
 use crate::kernels::{
     Element, InstructionSet,
     gemm::{
@@ -105,8 +102,8 @@ pub(super) fn add_products<P: Element>(level: InstructionSet, a: &[P], b: &[P], 
 }
 
 /// From scores and gradients of weights (rows are keys) to the weights `p = exp(scale · score - lse)`, as a left block
-/// (rows are keys, places queries), and the gradients of the scaled scores, `p (d_weight - delta)`, as a left block and as a
-/// right one (places are keys).
+/// (rows are keys, places queries), and the gradients of the scaled products, `p (d_weight - delta)` times the slope of a cap,
+/// as a left block and as a right one (places are keys).
 pub(super) fn softmax_block_backward<P: Packed>(
     level: InstructionSet,
     scores: &Block,
@@ -120,12 +117,7 @@ pub(super) fn softmax_block_backward<P: Packed>(
             let BackwardStats { scale, lse, delta, .. } = *stats;
             let rows = weights.as_chunks_mut::<TILE>().0.iter_mut();
             for (key, (weights, d_scores)) in rows.zip(d_scores.as_chunks_mut::<TILE>().0).enumerate() {
-                // A key that comes later is hidden from the queries before it, one past the end from all.
-                let hidden = match stats.hidden {
-                    Hidden::Later => key,
-                    Hidden::From(place) if key >= place => TILE,
-                    _ => 0,
-                };
+                let seeing = stats.hidden.seeing_queries(key);
                 let (scores, d_weights) = (scores.row(key), d_weights.row(key));
                 let (mut of_key, mut d_of_key) = ([0f32; TILE], [0f32; TILE]);
                 for ((weight, score), lse) in of_key.iter_mut().zip(scores).zip(lse) {
@@ -135,8 +127,15 @@ pub(super) fn softmax_block_backward<P: Packed>(
                 {
                     *d_score = weight * (d_weight - delta);
                 }
-                of_key[..hidden].fill(0.0);
-                d_of_key[..hidden].fill(0.0);
+                if let Some(slopes) = stats.slopes {
+                    for (d_score, slope) in d_of_key.iter_mut().zip(slopes.row(key)) {
+                        *d_score *= slope;
+                    }
+                }
+                for values in [&mut of_key, &mut d_of_key] {
+                    values[..seeing.start].fill(0.0);
+                    values[seeing.end..].fill(0.0);
+                }
                 for (to, values) in [(weights, &of_key), (d_scores, &d_of_key)] {
                     for (to, value) in to.iter_mut().zip(values) {
                         *to = P::narrow(*value);

@@ -4,6 +4,7 @@
 //! A head that is trained needs the logits' gradients, and so their log-sum-exps first: two passes over the logits. One
 //! that is not needs the sums only at the end, and one pass.
 
+mod cap;
 mod one_pass;
 mod two_passes;
 

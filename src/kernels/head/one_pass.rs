@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::super::{
     Element, InstructionSet,
+    arithmetic::Arithmetic,
     exp::exp,
     gemm::{
         OperandReader,
@@ -21,7 +22,9 @@ use super::super::{
     },
     reduce,
     rows::for_rows,
+    softcap::SoftCap,
 };
+use super::cap::cap_block;
 use crate::memory::Buffer;
 
 /// Columns of the logits whose exponentials are summed together.
@@ -33,6 +36,7 @@ const HEADROOM: f32 = 60.0;
 pub struct Exponentials<'a, E> {
     out: Output<'a, E>,
     bases: &'a [f32],
+    cap: Option<SoftCap>,
     /// By slot, then by row.
     sums: Buffer<UnsafeCell<f64>>,
     is_too_high: AtomicBool,
@@ -46,11 +50,12 @@ impl<'a, E: Element> Exponentials<'a, E> {
     /// Panels that a product must keep together.
     pub const GRAIN: usize = SLOT / TILE;
 
-    /// For `cols` columns of rows with these bases.
-    pub fn new(out: Output<'a, E>, bases: &'a Buffer<f32>, cols: usize) -> Self {
+    /// For `cols` columns of rows with these bases; with a cap, what is written is multiplied by its slope.
+    pub fn new(out: Output<'a, E>, bases: &'a Buffer<f32>, cols: usize, cap: Option<SoftCap>) -> Self {
         Self {
             out,
             bases: bases.values(),
+            cap,
             sums: Buffer::from_fn(bases.len() * cols.div_ceil(SLOT), |_| UnsafeCell::new(0.0)),
             is_too_high: AtomicBool::new(false),
         }
@@ -73,6 +78,8 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
         InstructionSet::current().run(
             #[inline(always)]
             || {
+                let mut capped = Block::ZERO;
+                let block = cap_block(self.cap, block, &mut capped);
                 let mut above = [0f32; BLOCK];
                 let count = rows.len() * TILE;
                 for (above, &base) in above
@@ -104,6 +111,11 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
                     // SAFETY: the caller's promise, for the row and the slot these columns are of.
                     unsafe { *self.sums.values()[slot + row].get() += f64::from(sum(exps)) };
                 }
+                if let Some(cap) = self.cap {
+                    for (exp, logit) in above[..count].iter_mut().zip(&block.0) {
+                        *exp *= cap.slope(*logit);
+                    }
+                }
                 for (value, exp) in values[..count].iter_mut().zip(&above) {
                     *value = E::narrow(*exp);
                 }
@@ -132,12 +144,13 @@ fn sum(values: &[f32; TILE]) -> f32 {
     sums[0]
 }
 
-/// Each row's logit of its next token: `x[row] · head[next[row]]`, over `hidden` elements.
+/// Each row's logit of its next token: `x[row] · head[next[row]]`, over `hidden` elements; capped if there is a cap.
 pub fn next_logits<P: Number>(
     x: &dyn OperandReader<P>,
     head: &dyn OperandReader<P>,
     hidden: usize,
     next: &Buffer<u32>,
+    cap: Option<SoftCap>,
 ) -> Buffer<f32> {
     let level = InstructionSet::current();
     let mut logits = Buffer::<f32>::unwritten(next.len());
@@ -151,11 +164,15 @@ pub fn next_logits<P: Number>(
                 || reduce::products(x, weight),
             )
         });
+        if let Some(cap) = cap {
+            *logit = cap.apply(Arithmetic::SEPARATE, *logit);
+        }
     });
     logits
 }
 
-/// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`.
+/// From rows `Σ p W` to the gradients of `scale · loss`: `scale · (Σ p W / Σ p - W[next])`. With a cap, whose slope is in `p`
+/// already, `W[next]` is multiplied by the slope at the next token's logit.
 pub fn subtract_next<P: Number>(
     rows: &mut [f32],
     hidden: usize,
@@ -163,6 +180,7 @@ pub fn subtract_next<P: Number>(
     head: &dyn OperandReader<P>,
     next: &[u32],
     scale: f32,
+    capped: Option<(SoftCap, &[f32])>,
 ) {
     for_rows(
         rows,
@@ -175,6 +193,7 @@ pub fn subtract_next<P: Number>(
                     for (row, values) in (first / hidden..).zip(part.chunks_exact_mut(hidden)) {
                         let weight = head.row(next[row] as usize, 0..hidden, scratch.left.of(hidden));
                         let factor = (f64::from(scale) / totals[row]) as f32;
+                        let scale = scale * capped.map_or(1.0, |(cap, logits)| cap.slope(logits[row]));
                         for (value, weight) in values.iter_mut().zip(weight) {
                             *value = *value * factor - weight.widen() * scale;
                         }
@@ -195,7 +214,7 @@ mod tests {
     };
 
     /// Exponentials of `logits [rows, cols]`, their sums, and whether they are of use.
-    fn exponentials(logits: &[f32], bases: &[f32], cols: usize) -> (Vec<f32>, Vec<f64>, bool) {
+    fn exponentials(logits: &[f32], bases: &[f32], cols: usize, cap: Option<SoftCap>) -> (Vec<f32>, Vec<f64>, bool) {
         let (rows, bases) = (bases.len(), Buffer::from(bases.to_vec()));
         let eye: Vec<f32> = (0..rows * rows)
             .map(|at| f32::from(u8::from(at / rows == at % rows)))
@@ -203,7 +222,7 @@ mod tests {
         let (x, head) = (Dense::new(&eye, rows), Dense::new(logits, cols));
         let mut out = vec![f32::NAN; rows * cols];
         let mut totals = vec![1.0; rows];
-        let store = Exponentials::new(Output::new(&mut out, cols), &bases, cols);
+        let store = Exponentials::new(Output::new(&mut out, cols), &bases, cols, cap);
         let term = Term::<f32> {
             left: Operand::depth_last(&x),
             right: Operand::depth_first(&head),
@@ -225,14 +244,25 @@ mod tests {
 
     #[test]
     fn exponentials_and_their_sums_are_those_of_plain_loops() {
+        check_plain_loops(None);
+        check_plain_loops(Some(SoftCap(7.0)));
+    }
+
+    fn check_plain_loops(cap: Option<SoftCap>) {
+        let capped = |logit: f32| {
+            let logit = f64::from(logit);
+            cap.map_or(logit, |SoftCap(cap)| f64::from(cap) * (logit / f64::from(cap)).tanh())
+        };
+        let slope = |capped: f64| cap.map_or(1.0, |SoftCap(cap)| 1.0 - (capped / f64::from(cap)).powi(2));
         at_each_level(|level| {
             for (rows, cols) in [(1, 1), (3, 31), (33, 65), (2, 1300)] {
                 let logits: Vec<f32> = values(rows * cols, 1).iter().map(|value| value * 8.0).collect();
                 let bases: Vec<f32> = values(rows, 2);
-                let (out, totals, fits) = exponentials(&logits, &bases, cols);
+                let (out, totals, fits) = exponentials(&logits, &bases, cols, cap);
                 assert!(fits);
                 for (row, total) in totals.iter().enumerate() {
-                    let exact = |col: usize| (f64::from(logits[row * cols + col]) - f64::from(bases[row])).exp();
+                    let logit = |col: usize| capped(logits[row * cols + col]);
+                    let exact = |col: usize| (logit(col) - f64::from(bases[row])).exp();
                     let want = 1.0 + (0..cols).map(exact).sum::<f64>();
                     assert!(
                         (total - want).abs() < 1e-5 * want,
@@ -240,7 +270,8 @@ mod tests {
                     );
                     for col in 0..cols {
                         let got = f64::from(out[row * cols + col]);
-                        assert!((got - exact(col)).abs() < 1e-5 * exact(col), "{level:?}, {row}, {col}");
+                        let want = exact(col) * slope(logit(col));
+                        assert!((got - want).abs() < 1e-5 * exact(col), "{level:?}, {row}, {col}");
                     }
                 }
             }
@@ -251,17 +282,17 @@ mod tests {
     fn a_logit_far_above_its_base_is_told() {
         at_each_level(|_| {
             let mut logits = vec![0.0; 2 * 70];
-            assert!(exponentials(&logits, &[-59.0, 0.0], 70).2);
-            assert!(!exponentials(&logits, &[-61.0, 0.0], 70).2);
+            assert!(exponentials(&logits, &[-59.0, 0.0], 70, None).2);
+            assert!(!exponentials(&logits, &[-61.0, 0.0], 70, None).2);
             logits[69] = 100.0;
-            assert!(!exponentials(&logits, &[0.0, 0.0], 70).2);
+            assert!(!exponentials(&logits, &[0.0, 0.0], 70, None).2);
         });
     }
 
     #[test]
     fn what_is_not_a_number_is_one_in_the_sum() {
         at_each_level(|_| {
-            let (_, totals, fits) = exponentials(&[f32::NAN; 40], &[0.0], 40);
+            let (_, totals, fits) = exponentials(&[f32::NAN; 40], &[0.0], 40, None);
             assert!(fits && totals[0].is_nan());
         });
     }

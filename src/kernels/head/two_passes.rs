@@ -9,7 +9,9 @@ use super::super::{
         block::{BLOCK, Block, TILE},
         epilogue::{Epilogue, Output},
     },
+    softcap::SoftCap,
 };
+use super::cap::cap_block;
 use crate::memory::Buffer;
 
 /// Columns of the logits whose exponentials are summed together.
@@ -32,6 +34,7 @@ struct Sums {
 pub struct LogSumExps<'a> {
     rows: usize,
     next: &'a [u32],
+    cap: Option<SoftCap>,
     /// By slot, then by row; none as long as no block came.
     sums: Buffer<UnsafeCell<Option<Sums>>>,
     chosen: Buffer<UnsafeCell<f32>>,
@@ -52,12 +55,13 @@ impl<'a> LogSumExps<'a> {
         Part { whole: self, first }
     }
 
-    /// For rows with these next tokens.
-    pub fn new(next: &'a Buffer<u32>, vocabulary: usize) -> Self {
+    /// For rows with these next tokens, and logits with this cap.
+    pub fn new(next: &'a Buffer<u32>, vocabulary: usize, cap: Option<SoftCap>) -> Self {
         let rows = next.len();
         Self {
             rows,
             next: next.values(),
+            cap,
             sums: Buffer::from_fn(rows * vocabulary.div_ceil(SLOT), |_| UnsafeCell::new(None)),
             chosen: Buffer::from_fn(rows, |_| UnsafeCell::new(f32::NAN)),
         }
@@ -112,6 +116,8 @@ impl Epilogue for LogSumExps<'_> {
         InstructionSet::current().run(
             #[inline(always)]
             || {
+                let mut capped = Block::ZERO;
+                let block = cap_block(self.cap, block, &mut capped);
                 let count = rows.len() * TILE;
                 let mut bases = [0f32; BLOCK];
                 for (at, row) in rows.clone().enumerate() {
@@ -195,6 +201,8 @@ pub struct SoftmaxGradient<'a, E> {
     pub next: &'a [u32],
     /// The log-sum-exp of each row.
     pub log_sum_exps: &'a [f32],
+    /// The cap of the logits, if there is one; the gradient is that of the logits before it.
+    pub cap: Option<SoftCap>,
 }
 
 impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
@@ -203,19 +211,24 @@ impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
         InstructionSet::current().run(
             #[inline(always)]
             || {
+                let mut capped = Block::ZERO;
+                let block = cap_block(self.cap, block, &mut capped);
+                let slope = |logit: f32| self.cap.map_or(1.0, |cap| cap.slope(logit));
                 let mut sums = [0f32; BLOCK];
                 for (sums, row) in sums.as_chunks_mut::<TILE>().0.iter_mut().zip(rows.clone()) {
                     sums.fill(self.log_sum_exps[row]);
                 }
                 let values = &mut values[..rows.len() * TILE];
                 for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
-                    *value = E::narrow(exp(logit - sum));
+                    *value = E::narrow(exp(logit - sum) * slope(*logit));
                 }
                 for (at, row) in rows.clone().enumerate() {
                     if let Some(col) = (self.next[row] as usize).checked_sub(self.first + cols.start)
                         && col < cols.len()
                     {
-                        values[at * TILE + col] = E::narrow(exp(block.row(at)[col] - self.log_sum_exps[row]) - 1.0);
+                        let logit = block.row(at)[col];
+                        let softmax = exp(logit - self.log_sum_exps[row]);
+                        values[at * TILE + col] = E::narrow((softmax - 1.0) * slope(logit));
                     }
                 }
                 // SAFETY: the caller's promise.
@@ -238,7 +251,12 @@ mod tests {
     };
 
     /// The head's rows are the logits over `x`, which is 1.
-    fn run<P: Multiply>(logits: &[f32], vocabulary: usize, next: &[u32]) -> (f64, Vec<f32>, Vec<f32>)
+    fn run<P: Multiply>(
+        logits: &[f32],
+        vocabulary: usize,
+        next: &[u32],
+        cap: Option<SoftCap>,
+    ) -> (f64, Vec<f32>, Vec<f32>)
     where
         for<'a> Dense<'a, f32>: crate::kernels::gemm::OperandReader<P>,
     {
@@ -253,7 +271,7 @@ mod tests {
             depth: rows,
         };
         let next = Buffer::from(next.to_vec());
-        let sums = LogSumExps::new(&next, vocabulary);
+        let sums = LogSumExps::new(&next, vocabulary, cap);
         let segment = Segment {
             cols: vocabulary,
             terms: vec![term],
@@ -268,6 +286,7 @@ mod tests {
             first: 0,
             next: next.values(),
             log_sum_exps: log_sum_exps.values(),
+            cap,
         };
         gemm_grouped(
             rows,
@@ -283,18 +302,29 @@ mod tests {
 
     #[test]
     fn losses_and_gradients_agree_with_plain_sums() {
+        check_plain_sums(None);
+        check_plain_sums(Some(SoftCap(7.0)));
+    }
+
+    fn check_plain_sums(cap: Option<SoftCap>) {
+        let capped = |logit: f32| {
+            let logit = f64::from(logit);
+            cap.map_or(logit, |SoftCap(cap)| f64::from(cap) * (logit / f64::from(cap)).tanh())
+        };
+        let slope = |capped: f64| cap.map_or(1.0, |SoftCap(cap)| 1.0 - (capped / f64::from(cap)).powi(2));
         at_each_level(|level| {
             for (rows, vocabulary) in [(1, 1), (3, 31), (33, 65), (2, 5000)] {
                 let logits: Vec<f32> = (0..rows * vocabulary)
                     .map(|at| (at as f32 * 0.7).sin() * 5.0 + if at % 97 == 90 { 90.0 } else { 0.0 })
                     .collect();
                 let next: Vec<u32> = (0..rows).map(|row| (row * 37 % vocabulary) as u32).collect();
-                let (loss, sums, gradient) = run::<f32>(&logits, vocabulary, &next);
+                let (loss, sums, gradient) = run::<f32>(&logits, vocabulary, &next, cap);
                 let mut want_loss = 0.0;
                 for row in 0..rows {
                     let logits = &logits[row * vocabulary..][..vocabulary];
-                    let want = logits.iter().map(|&logit| f64::from(logit).exp()).sum::<f64>().ln();
-                    want_loss += want - f64::from(logits[next[row] as usize]);
+                    let logits: Vec<f64> = logits.iter().map(|&logit| capped(logit)).collect();
+                    let want = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+                    want_loss += want - logits[next[row] as usize];
                     assert!(
                         (f64::from(sums[row]) - want).abs() < 1e-5 * want.abs().max(1.0),
                         "{level:?}: {}",
@@ -302,7 +332,7 @@ mod tests {
                     );
                     for (col, got) in gradient[row * vocabulary..][..vocabulary].iter().enumerate() {
                         let one = f64::from(u8::from(col == next[row] as usize));
-                        let want = (f64::from(logits[col]) - want).exp() - one;
+                        let want = ((logits[col] - want).exp() - one) * slope(logits[col]);
                         assert!(
                             (f64::from(*got) - want).abs() < 2e-5,
                             "{level:?}, {row}, {col}: {got}, {want}"
@@ -323,10 +353,10 @@ mod tests {
             let mut logits = vec![0.5f32; 2 * 100];
             logits[70] = f32::NAN;
             // Of the identity's products, NaN · 0 is one too: every row of that column.
-            let (loss, sums, _) = run::<f32>(&logits, 100, &[1, 2]);
+            let (loss, sums, _) = run::<f32>(&logits, 100, &[1, 2], None);
             assert!(loss.is_nan() && sums.iter().all(|sum| sum.is_nan()));
             let infinite = vec![f32::NEG_INFINITY; 100];
-            assert_eq!(run::<f32>(&infinite, 100, &[1]).1, [f32::NEG_INFINITY]);
+            assert_eq!(run::<f32>(&infinite, 100, &[1], None).1, [f32::NEG_INFINITY]);
         });
     }
 }

@@ -8,12 +8,7 @@ use crate::{
     memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames},
     model::host_blocks::HostBlocks,
-    nn::{
-        Pass, decoder_block, embedding,
-        loss::{self, Targets},
-        param::Param,
-        tensor::Tensor,
-    },
+    nn::{Pass, decoder_block, loss::Targets, param::Param, tensor::Tensor},
 };
 
 impl Chain for Decoder {
@@ -36,7 +31,7 @@ impl Chain for Decoder {
     }
 
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.embed_tokens.push_trainable(params);
+        self.embed_tokens.table.push_trainable(params);
         for block in &mut self.blocks {
             block.trainable(params);
         }
@@ -59,15 +54,17 @@ impl Chain for Decoder {
     }
 
     fn embed(&self, ids: &Buffer<u32>, _: &Pass) -> Result<Tensor> {
-        embedding::forward(&self.embed_tokens, ids, self.hidden, &self.device)
+        self.embed_tokens.forward(ids, self.hidden, &self.device)
     }
 
     fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {
-        self.blocks[index].forward(x, &self.rope, pass)
+        let block = &self.blocks[index];
+        block.forward(x, self.rope.of(block), pass)
     }
 
     fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved> {
-        self.blocks[index].recompute(x, &self.rope, pass)
+        let block = &self.blocks[index];
+        block.recompute(x, self.rope.of(block), pass)
     }
 
     fn into_input(saved: Self::Saved) -> Tensor {
@@ -83,30 +80,31 @@ impl Chain for Decoder {
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
         let targets = targets(batch);
-        let way = self.loss;
+        let loss = self.loss;
         let (norm, head) = self.head_mut();
-        loss::forward_backward(way, x, norm, head, &targets, scale, on_checkpoint)
+        loss.forward_backward(x, norm, head, &targets, scale, on_checkpoint)
     }
 
     fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
-        self.blocks[index].backward(saved, dy, &self.rope, pass)
+        let block = &mut self.blocks[index];
+        block.backward(saved, dy, self.rope.of(block), pass)
     }
 
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, _: &Pass) -> Result<()> {
-        embedding::backward(&mut self.embed_tokens, ids, &dy)
+        self.embed_tokens.backward(ids, dy)
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, _: &Pass) -> Result<Evaluated> {
         let (norm, head) = Decoder::head(self);
         Ok(Evaluated {
-            loss_sum: loss::evaluate(x, norm, head, &targets(batch))?,
+            loss_sum: self.loss.evaluate(x, norm, head, &targets(batch))?,
             correct: None,
         })
     }
 
     fn logits(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
         let (norm, head) = Decoder::head(self);
-        loss::logits(&norm.forward(x)?, head)
+        self.loss.logits(&norm.forward(x)?, head)
     }
 }
 

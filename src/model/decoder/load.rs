@@ -1,58 +1,66 @@
 //! Builds a decoder, layer by layer.
 
-use std::marker::PhantomData;
-
-use super::Decoder;
+use super::model::{Decoder, Ropes};
 use crate::{
-    arch::{Kind, ModelConfig, Module, ModuleName},
+    arch::{ModelConfig, Module, ModuleName},
+    kernels::{attention::Scores, softcap::SoftCap},
     memory,
     model::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader},
     nn::{
-        attention::Attention,
-        decoder_block::{DecoderBlock, MLP},
+        activation::{Activation, GeGlu, SwiGlu},
+        attention::{Attention, Visibility},
+        decoder_block::{DecoderBlock, MLP, OutputNorm},
+        embedding::Embedding,
         feed_forward::FeedForward,
         linear::Projection,
+        loss::CausalLoss,
         norm::RmsNorm,
         rope::Rope,
     },
 };
 
-/// The modules of a block by their part in it, from its family's description: a norm, the projections of queries, keys and
-/// values and that of the output, a norm, the projections of gate and up and that of the output. Projections with one
-/// input are one module or several.
+/// The modules of a block by their part in it, from its family's description: a norm, attention, the norm of its output if
+/// there is one, and the same with the feed-forward layer. Projections with one input are one module or several.
 struct Parts {
     input_norm: &'static Module,
     qkv: &'static [Module],
+    /// Norms of queries and keys.
+    head_norms: Option<[&'static Module; 2]>,
     attention_output: &'static Module,
-    post_norm: &'static Module,
+    mlp_input_norm: &'static Module,
     gate_up: &'static [Module],
     mlp_output: &'static Module,
+    /// Norms of attention's output and of the feed-forward layer's.
+    output_norms: Option<[&'static Module; 2]>,
 }
 
 impl Parts {
     fn of(config: &ModelConfig) -> Result<Self, LoadError> {
-        let is_norm = |module: &&Module| module.kind == Kind::Norm;
-        let mut layers = config
-            .family
-            .description()
-            .block
-            .split_inclusive(|module| is_norm(&module));
-        match (layers.next(), layers.next(), layers.next(), layers.next()) {
-            (
-                Some([input_norm]),
-                Some([qkv @ .., attention_output, post_norm]),
-                Some([gate_up @ .., mlp_output]),
-                None,
-            ) => Ok(Self {
-                input_norm,
-                qkv,
-                attention_output,
-                post_norm,
-                gate_up,
-                mlp_output,
-            }),
-            _ => Err(LoadError::Family(config.family.name())),
-        }
+        let part = |module: &Module| module.path.split_once('.').map_or(module.path, |(part, _)| part);
+        let block = config.family.description().block;
+        let parts: Vec<&'static [Module]> = block.chunk_by(|a, b| part(a) == part(b)).collect();
+        let (input_norm, attention, mlp_input_norm, mlp, output_norms) = match *parts {
+            [[a], attention, [b], mlp] => (a, attention, b, mlp, None),
+            [[a], attention, [c], [b], mlp, [d]] => (a, attention, b, mlp, Some([c, d])),
+            _ => return Err(LoadError::Family(config.family.name())),
+        };
+        let ([inputs @ .., attention_output], [gate_up @ .., mlp_output]) = (attention, mlp) else {
+            return Err(LoadError::Family(config.family.name()));
+        };
+        let (qkv, head_norms) = match inputs {
+            [qkv @ .., q_norm, k_norm] if q_norm.kind.is_norm() => (qkv, Some([q_norm, k_norm])),
+            qkv => (qkv, None),
+        };
+        Ok(Self {
+            input_norm,
+            qkv,
+            head_norms,
+            attention_output,
+            mlp_input_norm,
+            gate_up,
+            mlp_output,
+            output_norms,
+        })
     }
 }
 
@@ -63,7 +71,10 @@ impl Loader<'_> {
             return Err(LoadError::Family(config.family.name()));
         };
         let parts = Parts::of(config)?;
-        let embed_tokens = self.table(self.outside(embedding), embedding)?;
+        let embed_tokens = Embedding {
+            table: self.table(self.outside(embedding), embedding)?,
+            scale: config.embedding_scale(),
+        };
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
         let mut host_blocks = HostBlocks::default();
         for index in 0..config.num_hidden_layers {
@@ -81,7 +92,11 @@ impl Loader<'_> {
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");
-            Rope::new(&config.rope, config.head_dim, self.positions(), self.device())?
+            let new = |rope| Rope::new(rope, config.head_dim, self.positions(), self.device());
+            Ropes {
+                global: new(&config.rope)?,
+                local: config.local_rope.as_ref().map(new).transpose()?,
+            }
         };
         Ok(Model::Decoder(Box::new(Decoder {
             description,
@@ -91,7 +106,10 @@ impl Loader<'_> {
             norm,
             lm_head,
             rope,
-            loss: self.loss(),
+            loss: CausalLoss {
+                way: self.loss(),
+                cap: config.logit_softcap.map(|cap| SoftCap(cap as f32)),
+            },
             hidden: self.hidden(),
             device: self.device().clone(),
         })))
@@ -102,30 +120,59 @@ impl Loader<'_> {
         let name = |module: &Module| config.in_block(index, module);
         let queries = config.num_attention_heads * config.head_dim;
         let keys = config.num_key_value_heads * config.head_dim;
+        let [attention_norm, mlp_norm] = match parts.output_norms {
+            Some(norms) => norms.map(Some),
+            None => [None; 2],
+        };
         Ok(DecoderBlock {
-            input_layernorm: self.rms_norm(config, name(parts.input_norm), parts.input_norm)?,
+            input_norm: self.rms_norm(config, name(parts.input_norm), parts.input_norm)?,
             self_attn: Attention {
                 names: names(parts.qkv),
                 qkv: self.projections(config, index, parts.qkv, [queries, keys, keys])?,
+                norms: match parts.head_norms {
+                    Some([q, k]) => Some([self.rms_norm(config, name(q), q)?, self.rms_norm(config, name(k), k)?]),
+                    None => None,
+                },
                 output: self.projection(name(parts.attention_output), parts.attention_output)?,
                 heads: config.num_attention_heads,
                 kv_heads: config.num_key_value_heads,
                 head_dim: config.head_dim,
-                is_causal: true,
+                scores: Scores {
+                    scale: config.attention_scale() as f32,
+                    cap: config.attention_softcap.map(|cap| SoftCap(cap as f32)),
+                },
+                visibility: config.window(index).map_or(Visibility::Causal, Visibility::Window),
                 implementation: self.attention(),
                 weight_dropout: self.dropout("", 0.0),
                 output_dropout: self.dropout("", 0.0),
             },
-            post_attention_layernorm: self.rms_norm(config, name(parts.post_norm), parts.post_norm)?,
+            attention_norm: self.output_norm(config, index, attention_norm)?,
+            mlp_input_norm_name: parts.mlp_input_norm.path,
+            mlp_input_norm: self.rms_norm(config, name(parts.mlp_input_norm), parts.mlp_input_norm)?,
             mlp: FeedForward {
                 modules: [MLP; 2],
                 names: names(parts.gate_up),
                 inner: self.projections(config, index, parts.gate_up, [config.intermediate_size; 2])?,
                 output: self.projection(name(parts.mlp_output), parts.mlp_output)?,
                 output_dropout: self.dropout("", 0.0),
-                activation: PhantomData,
+                activation: activation(&config.activation)?,
             },
+            mlp_norm: self.output_norm(config, index, mlp_norm)?,
         })
+    }
+
+    fn output_norm(
+        &mut self,
+        config: &ModelConfig,
+        index: usize,
+        module: Option<&'static Module>,
+    ) -> Result<Option<OutputNorm>, LoadError> {
+        let Some(module) = module else { return Ok(None) };
+        let norm = self.rms_norm(config, config.in_block(index, module), module)?;
+        Ok(Some(OutputNorm {
+            name: module.path,
+            norm,
+        }))
     }
 
     fn projections<const N: usize>(
@@ -145,9 +192,19 @@ impl Loader<'_> {
     fn rms_norm(&mut self, config: &ModelConfig, name: ModuleName, module: &Module) -> Result<RmsNorm, LoadError> {
         Ok(RmsNorm {
             weight: self.dense(name, module, "weight")?,
+            offset: module.kind.norm_offset(),
             eps: config.norm_eps,
             output: self.products(),
         })
+    }
+}
+
+/// The activation of gate and up, by transformers' name.
+fn activation(name: &str) -> Result<&'static dyn Activation<2>, LoadError> {
+    match name {
+        "silu" => Ok(&SwiGlu),
+        "gelu_pytorch_tanh" => Ok(&GeGlu),
+        other => Err(LoadError::Activation(other.into())),
     }
 }
 

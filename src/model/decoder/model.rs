@@ -5,36 +5,60 @@ use candle_core::{DType, Device};
 use crate::{
     arch::Description,
     model::host_blocks::HostBlocks,
-    nn::{decoder_block::DecoderBlock, norm::RmsNorm, param::Param, rope::Rope},
-    options::Loss,
+    nn::{
+        attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding, loss::CausalLoss, norm::RmsNorm,
+        param::Param, rope::Rope,
+    },
 };
 
 /// A decoder with everything it was configured to train.
 #[derive(Debug)]
 pub struct Decoder {
     pub(crate) description: &'static Description,
-    pub(crate) embed_tokens: Param,
+    pub(crate) embed_tokens: Embedding,
     pub(crate) blocks: Vec<DecoderBlock>,
     /// Frozen weights of blocks that wait in the host's memory.
     pub(crate) host_blocks: HostBlocks,
     pub(crate) norm: RmsNorm,
     /// `None` if the head is tied to the embedding.
     pub(crate) lm_head: Option<Param>,
-    pub(crate) rope: Rope,
-    /// How the loss is computed in training.
-    pub(crate) loss: Loss,
+    pub(crate) rope: Ropes,
+    /// The loss of the next tokens.
+    pub(crate) loss: CausalLoss,
     /// The format that hidden states are kept in.
     pub(crate) hidden: DType,
     pub(crate) device: Device,
 }
 
+/// The rotations of queries and keys.
+#[derive(Debug)]
+pub(crate) struct Ropes {
+    /// Of blocks that see all tokens.
+    pub(crate) global: Rope,
+    /// Of blocks with a window, if it is another.
+    pub(crate) local: Option<Rope>,
+}
+
+impl Ropes {
+    /// The rotation of a block.
+    pub(crate) fn of(&self, block: &DecoderBlock) -> &Rope {
+        match (&self.local, block.self_attn.visibility) {
+            (Some(local), Visibility::Window(_)) => local,
+            _ => &self.global,
+        }
+    }
+}
+
 impl Decoder {
     /// The final norm and the head's weight, which may be the embedding's.
     pub(crate) fn head_mut(&mut self) -> (&mut RmsNorm, &mut Param) {
-        (&mut self.norm, self.lm_head.as_mut().unwrap_or(&mut self.embed_tokens))
+        (
+            &mut self.norm,
+            self.lm_head.as_mut().unwrap_or(&mut self.embed_tokens.table),
+        )
     }
 
     pub(crate) fn head(&self) -> (&RmsNorm, &Param) {
-        (&self.norm, self.lm_head.as_ref().unwrap_or(&self.embed_tokens))
+        (&self.norm, self.lm_head.as_ref().unwrap_or(&self.embed_tokens.table))
     }
 }

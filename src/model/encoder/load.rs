@@ -1,14 +1,14 @@
 //! Builds an encoder, layer by layer.
 
-use std::marker::PhantomData;
-
 use super::Encoder;
 use crate::{
     arch::{ModelConfig, Module, ModuleName},
+    kernels::attention::Scores,
     memory,
     model::{Model, error::LoadError, host_blocks::HostBlocks, loader::Loader},
     nn::{
-        attention::Attention,
+        activation::Gelu,
+        attention::{Attention, Visibility},
         classifier::{Activation, Classifier},
         encoder_block::{ATTENTION, EncoderBlock},
         encoder_embedding::EncoderEmbedding,
@@ -140,11 +140,13 @@ impl Loader<'_> {
             attention: Attention {
                 names: [query, key, value].map(in_attention),
                 qkv: Projection::new(qkv, [hidden; 3]),
+                norms: None,
                 output: self.projection(name(attention_output), attention_output)?,
                 heads: config.num_attention_heads,
                 kv_heads: config.num_attention_heads,
                 head_dim: hidden / config.num_attention_heads,
-                is_causal: false,
+                scores: Scores::of(hidden / config.num_attention_heads),
+                visibility: Visibility::All,
                 implementation: self.attention(),
                 weight_dropout: self.dropout(format_args!("{}.weights", name(query)), config.attention_dropout),
                 output_dropout: self.dropout(format_args!("{}.output", name(attention_output)), output_dropout),
@@ -157,7 +159,7 @@ impl Loader<'_> {
                 inner: self.projection(name(intermediate), intermediate)?,
                 output: self.projection(name(output), output)?,
                 output_dropout: self.dropout(format_args!("{}.output", name(output)), config.hidden_dropout),
-                activation: PhantomData,
+                activation: &Gelu,
             },
             output_norm_name: output_norm.path,
             output_norm: self.layer_norm(config, name(output_norm), output_norm)?,

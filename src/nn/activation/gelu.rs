@@ -14,7 +14,7 @@ use crate::{
 pub struct Gelu;
 
 impl Activation<1> for Gelu {
-    fn forward([x]: &[Tensor; 1]) -> Result<Tensor> {
+    fn forward(&self, [x]: &[Tensor; 1]) -> Result<Tensor> {
         if !x.has_kernels() {
             return Tensor::from_candle(x.to_candle_f32()?.gelu_erf()?.to_dtype(x.dtype())?);
         }
@@ -24,10 +24,10 @@ impl Activation<1> for Gelu {
         })
     }
 
-    fn backward([mut x]: [Tensor; 1], mut dy: Tensor) -> Result<([Tensor; 1], Tensor)> {
+    fn backward(&self, [mut x]: [Tensor; 1], mut dy: Tensor) -> Result<([Tensor; 1], Tensor)> {
         if !x.has_kernels() {
             let dx = backward_plain(&x, &dy)?;
-            let y = Self::forward(&[x])?;
+            let y = self.forward(&[x])?;
             return Ok(([dx], y));
         }
         if !memory::is_dry_run() {
@@ -62,8 +62,8 @@ mod tests {
             let want = x.gelu_erf().unwrap();
             let oracle = autograd(&[&x], &dy, |inputs| inputs[0].gelu_erf().unwrap());
             let check = || {
-                assert_close(&Gelu::forward(&[tensor(&x)]).unwrap(), &want, 1e-6, "forward");
-                let ([dx], product) = Gelu::backward([tensor(&x)], tensor(&dy)).unwrap();
+                assert_close(&Gelu.forward(&[tensor(&x)]).unwrap(), &want, 1e-6, "forward");
+                let ([dx], product) = Gelu.backward([tensor(&x)], tensor(&dy)).unwrap();
                 assert_close(&dx, &oracle[0], 1e-5, "dx");
                 assert_close(&product, &want, 1e-6, "product");
             };

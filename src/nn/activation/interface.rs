@@ -7,11 +7,11 @@ use candle_core::Result;
 use crate::nn::tensor::Tensor;
 
 /// An activation of `N` inputs of one shape, element by element.
-pub trait Activation<const N: usize>: Debug {
+pub trait Activation<const N: usize>: Debug + Sync {
     /// The value, in the dtype of the inputs.
-    fn forward(inputs: &[Tensor; N]) -> Result<Tensor>;
+    fn forward(&self, inputs: &[Tensor; N]) -> Result<Tensor>;
 
     /// The gradients of the inputs from that of the value, and the value again, all in the dtype of the inputs. On the CPU
     /// they are computed in the memory of the operands.
-    fn backward(inputs: [Tensor; N], dy: Tensor) -> Result<([Tensor; N], Tensor)>;
+    fn backward(&self, inputs: [Tensor; N], dy: Tensor) -> Result<([Tensor; N], Tensor)>;
 }

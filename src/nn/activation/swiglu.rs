@@ -4,7 +4,7 @@ use candle_core::{Result, Tensor as Candle};
 
 use super::interface::Activation;
 use crate::{
-    kernels::swiglu,
+    kernels::gated::{self, Silu},
     memory,
     nn::tensor::{Tensor, for_format},
 };
@@ -14,17 +14,17 @@ use crate::{
 pub struct SwiGlu;
 
 impl Activation<2> for SwiGlu {
-    fn forward([gate, up]: &[Tensor; 2]) -> Result<Tensor> {
+    fn forward(&self, [gate, up]: &[Tensor; 2]) -> Result<Tensor> {
         if !gate.has_kernels() {
             return forward_plain(gate, up);
         }
         for_format!(gate.dtype(), E => {
             let (g, u) = (gate.values::<E>()?, up.values::<E>()?);
-            Ok(Tensor::written(gate.shape(), |out: &mut [E]| swiglu::forward(g, u, out)))
+            Ok(Tensor::written(gate.shape(), |out: &mut [E]| gated::forward::<Silu, E>(g, u, out)))
         })
     }
 
-    fn backward([mut gate, mut up]: [Tensor; 2], mut dy: Tensor) -> Result<([Tensor; 2], Tensor)> {
+    fn backward(&self, [mut gate, mut up]: [Tensor; 2], mut dy: Tensor) -> Result<([Tensor; 2], Tensor)> {
         if !gate.has_kernels() {
             let product = forward_plain(&gate, &up)?;
             let dtype = gate.dtype();
@@ -33,7 +33,7 @@ impl Activation<2> for SwiGlu {
         }
         if !memory::is_dry_run() {
             for_format!(gate.dtype(), E => {
-                swiglu::backward_in_place(gate.values_mut::<E>()?, up.values_mut()?, dy.values_mut()?);
+                gated::backward_in_place::<Silu, E>(gate.values_mut::<E>()?, up.values_mut()?, dy.values_mut()?);
                 Ok(())
             })?;
         }
@@ -73,8 +73,8 @@ mod tests {
             let oracle = autograd(&[&gate, &up], &dy, product);
             let check = || {
                 let inputs = || [tensor(&gate), tensor(&up)];
-                assert_close(&SwiGlu::forward(&inputs()).unwrap(), &want, 1e-6, "forward");
-                let ([d_gate, d_up], product) = SwiGlu::backward(inputs(), tensor(&dy)).unwrap();
+                assert_close(&SwiGlu.forward(&inputs()).unwrap(), &want, 1e-6, "forward");
+                let ([d_gate, d_up], product) = SwiGlu.backward(inputs(), tensor(&dy)).unwrap();
                 assert_close(&d_gate, &oracle[0], 1e-5, "gate");
                 assert_close(&d_up, &oracle[1], 1e-5, "up");
                 assert_close(&product, &want, 1e-6, "product");
@@ -89,8 +89,8 @@ mod tests {
         let gate = Candle::new(&[[-200f32, 200.0]], &candle_core::Device::Cpu).unwrap();
         let one = gate.ones_like().unwrap();
         let inputs = || [tensor(&gate), tensor(&one)];
-        assert_eq!(elements(&SwiGlu::forward(&inputs()).unwrap()), [0.0, 200.0]);
-        let ([d_gate, _], _) = SwiGlu::backward(inputs(), tensor(&one)).unwrap();
+        assert_eq!(elements(&SwiGlu.forward(&inputs()).unwrap()), [0.0, 200.0]);
+        let ([d_gate, _], _) = SwiGlu.backward(inputs(), tensor(&one)).unwrap();
         assert_eq!(elements(&d_gate), [0.0, 1.0]);
     }
 }

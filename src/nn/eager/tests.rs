@@ -4,7 +4,7 @@ use candle_core::DType;
 
 use super::*;
 use crate::{
-    kernels::{Sequences, attention::Keys, dropout::Mask},
+    kernels::{Sequences, attention::Keys, dropout::Mask, softcap::SoftCap},
     nn::{
         sdpa,
         testing::{assert_close, tensor, uniform, with_plain_ops},
@@ -34,6 +34,14 @@ fn both_ways_of_attention_agree() {
             heads,
             kv_heads,
             head_dim,
+            scores: Scores::of(head_dim),
+        };
+        let capped = Shape {
+            scores: Scores {
+                scale: 0.7,
+                cap: Some(SoftCap(1.5)),
+            },
+            ..shape
         };
         let counted: Vec<u32> = (0..)
             .zip(lengths)
@@ -48,7 +56,11 @@ fn both_ways_of_attention_agree() {
             let (q, k, v) = (values("q", heads), values("k", kv_heads), values("v", kv_heads));
             let d_out = values("d_out", heads);
             let inputs = [&q, &k, &v];
-            for keys in [Keys::Causal, Keys::First(&counted)] {
+            let uncapped = [Keys::Causal, Keys::First(&counted), Keys::Window(7)].map(|keys| (shape, keys));
+            for (shape, keys) in uncapped
+                .into_iter()
+                .chain([(capped, Keys::Causal), (capped, Keys::Window(40))])
+            {
                 for dropout in [None, Some(&masks[..])] {
                     let pattern = Pattern { keys, dropout };
                     let (out, lse) = sdpa::forward(&q, &k, &v, shape, pattern).unwrap();

@@ -32,8 +32,19 @@ impl Projection<1> {
         Ok(y)
     }
 
-    /// The output with its dropped elements, added to `residual`, in the residual's dtype.
-    pub fn forward_dropped(&self, x: &Tensor, residual: &Tensor, dropout: &Dropout, pass: &Pass) -> Result<Tensor> {
+    /// The output with its dropped elements, added to `residual`, in the residual's dtype. Without a residual nothing is
+    /// dropped, and the dtype is that of `x`.
+    pub fn forward_dropped(
+        &self,
+        x: &Tensor,
+        residual: Option<&Tensor>,
+        dropout: &Dropout,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let Some(residual) = residual else {
+            let [y] = self.forward(x, pass)?;
+            return Ok(y);
+        };
         let Some(masks) = dropout.masks(pass) else {
             return self.forward_onto(x, residual, pass);
         };

@@ -16,6 +16,7 @@ use crate::{
             product,
         },
         log_softmax::{self, IGNORED},
+        softcap::SoftCap,
     },
     memory::{self, Buffer, Phase},
     nn::{
@@ -24,6 +25,7 @@ use crate::{
         norm::RmsNorm,
         operand::Matrix,
         param::Param,
+        softcap,
         tensor::{Tensor, for_format, for_number},
     },
 };
@@ -31,6 +33,7 @@ use crate::{
 /// The sum of the losses, and the gradient of `scale · sum` in `x` (float32, shape of `x`); adds the gradients of norm
 /// and head if they are trained.
 pub(super) fn forward_backward(
+    cap: Option<SoftCap>,
     x: &Tensor,
     norm: &mut RmsNorm,
     head: &mut Param,
@@ -41,7 +44,7 @@ pub(super) fn forward_backward(
     memory::set_phase(Phase::Forward);
     let labels = labels(targets, x.rows());
     let normed = norm.forward(x)?;
-    let logits = kept("logits", logits(&normed, head)?);
+    let logits = kept("logits", softcap::forward(logits(&normed, head)?, cap)?);
     let log_softmax = kept("log_softmax", log_softmax(&logits)?);
     let loss = loss(&log_softmax, &labels)?;
     on_checkpoint();
@@ -49,7 +52,10 @@ pub(super) fn forward_backward(
     let d_logits = gradient(&log_softmax, &labels, scale)?;
     on_checkpoint();
     drop(log_softmax);
-    let d_logits = convert::into_narrow(d_logits, logits.dtype())?;
+    let mut d_logits = convert::into_narrow(d_logits, logits.dtype())?;
+    if let Some(cap) = cap {
+        d_logits = softcap::backward(&logits, d_logits, cap)?;
+    }
     on_checkpoint();
     let d_normed = head_backward(&d_logits, &normed, head)?;
     // As in a training loop, the model's outputs live until the head's backward pass is done.
@@ -70,7 +76,7 @@ fn labels(targets: &Targets, rows: usize) -> Buffer<u32> {
 /// `[rows, vocabulary]` in the dtype of `x`.
 fn logits(x: &Tensor, head: &Param) -> Result<Tensor> {
     if !x.has_kernels() {
-        return Tensor::from_candle(logits_plain(x, head)?.to_dtype(x.dtype())?);
+        return Tensor::from_candle(logits_plain(x, head, None)?.to_dtype(x.dtype())?);
     }
     let (rows, hidden, vocabulary) = (x.rows(), x.cols(), head.value.rows());
     for_format!(x.dtype(), E => for_number!(x.dtype(), P => {

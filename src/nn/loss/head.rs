@@ -3,7 +3,10 @@
 use candle_core::{DType, Result, Tensor as Candle};
 
 use crate::{
-    kernels::gemm::{Epilogue, Operand, Segment, Term, gemm_grouped, multiply::Multiply},
+    kernels::{
+        gemm::{Epilogue, Operand, Segment, Term, gemm_grouped, multiply::Multiply},
+        softcap::SoftCap,
+    },
     nn::{operand::Matrix, param::Param, tensor::Tensor},
 };
 
@@ -29,8 +32,8 @@ pub(super) fn head_product<P: Multiply>(
     gemm_grouped(rows, &[Segment { cols, terms, epilogue }], grain);
 }
 
-/// `[rows, vocabulary]`, float32.
-pub(super) fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
+/// `[rows, vocabulary]`, float32; capped if there is a cap.
+pub(super) fn logits_plain(x: &Tensor, head: &Param, cap: Option<SoftCap>) -> Result<Candle> {
     let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
     head.count_rows(head.value.rows());
     let on_device = |start, count| {
@@ -42,7 +45,11 @@ pub(super) fn logits_plain(x: &Tensor, head: &Param) -> Result<Candle> {
     let parts = panels(&weight)?
         .map(|(start, count)| x.matmul(&on_device(start, count)?.t()?))
         .collect::<Result<Vec<_>>>()?;
-    Candle::cat(&parts, 1)
+    let logits = Candle::cat(&parts, 1)?;
+    match cap.map(|cap| f64::from(cap.0)) {
+        Some(cap) => (logits / cap)?.tanh()? * cap,
+        None => Ok(logits),
+    }
 }
 
 /// The gradient of the head's input, float32.

@@ -17,6 +17,11 @@ fn the_target_of_a_row_is_the_next_token() {
 
 #[test]
 fn loss_and_gradients_agree_with_autograd() {
+    check_by_autograd(None);
+    check_by_autograd(Some(SoftCap(2.0)));
+}
+
+fn check_by_autograd(cap: Option<SoftCap>) {
     // Three panels of the head, three chunks of rows.
     let (tokens, hidden, vocabulary) = (80, 64, 70);
     let x = uniform("x", &[tokens, hidden]);
@@ -38,6 +43,10 @@ fn loss_and_gradients_agree_with_autograd() {
             .unwrap();
         let normed = x.broadcast_mul(&inverse).unwrap().broadcast_mul(&inputs[1]).unwrap();
         let logits = normed.matmul(&inputs[2].t().unwrap()).unwrap();
+        let logits = match cap.map(|cap| f64::from(cap.0)) {
+            Some(cap) => ((logits / cap).unwrap().tanh().unwrap() * cap).unwrap(),
+            None => logits,
+        };
         let sums = logits.exp().unwrap().sum_keepdim(1).unwrap().log().unwrap();
         (sums - logits.gather(&next, 1).unwrap()).unwrap().sum_all().unwrap()
     };
@@ -51,9 +60,12 @@ fn loss_and_gradients_agree_with_autograd() {
     let mut head = param("head", &head, true);
     let mut check = |way| {
         let x = tensor(&x);
-        let (loss, dx) = forward_backward(way, &x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
+        let of = CausalLoss { way, cap };
+        let (loss, dx) = of
+            .forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ())
+            .unwrap();
         assert!((loss as f32 - want).abs() < 1e-4, "{loss} against {want}");
-        assert!((evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
+        assert!((of.evaluate(&x, &norm, &head, &targets).unwrap() - loss).abs() < 1e-4);
         assert_close(&dx, &gradients[0], 1e-5, "dx");
         assert_gradients(&mut norm, &gradients[1..2], 1e-5);
         assert_close(head.gradient().unwrap(), &gradients[2], 1e-5, "head");
@@ -73,7 +85,8 @@ fn full_logits_are_rounded_to_the_format_of_products() {
         let head = uniform("head", &[70, 33]).to_dtype(dtype).unwrap();
         let run = |way, trainable| {
             let (mut norm, mut head) = (rms_norm("w", 33, false), param("head", &head, trainable));
-            let result = forward_backward(way, &tensor(&x), &mut norm, &mut head, &targets, 0.1, &mut || ());
+            let of = CausalLoss { way, cap: None };
+            let result = of.forward_backward(&tensor(&x), &mut norm, &mut head, &targets, 0.1, &mut || ());
             (
                 result.unwrap(),
                 head.gradient().map(|gradient| gradient.to_candle().unwrap()),
@@ -101,7 +114,17 @@ fn full_logits_are_rounded_to_the_format_of_products() {
 #[test]
 fn kernel_and_plain_ops_agree() {
     // A head that is not trained takes one pass over the logits, unless they are too far apart.
-    for (trainable, size) in [(true, 20.0), (false, 20.0), (false, 800.0)] {
+    for (trainable, size, cap) in [
+        (true, 20.0, None),
+        (false, 20.0, None),
+        (false, 800.0, None),
+        (true, 20.0, Some(SoftCap(6.0))),
+        (false, 20.0, Some(SoftCap(6.0))),
+    ] {
+        let of = CausalLoss {
+            way: Loss::Chunked,
+            cap,
+        };
         let targets = Targets {
             rows: Buffer::from_fn(9, |at| at as u32),
             next: vec![0, 30, 1, 2, 3, 4, 5, 6, 7].into(),
@@ -110,10 +133,11 @@ fn kernel_and_plain_ops_agree() {
         let run = || {
             let (mut norm, mut head) = (rms_norm("w", 7, false), param("head", &values, trainable));
             let x = uniform_tensor("x", &[9, 7]);
-            let (loss, dx) =
-                forward_backward(Loss::Chunked, &x, &mut norm, &mut head, &targets, 0.1, &mut || ()).unwrap();
+            let (loss, dx) = of
+                .forward_backward(&x, &mut norm, &mut head, &targets, 0.1, &mut || ())
+                .unwrap();
             let gradient = head.gradient().map(|gradient| gradient.to_candle().unwrap());
-            (loss, dx, gradient, logits(&x, &head).unwrap())
+            (loss, dx, gradient, of.logits(&x, &head).unwrap())
         };
         let (kernels, plain) = (run(), with_plain_ops(run));
         assert!(
@@ -149,9 +173,12 @@ fn a_head_in_the_hosts_memory_gives_the_same_bits() {
             if is_offloaded {
                 head = Param::offloaded(head.name, head.value);
             }
-            let (loss, dx) = forward_backward(way, &x, &mut norm, &mut head, &targets, 0.2, &mut || ()).unwrap();
-            let logits = logits(&x, &head).unwrap().to_vec_f32().unwrap();
-            let evaluated = evaluate(&x, &norm, &head, &targets).unwrap();
+            let of = CausalLoss { way, cap: None };
+            let (loss, dx) = of
+                .forward_backward(&x, &mut norm, &mut head, &targets, 0.2, &mut || ())
+                .unwrap();
+            let logits = of.logits(&x, &head).unwrap().to_vec_f32().unwrap();
+            let evaluated = of.evaluate(&x, &norm, &head, &targets).unwrap();
             (loss.to_bits(), evaluated.to_bits(), dx.to_vec_f32().unwrap(), logits)
         };
         assert!(numbers(true) == numbers(false), "factor {factor}, {way:?}");

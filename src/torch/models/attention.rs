@@ -6,6 +6,7 @@ use crate::options::Attention;
 use crate::torch::configuration::SdpaKernel;
 use crate::torch::dtype::Dtype;
 use crate::torch::models::loader::Loader;
+use crate::torch::models::norm::Norm;
 use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
 use crate::torch::tape::Tensor;
@@ -17,8 +18,10 @@ pub(crate) struct SelfAttention<'t> {
     /// Queries, keys and values; in Phi-3 the three in one.
     projections: Vec<Linear<'t>>,
     output: Linear<'t>,
-    /// Qwen3's norms of queries and keys.
-    norms: Option<[Tensor<'t>; 2]>,
+    /// Norms of queries and keys: Qwen3's, and Gemma 3's.
+    norms: Option<[Norm<'t>; 2]>,
+    /// Divides scores, and then multiplies their hyperbolic tangents.
+    has_softcap: bool,
     /// The layer's own embedding of positions, in older releases.
     rotary: Option<Rotary<'t>>,
     heads: u32,
@@ -40,7 +43,8 @@ impl<'t> SelfAttention<'t> {
         Self {
             projections,
             output,
-            norms: loader.has(norms[0]).then(|| norms.map(|path| loader.weight(path))),
+            norms: loader.has(norms[0]).then(|| norms.map(|path| Norm::load(loader, path))),
+            has_softcap: config.attention_softcap.is_some(),
             rotary: loader.rotary(config),
             heads: config.num_attention_heads as u32,
             shared: config.num_key_value_heads as u32,
@@ -66,13 +70,22 @@ impl<'t> SelfAttention<'t> {
         let by_head = |tensor: Tensor<'t>, heads: u32| tensor.reshape(&[batch, length, heads, self.head_dim]);
         let heads = [self.heads, self.shared, self.shared];
         match &self.projections[..] {
-            linears @ [_, _, _] => [0, 1, 2].map(|which| {
-                let mut states = by_head(linears[which].forward(hidden), heads[which]);
-                if let Some(norms) = self.norms.as_ref().filter(|_| which < 2) {
-                    states = states.rms_norm(&norms[which]);
-                }
-                states.transpose(1, 2)
-            }),
+            linears @ [_, _, _] => {
+                let norm_of = |which: usize| self.norms.as_ref().and_then(|norms| norms.get(which));
+                let [query, key, value] = [0, 1, 2].map(|which| {
+                    let mut states = by_head(linears[which].forward(hidden), heads[which]);
+                    if let Some(norm) = norm_of(which).filter(|norm| !norm.is_centered) {
+                        states = norm.forward(&states);
+                    }
+                    states.transpose(1, 2)
+                });
+                // Gemma 3 normalises them when all three are there.
+                let normed = |which, states: Tensor<'t>| match norm_of(which).filter(|norm| norm.is_centered) {
+                    Some(norm) => norm.forward(&states),
+                    None => states,
+                };
+                [normed(0, query), normed(1, key), value]
+            }
             fused => {
                 let all = fused[0].forward(hidden);
                 let parts = heads.map(|heads| all.slice_last(heads * self.head_dim));
@@ -112,7 +125,7 @@ impl<'t> SelfAttention<'t> {
         let mut weights = None;
         let attended = match options.implementation {
             Attention::Eager => {
-                let (output, all) = query.eager_attention(&key, &value, mask);
+                let (output, all) = query.eager_attention(&key, &value, mask, self.has_softcap);
                 weights = Some(all);
                 output
             }

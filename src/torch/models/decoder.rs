@@ -1,11 +1,12 @@
-//! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3 and Phi-3.
+//! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and Gemma 3.
 
 use super::attention::{Cache, SelfAttention};
 use super::attention_options::AttentionOptions;
 use super::loader::Loader;
 use super::mask::Shape;
 use super::mlp::Mlp;
-use crate::arch::{Family, ModelConfig};
+use super::norm::Norm;
+use crate::arch::{Family, ModelConfig, SlidingWindow};
 use crate::memory::{Category, Module};
 use crate::options::{Attention, Loss};
 use crate::torch::configuration::{Configuration, MicroBatchShape};
@@ -21,25 +22,35 @@ use crate::torch::versions::RotaryTables;
 /// Tokens of a chunk of TRL's loss: `_CHUNKED_LM_HEAD_CHUNK_SIZE` in `trl/trainer/sft_trainer.py`.
 const CHUNK: u32 = 256;
 
+/// Gemma's norms before and behind the feed-forward layer.
+const FEED_FORWARD_NORMS: [&str; 2] = ["pre_feedforward_layernorm", "post_feedforward_layernorm"];
+
 struct Block<'t> {
     attention: SelfAttention<'t>,
     mlp: Mlp<'t>,
-    input_norm: Tensor<'t>,
-    post_attention_norm: Tensor<'t>,
+    input_norm: Norm<'t>,
+    /// Behind attention: of the residual stream, or of attention's output in Gemma.
+    post_attention_norm: Norm<'t>,
+    /// Gemma's norms before and behind the feed-forward layer.
+    feed_forward_norms: Option<[Norm<'t>; 2]>,
 }
 
 /// A causal language model.
 pub(crate) struct Decoder<'t> {
     embedding: Tensor<'t>,
+    /// The factor of the embedded tokens, if the family has one.
+    embedding_scale: Option<Tensor<'t>>,
     blocks: Vec<Block<'t>>,
-    norm: Tensor<'t>,
+    norm: Norm<'t>,
     head: Linear<'t>,
+    has_softcap: bool,
     rotary_dim: u32,
-    /// The frequencies, and the original ones that some ways of scaling go back to.
-    _frequencies: [Tensor<'t>; 2],
+    /// Of each rotary embedding the frequencies, and the original ones that some ways of scaling go back to.
+    _frequencies: Vec<[Tensor<'t>; 2]>,
+    /// Blocks with a window and those without have rotary embeddings of their own.
+    has_local_angles: bool,
     attention: AttentionOptions,
-    window: Option<u32>,
-    first_windowed: usize,
+    window: Option<SlidingWindow>,
     /// A mask is made for layers without a window, whether there are any or not.
     both_masks: bool,
 }
@@ -61,13 +72,17 @@ impl<'t> Decoder<'t> {
             Block {
                 attention: SelfAttention::load(loader, config),
                 mlp: Mlp::load(loader),
-                input_norm: loader.weight("input_layernorm"),
-                post_attention_norm: loader.weight("post_attention_layernorm"),
+                input_norm: Norm::load(loader, "input_layernorm"),
+                post_attention_norm: Norm::load(loader, "post_attention_layernorm"),
+                feed_forward_norms: loader.has(FEED_FORWARD_NORMS[0]).then(|| {
+                    let norms = FEED_FORWARD_NORMS;
+                    norms.map(|path| Norm::load(loader, path))
+                }),
             }
         });
         let mut blocks: Vec<_> = blocks.collect();
         loader.enter(None);
-        let norm = loader.weight("model.norm");
+        let norm = Norm::load(loader, "model.norm");
         let mut head = if config.tie_word_embeddings {
             Linear {
                 path: "lm_head",
@@ -80,9 +95,19 @@ impl<'t> Decoder<'t> {
             loader.head("lm_head")
         };
         let rotary_dim = config.rotary_dim() as u32;
-        let frequencies = [0, 1].map(|_| {
-            let layout = Layout::contiguous(&[rotary_dim / 2]);
-            tape.empty_as(layout, Dtype::Float32, Category::Parameter)
+        let frequencies = || {
+            [0, 1].map(|_| {
+                let layout = Layout::contiguous(&[rotary_dim / 2]);
+                tape.empty_as(layout, Dtype::Float32, Category::Parameter)
+            })
+        };
+        let windowed = (0..config.num_hidden_layers).filter(|&layer| config.window(layer).is_some());
+        let windowed = windowed.count();
+        let has_both = windowed > 0 && windowed < config.num_hidden_layers;
+        let has_local_angles = config.local_rope.is_some() && has_both;
+        let scale = config.embedding_scale().map(|_| {
+            let dtype = loader.configuration.unquantised();
+            tape.empty_as(Layout::contiguous(&[]), dtype, Category::Parameter)
         });
         loader.end_base_model();
         for (index, block) in blocks.iter_mut().enumerate() {
@@ -93,15 +118,20 @@ impl<'t> Decoder<'t> {
         loader.adapt(&mut head, None);
         Self {
             embedding,
+            embedding_scale: scale,
             blocks,
             norm,
             head,
+            has_softcap: config.logit_softcap.is_some(),
             rotary_dim,
-            _frequencies: frequencies,
+            _frequencies: (0..=usize::from(has_local_angles)).map(|_| frequencies()).collect(),
+            has_local_angles,
             attention,
-            window: config.sliding_window.map(|window| window.tokens as u32),
-            first_windowed: config.sliding_window.map_or(0, |window| window.first_layer),
-            both_masks: matches!(config.family, Family::Qwen2 | Family::Qwen3),
+            window: config.sliding_window.clone(),
+            both_masks: matches!(
+                config.family,
+                Family::Qwen2 | Family::Qwen3 | Family::Gemma2 | Family::Gemma3
+            ),
         }
     }
 
@@ -120,19 +150,37 @@ impl<'t> Decoder<'t> {
             tape.enter(Module { name, layer });
         };
         enter("input_layernorm");
-        let normed = hidden.rms_norm(&block.input_norm);
+        let normed = block.input_norm.forward(hidden);
         enter("self_attn");
         let (attended, _weights) = block.attention.forward(&normed, mask, angles, cache, self.attention);
         drop(normed);
-        let residual = hidden.add(&attended);
-        drop(attended);
+        let Some([before, behind]) = &block.feed_forward_norms else {
+            let residual = hidden.add(&attended);
+            drop(attended);
+            enter("post_attention_layernorm");
+            let normed = block.post_attention_norm.forward(&residual);
+            enter("mlp");
+            let inner = block.mlp.forward(&normed);
+            drop(normed);
+            let output = residual.add(&inner);
+            drop(inner);
+            return output;
+        };
         enter("post_attention_layernorm");
-        let normed = residual.rms_norm(&block.post_attention_norm);
+        let normed = block.post_attention_norm.forward(&attended);
+        drop(attended);
+        let residual = hidden.add(&normed);
+        drop(normed);
+        enter(FEED_FORWARD_NORMS[0]);
+        let normed = before.forward(&residual);
         enter("mlp");
         let inner = block.mlp.forward(&normed);
         drop(normed);
-        let output = residual.add(&inner);
+        enter(FEED_FORWARD_NORMS[1]);
+        let normed = behind.forward(&inner);
         drop(inner);
+        let output = residual.add(&normed);
+        drop(normed);
         output
     }
 
@@ -158,6 +206,9 @@ impl<'t> Decoder<'t> {
         let part = |name| tape.enter(Module { name, layer: None });
         part("embed_tokens");
         let mut embedded = self.embedding.embedding(ids);
+        if let Some(scale) = &self.embedding_scale {
+            embedded = embedded.mul(&scale.to(self.embedding.dtype()));
+        }
         if configuration.inputs_require_grad() && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
@@ -181,18 +232,23 @@ impl<'t> Decoder<'t> {
             }
         };
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
-        let windowed = self.window.and_then(|window| mask(Some(window)));
+        let windowed = self.window.as_ref().and_then(|window| mask(Some(window.tokens as u32)));
         let mut hidden = embedded.clone();
-        let angles = (transformers.angles == RotaryTables::Shared).then(|| {
-            tape.within(Mode::NoGrad, || {
-                let by_cublas = transformers.multiplies_angles;
-                rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype(), by_cublas)
+        let angles = || {
+            (transformers.angles == RotaryTables::Shared).then(|| {
+                tape.within(Mode::NoGrad, || {
+                    let by_cublas = transformers.multiplies_angles;
+                    rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype(), by_cublas)
+                })
             })
-        });
-        let shared = angles.as_ref().map(|[cos, sin]| [cos, sin]);
+        };
+        let local = self.has_local_angles.then(&angles).flatten();
+        let angles = angles();
         for index in 0..self.blocks.len() {
-            let has_window = self.window.is_some() && index >= self.first_windowed;
+            let has_window = self.window.as_ref().is_some_and(|window| window.is_in(index));
             let mask = if has_window { &windowed } else { &full }.as_ref();
+            let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
+            let shared = of_block.map(|[cos, sin]| [cos, sin]);
             let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask, shared, cache);
             hidden = if configuration.gradient_checkpointing.recomputes(index) {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
@@ -203,8 +259,8 @@ impl<'t> Decoder<'t> {
             };
         }
         part("norm");
-        let normed = hidden.rms_norm(&self.norm);
-        drop((hidden, embedded, positions, full, windowed, angles));
+        let normed = self.norm.forward(&hidden);
+        drop((hidden, embedded, positions, full, windowed, local, angles));
         if configuration.loss == Loss::Chunked {
             part("loss");
             return Output {
@@ -215,6 +271,9 @@ impl<'t> Decoder<'t> {
         }
         part("lm_head");
         let mut logits = self.head.forward(&normed);
+        if self.has_softcap {
+            logits = logits.soft_capped();
+        }
         part("loss");
         if transformers.returns_float32_logits {
             logits = logits.to(Dtype::Float32);

@@ -7,3 +7,4 @@ pub(super) mod encoder;
 pub(super) mod loader;
 pub(super) mod mask;
 pub(super) mod mlp;
+pub(super) mod norm;

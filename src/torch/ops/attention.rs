@@ -52,11 +52,20 @@ impl<'t> Tensor<'t> {
 
     /// transformers' eager attention, of queries, keys and values (batch, heads, length, width): (batch, length, heads,
     /// width), and the weights.
-    pub(crate) fn eager_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> (Tensor<'t>, Tensor<'t>) {
+    pub(crate) fn eager_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+        has_softcap: bool,
+    ) -> (Tensor<'t>, Tensor<'t>) {
         let groups = self.dims()[1] / key.dims()[1];
         let keys = key.repeat_heads(groups);
         let values = value.repeat_heads(groups);
         let mut weights = self.matmul(&keys.transpose(2, 3)).scale();
+        if has_softcap {
+            weights = weights.soft_capped();
+        }
         if let Some(mask) = mask {
             weights = weights.add(mask);
         }

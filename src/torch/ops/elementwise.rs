@@ -94,6 +94,14 @@ impl<'t> Tensor<'t> {
         self.neg()
     }
 
+    /// A soft cap in three operations, as transformers' Gemma 2 has it: `tanh(self / cap) * cap`.
+    pub(crate) fn soft_capped(&self) -> Tensor<'t> {
+        let inner = self.scale();
+        let tanh = inner.activation_of_result();
+        drop(inner);
+        tanh.scale()
+    }
+
     /// `-self`: nothing is saved.
     pub(crate) fn neg(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {

@@ -63,6 +63,24 @@ impl<'t> Tensor<'t> {
         record.finish(result)
     }
 
+    /// The RMSNorm of transformers' Gemma 2 and 3 (`Gemma2RMSNorm.forward`): in float32 with 1 more than the weight, and then
+    /// back to the format of the input.
+    pub(crate) fn rms_norm_centered(&self, weight: &Self) -> Tensor<'t> {
+        let hidden = self.to(Dtype::Float32);
+        let scale = {
+            let variance = hidden.square().mean_last();
+            let shifted = variance.add_number();
+            drop(variance);
+            shifted.rsqrt()
+        };
+        let normed = hidden.mul(&scale);
+        drop((hidden, scale));
+        let factor = weight.to(Dtype::Float32).add_number();
+        let output = normed.mul(&factor);
+        drop((normed, factor));
+        output.to(self.dtype())
+    }
+
     /// transformers' RMSNorm: in float32, and back to the format of the input before the weight comes in.
     pub(crate) fn rms_norm(&self, weight: &Self) -> Tensor<'t> {
         let hidden = self.to(Dtype::Float32);

@@ -111,8 +111,12 @@ impl Transformers {
             Family::Qwen2 => (Self::OLDEST, 45, 45),
             Family::Qwen3 => (Version(4, 51, 0), 48, 0),
             Family::Phi3 => (Version(4, 48, 0), 48, 0),
-            Family::DistilBert | Family::Bert => {
-                let message = format!("what transformers {text} does with encoders has not been studied");
+            Family::Gemma2 | Family::Gemma3 | Family::DistilBert | Family::Bert => {
+                let models = match family.is_encoder() {
+                    true => "encoders",
+                    false => "Gemma",
+                };
+                let message = format!("what transformers {text} does with {models} has not been studied");
                 return Err(Mistake::new(message).help("leave the key out for today's"));
             }
         };

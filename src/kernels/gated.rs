@@ -1,0 +1,193 @@
+//! Gated activations (Shazeer 2020, arXiv:2002.05202): `f(gate) · up`, element by element.
+
+use rayon::prelude::*;
+
+use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
+
+/// The function of a gate.
+pub trait Gate: 'static {
+    /// The value and the derivative.
+    fn value_and_slope(gate: f32, arithmetic: Arithmetic) -> (f32, f32);
+}
+
+/// `x · σ(x)` with the logistic function σ (SwiGLU).
+#[derive(Debug)]
+pub struct Silu;
+
+impl Gate for Silu {
+    /// `silu'(x) = σ (1 + x (1 - σ)) = σ + silu(x) (1 - σ)`.
+    #[inline(always)]
+    fn value_and_slope(gate: f32, arithmetic: Arithmetic) -> (f32, f32) {
+        let sigmoid = 1.0 / (1.0 + arithmetic.exp(-gate));
+        let silu = gate * sigmoid;
+        (silu, arithmetic.mul_add(silu, 1.0 - sigmoid, sigmoid))
+    }
+}
+
+/// GELU's approximation by tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415): `x · σ(2 √(2/π) (x + 0.044715 x³))`.
+#[derive(Debug)]
+pub struct GeluTanh;
+
+impl Gate for GeluTanh {
+    /// With `u` in the brackets: `σ + x σ (1 - σ) u'`.
+    #[inline(always)]
+    fn value_and_slope(gate: f32, arithmetic: Arithmetic) -> (f32, f32) {
+        const FACTOR: f32 = 1.595_769_2; // 2 √(2/π)
+        const CUBIC: f32 = 0.044_715;
+        let square = gate * gate;
+        let inner = FACTOR * gate * arithmetic.mul_add(CUBIC, square, 1.0);
+        let power = arithmetic.exp(-inner);
+        let sigmoid = 1.0 / (1.0 + power);
+        let value = gate * sigmoid;
+        let inner_slope = FACTOR * arithmetic.mul_add(3.0 * CUBIC, square, 1.0);
+        // `1 - σ` is the power times σ. Far from 0, where the power may be infinite, either it or the value is 0.
+        let bend = std::hint::select_unpredictable(gate.abs() > 9.0, 0.0, power * sigmoid * inner_slope);
+        (value, arithmetic.mul_add(value, bend, sigmoid))
+    }
+}
+
+/// Writes `f(gate) · up`, rounded once.
+///
+/// # Panics
+/// If the slices differ in length.
+pub fn forward<G: Gate, E: Element>(gate: &[E], up: &[E], out: &mut [E]) {
+    assert!(gate.len() == out.len() && up.len() == out.len());
+    let level = InstructionSet::current();
+    let parts = gate.par_chunks(PART).zip(up.par_chunks(PART));
+    parts.zip(out.par_chunks_mut(PART)).for_each(|((gate, up), out)| {
+        level.compute(
+            #[inline(always)]
+            |arithmetic| {
+                for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
+                    *out = E::narrow(G::value_and_slope(gate.widen(), arithmetic).0 * up.widen());
+                }
+            },
+        );
+    });
+}
+
+/// The backward pass in place: `dy`, the gradient of `f(gate) · up`, becomes that product again, as [`forward`] has it,
+/// and `gate` and `up` become their gradients, each rounded once.
+pub fn backward_in_place<G: Gate, E: Element>(gate: &mut [E], up: &mut [E], dy: &mut [E]) {
+    assert!(gate.len() == dy.len() && up.len() == dy.len());
+    let level = InstructionSet::current();
+    let parts = gate.par_chunks_mut(PART).zip(up.par_chunks_mut(PART));
+    parts.zip(dy.par_chunks_mut(PART)).for_each(|((gate, up), dy)| {
+        level.compute(
+            #[inline(always)]
+            |arithmetic| {
+                for ((gate, up), dy) in gate.iter_mut().zip(up).zip(dy) {
+                    let (value, slope) = G::value_and_slope(gate.widen(), arithmetic);
+                    let (d_product, up_value) = (dy.widen(), up.widen());
+                    *gate = E::narrow(d_product * up_value * slope);
+                    *up = E::narrow(d_product * value);
+                    *dy = E::narrow(value * up_value);
+                }
+            },
+        );
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::kernels::{
+        instruction_set::forced::at_each_level,
+        testing::{COUNTS, assert_close, narrowed, values},
+    };
+
+    /// A function and its derivative in double precision.
+    type Plain = fn(f64) -> (f64, f64);
+
+    fn silu(x: f64) -> (f64, f64) {
+        let sigmoid = 1.0 / (1.0 + (-x).exp());
+        (x * sigmoid, sigmoid * (1.0 + x * (1.0 - sigmoid)))
+    }
+
+    fn gelu_tanh(x: f64) -> (f64, f64) {
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        let tanh = (root * (x + 0.044_715 * x.powi(3))).tanh();
+        let slope = root * (1.0 + 3.0 * 0.044_715 * x * x) * (1.0 - tanh * tanh);
+        (0.5 * x * (1.0 + tanh), 0.5 * (1.0 + tanh) + 0.5 * x * slope)
+    }
+
+    /// Product, and gradients of gate and up.
+    fn plain(of: Plain, gate: f64, up: f64, d_product: f64) -> [f64; 3] {
+        let (value, slope) = of(gate);
+        [value * up, d_product * up * slope, d_product * value]
+    }
+
+    fn check<G: Gate, E: Element + PartialEq + std::fmt::Debug>(of: Plain, tolerance: f64) {
+        at_each_level(|level| {
+            for count in COUNTS {
+                let [gate, up, dy] = [1, 2, 3].map(|seed| narrowed::<E>(&values(count, seed)));
+                let what = format!("{level:?}, {count}");
+                let want: Vec<[f64; 3]> = gate
+                    .iter()
+                    .zip(&up)
+                    .zip(&dy)
+                    .map(|((gate, up), dy)| {
+                        let [gate, up, dy] = [gate, up, dy].map(|value| f64::from(value.widen()));
+                        plain(of, gate, up, dy)
+                    })
+                    .collect();
+                let close = |got: &[E], which: usize, what: &str| {
+                    let want: Vec<f64> = want.iter().map(|want| want[which]).collect();
+                    assert_close(got.iter().map(|got| got.widen()), &want, tolerance, what);
+                };
+
+                let mut out = up.clone();
+                forward::<G, E>(&gate, &up, &mut out);
+                close(&out, 0, &what);
+                let (mut d_gate, mut d_up, mut product) = (gate.clone(), up.clone(), dy.clone());
+                backward_in_place::<G, E>(&mut d_gate, &mut d_up, &mut product);
+                assert_eq!(product, out, "{what}: the product is that of the forward pass");
+                close(&d_gate, 1, &what);
+                close(&d_up, 2, &what);
+            }
+        });
+    }
+
+    #[test]
+    fn agrees_with_double_precision() {
+        check::<Silu, f32>(silu, 1e-6);
+        check::<Silu, f16>(silu, 1.0 / 2048.0);
+        check::<Silu, bf16>(silu, 1.0 / 256.0);
+        check::<GeluTanh, f32>(gelu_tanh, 3e-6);
+        check::<GeluTanh, f16>(gelu_tanh, 1.0 / 2048.0);
+        check::<GeluTanh, bf16>(gelu_tanh, 1.0 / 256.0);
+    }
+
+    #[test]
+    fn the_ends_do_not_overflow_and_what_is_not_a_number_stays_so() {
+        check_ends::<Silu>();
+        check_ends::<GeluTanh>();
+    }
+
+    fn check_ends<G: Gate>() {
+        at_each_level(|_| {
+            let gate: Vec<f32> = [-200.0, 200.0, f32::NAN, -90.0, 90.0]
+                .into_iter()
+                .cycle()
+                .take(45)
+                .collect();
+            let one = vec![1.0; 45];
+            let (mut d_gate, mut d_up, mut product) = (gate.clone(), one.clone(), one);
+            backward_in_place::<G, f32>(&mut d_gate, &mut d_up, &mut product);
+            for at in (0..45).filter(|at| at % 5 != 2) {
+                let far = gate[at].max(0.0);
+                assert!((product[at] - far).abs() < 1e-30 && (d_up[at] - far).abs() < 1e-30);
+                assert!(
+                    (d_gate[at] - far.signum() * far.min(1.0)).abs() < 1e-30,
+                    "{}",
+                    d_gate[at]
+                );
+            }
+            for at in (2..45).step_by(5) {
+                assert!(d_gate[at].is_nan() && d_up[at].is_nan() && product[at].is_nan());
+            }
+        });
+    }
+}
