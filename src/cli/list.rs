@@ -1,4 +1,4 @@
-//! `expctl list RESULTS`, `expctl list --gpus` and `expctl list --techniques`.
+//! `expctl list RESULTS`, `expctl list --gpus`, `expctl list --models` and `expctl list --techniques`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::spec::Study;
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 
-use super::{Format, gpus, print, studies};
+use super::{Format, gpus, models, print, studies};
 
-/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs or techniques
+/// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or techniques
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A study's folder, or a folder of studies
@@ -29,8 +29,11 @@ pub(super) struct Args {
     /// List the GPUs that `gpu` and --budget may name, with their memory and its source
     #[arg(long, conflicts_with = "results")]
     gpus: bool,
+    /// List the presets that `model` may name, with their shapes
+    #[arg(long, conflicts_with_all = ["results", "gpus"])]
+    models: bool,
     /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS measured
-    #[arg(long, conflicts_with_all = ["gpus", "format"])]
+    #[arg(long, conflicts_with_all = ["gpus", "models", "format"])]
     techniques: bool,
     /// How the list is printed; json and csv have sizes in bytes
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -42,6 +45,10 @@ const OUTCOME: [&str; 2] = ["allocated_peak_bytes", "tokens_per_second"];
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.gpus {
         print(&args.format.render(&gpus::table(args.format)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.models {
+        print(&args.format.render(&models::table(args.format)))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.techniques {

@@ -19,6 +19,7 @@ mod fit_view;
 mod gpus;
 mod init;
 mod list;
+mod models;
 mod output;
 mod plan;
 mod plan_batches;

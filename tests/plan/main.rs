@@ -12,6 +12,7 @@ mod fit;
 mod fms_acceleration;
 mod gpus;
 mod kbit;
+mod models;
 mod names;
 mod published;
 mod sample;
