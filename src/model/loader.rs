@@ -122,7 +122,11 @@ impl<'a> Loader<'a> {
             return self.dense(name, module, "weight");
         }
         let (name, shape) = (name.part("weight"), self.shape(module));
-        let value = self.value(name, shape, Category::Offloaded, &Device::Cpu)?;
+        let mut value = self.value(name, shape, Category::Offloaded, &Device::Cpu)?;
+        if !self.device.is_cpu() {
+            // The device's ops read it, not the kernels.
+            value = Tensor::from_candle(value.to_candle()?)?;
+        }
         Ok(Param::offloaded(name, value))
     }
 

@@ -2,6 +2,9 @@
 //! the ledger counts them apart, and data is copied between them as it would be for a GPU.
 
 mod copier;
+mod host_tensor;
+#[cfg(feature = "cuda")]
+mod pinned;
 mod storage;
 mod traffic;
 

@@ -2,9 +2,10 @@
 
 use std::mem;
 
-use candle_core::{Device, Result};
+use candle_core::Result;
 use half::{bf16, f16};
 
+use super::host_tensor::HostTensor;
 use super::traffic::count_copied;
 use crate::memory::{Buffer, Category, scope};
 
@@ -36,10 +37,13 @@ pub trait Slot {
 
 /// A tensor's memory in the host's tier, and what it takes to bring it back.
 #[derive(Debug)]
-pub struct HostCopy {
-    storage: Storage,
-    /// The device that it came from.
-    device: Device,
+pub struct HostCopy(OnHost);
+
+#[derive(Debug)]
+enum OnHost {
+    /// In this process's memory, as on the device.
+    Buffer(Storage),
+    Candle(Box<HostTensor>),
 }
 
 macro_rules! implement_slot {
@@ -90,8 +94,8 @@ impl Storage {
         }
     }
 
-    /// Copies all elements of memory of the same format and length; those of candle's to `device`.
-    fn copy_from(&mut self, from: &Self, device: &Device) -> Result<()> {
+    /// Copies all elements of memory of the same format and length.
+    fn copy_from(&mut self, from: &Self) {
         fn copy<T: Copy>(to: &mut Buffer<T>, from: &Buffer<T>) {
             to.values_mut().copy_from_slice(from.values());
         }
@@ -101,10 +105,8 @@ impl Storage {
             (Self::F32(to), Self::F32(from)) => copy(to, from),
             (Self::F16(to), Self::F16(from)) => copy(to, from),
             (Self::Bf16(to), Self::Bf16(from)) => copy(to, from),
-            (Self::Candle(to), Self::Candle(from)) => *to = from.to_device(device)?,
             _ => unreachable!("memory is copied to memory of its own format"),
         }
-        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -126,28 +128,34 @@ impl HostCopy {
     /// Errors of candle.
     pub fn of(slot: &mut dyn Slot) -> Result<Self> {
         let taken = slot.take();
-        let device = match &taken {
-            Storage::Candle(tensor) => tensor.device().clone(),
-            _ => Device::Cpu,
-        };
+        count_copied(taken.bytes());
+        if let Storage::Candle(tensor) = &taken {
+            let host = HostTensor::of(tensor)?;
+            slot.put(Storage::Candle(host.stand_in()));
+            return Ok(Self(OnHost::Candle(Box::new(host))));
+        }
         let mut storage = {
             let _scope = scope(Category::Offloaded);
             taken.unwritten_like()
         };
-        storage.copy_from(&taken, &Device::Cpu)?;
-        count_copied(taken.bytes());
-        if let Storage::Candle(tensor) = &storage {
-            // Candle's tensors share their memory: the host's takes the place of the device's.
-            slot.put(Storage::Candle(tensor.clone()));
-        }
-        Ok(Self { storage, device })
+        storage.copy_from(&taken);
+        Ok(Self(OnHost::Buffer(storage)))
     }
 
-    /// Allocates the memory on the device, of category `category`. [`Self::copy_to`] fills it.
+    /// Allocates the memory on the device, of category `category`. [`Self::copy_to`] fills it, and allocates that of candle's
+    /// tensors.
     pub fn reserve(&self, category: Category) -> Storage {
         let _scope = scope(category);
-        count_copied(self.storage.bytes());
-        self.storage.unwritten_like()
+        match &self.0 {
+            OnHost::Buffer(storage) => {
+                count_copied(storage.bytes());
+                storage.unwritten_like()
+            }
+            OnHost::Candle(host) => {
+                count_copied(host.bytes());
+                Storage::Candle(host.stand_in())
+            }
+        }
     }
 
     /// Copies the elements into memory that [`Self::reserve`] made.
@@ -155,7 +163,11 @@ impl HostCopy {
     /// # Errors
     /// Errors of candle.
     pub fn copy_to(&self, reserved: &mut Storage) -> Result<()> {
-        reserved.copy_from(&self.storage, &self.device)
+        match &self.0 {
+            OnHost::Buffer(storage) => reserved.copy_from(storage),
+            OnHost::Candle(host) => *reserved = Storage::Candle(host.to_device()?),
+        }
+        Ok(())
     }
 
     /// Copies elements that changed on the device back, and frees them there.
@@ -164,24 +176,30 @@ impl HostCopy {
     /// Errors of candle.
     pub fn take_back(&mut self, slot: &mut dyn Slot) -> Result<()> {
         let taken = slot.take();
-        if mem::discriminant(&taken) != mem::discriminant(&self.storage) {
-            slot.put(taken);
-            *self = Self::of(slot)?;
-            return Ok(());
+        match (&mut self.0, &taken) {
+            (OnHost::Candle(host), Storage::Candle(tensor)) => {
+                host.update(tensor)?;
+                slot.put(Storage::Candle(host.stand_in()));
+            }
+            (OnHost::Buffer(storage), taken) if mem::discriminant(storage) == mem::discriminant(taken) => {
+                storage.copy_from(taken);
+            }
+            // Candle's ops made a tensor of what was a buffer.
+            _ => {
+                slot.put(taken);
+                *self = Self::of(slot)?;
+                return Ok(());
+            }
         }
         count_copied(taken.bytes());
-        self.storage.copy_from(&taken, &Device::Cpu)?;
-        if let Storage::Candle(tensor) = &self.storage {
-            slot.put(Storage::Candle(tensor.clone()));
-        }
         Ok(())
     }
 
     /// The device's memory is of no more use: frees it, and leaves an empty place.
     pub fn release(&self, slot: &mut dyn Slot) {
         let taken = slot.take();
-        if let (Storage::Candle(_), Storage::Candle(tensor)) = (&taken, &self.storage) {
-            slot.put(Storage::Candle(tensor.clone()));
+        if let (Storage::Candle(_), OnHost::Candle(host)) = (&taken, &self.0) {
+            slot.put(Storage::Candle(host.stand_in()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Products with the head.
 
-use candle_core::{DType, Result, Tensor as Candle};
+use candle_core::{DType, Device, Result, Tensor as Candle};
 
 use crate::{
     kernels::{
@@ -36,14 +36,8 @@ pub(super) fn head_product<P: Multiply>(
 pub(super) fn logits_plain(x: &Tensor, head: &Param, cap: Option<SoftCap>) -> Result<Candle> {
     let (x, weight) = (x.to_candle_f32()?, head.value.to_candle()?);
     head.count_rows(head.value.rows());
-    let on_device = |start, count| {
-        weight
-            .narrow(0, start, count)?
-            .to_device(x.device())?
-            .to_dtype(DType::F32)
-    };
     let parts = panels(&weight)?
-        .map(|(start, count)| x.matmul(&on_device(start, count)?.t()?))
+        .map(|(start, count)| x.matmul(&panel(&weight, start, count, x.device())?.t()?))
         .collect::<Result<Vec<_>>>()?;
     let logits = Candle::cat(&parts, 1)?;
     match cap.map(|cap| f64::from(cap.0)) {
@@ -58,14 +52,22 @@ pub(super) fn head_backward_plain(d_logits: &Candle, head: &Param) -> Result<Can
     let head = head.value.to_candle()?;
     let mut dx = Candle::zeros((d_logits.dim(0)?, head.dim(1)?), DType::F32, d_logits.device())?;
     for (start, count) in panels(&head)? {
-        let weight = head
-            .narrow(0, start, count)?
-            .to_device(d_logits.device())?
-            .to_dtype(DType::F32)?;
+        let weight = panel(&head, start, count, d_logits.device())?;
         // cuBLAS takes no matrix with gaps between its rows.
         dx = (dx + d_logits.narrow(1, start, count)?.contiguous()?.matmul(&weight)?)?;
     }
     Ok(dx)
+}
+
+/// Some rows of the head in float32 on `device`. candle moves a tensor with all that shares its memory, so rows that leave the
+/// host are copied out of the table first.
+fn panel(head: &Candle, start: usize, count: usize, device: &Device) -> Result<Candle> {
+    let rows = head.narrow(0, start, count)?;
+    let rows = match device.same_device(head.device()) {
+        true => rows,
+        false => rows.force_contiguous()?.to_device(device)?,
+    };
+    rows.to_dtype(DType::F32)
 }
 
 fn panels(head: &Candle) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
