@@ -62,7 +62,7 @@ mod tests {
     use crate::kernels::Sequences;
     use crate::{
         data::testing::{config, options},
-        options::{Packing, PackingAttention, PackingSeparator, Padding},
+        options::{Packing, PackingAttention, PackingSeparator, PackingStrategy, Padding},
     };
 
     fn samples() -> Samples {
@@ -110,6 +110,7 @@ mod tests {
             packing: Some(Packing {
                 separator,
                 attention: PackingAttention::BlockDiagonal,
+                strategy: PackingStrategy::Bfd,
             }),
             ..options(2, 1)
         };

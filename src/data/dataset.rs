@@ -64,6 +64,11 @@ impl Dataset {
         &self.samples
     }
 
+    /// Indices into [`samples`](Self::samples) of those trained on, ascending.
+    pub fn train(&self) -> &[u32] {
+        &self.train
+    }
+
     /// Indices into [`samples`](Self::samples) of those held out; empty without `eval_fraction`.
     pub fn eval(&self) -> &[u32] {
         &self.eval

@@ -191,6 +191,7 @@ fn pack(lengths: &[usize], most: usize, packing: Packing) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
     use crate::data::testing::options;
+    use crate::options::PackingStrategy;
 
     fn layout(change: impl FnOnce(&mut DataOptions)) -> Layout {
         let mut options = options(2, 1);
@@ -199,7 +200,11 @@ mod tests {
     }
 
     fn packing(separator: PackingSeparator, attention: PackingAttention) -> Option<Packing> {
-        Some(Packing { separator, attention })
+        Some(Packing {
+            separator,
+            attention,
+            strategy: PackingStrategy::Bfd,
+        })
     }
 
     /// The samples of each micro-batch, and its tokens.

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::arch::Preset;
     use crate::data::testing;
-    use crate::options::{Packing, PackingAttention};
+    use crate::options::{Packing, PackingAttention, PackingStrategy};
 
     /// A checkpoint names the end of a text in its config.json, and may name several.
     #[test]
@@ -207,6 +207,7 @@ mod tests {
                 packing: Some(Packing {
                     separator: PackingSeparator::Eos,
                     attention: PackingAttention::BlockDiagonal,
+                    strategy: PackingStrategy::Bfd,
                 }),
                 ..testing::options(1, 1)
             };

@@ -35,6 +35,6 @@ pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{Optimizer, UpdateRule};
-pub use packing::{Packing, PackingAttention, PackingSeparator};
+pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;

@@ -10,6 +10,18 @@ pub struct Packing {
     pub separator: PackingSeparator,
     /// The tokens that a token sees.
     pub attention: PackingAttention,
+    /// The way in which TRL packs, on PyTorch's stack.
+    pub strategy: PackingStrategy,
+}
+
+/// TRL's `packing_strategy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PackingStrategy {
+    /// Best fit decreasing: whole samples, cut to max_seq_length. A micro-batch is one row without padding.
+    Bfd,
+    /// All tokens one after the other, cut every max_seq_length tokens; a token sees all before it in its row.
+    Wrapped,
 }
 
 /// The token between two samples of a row.

@@ -40,6 +40,9 @@ pub struct MicroBatchShape {
     pub len: u32,
     /// True if a sample is shorter than `len`, so that the model gets a mask.
     pub padded: bool,
+    /// Samples that the only row has one after the other, apart from each other by their starts (TRL's padding-free batches);
+    /// 0 if each row is one text.
+    pub apart: u32,
 }
 
 /// A model and how it is trained.

@@ -13,8 +13,36 @@ use rand_mt::Mt;
 /// # Panics
 /// If `count` does not fit into 32 bits.
 pub fn epoch_order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
+    permutation(&mut Mt::new(seed.wrapping_add(epoch as u64) as u32), count)
+}
+
+/// The orders of samples, epoch after epoch, that `LengthGroupedSampler` draws and then sorts in groups: from PyTorch's global
+/// generator, which the Trainer seeds when it is made (`set_seed` in `Trainer.__init__`).
+///
+/// Of that generator, on the CPU, an epoch takes the seed of the loader's workers (64 bits, `_BaseDataLoaderIter.__init__`)
+/// and the permutation. Dropout on a GPU has a generator of its own. An evaluation between epochs would take some as well.
+#[derive(Debug)]
+pub struct GlobalOrders(Mt);
+
+impl GlobalOrders {
+    /// The orders of a Trainer with this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(Mt::new(seed as u32))
+    }
+
+    /// The next epoch's order of `count` samples.
+    ///
+    /// # Panics
+    /// If `count` does not fit into 32 bits.
+    pub fn next_epoch(&mut self, count: usize) -> Vec<u32> {
+        let _seed_of_workers = [self.0.next_u32(), self.0.next_u32()];
+        permutation(&mut self.0, count)
+    }
+}
+
+/// `torch.randperm(count)`.
+fn permutation(generator: &mut Mt, count: usize) -> Vec<u32> {
     assert!(u32::try_from(count).is_ok(), "samples have numbers of 32 bits");
-    let mut generator = Mt::new(seed.wrapping_add(epoch as u64) as u32);
     let mut order: Vec<u32> = (0..count as u32).collect();
     for index in 0..count.saturating_sub(1) {
         let other = generator.next_u32() as usize % (count - index);

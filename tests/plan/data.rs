@@ -17,7 +17,12 @@ defaults: { stack: torch, model: ./model, gpu: t4, batch_size: 2, gradient_accum
 ";
 
 fn golden() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/torch_abstract/sampler_order.json");
+    fixture("sampler_order.json")
+}
+
+fn fixture(name: &str) -> Value {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("tests/fixtures/torch_abstract").join(name);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
@@ -193,4 +198,39 @@ fn data_that_cannot_be_read_is_an_error() {
         .plan(&[])
         .exits(2)
         .stderr_has("no tokenizer; the model's directory needs its tokenizer.json");
+}
+
+/// The micro-batch that is named is one of those that TRL trains with. With more samples in a row, a smaller one may take more.
+#[test]
+fn packed_batches_are_those_that_trl_takes() {
+    let runs = fixture("packing.json");
+    let is_short = |run: &&Value| run["lengths"].as_array().unwrap().len() < 100;
+    for run in runs["runs"].as_array().unwrap().iter().filter(is_short) {
+        let lengths: Vec<usize> = serde_json::from_value(run["lengths"].clone()).unwrap();
+        let project = project(SPEC, &lengths);
+        let settings = [
+            "gpu=rtx-3090".to_owned(),
+            "attn_implementation=flash_attention_2".to_owned(),
+            "packing=true".to_owned(),
+            format!("torch.packing_strategy={}", run["strategy"].as_str().unwrap()),
+            format!("group_by_length={}", run["grouped"]),
+            format!("max_seq_length={}", run["row"]),
+            format!("batch_size={}", run["batch_size"]),
+            format!("gradient_accumulation_steps={}", run["accumulation"]),
+            format!("seed={}", run["seed"]),
+            format!("num_train_epochs={}", run["epochs"]),
+        ];
+        let arguments: Vec<&str> = settings
+            .iter()
+            .flat_map(|setting| ["--set", setting.as_str()])
+            .collect();
+        let cell = &project.planned(&arguments)[0];
+        assert_eq!(cell["predicted_training_steps"], run["steps"], "{run}");
+        let sizes: Vec<[usize; 3]> = serde_json::from_value(run["micro_batches"].clone()).unwrap();
+        let named = ["predicted_worst_batch_size", "predicted_worst_batch_tokens"].map(|column| number(&cell[column]));
+        assert!(
+            sizes.iter().any(|[rows, len, _]| [*rows, *len] == named),
+            "{named:?}: {run}"
+        );
+    }
 }

@@ -46,6 +46,7 @@ impl Row<'_> {
             batch: self.count(batch),
             len: self.count(len),
             padded: false,
+            apart: 0,
         }]
     }
 }
@@ -411,6 +412,7 @@ fn repeated_steps_are_what_they_would_be() {
             batch: 2,
             len,
             padded: false,
+            apart: 0,
         };
         let (long, short) = ([micro(64), micro(48)], [micro(32)]);
         let repeated = trace(&configuration, &[&long, &long, &long]);
@@ -443,6 +445,7 @@ fn published_reservations_bound_what_is_allocated() {
             batch: 4,
             len: 768,
             padded: false,
+            apart: 0,
         }];
         let peak = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 1)
             .peak
@@ -498,6 +501,7 @@ fn randomised_svd_takes_what_its_program_took() {
             batch: 1,
             len: 8,
             padded: false,
+            apart: 0,
         }];
         let over = |account: &Account| account.in_phase[Phase::Optimizer] - account.after_steps.bytes();
         let one = Account::of(&trace(&configuration, &[&micro]), GRANULARITY, 1);

@@ -13,8 +13,8 @@ struct Circumstances {
     /// A batch with padding has a mask, and other kernels of attention.
     is_padded: bool,
     /// Live bytes grow with each of these: the optimizer's state and gradients are there; the optimizer finds the outputs;
-    /// the sizes of the micro-batch; those of the one before it, if its outputs live that long.
-    amounts: [usize; 7],
+    /// the sizes of the micro-batch, and the samples that attention keeps apart in it; those of the one before it, if its outputs live that long.
+    amounts: [usize; 8],
 }
 
 impl Circumstances {
@@ -78,6 +78,7 @@ fn front(sequence: &Sequence, outputs: OutputLifetime) -> Vec<Circumstances> {
                     usize::from(is_last),
                     tokens,
                     len,
+                    micro.apart,
                     found_tokens,
                     found_len,
                 ],

@@ -8,6 +8,7 @@ mod sequence;
 #[cfg(test)]
 mod testing;
 mod torch;
+mod trainer;
 
 pub use ours::steps;
 pub use planned::Planned;

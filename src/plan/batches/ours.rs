@@ -125,7 +125,7 @@ pub(super) fn trained_on(options: &DataOptions, samples: usize) -> usize {
 mod tests {
     use super::super::testing::{config, load, options};
     use super::*;
-    use crate::options::{Packing, PackingAttention, PackingSeparator, Padding, TrainingLength};
+    use crate::options::{Packing, PackingAttention, PackingSeparator, PackingStrategy, Padding, TrainingLength};
 
     #[test]
     fn of_uneven_data_the_first_step_and_the_largest_are_planned() {
@@ -176,6 +176,7 @@ mod tests {
         let packing = Some(Packing {
             separator: PackingSeparator::Eos,
             attention: PackingAttention::BlockDiagonal,
+            strategy: PackingStrategy::Bfd,
         });
         for (packing, max_tokens_per_batch) in [(packing, None), (None, Some(100)), (packing, Some(100))] {
             let options = options(Lengths::Uniform, |options| {

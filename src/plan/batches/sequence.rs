@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::data::{LaidOut, Layout};
 use crate::options::DataOptions;
+use crate::torch::PackedRow;
 
 /// The micro-batches of every step.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,8 @@ pub(super) struct Micro {
     pub(super) predicted: usize,
     /// Pairs of tokens of a sequence, which attention has scores for.
     pub(super) scores: usize,
+    /// Samples of the one row of TRL's padding-free batch, which attention keeps apart; 0 of any other.
+    pub(super) apart: usize,
 }
 
 impl Micro {
@@ -73,10 +76,37 @@ impl Sequence {
             tokens: micro.lengths.iter().map(|&length| length as usize).sum(),
             predicted: micro.counted(),
             scores: micro.sequences.iter().map(|tokens| tokens.len() * tokens.len()).sum(),
+            apart: 0,
         });
         self.samples.extend(places.iter().map(|&(place, _)| samples[place]));
     }
 
+    /// Adds a micro-batch of rows that TRL packed: padded to the longest, or one after the other in one row if `is_flat`.
+    pub(super) fn push_rows<'a>(&mut self, rows: impl ExactSizeIterator<Item = &'a PackedRow>, is_flat: bool) {
+        let (count, first) = (rows.len(), self.samples.len());
+        let (mut tokens, mut longest) = (0, 0);
+        for row in rows {
+            self.samples.extend(&row.samples);
+            (tokens, longest) = (tokens + row.tokens, longest.max(row.tokens));
+        }
+        let samples = self.samples.len() - first;
+        let (batch, len, apart) = match is_flat {
+            true => (1, tokens, samples),
+            false => (count, longest, 0),
+        };
+        self.micro.push(Micro {
+            first,
+            samples,
+            batch,
+            len,
+            tokens,
+            predicted: tokens,
+            scores: batch * len * len,
+            apart,
+        });
+    }
+
+    /// Ends the step of the micro-batches since the last one.
     pub(super) fn end_step(&mut self) {
         self.ends.push(self.micro.len());
     }
@@ -93,7 +123,7 @@ impl Sequence {
 
     /// True if all steps have as many micro-batches, and these are of one size, all or none with padding.
     pub(super) fn is_even(&self) -> bool {
-        let shape = |micro: &Micro| (micro.batch, micro.len, micro.is_padded());
+        let shape = |micro: &Micro| (micro.batch, micro.len, micro.is_padded(), micro.apart);
         let micro_batches = |step| self.range(step).len();
         self.micro.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1]))
             && (1..self.len()).all(|step| micro_batches(step) == micro_batches(0))

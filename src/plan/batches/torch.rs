@@ -7,10 +7,11 @@ use super::live;
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
+use super::trainer;
 use crate::{
     data::{DataError, Dataset, SampleLengths},
-    options::{Data, DataOptions, Lengths, OutputLifetime, Padding, TrainingLength},
-    torch::{self, MicroBatchShape},
+    options::{Data, DataOptions, Lengths, OutputLifetime, Padding},
+    torch::MicroBatchShape,
 };
 
 /// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
@@ -38,8 +39,8 @@ pub struct TorchStep {
 }
 
 /// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
-/// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer. Calls `dataset` only for
-/// random lengths, and `lengths` only for a file or the sample text.
+/// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer; so are all that are packed or
+/// grouped by length. Calls `dataset` only for made-up lengths, and `lengths` only for a file or the sample text.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
@@ -49,9 +50,15 @@ pub fn torch_steps(
     dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
     lengths: impl FnOnce() -> Result<Arc<SampleLengths>, DataError>,
 ) -> Result<Planned<TorchStep>, DataError> {
+    let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
             Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth)),
+            _ if is_sampled => {
+                let dataset = dataset()?;
+                let tokens = |sample| dataset.samples().get(sample as usize).len();
+                trainer::sequence(dataset.train(), tokens, options)
+            }
             Lengths::List(list) => match list[..] {
                 [length] => return Ok(equal_steps(length, options, depth)),
                 _ => return Ok(chosen(in_turn(list, options), options, depth).made_up()),
@@ -61,7 +68,14 @@ pub fn torch_steps(
                 ours::sequence(&*dataset()?, options, pass)
             }
         },
-        Data::Sample | Data::File(_) => trainer_sequence(&*lengths()?, options)?,
+        Data::Sample | Data::File(_) => {
+            let lengths = lengths()?;
+            trainer::sequence(
+                &lengths.train(options)?,
+                |sample| lengths.tokens(sample) as usize,
+                options,
+            )
+        }
     };
     Ok(chosen(sequence, options, depth))
 }
@@ -106,32 +120,8 @@ fn shape(micro: &Micro) -> MicroBatchShape {
         batch: micro.batch as u32,
         len: micro.len as u32,
         padded: micro.is_padded(),
+        apart: micro.apart as u32,
     }
-}
-
-/// Every step of a training by transformers' Trainer.
-fn trainer_sequence(lengths: &SampleLengths, options: &DataOptions) -> Result<Sequence, DataError> {
-    let train = lengths.train(options)?;
-    let tokens = |sample| lengths.tokens(sample) as usize;
-    let epoch_steps = || torch::epoch_steps(train.len(), options.batch_size, options.gradient_accumulation_steps);
-    let steps = match options.length {
-        TrainingLength::Steps(steps) => steps,
-        // As in `Trainer.set_initial_training_values`.
-        TrainingLength::Epochs(epochs) => (epochs * epoch_steps().len() as f64).ceil() as usize,
-    };
-    let mut sequence = Sequence::default();
-    for epoch in 0.. {
-        if sequence.len() == steps {
-            break;
-        }
-        let order = torch::epoch_order(options.seed, epoch, train.len());
-        let order: Vec<u32> = order.into_iter().map(|index| train[index as usize]).collect();
-        for step in epoch_steps().take(steps - sequence.len()) {
-            let samples: Vec<u32> = step.flat_map(|range| order[range].iter().copied()).collect();
-            sequence.push(&samples, tokens, options);
-        }
-    }
-    Ok(sequence)
 }
 
 /// Steps of samples with the lengths of a list in turn, one pass.
@@ -157,10 +147,21 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
         Padding::Longest => length,
     };
     let len = len.next_multiple_of(options.pad_to_multiple_of);
-    let micro = MicroBatchShape {
-        batch: options.batch_size as u32,
-        len: len as u32,
-        padded: length < len,
+    let batch = options.batch_size as u32;
+    let micro = match trainer::is_flat(options) {
+        // A sample fills a row.
+        true => MicroBatchShape {
+            batch: 1,
+            len: batch * len as u32,
+            padded: false,
+            apart: batch,
+        },
+        false => MicroBatchShape {
+            batch,
+            len: len as u32,
+            padded: length < len,
+            apart: 0,
+        },
     };
     let most = match depth {
         Depth::Live(_) => MOST_STEPS,
@@ -177,10 +178,11 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
 mod tests {
     use super::super::testing::{config, load, options};
     use super::*;
+    use crate::options::TrainingLength;
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
-        let shape = |micro: &torch::MicroBatchShape| (micro.batch, micro.len, micro.padded);
+        let shape = |micro: &MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
         let planned = torch_steps(options, depth, || load(options, &config), unread).unwrap();
         let steps = planned.steps.iter();

@@ -151,7 +151,8 @@ pub struct Cell {
     /// out. All other steps stay in their order.
     pub longest_first: bool,
     /// Lay the samples of a step one after the other in rows of max_seq_length tokens, without padding. batch_size is
-    /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss.
+    /// then the most rows of a micro-batch. A step has the same samples as without packing, and the same loss. On PyTorch's
+    /// stack, TRL packs all samples before training, as torch.packing_strategy says.
     pub packing: bool,
     /// The token between two packed samples: none, or eos, the end of a text. Nothing is trained to predict it. It ends the
     /// sample before it, so with packing_attention: full alone it predicts a token, the next sample's first.

@@ -24,7 +24,7 @@ impl Cell {
             "num_labels" => self.task != Task::CausalLm,
             "loss" => self.task == Task::CausalLm,
             "padding" | "pad_to_multiple_of" => !self.packing,
-            "packing_separator" | "packing_attention" => self.packing,
+            "packing_separator" | "packing_attention" | "torch.packing_strategy" => self.packing,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,

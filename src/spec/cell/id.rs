@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "f45cec1255e9";
+    const DEFAULTS_HASH: &str = "84074bdfaabd";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

@@ -13,8 +13,8 @@ mod torch;
 pub use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
     InstructionSet, InstructionSetChoice, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload,
-    OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, Padding, QuantType, Stack,
-    Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
+    OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding,
+    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};

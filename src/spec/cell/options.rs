@@ -48,6 +48,7 @@ impl Cell {
             packing: self.packing.then_some(Packing {
                 separator: self.packing_separator,
                 attention: self.packing_attention,
+                strategy: self.torch.packing_strategy,
             }),
             batch_size: self.batch_size,
             gradient_accumulation_steps: self.gradient_accumulation_steps,

@@ -6,16 +6,14 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 22] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 20] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("lora_fa", Stack::Torch),
     ("bnb_4bit_quant_type", Stack::Torch),
     ("max_tokens_per_batch", Stack::Candle),
-    ("group_by_length", Stack::Candle),
     ("length_buckets", Stack::Candle),
     ("longest_first", Stack::Candle),
-    ("packing", Stack::Candle),
     ("packing_separator", Stack::Candle),
     ("packing_attention", Stack::Candle),
     ("loss_scaling", Stack::Candle),

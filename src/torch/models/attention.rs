@@ -157,7 +157,10 @@ impl<'t> SelfAttention<'t> {
                     _ => states,
                 });
                 let [queries, keys, values] = &states;
-                let output = queries.fused_attention(keys, values, None, SdpaKernel::Flash);
+                let output = match mask {
+                    Some(starts) => queries.flash_attention_apart(keys, values, starts),
+                    None => queries.fused_attention(keys, values, None, SdpaKernel::Flash),
+                };
                 output.transpose(1, 2)
             }
         };

@@ -63,6 +63,31 @@ pub(crate) struct Output<'t> {
     pub(crate) cache: Cache<'t>,
 }
 
+/// What TRL's collator gives a padding-free batch besides the ids (`DataCollatorForLanguageModeling` in
+/// `trl/trainer/sft_trainer.py` of TRL 1.16).
+struct Apart<'t> {
+    positions: Tensor<'t>,
+    /// Where each sample begins, and the end; the same once more for the keys.
+    starts: Tensor<'t>,
+    _of_keys: Tensor<'t>,
+    /// The labels, which ignore the first token of each sample, and the number of each token's sample.
+    _others: [Tensor<'t>; 2],
+}
+
+impl<'t> Apart<'t> {
+    fn new(tape: &'t Tape, micro: &MicroBatchShape) -> Self {
+        let input = |dims: &[u32], dtype| tape.empty_as(Layout::contiguous(dims), dtype, Category::Input);
+        let (row, starts) = ([1, micro.len], [micro.apart + 1]);
+        let labels = input(&row, Dtype::Int64);
+        Self {
+            positions: input(&row, Dtype::Int64),
+            starts: input(&starts, Dtype::Int32),
+            _of_keys: input(&starts, Dtype::Int32),
+            _others: [labels, input(&row, Dtype::Int32)],
+        }
+    }
+}
+
 impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
@@ -215,7 +240,11 @@ impl<'t> Decoder<'t> {
         part("model");
         let transformers = configuration.transformers;
         let mut cache = configuration.use_cache.then(Cache::new);
-        let positions = tape.positions(micro.len);
+        let apart = (micro.apart > 0).then(|| Apart::new(tape, micro));
+        let positions = match &apart {
+            Some(apart) => apart.positions.clone(),
+            None => tape.positions(micro.len),
+        };
         let mask = |window| {
             let shape = Shape {
                 batch: micro.batch,
@@ -228,7 +257,8 @@ impl<'t> Decoder<'t> {
                 Attention::Eager => tape.number_mask(&shape, true, embedded.dtype()),
                 Attention::Sdpa if transformers.masks_are_numbers => tape.number_mask(&shape, false, embedded.dtype()),
                 Attention::Sdpa => tape.causal_mask(&shape, false),
-                Attention::FlashAttention2 => None,
+                // In the place of a mask: where the samples begin that it keeps apart.
+                Attention::FlashAttention2 => apart.as_ref().map(|apart| apart.starts.clone()),
             }
         };
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
@@ -260,7 +290,7 @@ impl<'t> Decoder<'t> {
         }
         part("norm");
         let normed = self.norm.forward(&hidden);
-        drop((hidden, embedded, positions, full, windowed, local, angles));
+        drop((hidden, embedded, positions, full, windowed, local, angles, apart));
         if configuration.loss == Loss::Chunked {
             part("loss");
             return Output {

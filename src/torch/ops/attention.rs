@@ -117,6 +117,26 @@ impl<'t> Tensor<'t> {
         record.finish(output)
     }
 
+    /// `flash_attn_varlen_func` on one row of samples that begin at `starts`: (1, heads, length, width). The row is a view for it
+    /// (`_flash_attention_forward` in `modeling_flash_attention_utils.py`).
+    pub(crate) fn flash_attention_apart(&self, key: &Self, value: &Self, starts: &Self) -> Tensor<'t> {
+        let tape = self.tape;
+        let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
+        let mut record = tape.record(&[&query, &key, &value], flash_apart);
+        for tensor in [&query, &key, &value] {
+            record.save(tensor);
+        }
+        let &[_, heads, length, _] = query.dims() else {
+            return query;
+        };
+        let output = query.like(query.dtype());
+        let log_sum = tape.empty(&[heads, length], Dtype::Float32);
+        for tensor in [&output, &log_sum, starts] {
+            record.save(tensor);
+        }
+        record.finish(output)
+    }
+
     /// `scaled_dot_product_attention` step by step in float32, where no kernel takes the format
     /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads, length, width).
     fn math_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
@@ -276,8 +296,19 @@ fn efficient<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t
     wanted(backward, gradients)
 }
 
-/// FlashAttention-2: the queries' gradients are summed up in float32, and the keys' and values' of heads that share them.
 fn flash<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
+    flash_gradients(backward, |length| length.next_multiple_of(FLASH_ROWS))
+}
+
+/// Each sample has room for a block of rows of its own (`mha_varlen_bwd` in FlashAttention-2's
+/// `csrc/flash_attn/flash_api.cpp`).
+fn flash_apart<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
+    let samples = backward.saved(5).dims()[0] - 1;
+    flash_gradients(backward, |length| length + FLASH_ROWS * samples)
+}
+
+/// FlashAttention-2: the queries' gradients are summed up in float32, and the keys' and values' of heads that share them.
+fn flash_gradients<'t>(backward: &mut Backward<'t>, rows: impl Fn(u32) -> u32) -> Gradients<'t> {
     let tape = backward.tape;
     let query = backward.saved(0);
     let gradients = [0, 1, 2].map(|input| {
@@ -287,7 +318,7 @@ fn flash<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     let &[batch, heads, length, width] = query.dims() else {
         return [None, None, None];
     };
-    let rows = length.next_multiple_of(FLASH_ROWS);
+    let rows = rows(length);
     let sums = tape.empty(&[batch, heads, rows], Dtype::Float32);
     let queries = tape.empty(
         &[batch, rows, heads, width.next_multiple_of(FLASH_WIDTH)],

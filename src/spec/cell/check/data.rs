@@ -1,6 +1,6 @@
 //! The data, for the task and for a step.
 
-use super::super::{Cell, Data, DataFile, DataFormat, Lengths, Stack, Synthetic, Task};
+use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, PackingStrategy, Stack, Synthetic, Task};
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
@@ -58,12 +58,31 @@ impl Cell {
         let given = [
             ("packing_separator", self.packing_separator != default.packing_separator),
             ("packing_attention", self.packing_attention != default.packing_attention),
+            (
+                "torch.packing_strategy",
+                self.torch.packing_strategy != default.torch.packing_strategy,
+            ),
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given && !self.packing) {
             found.add(
                 Invalid::new(key, "does nothing without packing")
                     .with("packing")
                     .help("leave the key out, or write `packing: true`"),
+            );
+        }
+    }
+
+    /// Rows of whole samples, which TRL lays one after the other, are for an attention that keeps them apart without a mask.
+    pub(super) fn check_padding_free(&self, found: &mut Found) {
+        let is_flat = self.packing && self.torch.packing_strategy == PackingStrategy::Bfd;
+        if is_flat && self.attn_implementation != Attention::FlashAttention2 {
+            found.add(
+                Invalid::new(
+                    "packing",
+                    "TRL's `bfd` lays a micro-batch in one row without padding, which is planned for flash attention alone",
+                )
+                .with("attn_implementation")
+                .help("use `attn_implementation: flash_attention_2`, or `torch: {packing_strategy: wrapped}`"),
             );
         }
     }

@@ -85,10 +85,6 @@ impl Cell {
                          not planned"
                     }
                     "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
-                    "packing" => "leave the key out: TRL packs without padding for flash attention alone, which is not planned yet",
-                    "group_by_length" => {
-                        "leave the key out: the Trainer draws that order from PyTorch's global generator, whose state is not known"
-                    }
                     _ => "leave the key out",
                 });
         }
@@ -196,6 +192,7 @@ impl Cell {
             found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
         }
         found.check(self.pytorch_allocator().map(drop));
+        self.check_padding_free(found);
         found.check(self.check_transformers());
         found.check(self.check_device_map());
         found.check(self.check_peft());

@@ -1,7 +1,7 @@
 use crate::spec::cell::{
     AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
-    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator, Padding,
-    QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
+    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator,
+    PackingStrategy, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// The key that is refused after `change`, or none.
@@ -119,8 +119,24 @@ fn batches_that_cannot_be_cut_are_refused_by_their_key() {
         refused(|cell| cell.length_buckets = Some(0)).as_deref(),
         Some("length_buckets")
     );
-    let torch = refused(|cell| (cell.stack, cell.packing) = (Stack::Torch, true));
-    assert_eq!(torch.as_deref(), Some("packing"));
+    let torch = |change: fn(&mut Cell)| {
+        refused(|cell| {
+            (cell.stack, cell.packing) = (Stack::Torch, true);
+            change(cell);
+        })
+    };
+    assert_eq!(torch(|_| ()).as_deref(), Some("packing"), "sdpa would need a mask");
+    assert_eq!(
+        torch(|cell| cell.attn_implementation = Attention::FlashAttention2),
+        None
+    );
+    let wrapped = |cell: &mut Cell| cell.torch.packing_strategy = PackingStrategy::Wrapped;
+    assert_eq!(torch(wrapped), None);
+    let unpacked = |cell: &mut Cell| {
+        cell.packing = false;
+        cell.torch.packing_strategy = PackingStrategy::Wrapped;
+    };
+    assert_eq!(torch(unpacked).as_deref(), Some("torch.packing_strategy"));
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(super) const PACKING: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, _| {
+        // TRL's rows are full, and a step has more samples: another training, in no less memory.
         let can_pack = cell.stack == Stack::Candle && cell.task == Task::CausalLm;
         match can_pack && !cell.packing && !cell.data.is_even() {
             true => vec![Cell {

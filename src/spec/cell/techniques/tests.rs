@@ -102,11 +102,12 @@ fn every_technique_says_what_it_does_and_when_not() {
 }
 
 /// Keys below others that save nothing: releases, and what no loop gains from.
-const NESTED: [&str; 8] = [
+const NESTED: [&str; 9] = [
     "torch.use_reentrant",
     "torch.transformers_version",
     "torch.peft_version",
     "torch.device_map",
+    "torch.packing_strategy",
     "torch.bitsandbytes_version",
     "torch.torch_version",
     "allocator.backend",

@@ -1,0 +1,165 @@
+//! The steps of a training by transformers' Trainer, from the lengths of its samples.
+
+use super::sequence::Sequence;
+use crate::{
+    data,
+    options::{DataOptions, Packing, PackingStrategy, TrainingLength},
+    torch::{self, PackedRow},
+};
+
+/// Every step of a training on the samples `train`, of which `tokens` gives the lengths.
+pub(super) fn sequence(train: &[u32], tokens: impl Fn(u32) -> usize, options: &DataOptions) -> Sequence {
+    let packed = options.packing.map(|packing| rows(train, &tokens, options, packing));
+    let count = packed.as_ref().map_or(train.len(), Vec::len);
+    let epoch_steps = || torch::epoch_steps(count, options.batch_size, options.gradient_accumulation_steps);
+    let steps = match options.length {
+        TrainingLength::Steps(steps) => steps,
+        // As in `Trainer.set_initial_training_values`.
+        TrainingLength::Epochs(epochs) => (epochs * epoch_steps().len() as f64).ceil() as usize,
+    };
+    let length = |index: u32| match &packed {
+        Some(rows) => rows[index as usize].tokens,
+        None => tokens(train[index as usize]).min(options.max_seq_length),
+    };
+    let mut global_orders = torch::GlobalOrders::new(options.seed);
+    let mut sequence = Sequence::default();
+    for epoch in 0.. {
+        if sequence.len() == steps {
+            break;
+        }
+        let order = match options.length_groups {
+            Some(groups) => {
+                let mut order = global_orders.next_epoch(count);
+                data::group_by_length(&mut order, length, options.effective_batch_size(), groups);
+                order
+            }
+            None => torch::epoch_order(options.seed, epoch, count),
+        };
+        for step in epoch_steps().take(steps - sequence.len()) {
+            match &packed {
+                Some(rows) => {
+                    for micro in step {
+                        let rows = order[micro].iter().map(|&row| &rows[row as usize]);
+                        sequence.push_rows(rows, is_flat(options));
+                    }
+                    sequence.end_step();
+                }
+                None => {
+                    let indices = step.flat_map(|range| &order[range]);
+                    let samples: Vec<u32> = indices.map(|&index| train[index as usize]).collect();
+                    sequence.push(&samples, &tokens, options);
+                }
+            }
+        }
+    }
+    sequence
+}
+
+/// True if the rows of a micro-batch become one: TRL's collator is `padding_free` if rows are packed by best fit.
+pub(super) fn is_flat(options: &DataOptions) -> bool {
+    let strategy = options.packing.map(|packing| packing.strategy);
+    strategy == Some(PackingStrategy::Bfd)
+}
+
+/// The rows that TRL packs all samples into before the training.
+fn rows(train: &[u32], tokens: impl Fn(u32) -> usize, options: &DataOptions, packing: Packing) -> Vec<PackedRow> {
+    let lengths: Vec<usize> = train.iter().map(|&sample| tokens(sample)).collect();
+    let mut rows = match packing.strategy {
+        PackingStrategy::Bfd => torch::best_fit_decreasing(&lengths, options.max_seq_length),
+        PackingStrategy::Wrapped => torch::wrapped(&lengths, options.max_seq_length),
+    };
+    for sample in rows.iter_mut().flat_map(|row| &mut row.samples) {
+        *sample = train[*sample as usize];
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::super::testing::options;
+    use super::*;
+    use crate::options::{LengthGroups, Lengths, PackingAttention, PackingSeparator, Padding};
+
+    /// A training of transformers' or TRL's trainer, with its micro-batches.
+    #[derive(Deserialize)]
+    struct Run<M> {
+        lengths: Vec<usize>,
+        batch_size: usize,
+        accumulation: usize,
+        seed: u64,
+        epochs: f64,
+        strategy: Option<PackingStrategy>,
+        row: Option<usize>,
+        #[serde(default)]
+        grouped: bool,
+        steps: usize,
+        micro_batches: Vec<M>,
+    }
+
+    impl<M> Run<M> {
+        fn sequence(&self) -> Sequence {
+            let train: Vec<u32> = (0..self.lengths.len() as u32).collect();
+            let options = options(Lengths::Fixed, |options| {
+                (options.batch_size, options.gradient_accumulation_steps) = (self.batch_size, self.accumulation);
+                (options.length, options.seed) = (TrainingLength::Epochs(self.epochs), self.seed);
+                (options.max_seq_length, options.padding) = (self.row.unwrap_or(usize::MAX), Padding::Longest);
+                options.length_groups = self.grouped.then_some(LengthGroups::MegaBatches);
+                options.packing = self.strategy.map(|strategy| Packing {
+                    separator: PackingSeparator::None,
+                    attention: PackingAttention::BlockDiagonal,
+                    strategy,
+                });
+            });
+            let sequence = sequence(&train, |sample| self.lengths[sample as usize], &options);
+            assert_eq!(sequence.len(), self.steps);
+            sequence
+        }
+    }
+
+    /// `make_sampler_order.py` made the numbers.
+    #[test]
+    fn samples_of_like_lengths_are_those_that_transformers_groups() {
+        #[derive(Deserialize)]
+        struct Golden {
+            grouped: Vec<Run<Vec<u32>>>,
+        }
+        let json = include_str!("../../../tests/fixtures/torch_abstract/sampler_order.json");
+        let golden: Golden = serde_json::from_str(json).unwrap();
+        assert!(!golden.grouped.is_empty());
+        for mut run in golden.grouped {
+            run.grouped = true;
+            let sequence = run.sequence();
+            let micro_batches = (0..sequence.len()).flat_map(|step| sequence.step(step));
+            let samples: Vec<_> = micro_batches.map(|micro| sequence.samples(micro).to_vec()).collect();
+            assert_eq!(samples, run.micro_batches);
+        }
+    }
+
+    /// `make_packing.py` made the numbers: rows, their length, and the samples that are kept apart.
+    #[test]
+    fn packed_micro_batches_are_those_that_trl_trains_with() {
+        #[derive(Deserialize)]
+        struct Golden {
+            runs: Vec<Run<[usize; 3]>>,
+        }
+        let json = include_str!("../../../tests/fixtures/torch_abstract/packing.json");
+        let golden: Golden = serde_json::from_str(json).unwrap();
+        assert!(!golden.runs.is_empty());
+        for run in golden.runs {
+            let sequence = run.sequence();
+            let micro_batches = (0..sequence.len()).flat_map(|step| sequence.step(step));
+            let shapes: Vec<_> = micro_batches
+                .map(|micro| [micro.batch, micro.len, micro.apart])
+                .collect();
+            assert_eq!(
+                shapes,
+                run.micro_batches,
+                "{:?}, {} tokens",
+                run.strategy,
+                run.lengths.len()
+            );
+        }
+    }
+}
