@@ -270,17 +270,26 @@ fn an_override_fixes_an_axis_of_a_sample() {
     );
 }
 
-#[test]
-fn the_samples_of_our_trainer_range_over_all_axes() {
+/// Asserts that the specs `parts` of our trainer have 200 cells in all, with at least so many values of each key.
+fn range_over(parts: &[&str], keys: &[(&str, usize)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/published");
     let mut cells = Vec::new();
-    for part in ["tiny", "medium", "large", "full"] {
+    for part in parts {
         let path = folder.join(format!("our_trainer_{part}.yaml"));
         let study = spec::load(&path, &Overrides::default()).unwrap_or_else(|error| panic!("{error}"));
         cells.extend(study.cells.into_iter().map(|cell| cell.cell));
     }
     assert_eq!(cells.len(), 200);
-    for (key, least) in [
+    for (key, least) in keys {
+        let values: std::collections::BTreeSet<String> =
+            cells.iter().map(|cell| to_flow_yaml(&cell.value(key))).collect();
+        assert!(values.len() >= *least, "{key}: {values:?}");
+    }
+}
+
+#[test]
+fn the_samples_of_our_trainer_range_over_all_axes() {
+    let keys = [
         ("model", 7),
         ("dtype", 5),
         ("rank", 6),
@@ -296,9 +305,38 @@ fn the_samples_of_our_trainer_range_over_all_axes() {
         ("optim", 3),
         ("optim_rank", 3),
         ("measure", 2),
-    ] {
-        let values: std::collections::BTreeSet<String> =
-            cells.iter().map(|cell| to_flow_yaml(&cell.value(key))).collect();
-        assert!(values.len() >= least, "{key}: {values:?}");
-    }
+    ];
+    range_over(&["tiny", "medium", "large", "full"], &keys);
+}
+
+#[test]
+fn the_samples_of_techniques_range_over_their_keys() {
+    let keys = [
+        ("model", 4),
+        ("dtype", 5),
+        ("rank", 5),
+        ("adapter", 2),
+        ("adapter_dtype", 2),
+        ("upcast", 2),
+        ("autocast", 3),
+        ("loss_scaling", 3),
+        ("bnb_4bit_compute_dtype", 3),
+        ("attn_implementation", 2),
+        ("loss", 2),
+        ("auto_batch_size", 4),
+        ("gradient_checkpointing", 7),
+        ("offload", 6),
+        ("max_tokens_per_batch", 3),
+        ("pad_to_multiple_of", 3),
+        ("packing", 2),
+        ("packing_separator", 2),
+        ("packing_attention", 2),
+        ("group_by_length", 2),
+        ("length_buckets", 2),
+        ("longest_first", 2),
+        ("optim", 4),
+        ("empty_cache_steps", 2),
+        ("allocator.backend", 3),
+    ];
+    range_over(&["techniques", "techniques_full", "techniques_encoders"], &keys);
 }
