@@ -5,7 +5,6 @@
 //! A number after `--` is the number of rounds.
 
 use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use candle_core::Device;
@@ -98,8 +97,8 @@ fn runner(family: Family, window: usize, steps: usize) -> anyhow::Result<Runner>
         ..Cell::default()
     };
     let options = cell.train_options();
-    let source = Source::open(&options.model, Path::new("."))?;
-    let dataset = data::load(&options.data, source.config(), Path::new("."))?;
+    let source = Source::open(&options.model, &".".into())?;
+    let dataset = data::load(&options.data, source.config(), &".".into())?;
     Ok(Runner {
         name: match window < LEN {
             true => format!("{}, window {window}", family.name()),

@@ -6,7 +6,6 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
@@ -149,8 +148,8 @@ struct Step {
 /// The quickest of some steps.
 fn step(cell: &Cell, steps: usize) -> anyhow::Result<Step> {
     let options = cell.train_options();
-    let source = Source::open(&options.model, Path::new("."))?;
-    let dataset = data::load(&options.data, source.config(), Path::new("."))?;
+    let source = Source::open(&options.model, &".".into())?;
+    let dataset = data::load(&options.data, source.config(), &".".into())?;
     let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).take(steps).collect();
     let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let mut quickest: Option<Step> = None;

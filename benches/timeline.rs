@@ -9,7 +9,6 @@
 
 use std::fs::File;
 use std::hint::black_box;
-use std::path::Path;
 use std::time::Instant;
 
 use candle_core::Device;
@@ -47,8 +46,8 @@ fn run(pairs: usize) -> anyhow::Result<()> {
         ..Cell::default()
     };
     let options = cell.train_options();
-    let source = Source::open(&options.model, Path::new("."))?;
-    let dataset = data::load(&options.data, source.config(), Path::new("."))?;
+    let source = Source::open(&options.model, &".".into())?;
+    let dataset = data::load(&options.data, source.config(), &".".into())?;
     let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).collect();
     let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let folder = tempfile::tempdir()?;

@@ -6,6 +6,7 @@
 //!
 //! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
 //! * [`options`]: the vocabulary of a configuration.
+//! * [`hub`]: the files of the Hugging Face Hub.
 //! * [`trace`]: allocations and releases in their order, and their account.
 //! * [`memory`]: buffers of tensors; the ledger of live bytes under the global allocator, and its timeline; dry runs.
 //! * [`arch`]: what a model is: its configuration, weights and presets.
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod data;
 pub mod export;
 mod expression;
+pub mod hub;
 pub mod kernels;
 pub mod memory;
 pub mod model;

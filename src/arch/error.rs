@@ -96,8 +96,8 @@ pub enum Unsupported {
 pub enum ArchError {
     #[error("unknown model `{name}`: neither a preset nor a directory ({path}){hint}", path = path.display())]
     Unknown { name: String, path: PathBuf, hint: String },
-    #[error("model `{0}`: models are not downloaded yet; give a preset or a directory in Hugging Face's layout")]
-    Hub(String),
+    #[error("model `{0}`: it was not fetched from the hub")]
+    NotFetched(String),
     #[error("cannot read {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{path}: {error}", path = path.display())]

@@ -1,12 +1,13 @@
 //! Finds the model that a cell names, and reads its shape.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::check::check_model;
 use super::config::ModelConfig;
 use super::error::ArchError;
 use super::presets::Preset;
+use crate::hub::{HubName, Roots};
 use crate::options::{ModelOptions, Stack};
 use crate::text::suggestion;
 
@@ -47,21 +48,25 @@ impl Location {
     }
 }
 
-/// Finds a model: a preset's name wins over a directory of that name (`./tiny` is the directory), and a directory is
-/// relative to `base_dir`.
+/// Finds a model: a preset's name wins over a directory of that name (`./tiny` is the directory), and a directory over a
+/// model of the hub.
 ///
 /// # Errors
-/// If the name is neither, or needs a download.
-pub fn locate(model: &str, base_dir: &Path) -> Result<Location, ArchError> {
+/// If the name is neither, or was not fetched.
+pub fn locate(model: &str, roots: &Roots) -> Result<Location, ArchError> {
     if let Some(preset) = Preset::named(model) {
         return Ok(Location::Preset(preset));
     }
-    if model.starts_with("hf://") {
-        return Err(ArchError::Hub(model.into()));
-    }
-    let path = base_dir.join(model);
+    let path = roots.path(model);
     if path.is_dir() {
         return Ok(Location::Directory(path));
+    }
+    if let Some(snapshot) = roots.model(model) {
+        return Ok(Location::Directory(snapshot.dir.clone()));
+    }
+    let is_on_hub = HubName::of_model(model).is_ok_and(|name| name.is_some());
+    if is_on_hub && Preset::of_hub_name(model).is_none() {
+        return Err(ArchError::NotFetched(model.into()));
     }
     let near = suggestion(model, Preset::names());
     Err(ArchError::Unknown {
@@ -77,8 +82,8 @@ pub fn locate(model: &str, base_dir: &Path) -> Result<Location, ArchError> {
 ///
 /// # Errors
 /// If the model is unknown, does not suit the options, or has features that the stack does not compute.
-pub fn open(options: &ModelOptions, stack: Stack, base_dir: &Path) -> Result<ModelConfig, ArchError> {
-    let location = match (locate(&options.name, base_dir), stack) {
+pub fn open(options: &ModelOptions, stack: Stack, roots: &Roots) -> Result<ModelConfig, ArchError> {
+    let location = match (locate(&options.name, roots), stack) {
         (Err(ArchError::Unknown { name, path, hint }), Stack::Torch) => match Preset::of_hub_name(&name) {
             Some(preset) => Location::Preset(preset),
             None => return Err(ArchError::Unknown { name, path, hint }),
@@ -102,13 +107,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("tiny")).unwrap();
         let tiny = Preset::named("tiny").unwrap();
-        assert_eq!(locate("tiny", dir.path()).unwrap(), Location::Preset(tiny));
+        assert_eq!(locate("tiny", &dir.path().into()).unwrap(), Location::Preset(tiny));
         assert_eq!(
-            locate("./tiny", dir.path()).unwrap(),
+            locate("./tiny", &dir.path().into()).unwrap(),
             Location::Directory(dir.path().join("./tiny"))
         );
-        let message = locate("SmolLM2-135", dir.path()).unwrap_err().to_string();
+        let message = locate("SmolLM2-135", &dir.path().into()).unwrap_err().to_string();
         assert!(message.ends_with("did you mean `smollm2-135m`?"), "{message}");
-        assert!(locate("hf://owner/name", dir.path()).is_err());
+        assert!(locate("hf://owner/name", &dir.path().into()).is_err());
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use rayon::prelude::*;
 use serde_json::json;
 
+use super::fetch::fetch;
 use super::resolved::resolved;
 use super::{FAILED, print};
 use crate::plan::{Options, Planner};
@@ -15,6 +16,7 @@ use crate::report::{self, About};
 use crate::results::frame;
 use crate::results::prediction::Prediction;
 use crate::results::store::{StudyDir, write_if_changed};
+use crate::runner::Purpose;
 use crate::spec::{self, Overrides};
 use crate::text::Table;
 
@@ -48,11 +50,12 @@ enum Output {
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for path in &args.specs {
-        let study = spec::load(path, &Overrides::default())?;
+        let mut study = spec::load(path, &Overrides::default())?;
+        fetch(&mut study, Purpose::Plan)?;
         let dir = StudyDir::new(Path::new("results").join(&study.name));
         let study = resolved(study, Options::default(), &dir)?;
         report::check_study(&study)?;
-        let planner = Planner::new(&study.directory, Options::default());
+        let planner = Planner::new(study.roots(), Options::default());
         let predictions = study.cells.par_iter().map(|planned| planner.predict(&planned.cell));
         let predictions: Vec<Prediction> = predictions
             .collect::<Result<_, _>>()

@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.smallest_gpu {
         study.cells.iter_mut().for_each(|planned| planned.cell.gpu = None);
     }
-    let planner = Planner::new(&study.directory, Options { budget, replay: true });
+    let planner = Planner::new(study.roots(), Options { budget, replay: true });
     check_values(&planner, &study.cells, &study.fit)?;
     if let Some(wanted) = &args.cell {
         pick(&mut study, wanted)?;

@@ -12,6 +12,7 @@ mod compare;
 mod comparison_view;
 mod completions;
 mod export;
+mod fetch;
 mod fit;
 mod fit_chart;
 mod fit_limits;

@@ -16,7 +16,7 @@ use crate::spec::Study;
 
 /// The plans of a study's cells, in their order.
 pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, PlanError> {
-    let planner = Planner::new(&study.directory, options);
+    let planner = Planner::new(study.roots(), options);
     let cells = study.cells.par_iter();
     cells
         .map(|planned| advice::plan(&planner, &planned.cell, &study.fit))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 
+use super::fetch::fetch;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
@@ -15,6 +16,7 @@ use super::{exit_code, print, studies};
 use crate::plan;
 use crate::report::{Template, check_study};
 use crate::results::store::StudyDir;
+use crate::runner::Purpose;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Overrides, Study, TEMPLATES};
 use crate::text::counted;
@@ -103,9 +105,13 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
     if args.results.is_some() || !studies::is_spec(path) {
         return Ok(None);
     }
-    let study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
+    let mut study = load(path, &Overrides::from_environment(Vec::new())?, None)?;
     let is_planned = study.cells.iter().all(|planned| planned.cell.stack == Stack::Torch);
-    Ok(is_planned.then_some(study))
+    if !is_planned {
+        return Ok(None);
+    }
+    fetch(&mut study, Purpose::Plan)?;
+    Ok(Some(study))
 }
 
 fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> {
@@ -253,7 +259,10 @@ fn ids(study: &Study) -> BTreeSet<String> {
 
 /// The spec with its open values found. `dir` is the study's folder, if it is not `results/NAME`.
 fn load(path: &Path, overrides: &Overrides, dir: Option<&StudyDir>) -> anyhow::Result<Study> {
-    let study = spec::load(path, overrides)?;
+    let mut study = spec::load(path, overrides)?;
+    if study.cells.iter().any(|planned| planned.cell.is_open()) {
+        fetch(&mut study, Purpose::Plan)?;
+    }
     let named = StudyDir::new(Path::new("results").join(&study.name));
     Ok(resolved(study, plan::Options::default(), dir.unwrap_or(&named))?)
 }

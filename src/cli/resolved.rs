@@ -12,7 +12,7 @@ use crate::spec::Study;
 /// A cell with such a value cannot be planned.
 pub(super) fn resolved(mut study: Study, options: Options, dir: &StudyDir) -> Result<Study, PlanError> {
     if study.cells.iter().any(|planned| planned.cell.is_open()) {
-        let planner = Planner::new(&study.directory, options);
+        let planner = Planner::new(study.roots(), options);
         resolve(&mut study, &planner, |cell| Ok::<_, PlanError>(tried(dir, cell)))?;
     }
     Ok(study)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
+use super::fetch::fetch;
 use super::report_frames::Frames;
 use super::resolved::resolved;
 use super::study_report::StudyReport;
@@ -15,7 +16,7 @@ use crate::plan::{self, Planner};
 use crate::report::check_study;
 use crate::results::store::StudyDir;
 use crate::runner::{
-    self, Bars, Json, Options, Plain, Progress, Silent, Summary, add_fallbacks, preflight, schedule, trainable,
+    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, preflight, schedule, trainable,
 };
 use crate::spec::{self, Overrides, RecordSpec};
 
@@ -95,11 +96,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Check everything that can be checked before the training.
     check_study(&study)?;
     trainable(&study)?;
+    fetch(&mut study, if args.dry_run { Purpose::Plan } else { Purpose::Train })?;
     preflight(&study)?;
     if args.dry_run {
         let dir = StudyDir::new(&options.results);
         let mut study = resolved(study, plan::Options::default(), &dir)?;
-        let planner = Planner::new(&study.directory, plan::Options::default());
+        let planner = Planner::new(study.roots(), plan::Options::default());
         add_fallbacks(&mut study, &planner, &options);
         let schedule = schedule(&study, &options)?;
         print(&run_output::dry_run(&study, &schedule, args.format))?;

@@ -101,6 +101,16 @@ fn for_people(
         text.push_str("\nOutcome\n");
         text.push_str(&lines(&outcome(row)));
     }
+    let hub = record
+        .map(|record| &record.provenance.hub)
+        .filter(|hub| !hub.is_empty());
+    if let Some(hub) = hub {
+        text.push_str("\nFrom the hub\n");
+        let commits = hub
+            .iter()
+            .map(|(name, revision)| (name.clone(), revision.commit.clone()));
+        text.push_str(&lines(&commits.collect::<Vec<_>>()));
+    }
     if !steps.is_empty() {
         text.push_str("\nSteps\n");
         text.push_str(&steps_for_people(steps).aligned());

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::fetch::{fetch, fetch_description};
 use super::resolved::resolved;
 use crate::plan::{Options, PlanError};
 use crate::results::store::StudyDir;
+use crate::runner::Purpose;
 use crate::spec::cell::Stack;
 use crate::spec::{self, Names, Overrides, Start, Study};
 use crate::torch::gpu::Budget;
@@ -18,7 +20,7 @@ pub(super) struct Subject {
     /// The spec, a YAML file
     #[arg(value_name = "SPEC")]
     specs: Vec<PathBuf>,
-    /// A model instead of a spec: a preset such as qwen2.5-7b, or a directory. It stands for one cell, which is printed;
+    /// A model instead of a spec: a preset such as qwen2.5-7b, a directory, or a name on the Hugging Face Hub. It stands for one cell, which is printed;
     /// --set changes it
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -66,6 +68,15 @@ impl Subject {
     }
 
     fn read(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
+        let mut studies = self.named(overrides, start)?;
+        for study in &mut studies {
+            fetch(study, Purpose::Plan)?;
+        }
+        Ok(studies)
+    }
+
+    /// The studies before anything is fetched for their cells.
+    fn named(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
         match (&self.model, self.specs.as_slice()) {
             (Some(_), [_, ..]) => bail!("a spec and --model exclude each other"),
             (Some(model), []) => {
@@ -74,6 +85,7 @@ impl Subject {
                     gpu: self.gpu.clone(),
                     stack: self.stack,
                     start,
+                    roots: fetch_description(model)?,
                 };
                 Ok(vec![names.study(overrides)?])
             }

@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use indexmap::{IndexMap, IndexSet};
 
 use crate::report;
-use crate::runner::preflight;
+use crate::runner::{Purpose, preflight};
 use crate::spec::{self, Overrides, Study};
 use crate::text::{counted, to_flow_yaml};
 
+use super::fetch::fetch;
 use super::print;
 
 /// Check a spec without running it: every key, every value, every combination, and that its
@@ -28,8 +29,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+    let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
     report::check_study(&study)?;
+    fetch(&mut study, Purpose::Check)?;
     preflight(&study)?;
     print(&summary(&study))?;
     Ok(ExitCode::SUCCESS)

@@ -64,6 +64,8 @@ pub enum DataError {
     Unlabelled { origin: String },
     #[error("`num_labels: {labels}`: synthetic samples have tokens that tell their label, and there are {vocab_size}")]
     LabelsOfTokens { labels: usize, vocab_size: usize },
+    #[error("{path}: the name does not say what the file is; give the `format`: text, jsonl or parquet", path = path.display())]
+    Format { path: PathBuf },
     #[error("{path}: not a Parquet file that can be read: {reason}", path = path.display())]
     Parquet { path: PathBuf, reason: String },
     #[error("{path}: no tokenizer; the model's directory needs its tokenizer.json to read text", path = path.display())]

@@ -1,6 +1,5 @@
 //! The lengths of a file's samples, for plans: a plan needs no ids.
 
-use std::path::Path;
 use std::thread;
 
 use super::dataset::split;
@@ -8,6 +7,7 @@ use super::labels::Labels;
 use super::tokenizer::Encoder;
 use super::{DataError, source};
 use crate::arch::{ArchError, Location, ModelConfig, Preset, locate};
+use crate::hub::Roots;
 use crate::options::DataOptions;
 
 /// Text that is tokenised at once, in bytes.
@@ -40,11 +40,11 @@ impl SampleLengths {
 /// # Errors
 /// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no sample is
 /// left.
-pub fn lengths(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<SampleLengths, DataError> {
+pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<SampleLengths, DataError> {
     let preset = || DataError::PresetTokenizer {
         model: options.model.clone(),
     };
-    let location = match locate(&options.model, base_dir) {
+    let location = match locate(&options.model, roots) {
         Ok(Location::Preset(_)) => return Err(preset()),
         Err(ArchError::Unknown { name, .. }) if Preset::of_hub_name(&name).is_some() => return Err(preset()),
         location => location?,
@@ -52,7 +52,7 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> 
     let encoder = Encoder::open(&location, config.vocab_size, config.max_position_embeddings)?;
     let mut labels = Labels::new(config.labels().unwrap_or(0));
     let (mut tokens, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
-    let origin = source::read(&options.data, config, base_dir, &mut |text, label| {
+    let origin = source::read(&options.data, config, roots, &mut |text, label| {
         label.map(|label| labels.number(label)).transpose()?;
         bytes += text.len();
         chunk.push(text.to_owned());
@@ -131,12 +131,12 @@ mod tests {
         let sample = include_str!("../../data/sample.txt");
         let texts: Vec<&str> = sample.split("\n\n").map(str::trim_end).collect();
         let (dir, options, config) = project(&texts);
-        let lengths = lengths(&options, &config, dir.path()).unwrap();
+        let lengths = lengths(&options, &config, &dir.path().into()).unwrap();
         let options = DataOptions {
             max_seq_length: config.max_position_embeddings,
             ..options
         };
-        let loaded = source::load(&options, &config, dir.path()).unwrap();
+        let loaded = source::load(&options, &config, &dir.path().into()).unwrap();
         assert_eq!(lengths.tokens.len(), loaded.samples().len());
         for (index, &tokens) in lengths.tokens.iter().enumerate() {
             assert_eq!(tokens as usize, loaded.samples().get(index).len());
@@ -146,11 +146,13 @@ mod tests {
     #[test]
     fn texts_without_tokens_are_left_out_and_others_kept() {
         let (dir, options, config) = project(&["", "a", "", "The river."]);
-        let lengths = lengths(&options, &config, dir.path()).unwrap();
+        let lengths = lengths(&options, &config, &dir.path().into()).unwrap();
         assert_eq!(lengths.tokens[0], 1);
         assert_eq!(lengths.train(&options).unwrap(), [0, 1]);
         let (dir, options, config) = project(&["", ""]);
-        let message = super::lengths(&options, &config, dir.path()).unwrap_err().to_string();
+        let message = super::lengths(&options, &config, &dir.path().into())
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("nothing to train on"), "{message}");
     }
 
@@ -159,10 +161,10 @@ mod tests {
         let (dir, mut options, config) = project(&["a"]);
         for model in ["tiny", "Qwen/Qwen2.5-7B"] {
             options.model = model.into();
-            let message = lengths(&options, &config, dir.path()).unwrap_err().to_string();
+            let message = lengths(&options, &config, &dir.path().into()).unwrap_err().to_string();
             assert!(message.contains("config.json and tokenizer.json"), "{message}");
         }
         options.model = "./nothing".into();
-        assert!(lengths(&options, &config, dir.path()).is_err());
+        assert!(lengths(&options, &config, &dir.path().into()).is_err());
     }
 }

@@ -7,6 +7,7 @@ use super::labels::{Each, Labels, RawLabel};
 use super::tokenizer::{self, Encoder};
 use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
 use crate::arch::{Location, ModelConfig, locate};
+use crate::hub::{Roots, Snapshot};
 use crate::options::{Data, DataFile, DataFormat, DataOptions, PackingSeparator};
 
 /// The text of `data: sample`.
@@ -16,12 +17,12 @@ const SAMPLE: &str = include_str!("../../data/sample.txt");
 const DEFAULT_COLUMN: &str = "text";
 
 /// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; samples of fewer than two tokens
-/// are left out. Paths are relative to `base_dir`.
+/// are left out. Paths are relative to `roots`.
 ///
 /// # Errors
 /// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no samples
 /// are left to train on.
-pub fn load(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Dataset, DataError> {
+pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Dataset, DataError> {
     if options.max_seq_length < 2 {
         return Err(DataError::MaxSeqLength(options.max_seq_length));
     }
@@ -32,22 +33,20 @@ pub fn load(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Res
                 return Err(DataError::LabelsOfTokens { labels, vocab_size });
             }
             let (samples, skipped) = synthetic::samples(spec, options.seed, vocab_size, labels, options.max_seq_length);
-            let separator = separator(options, config, base_dir)?;
+            let separator = separator(options, config, roots)?;
             Dataset::new(options, samples, separator, skipped, "synthetic data")
         }
         Data::Sample | Data::File(_) => {
-            let mut texts = Texts::new(options, config, base_dir)?;
-            let origin = read(&options.data, config, base_dir, &mut |text, label| {
-                texts.add(text, label)
-            })?;
-            texts.into_dataset(options, separator(options, config, base_dir)?, &origin)
+            let mut texts = Texts::new(options, config, roots)?;
+            let origin = read(&options.data, config, roots, &mut |text, label| texts.add(text, label))?;
+            texts.into_dataset(options, separator(options, config, roots)?, &origin)
         }
     }
 }
 
 /// Reads the texts of a file or of the sample, with labels if the model of shape `config` has some. Returns their origin,
 /// for messages; synthetic data has no texts.
-pub(super) fn read(data: &Data, config: &ModelConfig, base_dir: &Path, each: &mut Each) -> Result<String, DataError> {
+pub(super) fn read(data: &Data, config: &ModelConfig, roots: &Roots, each: &mut Each) -> Result<String, DataError> {
     match data {
         Data::Synthetic(_) => Ok("synthetic data".into()),
         Data::Sample => {
@@ -60,21 +59,25 @@ pub(super) fn read(data: &Data, config: &ModelConfig, base_dir: &Path, each: &mu
             Ok("sample text".into())
         }
         Data::File(file) => {
-            let path = base_dir.join(&file.path);
-            check_file(&path)?;
             let labels = config.labels().map(|_| file.label_column());
-            read_file(file, &path, labels, each)?;
-            Ok(path.display().to_string())
+            for path in roots.data_files(&file.path) {
+                check_file(&path)?;
+                read_file(file, &path, labels, each)?;
+            }
+            Ok(match roots.data_set(&file.path) {
+                Some(_) => file.path.clone(),
+                None => roots.path(&file.path).display().to_string(),
+            })
         }
     }
 }
 
 /// The id of the token between packed samples; `None` if none is asked for.
-fn separator(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Option<u32>, DataError> {
+fn separator(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Option<u32>, DataError> {
     if options.packing.map(|packing| packing.separator) != Some(PackingSeparator::Eos) {
         return Ok(None);
     }
-    let eos = match locate(&options.model, base_dir)? {
+    let eos = match locate(&options.model, roots)? {
         Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
         Location::Directory(_) => config.eos_token_id,
     };
@@ -84,15 +87,24 @@ fn separator(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Re
     })
 }
 
-/// Checks the data without reading it: the file and the model's tokenizer exist.
+/// Checks the data without reading it: the file and the model's tokenizer exist. What is to be fetched later is left out.
 ///
 /// # Errors
 /// If the file is missing, empty or not a regular file, or if text has no tokenizer.
-pub fn check(options: &DataOptions, base_dir: &Path) -> Result<(), DataError> {
-    if let Data::File(file) = &options.data {
-        check_file(&base_dir.join(&file.path))?;
+pub fn check(options: &DataOptions, roots: &Roots) -> Result<(), DataError> {
+    let is_complete = |snapshot: Option<&Snapshot>| snapshot.is_none_or(|snapshot| snapshot.is_complete);
+    if let Data::File(file) = &options.data
+        && is_complete(roots.data_set(&file.path))
+    {
+        for path in roots.data_files(&file.path) {
+            check_file(&path)?;
+            format_of(file, &path)?;
+        }
     }
-    match locate(&options.model, base_dir)? {
+    if !is_complete(roots.model(&options.model)) {
+        return Ok(());
+    }
+    match locate(&options.model, roots)? {
         Location::Directory(dir) if !matches!(options.data, Data::Synthetic(_)) => {
             let path = tokenizer::path(&dir);
             if path.is_file() {
@@ -122,9 +134,15 @@ fn check_file(path: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
+/// The format of a file of the data: the one given, or the one that its extension names.
+fn format_of(file: &DataFile, path: &Path) -> Result<DataFormat, DataError> {
+    let format = file.format.or_else(|| DataFormat::of_path(&path.display().to_string()));
+    format.ok_or_else(|| DataError::Format { path: path.into() })
+}
+
 fn read_file(file: &DataFile, path: &Path, labels: Option<&str>, each: &mut Each) -> Result<(), DataError> {
     let column = file.column.as_deref();
-    match (file.format(), column) {
+    match (format_of(file, path)?, column) {
         (DataFormat::Text, _) if labels.is_some() => Err(DataError::Unlabelled {
             origin: path.display().to_string(),
         }),
@@ -147,8 +165,8 @@ struct Texts {
 }
 
 impl Texts {
-    fn new(options: &DataOptions, config: &ModelConfig, base_dir: &Path) -> Result<Self, DataError> {
-        let location = locate(&options.model, base_dir)?;
+    fn new(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Self, DataError> {
+        let location = locate(&options.model, roots)?;
         Ok(Self {
             encoder: Encoder::open(&location, config.vocab_size, options.max_seq_length)?,
             samples: Samples::default(),
@@ -211,8 +229,8 @@ mod tests {
                 }),
                 ..testing::options(1, 1)
             };
-            let config = locate("./model", dir.path()).unwrap().config().unwrap();
-            separator(&options, &config, dir.path()).map_err(|error| error.to_string())
+            let config = locate("./model", &dir.path().into()).unwrap().config().unwrap();
+            separator(&options, &config, &dir.path().into()).map_err(|error| error.to_string())
         };
         assert_eq!(with_eos(serde_json::json!(7)), Ok(Some(7)));
         assert_eq!(with_eos(serde_json::json!([9, 8])), Ok(Some(9)));
@@ -223,7 +241,7 @@ mod tests {
         let options = testing::options(1, 1);
         let config = Preset::named("tiny").unwrap().config();
         assert_eq!(
-            separator(&options, &config, dir.path()).unwrap(),
+            separator(&options, &config, &dir.path().into()).unwrap(),
             None,
             "none is asked for"
         );

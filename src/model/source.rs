@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 
 use super::checkpoint::Checkpoint;
 use super::error::{ModelError, hint};
 use super::random_weights;
 use crate::arch::{self, Init, Location, ModelConfig, WeightSpec};
+use crate::hub::Roots;
 use crate::options::{ModelOptions, Stack, Weights};
 
 /// The weights of one model, read a range of rows at a time.
@@ -24,7 +24,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens the model that `options` name; a directory is relative to `base_dir`. Everything that can be wrong with a
+    /// Opens the model that `options` name; `roots` say where. Everything that can be wrong with a
     /// checkpoint's files is found here, before anything is loaded.
     ///
     /// A checkpoint may hold more than the model needs (rotary buffers, the copy of a tied head, heads for other tasks),
@@ -32,9 +32,9 @@ impl Source {
     ///
     /// # Errors
     /// If the model is unknown, is not computed here, or its files are missing, damaged or of another shape.
-    pub fn open(options: &ModelOptions, base_dir: &Path) -> Result<Self, ModelError> {
-        let config = arch::open(options, Stack::Candle, base_dir)?;
-        let checkpoint = match (arch::locate(&options.name, base_dir)?, options.weights) {
+    pub fn open(options: &ModelOptions, roots: &Roots) -> Result<Self, ModelError> {
+        let config = arch::open(options, Stack::Candle, roots)?;
+        let checkpoint = match (arch::locate(&options.name, roots)?, options.weights) {
             (_, Weights::Random) => None,
             (Location::Directory(dir), Weights::Pretrained) => Some(Checkpoint::open(&dir, &config)?),
             (Location::Preset(preset), Weights::Pretrained) => {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::text::{did_you_mean, nearest, quoted};
 
-/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, or `{path, column, label_column, format}`.
+/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, `{path, column, label_column, format}`, or `hf://owner/name`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// Seeded random token ids.
@@ -73,7 +73,8 @@ pub const DEFAULT_LABEL_COLUMN: &str = "label";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataFile {
-    /// Path of the file, relative to the spec.
+    /// Path of the file, relative to the spec; or a data set of the Hugging Face Hub: `owner/name`, or
+    /// `hf://datasets/owner/name@revision/file.parquet`.
     pub path: String,
     /// Field of JSONL or column of Parquet that holds the text. Default: `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,22 +105,21 @@ impl DataFile {
         self.label_column.as_deref().unwrap_or(DEFAULT_LABEL_COLUMN)
     }
 
-    /// The file's format: the one given, or the one that its extension names; text where that says nothing.
-    pub fn format(&self) -> DataFormat {
-        let format = self.format.or_else(|| self.format_by_extension());
-        format.unwrap_or(DataFormat::Text)
+    /// The file's format: the one given, or the one that its extension names; `None` for a data set of the hub, whose files
+    /// have names of their own.
+    pub fn format(&self) -> Option<DataFormat> {
+        self.format.or_else(|| DataFormat::of_path(&self.path))
     }
+}
 
-    /// The format that the file's extension names; `None` if it names none.
-    pub fn format_by_extension(&self) -> Option<DataFormat> {
-        let extension = Path::new(&self.path)
-            .extension()
-            .unwrap_or_default()
-            .to_ascii_lowercase();
+impl DataFormat {
+    /// The format that the extension of a path names; `None` if it names none.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let extension = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
         match extension.to_str() {
-            Some("txt" | "md" | "text") => Some(DataFormat::Text),
-            Some("jsonl" | "ndjson") => Some(DataFormat::Jsonl),
-            Some("parquet") => Some(DataFormat::Parquet),
+            Some("txt" | "md" | "text") => Some(Self::Text),
+            Some("jsonl" | "ndjson") => Some(Self::Jsonl),
+            Some("parquet") => Some(Self::Parquet),
             _ => None,
         }
     }
@@ -156,6 +156,12 @@ impl<'de> Deserialize<'de> for Data {
                 match word {
                     "synthetic" => Ok(Data::Synthetic(Synthetic::default())),
                     "sample" => Ok(Data::Sample),
+                    name if name.starts_with("hf://") => Ok(Data::File(DataFile {
+                        path: name.into(),
+                        column: None,
+                        label_column: None,
+                        format: None,
+                    })),
                     _ => {
                         let meant = match nearest(word, ["synthetic", "sample"]) {
                             Some(near) => did_you_mean(near),
@@ -250,6 +256,7 @@ impl JsonSchema for Data {
         json_schema!({
             "oneOf": [
                 { "enum": ["synthetic", "sample"] },
+                { "type": "string", "pattern": "^hf://" },
                 {
                     "type": "object",
                     "properties": { "synthetic": synthetic },

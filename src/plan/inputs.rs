@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::cache::{cached, cached_last};
 use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Dataset, SampleLengths},
+    hub::Roots,
     options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
     peft::{self, FileDtype},
     spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
@@ -19,8 +19,8 @@ use crate::{
 /// The inputs of plans.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    /// Where relative paths in cells start.
-    base_dir: PathBuf,
+    /// Where the names in cells lead.
+    roots: Roots,
     /// Shapes that were read, by what decides them and whether the cell's stack can use them.
     models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
     /// The data that was read last: cells of a study mostly share theirs.
@@ -61,10 +61,10 @@ type CountsKey = (
 );
 
 impl Inputs {
-    /// Nothing is read yet; relative paths in cells start at `base_dir`.
-    pub(super) fn new(base_dir: &Path) -> Self {
+    /// Nothing is read yet; the names in cells lead to `roots`.
+    pub(super) fn new(roots: Roots) -> Self {
         Self {
-            base_dir: base_dir.to_path_buf(),
+            roots,
             models: Mutex::default(),
             dataset: Mutex::default(),
             lengths: Mutex::default(),
@@ -82,7 +82,7 @@ impl Inputs {
         let modules = (cell.rank > 0).then(|| cell.target_modules.clone());
         let key = (model_key(cell), cell.stack, cell.weights(), modules);
         cached(&self.models, key, || {
-            arch::open(&cell.model_options(), cell.stack, &self.base_dir).map(Arc::new)
+            arch::open(&cell.model_options(), cell.stack, &self.roots).map(Arc::new)
         })
     }
 
@@ -104,7 +104,7 @@ impl Inputs {
                 options.packing.map(|packing| packing.separator),
             ),
         );
-        cached_last(&self.dataset, key, || data::load(options, config, &self.base_dir))
+        cached_last(&self.dataset, key, || data::load(options, config, &self.roots))
     }
 
     /// The lengths of the samples of the cell's file.
@@ -115,7 +115,7 @@ impl Inputs {
         config: &ModelConfig,
     ) -> Result<Arc<SampleLengths>, DataError> {
         let key = (model_key(cell), options.data.clone());
-        cached_last(&self.lengths, key, || data::lengths(options, config, &self.base_dir))
+        cached_last(&self.lengths, key, || data::lengths(options, config, &self.roots))
     }
 
     /// The model's counts; taken once.

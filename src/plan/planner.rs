@@ -1,6 +1,5 @@
 //! Turns a memory trace into a prediction.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use super::PlanError;
@@ -12,6 +11,7 @@ use super::ranges::{self, OtherLoads};
 use crate::{
     arch::{ArchError, ModelConfig},
     data::DataError,
+    hub::Roots,
     memory::Phase,
     options::DataOptions,
     results::prediction::{Prediction, Verdict},
@@ -58,10 +58,10 @@ impl Default for Options {
 }
 
 impl Planner {
-    /// A planner of cells whose relative paths start at `base_dir`.
-    pub fn new(base_dir: &Path, options: Options) -> Self {
+    /// A planner of cells whose names lead to `roots`.
+    pub fn new(roots: impl Into<Roots>, options: Options) -> Self {
         Self {
-            inputs: Inputs::new(base_dir),
+            inputs: Inputs::new(roots.into()),
             options,
         }
     }
@@ -338,7 +338,7 @@ mod tests {
     /// Shapes that both stacks know are the same model's; in float32 PEFT's file is, too.
     #[test]
     fn shared_presets_have_the_same_parameters() {
-        let planner = Planner::new(Path::new(""), Options::default());
+        let planner = Planner::new("", Options::default());
         for preset in check::presets(Stack::Candle) {
             let (name, task) = (preset.name(), preset.config().task());
             let (model, dtype) = (name.into(), Dtype::Float32);
@@ -370,7 +370,7 @@ mod tests {
     /// A search leaves out what needs too much in few steps, which no plan of all steps may need less for.
     #[test]
     fn few_steps_of_uneven_data_show_what_all_need() {
-        let planner = Planner::new(Path::new(""), Options::default());
+        let planner = Planner::new("", Options::default());
         let cell = |lengths| Cell {
             stack: Stack::Torch,
             model: "tiny".into(),
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn a_budget_is_judged_by_what_the_stack_counts() {
         let planned = |budget, cell: &Cell| {
-            let planner = Planner::new(Path::new(""), Options { budget, replay: true });
+            let planner = Planner::new("", Options { budget, replay: true });
             planner.predict(cell).unwrap()
         };
         let ours = Cell {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::hub::Revision;
+
 /// The end of an attempt at a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -314,6 +316,9 @@ pub struct Provenance {
     pub environment: BTreeMap<String, Option<String>>,
     /// SHA-256 of the token ids trained on; absent if the child did not get there.
     pub data_sha256: Option<String>,
+    /// Models and data sets of the hub, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hub: BTreeMap<String, Revision>,
 }
 
 /// The machine of an attempt.
@@ -495,6 +500,7 @@ pub(crate) mod sample {
             },
             environment: BTreeMap::new(),
             data_sha256: Some("ab".repeat(32)),
+            hub: BTreeMap::new(),
         }
     }
 }

@@ -15,14 +15,20 @@ use super::error::RunError;
 use super::events::Events;
 use super::outcome::{self, Attempt};
 use super::progress::Progress;
-use super::protocol::oom_file;
-use super::provenance::provenance;
+use super::protocol::{oom_file, snapshots_file};
+use super::provenance::{provenance, snapshots};
 use super::schedule::previous_record;
 use super::task::Task;
 
 /// Records a cell as oversize instead of training it.
-pub(super) fn leave_out(task: &Task, cell: &Cell, dir: &CellDir, reason: String) -> Result<Record, RunError> {
-    prepare(dir, cell, task.prediction.as_ref()).map_err(|source| RunError::Cell {
+pub(super) fn leave_out(
+    task: &Task,
+    cell: &Cell,
+    dir: &CellDir,
+    study: &Study,
+    reason: String,
+) -> Result<Record, RunError> {
+    prepare(dir, cell, study, task.prediction.as_ref()).map_err(|source| RunError::Cell {
         cell_id: task.cell_id.clone(),
         what: "its folder cannot be made ready",
         source,
@@ -38,7 +44,7 @@ pub(super) fn leave_out(task: &Task, cell: &Cell, dir: &CellDir, reason: String)
         measured: None,
         oom: None,
         timeout_seconds: None,
-        provenance: provenance(cell, |name| variable(cell, name)),
+        provenance: provenance(cell, &study.roots(), |name| variable(cell, name)),
     };
     write_record(dir, &record)?;
     let _ = fs::remove_file(previous_record(dir));
@@ -71,12 +77,13 @@ fn run_worker(
         what,
         source,
     };
-    prepare(dir, cell, task.prediction.as_ref()).map_err(|source| failed("its folder cannot be made ready", source))?;
+    prepare(dir, cell, study, task.prediction.as_ref())
+        .map_err(|source| failed("its folder cannot be made ready", source))?;
     let attempt = Attempt {
         dir,
         number: task.attempt,
         started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-        provenance: provenance(cell, |name| variable(cell, name)),
+        provenance: provenance(cell, &study.roots(), |name| variable(cell, name)),
     };
     let launch = Launch {
         serial: task.index,
@@ -126,7 +133,7 @@ pub(super) fn trial(
 /// Prepares a cell's folder for an attempt: the configuration, the prediction, and no file of the previous attempt.
 ///
 /// The record goes first, so that figures of two attempts never mix.
-fn prepare(dir: &CellDir, cell: &Cell, prediction: Option<&Prediction>) -> io::Result<()> {
+fn prepare(dir: &CellDir, cell: &Cell, study: &Study, prediction: Option<&Prediction>) -> io::Result<()> {
     fs::create_dir_all(dir.path())?;
     remove_temporaries(dir.path())?;
     absent_is_fine(fs::rename(dir.record(), previous_record(dir)))?;
@@ -135,6 +142,14 @@ fn prepare(dir: &CellDir, cell: &Cell, prediction: Option<&Prediction>) -> io::R
     }
     absent_is_fine(fs::remove_dir_all(dir.adapter()))?;
     write_if_changed(&dir.cell_yaml(), cell.to_yaml().as_bytes()).map_err(io::Error::other)?;
+    let snapshots = snapshots(cell, &study.roots());
+    match snapshots.is_empty() {
+        true => absent_is_fine(fs::remove_file(snapshots_file(dir)))?,
+        false => {
+            let text = serde_json::to_vec_pretty(&snapshots)?;
+            write_if_changed(&snapshots_file(dir), &text).map_err(io::Error::other)?;
+        }
+    }
     match prediction {
         Some(prediction) => write_prediction(dir, prediction).map_err(io::Error::other),
         None => absent_is_fine(fs::remove_file(dir.prediction())),

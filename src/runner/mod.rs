@@ -5,6 +5,7 @@ mod attempt;
 mod child;
 mod error;
 mod events;
+mod fetch;
 mod ladder;
 mod larger;
 mod lock;
@@ -24,6 +25,7 @@ mod text;
 mod trials;
 
 pub use error::RunError;
+pub use fetch::{Purpose, fetch, fetch_description};
 pub use ladder::add_fallbacks;
 pub use options::Options;
 pub use outcome::log_tail;

@@ -4,12 +4,14 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use crate::arch::{self, ModelConfig};
 use crate::data::{self, DataError};
+use crate::hub::{HubError, Roots};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
 use crate::spec::Study;
-use crate::spec::cell::{Cell, Data, Device, TargetModules, Task, Weights};
+use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
 use crate::text::{Mistake, to_flow_yaml};
 
 use super::protocol::instruction_set;
@@ -26,8 +28,11 @@ pub struct PreflightError {
     reason: Box<Reason>,
 }
 
+/// What is wrong with the value.
 #[derive(Debug, thiserror::Error)]
-enum Reason {
+pub(super) enum Reason {
+    #[error("{error}{hint}")]
+    Hub { error: HubError, hint: String },
     #[error(transparent)]
     Model(#[from] ModelError),
     #[error(transparent)]
@@ -48,31 +53,51 @@ enum Reason {
     Stack { spec: String },
 }
 
+impl PreflightError {
+    /// `value` of `key`, in the study's spec or on the command line in its place.
+    pub(super) fn new(study: &Study, key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
+        if study.file.is_empty() {
+            return Self::of_command_line(key, value, reason);
+        }
+        Self {
+            spec: study.directory.join(&study.file).display().to_string(),
+            key,
+            value: value.into(),
+            reason: Box::new(reason),
+        }
+    }
+
+    /// `value` of `key`, where the command line names it.
+    pub(super) fn of_command_line(key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
+        Self {
+            spec: "command line".into(),
+            key,
+            value: value.into(),
+            reason: Box::new(reason),
+        }
+    }
+}
+
 /// Checks the models, data and devices of all cells, each once, without reading weights or texts. Checks that this build
 /// and this CPU have the allocators and instruction sets. Skips cells that are planned and not run.
 ///
 /// # Errors
 /// The first value that is missing, damaged, or not for this build.
 pub fn preflight(study: &Study) -> Result<(), PreflightError> {
+    let roots = study.roots();
     let mut configs = HashMap::new();
     let mut seen = HashSet::new();
     for planned in &study.cells {
         let cell = &planned.cell;
-        let fail = |key, value: &dyn ToString, reason: Reason| PreflightError {
-            spec: study.directory.join(&study.file).display().to_string(),
-            key,
-            value: value.to_string(),
-            reason: Box::new(reason),
-        };
+        let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, key, value.to_string(), reason);
         if planned.is_planned() {
             continue;
         }
         let config = match configs.entry(opened(cell)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let source = Source::open(&cell.model_options(), &study.directory);
-                let source = source.map_err(|error| fail("model", &cell.model, error.into()))?;
-                new.insert(source.config().clone())
+                let config = open_model(cell, &roots);
+                new.insert(config.map_err(|error| fail("model", &cell.model, error.into()))?)
             }
         };
         let most = config.max_position_embeddings;
@@ -93,7 +118,7 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
         }
         let (key, value) = data_key(cell);
         if seen.insert((cell.model.as_str(), value, cell.device.as_str())) {
-            data::check(&cell.data_options(), &study.directory).map_err(|error| fail(key, &value, error.into()))?;
+            data::check(&cell.data_options(), &roots).map_err(|error| fail(key, &value, error.into()))?;
             let device = cell.device().map_or(Ok(()), Device::check_build);
             device.map_err(|error| fail("device", &cell.device, error.into()))?;
         }
@@ -110,12 +135,16 @@ pub fn trainable(study: &Study) -> Result<(), PreflightError> {
         return Ok(());
     }
     let spec = study.directory.join(&study.file).display().to_string();
-    Err(PreflightError {
-        spec: spec.clone(),
-        key: "stack",
-        value: "torch".into(),
-        reason: Box::new(Reason::Stack { spec }),
-    })
+    Err(PreflightError::new(study, "stack", "torch", Reason::Stack { spec }))
+}
+
+/// The shape of a cell's model. Its files are looked at, unless only its description was fetched.
+fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
+    let options = cell.model_options();
+    match roots.model(&cell.model) {
+        Some(snapshot) if !snapshot.is_complete => Ok(arch::open(&options, Stack::Candle, roots)?),
+        _ => Ok(Source::open(&options, roots)?.config().clone()),
+    }
 }
 
 /// The settings that decide if a cell's model can be opened.

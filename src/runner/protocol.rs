@@ -106,6 +106,11 @@ pub(crate) fn oom_file(dir: &CellDir) -> PathBuf {
     dir.path().join("oom.json")
 }
 
+/// What a cell uses of the hub, for its worker; absent if it uses nothing.
+pub(crate) fn snapshots_file(dir: &CellDir) -> PathBuf {
+    dir.path().join("hub.json")
+}
+
 /// An event as a line of the worker's stdout.
 pub(crate) fn event_line(event: &Event) -> Option<String> {
     serde_json::to_string(event).ok()

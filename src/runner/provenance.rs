@@ -1,10 +1,12 @@
 //! The machine and the build behind an attempt.
 
+use std::collections::BTreeMap;
 use std::fs;
 
+use crate::hub::{Roots, Snapshot};
 use crate::memory::probes;
 use crate::results::record::{Machine, Provenance};
-use crate::spec::cell::Cell;
+use crate::spec::cell::{Cell, Data};
 
 use super::protocol::{cores, instruction_set, threads};
 
@@ -15,7 +17,7 @@ pub(super) const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
 
 /// The provenance of an attempt at `cell`, as known before training. `environment` gives a variable's value in the
 /// worker.
-pub(crate) fn provenance(cell: &Cell, environment: impl Fn(&str) -> Option<String>) -> Provenance {
+pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) -> Option<String>) -> Provenance {
     Provenance {
         expctl_version: VERSION.into(),
         git_commit: GIT_COMMIT.map(Into::into),
@@ -29,7 +31,20 @@ pub(crate) fn provenance(cell: &Cell, environment: impl Fn(&str) -> Option<Strin
             .map(|name| (name.to_owned(), environment(name)))
             .collect(),
         data_sha256: None,
+        hub: snapshots(cell, roots)
+            .into_iter()
+            .map(|(name, found)| (name, found.revision))
+            .collect(),
     }
+}
+
+/// What a cell uses of the hub.
+pub(super) fn snapshots(cell: &Cell, roots: &Roots) -> BTreeMap<String, Snapshot> {
+    let data = match &cell.data {
+        Data::File(file) => Some(file.path.as_str()),
+        Data::Synthetic(_) | Data::Sample => None,
+    };
+    roots.snapshots_of(&cell.model, data)
 }
 
 fn machine() -> Machine {

@@ -44,7 +44,7 @@ pub fn run(study: &mut Study, options: &Options, progress: &mut dyn Progress) ->
     let _lock = FolderLock::acquire(dir.path(), &dir.lock())?;
     refuse_another(study, &dir)?;
     let mut events = Events::open()?;
-    let planner = Planner::new(&study.directory, plan::Options::default());
+    let planner = Planner::new(study.roots(), plan::Options::default());
     trials::resolve(study, &planner, &dir, options.fresh, &mut events, progress)?;
     ladder::add_fallbacks(study, &planner, options);
     write_study(study, &dir)?;
@@ -137,7 +137,7 @@ impl Run<'_> {
         let planned = &self.study.cells[task.index];
         let dir = self.dir.cell(&planned.id);
         if let Some(reason) = self.left_out(task, planned) {
-            return attempt::leave_out(task, &planned.cell, &dir, reason).map(Some);
+            return attempt::leave_out(task, &planned.cell, &dir, self.study, reason).map(Some);
         }
         let mut retried = Vec::new();
         loop {

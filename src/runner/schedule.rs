@@ -15,6 +15,7 @@ use crate::spec::cell::{Cell, Data};
 use crate::spec::{Fallback, Lineage, Study, StudyCell};
 use crate::text::counted;
 
+use super::fetch::short;
 use super::options::Options;
 use super::provenance::{GIT_COMMIT, VERSION};
 use super::status::is_result;
@@ -81,6 +82,7 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
     );
     notes.extend(other_versions(&kept));
     notes.extend(changed_data(study, &kept));
+    notes.extend(moved(study, &kept));
     notes.extend(without_timeline(study, &dir, &kept));
     notes.extend(left_over(study, &dir)?);
     Ok(Schedule {
@@ -191,6 +193,27 @@ fn changed_data(study: &Study, kept: &[Cached]) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// Remarks on results of another commit than the one that a name of the hub leads to now.
+fn moved(study: &Study, kept: &[Cached]) -> Vec<String> {
+    let mut older: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for (name, now) in &study.snapshots {
+        let then = kept.iter().filter_map(|kept| kept.record.provenance.hub.get(name));
+        for then in then.filter(|then| then.commit != now.revision.commit) {
+            *older.entry((name, &then.commit, &now.revision.commit)).or_default() += 1;
+        }
+    }
+    let remarks = older.into_iter().map(|((name, then, now), count)| {
+        format!(
+            "{} made from `{name}` at commit {}, and it has moved to {}; --fresh makes all again, `@{then}` behind the name \
+             stays",
+            results_were(count),
+            short(then),
+            short(now)
+        )
+    });
+    remarks.collect()
 }
 
 fn data_path(cell: &Cell) -> Option<&str> {

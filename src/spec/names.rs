@@ -11,6 +11,7 @@ use super::load::parse;
 use super::overrides::Overrides;
 use super::study::Study;
 use crate::arch::{ArchError, ModelConfig, Preset, check, locate};
+use crate::hub::Roots;
 use crate::options::{Optimizer, OutputLifetime};
 use crate::text::to_flow_yaml;
 use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
@@ -24,7 +25,7 @@ const TOKENS: usize = 1024;
 /// What the command line names in place of a spec.
 #[derive(Debug, Clone)]
 pub struct Names {
-    /// A preset, or a directory in Hugging Face's layout, relative to the current directory.
+    /// A preset, a directory in Hugging Face's layout, relative to the current directory, or a name of the hub.
     pub model: String,
     /// The GPU of a plan of PyTorch's stack.
     pub gpu: Option<String>,
@@ -32,6 +33,8 @@ pub struct Names {
     pub stack: Option<Stack>,
     /// The configuration that the names stand for.
     pub start: Start,
+    /// What the model's name leads to.
+    pub roots: Roots,
 }
 
 /// What a model without a spec is planned with.
@@ -149,7 +152,7 @@ impl Names {
     fn config(&self) -> Result<ModelConfig, ArchError> {
         match Preset::of_hub_name(&self.model) {
             Some(preset) => Ok(preset.config()),
-            None => locate(&self.model, Path::new("."))?.config(),
+            None => locate(&self.model, &self.roots)?.config(),
         }
     }
 
@@ -241,6 +244,7 @@ mod tests {
             gpu: gpu.map(str::to_owned),
             stack: None,
             start: Start::Frugal,
+            roots: Roots::from("."),
         };
         let settings = settings.iter().copied().map(str::to_owned).collect();
         let study = names.study(&Overrides::new([], settings));

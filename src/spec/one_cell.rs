@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::cell::{Cell, Data};
 use super::study::Study;
+use crate::hub::HubName;
+use crate::text::Mistake;
 
 impl Study {
     /// The text of a spec in `folder` with this cell alone. Relative paths in it lead where they led from this study's spec.
@@ -28,10 +30,15 @@ impl Cell {
     /// Makes paths that are relative to `folder` absolute.
     fn anchor(&mut self, folder: &Path) {
         let absolute = |path: &mut String| *path = folder.join(&*path).display().to_string();
-        if !self.is_preset() {
+        let is_on_hub = |name: Result<Option<HubName>, Mistake>, path: &str| {
+            name.is_ok_and(|name| name.is_some()) && !folder.join(path).exists()
+        };
+        if !self.is_preset() && !is_on_hub(HubName::of_model(&self.model), &self.model) {
             absolute(&mut self.model);
         }
-        if let Data::File(file) = &mut self.data {
+        if let Data::File(file) = &mut self.data
+            && !is_on_hub(HubName::of_data(&file.path), &file.path)
+        {
             absolute(&mut file.path);
         }
     }

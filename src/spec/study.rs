@@ -1,5 +1,6 @@
 //! A study: the sections of a spec, and the cells that they come to.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::on_oom::OnOom;
 use super::published::Published;
 use super::selection::{self, Selection};
 use super::sweep::SweepSection;
+use crate::hub::{Roots, Snapshot};
 use crate::text::{Mistake, nearest, quoted};
 
 /// A spec, resolved: the layers merged, the sweep expanded, every cell checked.
@@ -85,6 +87,9 @@ pub struct Study {
     /// The folder of the spec, absolute: input paths in the cells are relative to it.
     #[serde(skip)]
     pub directory: PathBuf,
+    /// What was fetched from the hub for the cells.
+    #[serde(skip)]
+    pub snapshots: BTreeMap<String, Snapshot>,
     /// The spec's file name.
     #[serde(skip)]
     pub file: String,
@@ -223,6 +228,11 @@ impl ReportSpec {
 }
 
 impl Study {
+    /// Where the names in its cells lead.
+    pub fn roots(&self) -> Roots {
+        Roots::new(&self.directory).with_snapshots(self.snapshots.clone())
+    }
+
     /// True if only their seed tells some cells apart, and it is not an axis that is shown anyway.
     pub fn shows_seeds(&self) -> bool {
         self.repeats > 1 && !self.axes.iter().any(|axis| axis == "seed")

@@ -136,7 +136,7 @@ mod tests {
             max_seq_length: 8,
             seed: 0,
         };
-        let source = Source::open(&options, std::path::Path::new("")).unwrap();
+        let source = Source::open(&options, &"".into()).unwrap();
         let Model::Decoder(mut decoder) = model::load(&options, &source, &Device::Cpu).unwrap() else {
             panic!("tiny is a decoder");
         };

@@ -8,6 +8,7 @@ use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, sav
 use crate::{
     arch::ModelConfig,
     data::{self, Dataset},
+    hub::Roots,
     memory::{self, Phase, timeline},
     model::{self, Source},
     options::{Measure, TrainOptions, TrainingLength},
@@ -23,7 +24,7 @@ pub struct Trained {
     pub data_sha256: String,
 }
 
-/// Trains as `options` say. Relative paths start at `base_dir`.
+/// Trains as `options` say. Its names lead to `roots`.
 ///
 /// Writes `steps.jsonl` into `out_dir`, and `adapter/` if there are adapters. Reports each step to `on_event`.
 ///
@@ -32,7 +33,7 @@ pub struct Trained {
 /// written.
 pub fn run(
     options: &TrainOptions,
-    base_dir: &Path,
+    roots: &Roots,
     out_dir: &Path,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Trained, TrainError> {
@@ -44,7 +45,7 @@ pub fn run(
         dataset,
         device,
         mut trainer,
-    } = load(options, base_dir)?;
+    } = load(options, roots)?;
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
@@ -98,12 +99,12 @@ pub(super) struct Loaded {
 }
 
 /// Loads the model and the data.
-pub(super) fn load(options: &TrainOptions, base_dir: &Path) -> Result<Loaded, TrainError> {
+pub(super) fn load(options: &TrainOptions, roots: &Roots) -> Result<Loaded, TrainError> {
     if options.empty_cache_steps > 0 {
         memory::prepare_empty_cache();
     }
     let device = device::open(options.device)?;
-    let source = Source::open(&options.model, base_dir)?;
+    let source = Source::open(&options.model, roots)?;
     let positions = source.config().max_position_embeddings;
     if options.data.longest_sequence() > positions {
         return Err(TrainError::Positions {
@@ -111,7 +112,7 @@ pub(super) fn load(options: &TrainOptions, base_dir: &Path) -> Result<Loaded, Tr
             positions,
         });
     }
-    let dataset = data::load(&options.data, source.config(), base_dir)?;
+    let dataset = data::load(&options.data, source.config(), roots)?;
     let config = source.config().clone();
     let model = model::load(&options.model, &source, &device)?;
     drop(source);

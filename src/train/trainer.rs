@@ -227,7 +227,6 @@ impl Trainer {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use candle_core::Device;
 
@@ -325,9 +324,9 @@ mod tests {
 
     /// Losses and gradient norms of some steps, and the loss on what was held out.
     fn train(options: &TrainOptions) -> Vec<f64> {
-        let source = Source::open(&options.model, Path::new("")).unwrap();
+        let source = Source::open(&options.model, &"".into()).unwrap();
         let config = source.config();
-        let dataset = data::load(&options.data, config, Path::new("")).unwrap();
+        let dataset = data::load(&options.data, config, &"".into()).unwrap();
         let mut trainer = Trainer::new(options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
         let steps = dataset.steps(&options.data);
         let mut numbers = Vec::new();
@@ -429,9 +428,9 @@ mod tests {
             loss_scaling: LossScaling::Dynamic,
             ..options(Dtype::Float16, 4)
         };
-        let source = Source::open(&options.model, Path::new("")).unwrap();
+        let source = Source::open(&options.model, &"".into()).unwrap();
         let config = source.config();
-        let dataset = data::load(&options.data, config, Path::new("")).unwrap();
+        let dataset = data::load(&options.data, config, &"".into()).unwrap();
         let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
         let batch = dataset.batches(&options.data, config).next().unwrap();
         let values = |trainer: &mut Trainer| -> Vec<f32> {

@@ -1,10 +1,9 @@
 //! A real step on the longest samples: does the training fit?
 
-use std::path::Path;
-
 use super::{TrainError, run};
 use crate::{
     data::{EffectiveBatch, MicroBatch},
+    hub::Roots,
     memory::{self, Phase},
     options::TrainOptions,
 };
@@ -14,14 +13,14 @@ use crate::{
 ///
 /// # Errors
 /// Those of [`run()`](super::run()).
-pub fn trial(options: &TrainOptions, base_dir: &Path) -> Result<(), TrainError> {
+pub fn trial(options: &TrainOptions, roots: &Roots) -> Result<(), TrainError> {
     memory::set_phase(Phase::Load);
     let run::Loaded {
         config,
         dataset,
         mut trainer,
         ..
-    } = run::load(options, base_dir)?;
+    } = run::load(options, roots)?;
     let size = |batch: &EffectiveBatch| {
         batch
             .micro

@@ -1,17 +1,19 @@
 //! The worker's main program: read the cell, prepare the process, train, write the record.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use super::{WorkerError, environment};
+use crate::hub::{Roots, Snapshot};
 use crate::memory::{self, Category, timeline};
 use crate::results::record::{Event, Record, Status};
 use crate::results::store::{CellDir, write_record};
-use crate::runner::protocol::{Arguments, event_line, oom_file};
+use crate::runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
 use crate::runner::provenance;
 use crate::spec::cell::Cell;
 use crate::text::with_causes;
@@ -42,13 +44,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         timeline::start(create(dir.timeline())?, steps).map_err(WorkerError::Timeline)?;
     }
 
-    let outcome = in_pool(&cell, arguments, &dir);
+    let roots = Roots::new(&arguments.base_dir).with_snapshots(read_snapshots(&dir)?);
+    let outcome = in_pool(&cell, arguments, &roots, &dir);
 
     if let Err(error) = timeline::finish() {
         // The figures stand without a timeline.
         let _ = writeln!(stderr(), "warning: the timeline ends early: {error}");
     }
-    let mut provenance = provenance(&cell, |name| std::env::var(name).ok());
+    let mut provenance = provenance(&cell, &roots, |name| std::env::var(name).ok());
     let (status, reason, measured) = match outcome {
         Ok(Some(Trained { measured, data_sha256 })) => {
             provenance.data_sha256 = Some(data_sha256);
@@ -87,6 +90,20 @@ fn read_cell(dir: &CellDir) -> Result<Cell, WorkerError> {
     Ok(Cell::from_yaml(&path.display().to_string(), &text)?)
 }
 
+/// What the run fetched for the cell.
+fn read_snapshots(dir: &CellDir) -> Result<BTreeMap<String, Snapshot>, WorkerError> {
+    let path = snapshots_file(dir);
+    let read = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+        read => read.map_err(|source| WorkerError::File {
+            action: "read",
+            path,
+            source,
+        }),
+    }
+}
+
 fn create(path: PathBuf) -> Result<File, WorkerError> {
     File::create(&path).map_err(|source| WorkerError::File {
         action: "create",
@@ -106,12 +123,12 @@ enum Failure {
 
 /// Trains on one of the pool's threads, which then computes with the others instead of waiting for them. A panic is an
 /// error like any other. A trial has no figures.
-fn in_pool(cell: &Cell, arguments: &Arguments, dir: &CellDir) -> Result<Option<Trained>, Failure> {
-    let (options, base_dir) = (cell.train_options(), &arguments.base_dir);
+fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> Result<Option<Trained>, Failure> {
+    let options = cell.train_options();
     let train = || {
         rayon::scope(|_| match arguments.trial {
-            true => train::trial(&options, base_dir).map(|()| None),
-            false => train::run(&options, base_dir, dir.path(), &mut print_event).map(Some),
+            true => train::trial(&options, roots).map(|()| None),
+            false => train::run(&options, roots, dir.path(), &mut print_event).map(Some),
         })
     };
     match catch_unwind(AssertUnwindSafe(train)) {

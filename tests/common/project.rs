@@ -56,6 +56,8 @@ impl Project {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("EXPCTL_")) {
             command.env_remove(name);
         }
+        // No test asks the hub.
+        command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", self.path(".hub"));
         command
     }
 
@@ -70,6 +72,11 @@ impl Project {
 
     pub fn run(&self, arguments: &[&str]) -> Output {
         Output::of(&mut self.run_command(arguments))
+    }
+
+    /// The results of a study of this name, where its spec says nothing.
+    pub fn results_of(&self, study: &str) -> StudyDir {
+        StudyDir::new(self.path("results").join(study))
     }
 
     /// The results of [`run`](Self::run).

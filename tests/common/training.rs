@@ -19,7 +19,7 @@ pub fn turn() -> MutexGuard<'static, ()> {
 pub fn trainer(cell: &Cell, base_dir: &Path) -> (Trainer, Source) {
     assert_eq!(cell.validate(), Ok(()));
     let options = cell.train_options();
-    let source = Source::open(&options.model, base_dir).expect("the model's files");
+    let source = Source::open(&options.model, &base_dir.into()).expect("the model's files");
     let model = model::load(&options.model, &source, &Device::Cpu).expect("the weights");
     (Trainer::new(&options, model).expect("a trainer"), source)
 }

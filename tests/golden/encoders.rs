@@ -78,7 +78,7 @@ fn a_bare_encoder_gets_a_new_head() {
                 model: ".".into(),
                 ..cell.clone()
             };
-            Source::open(&cell.model_options(), dir)
+            Source::open(&cell.model_options(), &dir.into())
         };
         let cell = Cell {
             num_labels: 5,
@@ -114,7 +114,7 @@ fn a_bare_encoder_gets_a_new_head() {
 #[test]
 fn a_model_is_for_its_task_and_has_its_modules() {
     let error = |cell: &Cell| {
-        Source::open(&cell.model_options(), &fixture(""))
+        Source::open(&cell.model_options(), &(&fixture("")).into())
             .expect_err("a wrong cell")
             .to_string()
     };

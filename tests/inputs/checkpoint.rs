@@ -26,7 +26,7 @@ fn cell(dir: &Path) -> Cell {
 
 fn open(dir: &Path) -> Result<Source, String> {
     let shown = format!("{}/", dir.display());
-    Source::open(&cell(dir).model_options(), Path::new("/")).map_err(|error| error.to_string().replace(&shown, ""))
+    Source::open(&cell(dir).model_options(), &"/".into()).map_err(|error| error.to_string().replace(&shown, ""))
 }
 
 /// Element `index` of a tensor in the checkpoints that are written here; exact in every format.
@@ -168,12 +168,12 @@ fn random_weights_may_take_their_shape_from_a_directory() {
         weights: Some(Weights::Random),
         ..cell(dir.path())
     };
-    let source = Source::open(&cell.model_options(), Path::new("/")).unwrap();
+    let source = Source::open(&cell.model_options(), &"/".into()).unwrap();
     let preset = Cell {
         model: "tiny".into(),
         ..Cell::default()
     };
-    let preset = Source::open(&preset.model_options(), Path::new("/")).unwrap();
+    let preset = Source::open(&preset.model_options(), &"/".into()).unwrap();
     let read = |source: &Source| {
         let mut out = vec![0.0; 64 * 160];
         source.read_rows(DOWN, 0..64, &mut out).unwrap();
@@ -192,7 +192,7 @@ fn a_preset_has_no_pretrained_weights() {
         weights: Some(Weights::Pretrained),
         ..Cell::default()
     };
-    let message = Source::open(&cell.model_options(), Path::new("/"))
+    let message = Source::open(&cell.model_options(), &"/".into())
         .unwrap_err()
         .to_string();
     assert!(message.contains("`tiny` is a preset"), "{message}");

@@ -29,7 +29,11 @@ fn file(path: &str) -> DataFile {
 }
 
 fn load_in(dir: &Path, cell: &Cell) -> Result<Dataset, DataError> {
-    load(&cell.data_options(), &Preset::named("tiny").unwrap().config(), dir)
+    load(
+        &cell.data_options(),
+        &Preset::named("tiny").unwrap().config(),
+        &dir.into(),
+    )
 }
 
 /// The message of an error, without the directory.
@@ -186,7 +190,9 @@ fn text_needs_the_models_tokenizer() {
     let own = load_in(dir.path(), &cell).unwrap();
     let mut config = Preset::named("tiny").unwrap().config();
     config.vocab_size = 300;
-    let foreign = load(&cell.data_options(), &config, dir.path()).unwrap_err().to_string();
+    let foreign = load(&cell.data_options(), &config, &dir.path().into())
+        .unwrap_err()
+        .to_string();
     assert!(
         foreign.contains("has id") && foreign.contains("300 embeddings"),
         "{foreign}"

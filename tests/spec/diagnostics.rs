@@ -153,7 +153,7 @@ fn values_that_make_no_sense() {
     );
     shows(
         "hub_model",
-        "name: example\ndefaults: {model: hf://HuggingFaceTB/SmolLM2-135M}\n",
+        "name: example\ndefaults: {model: hf://HuggingFaceTB/SmolLM2/135M}\n",
         &[],
     );
     shows("pretrained_preset", &defaults("weights: pretrained"), &[]);

@@ -345,7 +345,7 @@ fn random_weights_have_the_spread_that_config_json_says() {
                 config["initializer_range"] = range.into();
             }
             fs::write(dir.path().join("config.json"), config.to_string()).expect("the configuration");
-            let source = Source::open(&Cell { task, ..cell() }.model_options(), dir.path()).expect("a model");
+            let source = Source::open(&Cell { task, ..cell() }.model_options(), &dir.path().into()).expect("a model");
             let mut rows = vec![0.0; 4 * 24];
             source.read_rows(table, 1..5, &mut rows).expect("some rows");
             rows

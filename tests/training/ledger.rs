@@ -1,7 +1,5 @@
 //! Bytes by category: what arithmetic says, at the moments that it says so.
 
-use std::path::Path;
-
 use candle_core::Device;
 use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{self, ByCategory, Category, Phase};
@@ -229,7 +227,7 @@ fn loading_never_holds_a_quantised_model_in_more_bits() {
     let _turn = turn();
     let cell = Cell::default();
     assert_eq!((cell.model.as_str(), cell.dtype), ("smollm2-135m", Dtype::Int4));
-    let source = Source::open(&cell.model_options(), Path::new(".")).expect("a preset");
+    let source = Source::open(&cell.model_options(), &".".into()).expect("a preset");
     let expected = Bytes::of(&cell, source.config());
     let before = memory::live();
     memory::set_phase(Phase::Load);

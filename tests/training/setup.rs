@@ -52,7 +52,7 @@ impl Training {
     pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
         let options = cell.data_options();
         let (trainer, source) = trainer(cell, base_dir);
-        let data = data::load(&options, source.config(), base_dir).expect("the data");
+        let data = data::load(&options, source.config(), &base_dir.into()).expect("the data");
         Self {
             trainer,
             batches: data.batches(&options, source.config()).collect(),
@@ -126,7 +126,7 @@ impl Run {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
         let dir = TempDir::new().expect("a folder");
         // On a thread of the pool, as the program does it: from another, the pool's queue would allocate as it is fed.
-        let trained = rayon::scope(|_| train::run(&cell.train_options(), Path::new("."), dir.path(), &mut |_| ()))?;
+        let trained = rayon::scope(|_| train::run(&cell.train_options(), &".".into(), dir.path(), &mut |_| ()))?;
         Ok(Self {
             measured: trained.measured,
             steps: read_steps(&dir.path().join("steps.jsonl")).expect("the steps"),

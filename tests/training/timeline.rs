@@ -239,7 +239,7 @@ fn an_encoders_parts_have_the_names_of_its_layers() {
             ..cell()
         };
         let (_, recording, _folder) = recorded(&cell, 2);
-        let weights = model::Source::open(&cell.model_options(), Path::new(""))
+        let weights = model::Source::open(&cell.model_options(), &"".into())
             .expect("a model")
             .config()
             .weights();

@@ -154,7 +154,7 @@ mod tests {
 
     /// The peak of live bytes with these steps.
     fn peak(cell: &Cell, depth: Depth) -> (u64, usize) {
-        let model = arch::open(&cell.model_options(), cell.stack, Path::new("")).unwrap();
+        let model = arch::open(&cell.model_options(), cell.stack, &Path::new("").into()).unwrap();
         let configuration = torch::Configuration::from_cell(cell, model, None).unwrap();
         let unread = || unreachable!("a list is given");
         let planned = torch_steps(&cell.data_options(), depth, unread, || unreachable!("no text is read")).unwrap();

@@ -38,7 +38,7 @@ pub(super) fn config() -> ModelConfig {
 }
 
 pub(super) fn load(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
-    crate::data::load(options, config, Path::new("")).map(Arc::new)
+    crate::data::load(options, config, &Path::new("").into()).map(Arc::new)
 }
 
 /// A training by its steps, each of micro-batches, each of samples with these lengths.

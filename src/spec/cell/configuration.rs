@@ -201,7 +201,8 @@ pub struct Cell {
     /// Seed of everything random: weights, adapter, order of the data, dropout.
     pub seed: u64,
 
-    /// The training data: synthetic, sample, {synthetic: {lengths, samples}} or {path, column, label_column, format}.
+    /// The training data: synthetic, sample, {synthetic: {lengths, samples}}, {path, column, label_column, format}, or
+    /// hf://owner/name.
     pub data: Data,
     /// Share of the data that is held out; its loss after training is loss_eval.
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -235,8 +236,9 @@ pub struct Cell {
 /// The description of `model`, with the families of today.
 fn model_meaning() -> String {
     format!(
-        "A preset, such as smollm2-135m or bert-base, or a directory in Hugging Face's layout. Our trainer trains models \
-         whose config.json has one of these types: {}.",
+        "A preset, such as smollm2-135m or bert-base, a directory in Hugging Face's layout, or a model of the Hugging \
+         Face Hub: `owner/name` or `hf://owner/name@revision`. Our trainer trains models whose \
+         config.json has one of these types: {}.",
         check::trained().join(", ")
     )
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
 use super::{AllocatorBackend, Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
-use crate::options::DEFAULT_LABEL_COLUMN;
+use crate::options::{DEFAULT_LABEL_COLUMN, DataFormat};
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
 ///
@@ -119,7 +119,7 @@ impl Cell {
             names.sort_unstable();
         }
         if let Data::File(file) = &mut cell.data {
-            let by_extension = file.format_by_extension();
+            let by_extension = DataFormat::of_path(&file.path);
             file.format = file.format.filter(|&format| Some(format) != by_extension);
             file.label_column = file.label_column.take().filter(|column| column != DEFAULT_LABEL_COLUMN);
         }
@@ -173,7 +173,7 @@ fn canonical(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::spec::cell::{
-        DataFile, DataFormat, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
+        DataFile, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
     };
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {

@@ -4,6 +4,7 @@ use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, Packing
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
+use crate::hub::HubName;
 use crate::text::quoted;
 
 impl Cell {
@@ -159,7 +160,7 @@ impl Cell {
                 ),
             };
         }
-        if file.format() == DataFormat::Text {
+        if file.format() == Some(DataFormat::Text) {
             return Err(Invalid::new("data.path", "a text file has no labels")
                 .with("task")
                 .help("give a JSONL or Parquet file with a column of labels"));
@@ -175,7 +176,8 @@ impl Cell {
         }
         let message = "the preset has no tokenizer, which decides how long the samples are";
         Err(Invalid::new("data", message).with("model").help(
-            "give a directory with the model's config.json and tokenizer.json, such as `./models/name`; weights are not needed",
+            "give a directory with the model's config.json and tokenizer.json, such as `./models/name`, or `hf://owner/name`; \
+             weights are not needed",
         ))
     }
 
@@ -222,11 +224,17 @@ fn check_file(file: &DataFile) -> Checked {
     if file.path.is_empty() {
         return Err(Invalid::new("data.path", "the path is empty"));
     }
-    if file.format.is_none() && file.format_by_extension().is_none() {
+    let on_hub = HubName::of_data(&file.path);
+    if let Err(mistake) = on_hub {
+        return Err(Invalid::new("data.path", mistake.message).help(mistake.help.unwrap_or_default()));
+    }
+    // The names of a data set's files say what they are.
+    let names_files = matches!(on_hub, Ok(Some(name)) if name.file().is_none());
+    if file.format().is_none() && !names_files {
         let message = format!("the name of {} does not say what the file is", quoted(&file.path));
         return Err(Invalid::new("data.path", message).help("give the `format`: text, jsonl or parquet"));
     }
-    if file.column.is_some() && file.format() == DataFormat::Text {
+    if file.column.is_some() && file.format() == Some(DataFormat::Text) {
         return Err(
             Invalid::new("data.column", "a text file has no columns").help("leave the key out, or give the `format`")
         );

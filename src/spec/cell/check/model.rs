@@ -4,17 +4,15 @@ use super::super::{Cell, Stack, Task, Weights};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most};
 use crate::arch::{Preset, check};
+use crate::hub::HubName;
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
 impl Cell {
     pub(super) fn check_model(&self, found: &mut Found) {
         let model = self.model.as_str();
-        if model.starts_with("hf://") {
-            found.add(
-                Invalid::new("model", "this version does not read models from the hub")
-                    .help("download it and give its directory, such as `./models/name`"),
-            );
+        if let Err(mistake) = HubName::of_model(model) {
+            found.add(Invalid::new("model", mistake.message).help(mistake.help.unwrap_or_default()));
         }
         let is_path = model.contains(['/', '\\']) || model.starts_with('.');
         let preset = Preset::named(model);
@@ -24,7 +22,7 @@ impl Cell {
                 Invalid::new("model", message).help(match nearest(model, Preset::names()) {
                     Some(near) => did_you_mean(near),
                     None => format!(
-                        "the presets are {}; a directory has a slash: `./{model}`",
+                        "the presets are {}; a directory has a slash: `./{model}`, and so has a model of the hub: `owner/{model}`",
                         Preset::names().join(", ")
                     ),
                 }),
@@ -48,7 +46,9 @@ impl Cell {
             found.add(
                 Invalid::new("weights", "a preset has the model's shapes and no pretrained weights")
                     .with("model")
-                    .help("give the directory of a checkpoint as the model, or use `weights: random`"),
+                    .help(
+                        "give a checkpoint's directory or its name on the hub as the model, or use `weights: random`",
+                    ),
             );
         }
     }

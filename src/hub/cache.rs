@@ -1,0 +1,176 @@
+//! A repository's folder in the cache, laid out as Python's `huggingface_hub` does:
+//!
+//! ```text
+//! models--owner--name/refs/main                   the commit of a branch
+//! models--owner--name/snapshots/COMMIT/FILE       a link to
+//! models--owner--name/blobs/HASH                  the content
+//! .locks/models--owner--name/HASH.lock            the lock of a download
+//! ```
+//!
+//! `models--owner--name/.expctl/COMMIT.json` is ours: the list of a commit's files, for a time without a network.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use hf_hub::{Cache, CacheRepo};
+
+use super::error::{HubError, file_error};
+use super::listing::Listing;
+use super::name::{HubName, is_commit};
+
+/// Replaces a file by a whole one; several processes may.
+fn write(path: &Path, content: &[u8]) -> Result<(), HubError> {
+    let folder = path.parent().unwrap_or(path);
+    let write = || {
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        file.write_all(content)?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    };
+    write().map_err(file_error("write", path))
+}
+
+/// The folder of one repository.
+pub(super) struct Folder {
+    cache: PathBuf,
+    name: HubName,
+}
+
+impl Folder {
+    pub(super) fn new(cache: &Path, name: &HubName) -> Self {
+        Self {
+            cache: cache.to_path_buf(),
+            name: name.clone(),
+        }
+    }
+
+    fn repo(&self) -> CacheRepo {
+        Cache::new(self.cache.clone()).repo(self.name.repo(self.name.revision()))
+    }
+
+    /// The folder's own path.
+    pub(super) fn path(&self) -> PathBuf {
+        self.cache.join(self.name.repo(self.name.revision()).folder_name())
+    }
+
+    fn reference(&self) -> PathBuf {
+        self.path().join("refs").join(self.name.revision())
+    }
+
+    /// The commit that the revision was at when it was last asked for.
+    pub(super) fn commit(&self) -> Option<String> {
+        if self.name.is_commit() {
+            return Some(self.name.revision().to_owned());
+        }
+        let commit = fs::read_to_string(self.reference()).ok()?;
+        Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
+    }
+
+    /// Keeps the commit of a branch or tag.
+    pub(super) fn set_commit(&self, commit: &str) -> Result<(), HubError> {
+        match self.name.is_commit() || self.commit().as_deref() == Some(commit) {
+            true => Ok(()),
+            false => write(&self.reference(), commit.as_bytes()),
+        }
+    }
+
+    fn kept_listing(&self, commit: &str) -> PathBuf {
+        self.path().join(".expctl").join(format!("{commit}.json"))
+    }
+
+    /// Keeps the hub's list of a commit's files.
+    pub(super) fn set_listing(&self, listing: &Listing) -> Result<(), HubError> {
+        let path = self.kept_listing(&listing.commit);
+        let text = serde_json::to_vec(listing).map_err(|error| file_error("write", &path)(error.into()))?;
+        match fs::read(&path).is_ok_and(|kept| kept == text) {
+            true => Ok(()),
+            false => write(&path, &text),
+        }
+    }
+
+    /// The list of a commit's files that an earlier command kept.
+    pub(super) fn listing(&self, commit: &str) -> Option<Listing> {
+        let text = fs::read(self.kept_listing(commit)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Removes the list of a commit's files, which may be what is wrong.
+    pub(super) fn forget_listing(&self, commit: &str) {
+        // What cannot be removed is replaced by the next list.
+        let _ = fs::remove_file(self.kept_listing(commit));
+    }
+
+    /// The folder of a commit's files.
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.repo().pointer_path(commit)
+    }
+
+    /// The file of some content.
+    pub(super) fn blob(&self, hash: &str) -> PathBuf {
+        self.repo().blob_path(hash)
+    }
+
+    /// The lock of a download.
+    pub(super) fn lock(&self, hash: &str) -> PathBuf {
+        let folder = self.name.repo(self.name.revision()).folder_name();
+        self.cache.join(".locks").join(folder).join(format!("{hash}.lock"))
+    }
+
+    /// A file of a commit, if its content is there.
+    pub(super) fn find(&self, commit: &str, file: &str) -> Option<PathBuf> {
+        Some(self.snapshot(commit).join(file)).filter(|path| path.is_file())
+    }
+
+    /// The hash of a file of a commit: the name of the content that its link leads to.
+    pub(super) fn hash(&self, commit: &str, file: &str) -> Option<String> {
+        let target = fs::read_link(self.snapshot(commit).join(file)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
+    /// Gives a commit's file its content. A link that leads elsewhere is replaced.
+    pub(super) fn link(&self, commit: &str, file: &str, hash: &str) -> Result<PathBuf, HubError> {
+        let path = self.snapshot(commit).join(file);
+        let up = "../".repeat(2 + file.matches('/').count());
+        let target = PathBuf::from(format!("{up}blobs/{hash}"));
+        if path.is_file() && fs::read_link(&path).is_ok_and(|now| now == target) {
+            return Ok(path);
+        }
+        let link = || {
+            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            match symlink(&target, &path) {
+                // Another process made the same link.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                linked => linked,
+            }
+        };
+        link().map_err(file_error("link", &path))?;
+        Ok(path)
+    }
+
+    /// The files of a commit that are there.
+    pub(super) fn files(&self, commit: &str) -> Vec<String> {
+        let root = self.snapshot(commit);
+        let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let file = path.strip_prefix(&root).ok().and_then(Path::to_str);
+                match file {
+                    Some(file) if path.is_file() => found.push(file.to_owned()),
+                    _ if path.is_dir() => folders.push(path),
+                    _ => {}
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}

@@ -1,0 +1,144 @@
+//! Errors of the hub.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::name::HubName;
+use crate::text::format::{bytes, seconds};
+
+/// A repository or file that cannot be had, and what helps.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
+pub enum HubError {
+    #[error("{endpoint} has no {} `{}`, or it is private{}", name.noun(), name.id(), private_hint(*has_token))]
+    NoRepository {
+        endpoint: String,
+        name: Box<HubName>,
+        has_token: bool,
+    },
+    #[error(
+        "the {} `{}` is gated; accept its conditions on {endpoint}/{}, and {}",
+        name.noun(), name.id(), name.page(),
+        if *has_token { "give the token of that account in HF_TOKEN" } else { "give your token in HF_TOKEN" }
+    )]
+    Gated {
+        endpoint: String,
+        name: Box<HubName>,
+        has_token: bool,
+    },
+    #[error("{endpoint} does not accept the token; make a new one, and give it in HF_TOKEN")]
+    Token { endpoint: String },
+    #[error(
+        "the {} `{}` has no revision `{}`; a revision is a branch, a tag or a commit",
+        name.noun(), name.id(), name.revision()
+    )]
+    NoRevision { name: Box<HubName> },
+    #[error("the {} `{}` has no file {file} at {commit}{}", name.noun(), name.id(), listed(choices))]
+    NoFile {
+        name: Box<HubName>,
+        commit: String,
+        file: String,
+        choices: Vec<String>,
+    },
+    #[error(
+        "the model `{}` has no safetensors files{}; other formats are not read", name.id(),
+        if *has_pickles { ", only pickled ones (pytorch_model.bin), which could run any program" } else { "" }
+    )]
+    NoWeights { name: Box<HubName>, has_pickles: bool },
+    #[error(
+        "the data set `{}` has no files that can be read (parquet, jsonl, txt); its conversion to Parquet may be at \
+         hf://datasets/{}@refs/convert/parquet",
+        name.id(), name.id()
+    )]
+    NoData { name: Box<HubName> },
+    #[error(
+        "the data set `{}` has several files that could be meant; name one, such as `hf://datasets/{}/{}`{}",
+        name.id(), name.id(), choices.first().map_or("", String::as_str), listed(choices)
+    )]
+    SeveralFiles { name: Box<HubName>, choices: Vec<String> },
+    #[error(
+        "{name} is not in the cache ({}{}), and HF_HUB_OFFLINE is set; unset it, or fetch the {} first",
+        cache.display(), after_colon(missing.as_deref()), name.noun()
+    )]
+    Offline {
+        name: Box<HubName>,
+        cache: PathBuf,
+        missing: Option<String>,
+    },
+    #[error("{endpoint} cannot be used: {reason}; look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT")]
+    Unreachable { endpoint: String, reason: String },
+    #[error(
+        "{endpoint} is busy ({reason}) and asks to wait {}; try again later",
+        seconds(wait.as_secs_f64().into())
+    )]
+    Busy {
+        endpoint: String,
+        reason: String,
+        wait: Duration,
+    },
+    #[error("{endpoint} answers {status} for {what}{}", after_colon(message.as_deref()))]
+    Refused {
+        endpoint: String,
+        what: String,
+        status: u16,
+        message: Option<String>,
+    },
+    #[error("{what} arrives damaged ({reason}), {attempts} times in a row; what was fetched is removed")]
+    Damaged {
+        what: String,
+        reason: String,
+        attempts: u32,
+    },
+    #[error(
+        "{} needs {}, and its disk has {} left; free some, or move the cache with HF_HUB_CACHE",
+        path.display(), bytes((*needed).into()), bytes((*free).into())
+    )]
+    Full { path: PathBuf, needed: u64, free: u64 },
+    #[error(
+        "another process has held {} for {} without progress; end it, or try again",
+        lock.display(), seconds(waited.as_secs_f64().into())
+    )]
+    Locked { lock: PathBuf, waited: Duration },
+    #[error("cannot {action} {path} of the cache: {source}", path = path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+/// Makes an error of a file in the cache.
+pub(super) fn file_error(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> HubError {
+    let path = path.into();
+    move |source| HubError::File { action, path, source }
+}
+
+fn after_colon(text: Option<&str>) -> String {
+    text.map_or_else(String::new, |text| format!(": {text}"))
+}
+
+fn private_hint(has_token: bool) -> &'static str {
+    match has_token {
+        true => " and the token in use may not see it",
+        false => "; a private one needs your token in HF_TOKEN",
+    }
+}
+
+/// Some of the names that there are.
+fn listed(choices: &[String]) -> String {
+    const MOST: usize = 8;
+    if choices.is_empty() {
+        return String::new();
+    }
+    let some = choices
+        .iter()
+        .take(MOST)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    match choices.len().saturating_sub(MOST) {
+        0 => format!("; it has {some}"),
+        more => format!("; it has {some}, and {more} more"),
+    }
+}

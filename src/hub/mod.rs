@@ -1,0 +1,24 @@
+//! The Hugging Face Hub: names of models and data sets, and the files of a commit in the cache that Python's
+//! `huggingface_hub` shares.
+//!
+//! hf-hub gives the cache's layout, the addresses and the trait for progress. Its own downloads retry without
+//! `Retry-After`, append whatever a server answers and check no content, so `client` and `download` replace them.
+
+mod cache;
+mod client;
+mod download;
+mod error;
+mod listing;
+mod name;
+mod repository;
+mod roots;
+mod settings;
+mod wanted;
+
+pub use error::HubError;
+pub use hf_hub::api::Progress;
+pub use name::HubName;
+pub use repository::{Hub, Repository};
+pub use roots::{Revision, Roots, Snapshot};
+pub use settings::{Patience, Settings};
+pub use wanted::{Wanted, check_weights, data_files, fetch_model};

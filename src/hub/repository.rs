@@ -1,0 +1,243 @@
+//! A repository at a commit.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hf_hub::api::Progress;
+use sha2::{Digest, Sha256};
+
+use super::cache::Folder;
+use super::client::{Client, Failure};
+use super::download::{Download, digest};
+use super::error::{HubError, file_error};
+use super::listing::Listing;
+use super::name::HubName;
+use super::roots::{Revision, Snapshot};
+use super::settings::Settings;
+
+/// The largest list of files that is read, in bytes.
+const LARGEST_LISTING: u64 = 256 << 20;
+
+/// The hub, or a mirror of it, and the cache.
+pub struct Hub {
+    client: Client,
+    cache: PathBuf,
+    offline: bool,
+}
+
+impl Hub {
+    /// Nothing is asked yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            client: Client::new(settings),
+            cache: settings.cache.clone(),
+            offline: settings.offline,
+        }
+    }
+
+    /// The repository at the commit that its revision is at now. If the server cannot be reached, it is the commit that the
+    /// cache knows, with the reason in [`Repository::stale`].
+    ///
+    /// # Errors
+    /// The repository or its revision is missing or not for this user; or the hub is not reached and the cache has nothing.
+    pub fn open(&self, name: &HubName) -> Result<Repository<'_>, HubError> {
+        let folder = Folder::new(&self.cache, name);
+        let known = folder.commit();
+        let repository = |commit, stale| Repository {
+            hub: self,
+            name: name.clone(),
+            folder: Folder::new(&self.cache, name),
+            commit,
+            listing: OnceCell::new(),
+            used: BTreeMap::new(),
+            stale,
+        };
+        match known {
+            Some(commit) if name.is_commit() => return Ok(repository(commit, None)),
+            Some(commit) if self.offline => return Ok(repository(commit, None)),
+            None if self.offline => return Err(self.not_cached(name, None)),
+            _ => {}
+        }
+        match (self.listing(name, name.revision()), known) {
+            (Ok(listing), _) => {
+                folder.set_commit(&listing.commit)?;
+                folder.set_listing(&listing)?;
+                let repository = repository(listing.commit.clone(), None);
+                let _ = repository.listing.set(listing);
+                Ok(repository)
+            }
+            (Err(HubError::Unreachable { reason, .. } | HubError::Busy { reason, .. }), Some(commit)) => {
+                Ok(repository(commit, Some(reason)))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn not_cached(&self, name: &HubName, missing: Option<&str>) -> HubError {
+        HubError::Offline {
+            name: Box::new(name.clone()),
+            cache: self.cache.clone(),
+            missing: missing.map(str::to_owned),
+        }
+    }
+
+    fn listing(&self, name: &HubName, revision: &str) -> Result<Listing, HubError> {
+        let path = format!("api/{}?blobs=true", name.repo(revision).api_url());
+        self.client.persist(|| {
+            let mut response = self.client.get(&path, 0, name)?;
+            let body = response.body_mut().with_config().limit(LARGEST_LISTING);
+            // A connection may end within the list.
+            let answer = body
+                .read_to_vec()
+                .map_err(|error| Failure::passing(error.to_string()))?;
+            let reason = |reason| format!("its list of files is not understood: {reason}");
+            Listing::read(&answer).map_err(|error| Failure::passing(reason(error)))
+        })
+    }
+}
+
+/// A commit of a repository, whose files come from the cache or the hub.
+pub struct Repository<'a> {
+    hub: &'a Hub,
+    name: HubName,
+    folder: Folder,
+    commit: String,
+    /// The hub's list, once it is asked for.
+    listing: OnceCell<Listing>,
+    /// The files that were asked for, with their hashes.
+    used: BTreeMap<String, String>,
+    stale: Option<String>,
+}
+
+impl Repository<'_> {
+    /// The name that was asked for.
+    pub fn name(&self) -> &HubName {
+        &self.name
+    }
+
+    /// The commit's hash.
+    pub fn commit(&self) -> &str {
+        &self.commit
+    }
+
+    /// The reason why the commit may not be the newest.
+    pub fn stale(&self) -> Option<&str> {
+        self.stale.as_deref()
+    }
+
+    /// True if only the cache can be asked.
+    pub fn is_cached_only(&self) -> bool {
+        self.hub.offline || self.stale.is_some()
+    }
+
+    /// The hub's list of files, if it is here.
+    fn kept_listing(&self) -> Option<&Listing> {
+        if self.listing.get().is_none()
+            && let Some(listing) = self.folder.listing(&self.commit)
+        {
+            let _ = self.listing.set(listing);
+        }
+        self.listing.get()
+    }
+
+    /// The hub's list of files; `None` if it is not here, and only the cache can be asked.
+    fn listing(&self) -> Result<Option<&Listing>, HubError> {
+        if self.kept_listing().is_none() && !self.is_cached_only() {
+            let listing = self.hub.listing(&self.name, &self.commit)?;
+            self.folder.set_listing(&listing)?;
+            let _ = self.listing.set(listing);
+        }
+        Ok(self.listing.get())
+    }
+
+    /// The names of all files; of those in the cache if nobody knows others.
+    ///
+    /// # Errors
+    /// The hub does not answer.
+    pub fn files(&self) -> Result<Vec<String>, HubError> {
+        Ok(match self.listing()? {
+            Some(listing) => listing.files.keys().cloned().collect(),
+            None => self.folder.files(&self.commit),
+        })
+    }
+
+    /// True if the repository has a file, as far as is known. A file in the cache needs no question.
+    ///
+    /// # Errors
+    /// The hub does not answer.
+    pub fn has(&self, file: &str) -> Result<bool, HubError> {
+        if self.folder.find(&self.commit, file).is_some() {
+            return Ok(true);
+        }
+        Ok(self.listing()?.is_some_and(|listing| listing.files.contains_key(file)))
+    }
+
+    /// A file's path in the cache; downloaded if it is not there.
+    ///
+    /// # Errors
+    /// The repository has no such file, or it cannot be downloaded.
+    pub fn fetch(&mut self, file: &str, progress: &mut dyn Progress) -> Result<PathBuf, HubError> {
+        let known = self.kept_listing().and_then(|listing| listing.files.get(file));
+        let found = self.folder.find(&self.commit, file);
+        // A file of another length was damaged after its download.
+        let is_whole =
+            |path: &PathBuf| known.is_none_or(|known| path.metadata().is_ok_and(|now| now.len() == known.size));
+        if let Some(path) = found.filter(is_whole) {
+            let hash = match (self.folder.hash(&self.commit, file), known) {
+                (Some(hash), _) => hash,
+                (None, Some(known)) => known.hash.clone(),
+                // A copy instead of a link, on systems without links.
+                (None, None) => digest(Sha256::new(), &path).map_err(file_error("read", &path))?,
+            };
+            self.used.insert(file.into(), hash);
+            return Ok(path);
+        }
+        if self.is_cached_only() {
+            return Err(match &self.stale {
+                Some(reason) => HubError::Unreachable {
+                    endpoint: self.hub.client.endpoint().to_owned(),
+                    reason: format!("{reason}, and the cache has no {file} of {}", self.name),
+                },
+                None => self.hub.not_cached(&self.name, Some(file)),
+            });
+        }
+        let files = self.listing()?.map(|listing| &listing.files);
+        let Some(remote) = files.and_then(|files| files.get(file)).cloned() else {
+            return Err(HubError::NoFile {
+                name: Box::new(self.name.clone()),
+                commit: self.commit.clone(),
+                file: file.into(),
+                choices: files.map_or_else(Vec::new, |files| files.keys().cloned().collect()),
+            });
+        };
+        let download = Download {
+            client: &self.hub.client,
+            folder: &self.folder,
+            name: &self.name,
+            commit: &self.commit,
+            file,
+            remote: &remote,
+        };
+        let downloaded = download.run(progress);
+        if let Err(HubError::Damaged { .. }) = downloaded {
+            self.folder.forget_listing(&self.commit);
+        }
+        downloaded?;
+        let path = self.folder.link(&self.commit, file, &remote.hash)?;
+        self.used.insert(file.into(), remote.hash);
+        Ok(path)
+    }
+
+    /// The files that were fetched.
+    pub fn into_snapshot(self, is_complete: bool) -> Snapshot {
+        Snapshot {
+            dir: self.folder.snapshot(&self.commit),
+            revision: Revision {
+                commit: self.commit,
+                files: self.used,
+            },
+            is_complete,
+        }
+    }
+}

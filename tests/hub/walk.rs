@@ -1,0 +1,311 @@
+//! The commands with names of the hub, as a user types them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use expctl::results::record::Record;
+use expctl::results::store::read_record;
+use serde_json::{Value, json};
+
+use crate::common::project::{Output, Project};
+use crate::server::{Faults, Repository, Server, commit};
+
+const SPEC: &str = "
+name: walk
+defaults: {model: owner/tiny, max_seq_length: 16, batch_size: 2, max_steps: 2, data: {synthetic: {samples: 8}}}
+sweep: {grid: {rank: [2, 4]}}
+";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// The files of a fixture, and a tokenizer.
+fn tiny() -> BTreeMap<String, Vec<u8>> {
+    let files = fs::read_dir(fixture("tiny_llama3"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut files: BTreeMap<_, _> = files.map(|path| (name(&path), fs::read(&path).unwrap())).collect();
+    files.insert("README.md".into(), b"A tiny model.".to_vec());
+    files.insert("pytorch_model.bin".into(), b"not read".to_vec());
+    files
+}
+
+/// A model that the tokenizer of the presets is for, without weights.
+fn shape() -> BTreeMap<String, Vec<u8>> {
+    let config = fs::read_to_string(fixture("tiny_llama").join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["vocab_size"] = json!(512);
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/tokenizer.json");
+    BTreeMap::from([
+        ("config.json".to_owned(), config.to_string().into_bytes()),
+        ("tokenizer.json".to_owned(), fs::read(tokenizer).unwrap()),
+    ])
+}
+
+fn repository(files: BTreeMap<String, Vec<u8>>) -> Repository {
+    let mut repository = Repository::default();
+    repository.push(commit(1), files);
+    repository
+}
+
+fn quotes(range: std::ops::Range<usize>) -> String {
+    range
+        .map(|number| json!({ "quote": format!("Quote {number} says: be brief.") }).to_string() + "\n")
+        .collect()
+}
+
+struct Walk {
+    server: Server,
+    project: Project,
+}
+
+impl Walk {
+    fn new(spec: &str) -> Self {
+        let set = Repository::new(
+            commit(3),
+            [
+                ("README.md", "Quotes.".to_owned()),
+                ("data/train-00000-of-00002.jsonl", quotes(0..10)),
+                ("data/train-00001-of-00002.jsonl", quotes(10..16)),
+                ("data/test-00000-of-00001.jsonl", quotes(16..20)),
+            ],
+        );
+        let repositories = [
+            ("owner/tiny", repository(tiny())),
+            ("owner/shape", repository(shape())),
+            ("datasets/owner/quotes", set),
+        ];
+        Self {
+            server: Server::start(repositories, Faults::none()),
+            project: Project::new(spec),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.project.command(arguments);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HF_")) {
+            command.env_remove(name);
+        }
+        command.env_remove("HF_HUB_OFFLINE");
+        command.env("HF_ENDPOINT", self.server.endpoint());
+        command.env("HF_HOME", self.project.path("cache"));
+        command
+    }
+
+    fn expctl(&self, arguments: &[&str]) -> Output {
+        Output::of(&mut self.command(arguments))
+    }
+
+    /// The files that were downloaded since the last call.
+    fn downloads(&self) -> Vec<String> {
+        let paths = self.server.seen().into_iter().map(|seen| seen.path);
+        let mut files: Vec<_> = paths
+            .filter_map(|path| Some(path.split_once("/resolve/")?.1.split_once('/')?.1.to_owned()))
+            .collect();
+        files.sort();
+        files
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let cells = self.project.results_of("walk").cells().unwrap();
+        cells.iter().map(|cell| read_record(cell).unwrap().unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_model_is_looked_at_planned_trained_and_shown() {
+    let walk = Walk::new(SPEC);
+    walk.expctl(&["validate", "spec.yaml"])
+        .exits(0)
+        .stdout_has("walk: 2 cells");
+    assert_eq!(walk.downloads(), ["config.json"]);
+    for arguments in [
+        &["plan", "spec.yaml"][..],
+        &["plan", "--model", "owner/tiny", "--set", "max_seq_length=16"],
+        &[
+            "plan",
+            "--model",
+            "hf://owner/tiny@main",
+            "--gpu",
+            "t4",
+            "--set",
+            "max_seq_length=16",
+        ],
+        &[
+            "fit",
+            "--model",
+            "owner/tiny",
+            "--budget",
+            "1GiB",
+            "--set",
+            "max_seq_length=16",
+        ],
+        &["run", "spec.yaml", "--dry-run"],
+    ] {
+        walk.expctl(arguments).exits(0);
+        assert_eq!(walk.downloads(), [""; 0], "{arguments:?}");
+    }
+    let mut offline = walk.command(&["run", "spec.yaml"]);
+    let refused = Output::of(offline.env("HF_HUB_OFFLINE", "1")).exits(2);
+    refused.stderr_has("model.safetensors.index.json), and HF_HUB_OFFLINE is set");
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    let weights = [1, 2, 3].map(|number| format!("model-0000{number}-of-00003.safetensors"));
+    assert_eq!(
+        walk.downloads(),
+        [&weights[..], &["model.safetensors.index.json".to_owned()]].concat()
+    );
+
+    let records = walk.records();
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let revision = &record.provenance.hub["hf://owner/tiny"];
+        assert_eq!(revision.commit, commit(1));
+        let files: Vec<_> = revision.files.keys().map(String::as_str).collect();
+        assert_eq!(files.len(), 5, "{files:?}");
+        let bytes = &tiny()[&weights[0]];
+        assert_eq!(revision.files[&weights[0]], crate::server::sha256(bytes));
+    }
+    walk.expctl(&["show", &records[0].cell_id])
+        .exits(0)
+        .stdout_has(&format!("hf://owner/tiny  {}", commit(1)));
+
+    // The same as with the directory, whose cells have other ids.
+    walk.project.write(
+        "spec.yaml",
+        SPEC.replace("owner/tiny", fixture("tiny_llama3").to_str().unwrap())
+            .replace("walk", "local"),
+    );
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    let losses = |records: Vec<Record>| {
+        let mut losses: Vec<_> = records
+            .iter()
+            .map(|record| record.measured.as_ref().unwrap().loss_last.to_bits())
+            .collect();
+        losses.sort_unstable();
+        losses
+    };
+    let local = walk.project.results_of("local").cells().unwrap();
+    let local: Vec<_> = local.iter().map(|cell| read_record(cell).unwrap().unwrap()).collect();
+    assert!(
+        local
+            .iter()
+            .all(|local| records.iter().all(|record| record.cell_id != local.cell_id))
+    );
+    assert_eq!(losses(local), losses(records));
+}
+
+#[test]
+fn a_branch_that_moved_is_reported() {
+    let walk = Walk::new(SPEC);
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    walk.downloads();
+    let mut files = tiny();
+    files.insert("README.md".into(), b"A better text.".to_vec());
+    walk.server
+        .change("owner/tiny", |repository| repository.push(commit(2), files));
+    let again = walk.expctl(&["run", "spec.yaml"]).exits(0);
+    again.stderr_has(
+        "2 kept results were made from `hf://owner/tiny` at commit 010101010101, and it has moved to 020202020202",
+    );
+    assert_eq!(walk.downloads(), [""; 0], "no file changed that is needed");
+    walk.expctl(&["run", "spec.yaml", "--fresh"]).exits(0);
+    assert!(
+        walk.records()
+            .iter()
+            .all(|record| record.provenance.hub["hf://owner/tiny"].commit == commit(2))
+    );
+    // The same without a network, from the cache.
+    let mut offline = walk.command(&["run", "spec.yaml", "--fresh"]);
+    Output::of(offline.env("HF_HUB_OFFLINE", "1")).exits(0);
+    let mut unreachable = walk.command(&["plan", "spec.yaml"]);
+    let planned = Output::of(unreachable.env("HF_ENDPOINT", "http://does-not-exist.invalid")).exits(0);
+    planned
+        .stderr_has("note: the hub does not answer")
+        .stderr_has("`owner/tiny` is taken from the cache, at commit 020202020202");
+}
+
+#[test]
+fn a_data_set_is_read_in_parts_with_the_models_tokenizer() {
+    let spec = "
+name: walk
+defaults: {model: owner/shape, weights: random, max_seq_length: 32, batch_size: 2, rank: 2, num_train_epochs: 1,
+           data: {path: owner/quotes, column: quote}}
+";
+    let walk = Walk::new(spec);
+    walk.expctl(&["validate", "spec.yaml"]).exits(0);
+    assert_eq!(walk.downloads(), ["config.json"]);
+    walk.expctl(&["plan", "spec.yaml"]).exits(0);
+    let parts = [0, 1].map(|part| format!("data/train-0000{part}-of-00002.jsonl"));
+    assert_eq!(walk.downloads(), [&parts[..], &["tokenizer.json".to_owned()]].concat());
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    let record = walk.records().remove(0);
+    assert_eq!(record.measured.unwrap().steps, 8, "16 samples, 2 a step");
+    assert_eq!(record.provenance.hub["hf://datasets/owner/quotes"].commit, commit(3));
+    // One file by its name, and its lengths on PyTorch's stack.
+    let file = "data={path: 'hf://datasets/owner/quotes/data/test-00000-of-00001.jsonl', column: quote}";
+    walk.expctl(&["plan", "spec.yaml", "--set", file, "--set", "stack=torch"])
+        .exits(0);
+    assert_eq!(walk.downloads(), ["data/test-00000-of-00001.jsonl"]);
+}
+
+#[test]
+fn a_directory_of_that_name_wins() {
+    let walk = Walk::new(SPEC);
+    for (name, bytes) in tiny() {
+        walk.project.write(Path::new("owner/tiny").join(name), bytes);
+    }
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    assert!(walk.server.seen().is_empty());
+    assert!(walk.records()[0].provenance.hub.is_empty());
+}
+
+#[test]
+fn mistakes_end_with_code_2_and_help() {
+    let walk = Walk::new(SPEC);
+    for (model, expected) in [
+        ("owner/tony", "`model: owner/tony`: http://127.0.0.1:"),
+        (
+            "owner/tony",
+            "has no model `owner/tony`, or it is private; a private one needs your token in HF_TOKEN; no such path either: ",
+        ),
+        ("owner/tony", "did you mean `tiny`?"),
+        ("owner/tiny@v2", "the model `owner/tiny` has no revision `v2`"),
+        (
+            "HuggingFaceTB/SmolLM2-135M",
+            "the preset `smollm2-135m` has the shape without weights",
+        ),
+        ("hf://a/b/c", "this is not a name on the hub"),
+        ("hf://datasets/a/b", "this is a data set"),
+    ] {
+        let set = format!("model={model}");
+        for command in [
+            &["validate", "spec.yaml"][..],
+            &["plan", "spec.yaml"],
+            &["run", "spec.yaml"],
+        ] {
+            let output = walk.expctl(&[command, &["--set", &set]].concat()).exits(2);
+            output.stderr_has(expected);
+        }
+    }
+    for command in ["validate", "run"] {
+        walk.expctl(&[command, "spec.yaml", "--set", "model=owner/shape"])
+            .exits(2)
+            .stderr_has("the model `owner/shape` has no safetensors files");
+    }
+    walk.expctl(&["plan", "spec.yaml", "--set", "data={path: owner/nothing}"])
+        .exits(2)
+        .stderr_has("`data.path: owner/nothing`")
+        .stderr_has("has no data set `owner/nothing`");
+    let mut offline = walk.command(&["plan", "spec.yaml", "--set", "model=owner/other"]);
+    Output::of(offline.env("HF_HUB_OFFLINE", "1"))
+        .exits(2)
+        .stderr_has("is not in the cache");
+    let named = walk.expctl(&["plan", "--model", "owner/tony"]).exits(2);
+    named
+        .stderr_has("command line: `model: owner/tony`")
+        .stderr_has("has no model `owner/tony`");
+}
