@@ -1,7 +1,8 @@
 //! Finds the model that a cell names, and reads its shape.
 
-use std::fs;
+use std::borrow::Cow;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use super::check::check_model;
 use super::config::ModelConfig;
@@ -36,6 +37,17 @@ impl Location {
                 })?;
                 ModelConfig::from_json(&text).map_err(|error| ArchError::Config { path, error })
             }
+        }
+    }
+
+    /// The model's `config.json`.
+    ///
+    /// # Errors
+    /// If a directory's cannot be read.
+    pub fn json(&self) -> io::Result<Cow<'static, [u8]>> {
+        match self {
+            Self::Preset(preset) => Ok(preset.json().as_bytes().into()),
+            Self::Directory(dir) => fs::read(dir.join("config.json")).map(Cow::Owned),
         }
     }
 

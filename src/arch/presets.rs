@@ -100,6 +100,11 @@ impl Preset {
         self.name
     }
 
+    /// The model's `config.json`.
+    pub(super) fn json(&self) -> &'static str {
+        self.json
+    }
+
     /// The model's shape.
     #[expect(
         clippy::expect_used,

@@ -32,3 +32,4 @@ pub use lengths::{SampleLengths, lengths};
 pub use micro_batch::{EffectiveBatch, MicroBatch};
 pub use samples::Samples;
 pub use source::{check, load};
+pub use tokenizer::EMBEDDED as EMBEDDED_TOKENIZER;

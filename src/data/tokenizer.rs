@@ -9,7 +9,7 @@ use crate::arch::Location;
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
 /// tokens it fits the vocabulary of every preset.
-const EMBEDDED: &[u8] = include_bytes!("../../data/tokenizer.json");
+pub const EMBEDDED: &[u8] = include_bytes!("../../data/tokenizer.json");
 
 /// The id of `<|endoftext|>` there.
 pub(super) const EMBEDDED_EOS: u32 = 0;

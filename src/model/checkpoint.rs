@@ -12,7 +12,8 @@ use super::safetensors_file::{SafetensorsFile, readable};
 use crate::arch::ModelConfig;
 use crate::options::Task;
 
-const SINGLE: &str = "model.safetensors";
+/// The file of weights that are in one piece.
+pub(super) const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Open files, and which of them holds each weight of the model.

@@ -15,6 +15,7 @@ mod load;
 mod loader;
 mod random_weights;
 mod safetensors_file;
+mod save;
 mod source;
 
 pub use chain::{Chain, Evaluated, SegmentNames, input};
@@ -25,4 +26,5 @@ pub use families::Model;
 pub(crate) use families::with_chain;
 pub use host_blocks::HostBlocks;
 pub use load::{load, load_dry};
+pub use save::{SaveError, is_saved, save};
 pub use source::Source;

@@ -116,6 +116,7 @@ fn command(launch: &Launch) -> io::Result<Command> {
         attempt: launch.attempt,
         parent: Some(rustix::process::getpid().as_raw_pid()),
         timeline: (launch.record.timeline && !launch.trial).then_some(launch.record.timeline_steps),
+        save_model: launch.record.model.clone().filter(|_| !launch.trial),
         trial: launch.trial,
     };
     let mut command = Command::new(this_program()?);

@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Record a timeline of the first steps
     #[arg(long, value_name = "STEPS")]
     pub(crate) timeline: Option<usize>,
+    /// Write the trained model into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) save_model: Option<PathBuf>,
     /// Take the largest step alone, to see if the cell fits
     #[arg(long)]
     pub(crate) trial: bool,
@@ -42,6 +45,7 @@ impl Arguments {
             attempt,
             parent,
             timeline,
+            save_model,
             trial,
         } = self;
         let mut line = vec![
@@ -57,6 +61,9 @@ impl Arguments {
         }
         if let Some(steps) = timeline {
             line.extend(["--timeline".into(), steps.to_string().into()]);
+        }
+        if let Some(folder) = save_model {
+            line.extend(["--save-model".into(), folder.into()]);
         }
         if *trial {
             line.push("--trial".into());
@@ -141,6 +148,7 @@ mod tests {
             attempt: 3,
             parent: Some(17),
             timeline: Some(2),
+            save_model: Some("models/x".into()),
             trial: true,
         };
         let line = arguments.to_command_line();

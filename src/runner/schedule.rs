@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::model;
 use crate::results::record::{Record, Status};
 use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
@@ -61,7 +62,11 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         };
         match record {
             Some(record) if !options.fresh && is_kept(planned, record.status) => {
-                match damaged_timeline(study, &record, &cell_dir)? {
+                let damage = match damaged_timeline(study, &record, &cell_dir)? {
+                    None => missing_model(study, &record),
+                    damage => damage,
+                };
+                match damage {
                     None => kept.push(Cached { index, record }),
                     Some(error) => {
                         damaged.push(error);
@@ -235,6 +240,12 @@ fn damaged_timeline(study: &Study, record: &Record, dir: &CellDir) -> Result<Opt
         Err(TimelineError::Store(error)) => Err(error),
         Err(error) => Ok(Some(error.to_string())),
     }
+}
+
+/// The lack of the model that a cell which ended well should have written.
+fn missing_model(study: &Study, record: &Record) -> Option<String> {
+    let folder = study.directory.join(study.record.model.as_ref()?);
+    (record.status == Status::Ok && !model::is_saved(&folder)).then(|| format!("`{}` has no model", folder.display()))
 }
 
 /// A remark on kept results without a timeline. They stay: a timeline does not change their figures.

@@ -21,7 +21,7 @@ use super::pin_axes::pin_axes;
 use super::place::{Place, Sources};
 use super::read::{cannot_read, read_text};
 use super::selection::Selection;
-use super::study::Study;
+use super::study::{Study, StudyCell};
 use super::sweep::{self, Sweep};
 use super::tree::{Node, Scalar, Value};
 use super::type_values::{check_axes, check_defaults};
@@ -136,12 +136,30 @@ fn resolve(
         let message = "record.timeline: a timeline is recorded on the cpu only so far";
         mistakes.add(Diagnostic::new(message).at(place));
     }
+    if study.record.model.is_some()
+        && let Some(wrong) = not_one_model(&cells)
+    {
+        let place = tree.get(&["record", "model"]).map_or(tree.place, |node| node.place);
+        mistakes.add(Diagnostic::new(format!("record.model: {wrong}")).at(place));
+    }
     Some(Study {
         cells,
         axes,
         notes,
         ..study
     })
+}
+
+/// The reason why cells do not write one model.
+fn not_one_model(cells: &[StudyCell]) -> Option<String> {
+    match cells {
+        [one] if one.cell.rank > 0 => {
+            Some("an adapter is trained, which is written anyway; a model needs `rank: 0`".into())
+        }
+        [one] if one.is_planned() => Some("a cell of `stack: torch` is planned and trains nothing".into()),
+        [_] => None,
+        _ => Some(format!("{} cells would write the same folder", cells.len())),
+    }
 }
 
 /// Checks the file's own defaults, before an override can hide the mistakes in them.

@@ -172,6 +172,10 @@ pub struct RecordSpec {
     #[serde(deserialize_with = "one_or_more")]
     #[schemars(range(min = 1))]
     pub timeline_steps: usize,
+    /// A folder for the trained model, relative to the spec, in transformers' layout: weights, config.json and the tokenizer.
+    /// `model` then names it in other specs. The study has one cell, which trains all weights; an adapter is always written.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
     /// Print a line every n steps where progress is printed as lines (`--progress plain`). Default: a line every ten seconds
     /// at most.
     #[serde(deserialize_with = "positive", skip_serializing_if = "Option::is_none")]
@@ -185,6 +189,7 @@ impl Default for RecordSpec {
         Self {
             timeline: false,
             timeline_steps: 3,
+            model: None,
             log_interval: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     data::DataError,
-    model::{LoadError, ModelError},
+    model::{LoadError, ModelError, SaveError},
     options::NoCuda,
     peft::AdapterError,
     results::store::StoreError,
@@ -61,6 +61,9 @@ pub enum TrainError {
     /// The adapter cannot be written.
     #[error("failed to write the adapter")]
     Adapter(#[from] AdapterError),
+    /// The model cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
     /// candle reports an error.
     #[error(transparent)]
     Compute(#[from] candle_core::Error),

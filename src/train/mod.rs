@@ -19,6 +19,6 @@ mod trial;
 
 pub use dry_run::{DryRun, adapter_file_bytes, dry_run};
 pub use error::TrainError;
-pub use run::{Trained, run};
+pub use run::{Outputs, Trained, run};
 pub use trainer::{Evaluation, StepOutcome, Trainer};
 pub use trial::trial;

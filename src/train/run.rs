@@ -24,9 +24,19 @@ pub struct Trained {
     pub data_sha256: String,
 }
 
+/// Where a run writes its files.
+#[derive(Debug, Clone, Copy)]
+pub struct Outputs<'a> {
+    /// The folder of what every run writes.
+    pub dir: &'a Path,
+    /// The folder for the trained model, in transformers' layout.
+    pub model: Option<&'a Path>,
+}
+
 /// Trains as `options` say. Its names lead to `roots`.
 ///
-/// Writes `steps.jsonl` into `out_dir`, and `adapter/` if there are adapters. Reports each step to `on_event`.
+/// Writes `steps.jsonl` into the folder of `out`, `adapter/` if there are adapters, and the model if it is asked for.
+/// Reports each step to `on_event`.
 ///
 /// # Errors
 /// If the model or the data cannot be read, the device is missing, a loss or gradient is not finite, or a file cannot be
@@ -34,7 +44,7 @@ pub struct Trained {
 pub fn run(
     options: &TrainOptions,
     roots: &Roots,
-    out_dir: &Path,
+    out: Outputs,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Trained, TrainError> {
     on_event(&Event::Loading);
@@ -50,7 +60,7 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
 
     let mut meter = MemoryMeter::start(&device);
-    let mut steps = StepRecorder::create(out_dir, options.empty_cache_steps, on_event)?;
+    let mut steps = StepRecorder::create(out.dir, options.empty_cache_steps, on_event)?;
     let profile = match options.measure {
         Measure::Epoch => {
             train(options, &config, &dataset, &mut trainer, &mut meter, &mut steps)?;
@@ -72,7 +82,10 @@ pub fn run(
         on_event(&Event::Evaluating);
         Some(trainer.evaluate(dataset.eval_batches(&options.data, &config))?)
     };
-    let adapter_file_bytes = save::adapter(&options.model, &mut trainer, &out_dir.join("adapter"))?;
+    let adapter_file_bytes = save::adapter(&options.model, &mut trainer, &out.dir.join("adapter"))?;
+    if let Some(dir) = out.model {
+        save::model(&options.model, roots, &mut trainer, dir)?;
+    }
     on_event(&Event::Done);
 
     let measured = Measured {

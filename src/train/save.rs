@@ -1,9 +1,13 @@
-//! The trained adapter and the trained head, in PEFT's format.
+//! What was trained: the adapter and the head in PEFT's format, or the whole model in transformers'.
 
 use std::path::Path;
 
 use super::{TrainError, Trainer};
 use crate::{
+    arch, data,
+    hub::Roots,
+    model::{self, ModelError},
+    nn::param::Param,
     options::ModelOptions,
     peft::{self, AdapterTensor},
 };
@@ -23,4 +27,16 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     }
     let config = peft::Config::new(options.task, &options.name, lora);
     Ok(Some(peft::write(dir, &config, &tensors)?))
+}
+
+/// Writes the whole model into `dir`: all its weights are trained.
+pub(super) fn model(
+    options: &ModelOptions,
+    roots: &Roots,
+    trainer: &mut Trainer,
+    dir: &Path,
+) -> Result<(), TrainError> {
+    let location = arch::locate(&options.name, roots).map_err(ModelError::from)?;
+    let weights: Vec<&Param> = trainer.trainable().into_iter().map(|param| &*param).collect();
+    Ok(model::save(dir, &location, data::EMBEDDED_TOKENIZER, &weights)?)
 }

@@ -17,7 +17,7 @@ use crate::runner::protocol::{Arguments, event_line, oom_file, snapshots_file};
 use crate::runner::provenance;
 use crate::spec::cell::Cell;
 use crate::text::with_causes;
-use crate::train::{self, TrainError, Trained};
+use crate::train::{self, Outputs, TrainError, Trained};
 
 /// Trains the cell of a folder and writes its record. Returns the record's status.
 ///
@@ -125,10 +125,15 @@ enum Failure {
 /// error like any other. A trial has no figures.
 fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> Result<Option<Trained>, Failure> {
     let options = cell.train_options();
+    let model = arguments.save_model.as_ref().map(|dir| arguments.base_dir.join(dir));
+    let out = Outputs {
+        dir: dir.path(),
+        model: model.as_deref(),
+    };
     let train = || {
         rayon::scope(|_| match arguments.trial {
             true => train::trial(&options, roots).map(|()| None),
-            false => train::run(&options, roots, dir.path(), &mut print_event).map(Some),
+            false => train::run(&options, roots, out, &mut print_event).map(Some),
         })
     };
     match catch_unwind(AssertUnwindSafe(train)) {

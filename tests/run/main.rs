@@ -14,6 +14,7 @@ mod output;
 mod pairs;
 mod resolving;
 mod resuming;
+mod saved_model;
 mod signals;
 mod stacks;
 mod timeline;

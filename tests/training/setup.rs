@@ -9,7 +9,7 @@ use expctl::nn::tensor::Tensor;
 use expctl::results::record::{Measured, Step};
 use expctl::results::store::read_steps;
 use expctl::spec::cell::{Cell, Data, Dtype, Lengths, Synthetic};
-use expctl::train::{self, StepOutcome, TrainError, Trainer};
+use expctl::train::{self, Outputs, StepOutcome, TrainError, Trainer};
 use tempfile::TempDir;
 
 use crate::common::training::trainer;
@@ -126,7 +126,17 @@ impl Run {
         assert_eq!(cell.validate(), Ok(()), "only what a user may write");
         let dir = TempDir::new().expect("a folder");
         // On a thread of the pool, as the program does it: from another, the pool's queue would allocate as it is fed.
-        let trained = rayon::scope(|_| train::run(&cell.train_options(), &".".into(), dir.path(), &mut |_| ()))?;
+        let trained = rayon::scope(|_| {
+            train::run(
+                &cell.train_options(),
+                &".".into(),
+                Outputs {
+                    dir: dir.path(),
+                    model: None,
+                },
+                &mut |_| (),
+            )
+        })?;
         Ok(Self {
             measured: trained.measured,
             steps: read_steps(&dir.path().join("steps.jsonl")).expect("the steps"),

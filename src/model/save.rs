@@ -1,0 +1,161 @@
+//! A trained model on disk, in transformers' layout.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::Value;
+
+use super::checkpoint::SINGLE;
+use crate::arch::Location;
+use crate::nn::param::Param;
+
+/// The files beside a checkpoint's weights that belong to the model as a user knows it.
+const COMPANIONS: [&str; 8] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "chat_template.jinja",
+    "generation_config.json",
+];
+
+/// Elements that are converted at a time.
+const CHUNK: usize = 1 << 14;
+
+/// A file of a model that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {path}: {source}", path = path.display())]
+pub struct SaveError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Writes the weights, the `config.json` and the tokenizer of the model at `location` into `dir`, and creates the folder.
+/// `tokenizer` is that of a preset. The weights are written last and appear as a whole: a folder that has them is complete.
+///
+/// # Errors
+/// If a file cannot be read or written.
+pub fn save(dir: &Path, location: &Location, tokenizer: &[u8], weights: &[&Param]) -> Result<(), SaveError> {
+    let file = dir.join(SINGLE);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| SaveError { path, source }
+    };
+    fs::create_dir_all(dir).map_err(failed(dir))?;
+    match location {
+        Location::Preset(_) => {
+            let path = dir.join("tokenizer.json");
+            fs::write(&path, tokenizer).map_err(failed(&path))?;
+        }
+        Location::Directory(from) => {
+            for name in COMPANIONS.iter().filter(|name| from.join(name).is_file()) {
+                let path = dir.join(name);
+                fs::copy(from.join(name), &path).map_err(failed(&path))?;
+            }
+        }
+    }
+    let path = dir.join("config.json");
+    write_config(&path, location, weights).map_err(failed(&path))?;
+    write_weights(dir, &file, weights).map_err(failed(&file))
+}
+
+/// True if a folder has a model's weights.
+pub fn is_saved(dir: &Path) -> bool {
+    dir.join(SINGLE).is_file()
+}
+
+/// The model's own `config.json`, with the number format of the weights.
+fn write_config(path: &Path, location: &Location, weights: &[&Param]) -> io::Result<()> {
+    let text = location.json()?;
+    let mut config: Value = serde_json::from_slice(&text)?;
+    if let (Some(keys), Some(weight)) = (config.as_object_mut(), weights.first()) {
+        keys.retain(|key, _| !key.starts_with('_') && key != "dtype" && key != "quantization_config");
+        // Every release of transformers knows this name of it.
+        keys.insert("torch_dtype".into(), name_of(dtype(weight)?).into());
+    }
+    fs::write(path, serde_json::to_string_pretty(&config)? + "\n")
+}
+
+/// One safetensors file, a tensor after the other: no second copy of a weight is held.
+fn write_weights(dir: &Path, file: &Path, weights: &[&Param]) -> io::Result<()> {
+    let mut weights: Vec<_> = weights
+        .iter()
+        .map(|weight| (weight.name.to_string(), *weight))
+        .collect();
+    weights.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut end = 0;
+    let mut tensors = Vec::with_capacity(weights.len());
+    for (name, weight) in &weights {
+        let begin = end;
+        end += weight.value.len() * weight.value.dtype().size_in_bytes();
+        let info = TensorInfo {
+            dtype: dtype(weight)?,
+            shape: weight.value.dims().to_vec(),
+            data_offsets: (begin, end),
+        };
+        tensors.push((name.clone(), info));
+    }
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let header = Metadata::new(Some(metadata), tensors).map_err(io::Error::other)?;
+    let mut header = serde_json::to_vec(&header)?;
+    // The elements begin at a multiple of eight bytes.
+    header.resize(header.len().next_multiple_of(8), b' ');
+
+    let partial = tempfile::Builder::new().prefix(".model-").tempfile_in(dir)?;
+    let mut out = BufWriter::new(partial.as_file());
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    for (_, weight) in &weights {
+        write_elements(&mut out, weight)?;
+    }
+    out.flush()?;
+    drop(out);
+    partial.as_file().sync_all()?;
+    // The file follows the umask, as a file of the user's does; a temporary one is the owner's alone.
+    let permissions = fs::metadata(dir.join("config.json"))?.permissions();
+    partial.as_file().set_permissions(permissions)?;
+    partial.persist(file)?;
+    File::open(dir)?.sync_all()
+}
+
+fn write_elements(out: &mut impl Write, weight: &Param) -> io::Result<()> {
+    let values = weight.value.to_vec_f32().map_err(io::Error::other)?;
+    let format = dtype(weight)?;
+    let mut bytes = Vec::with_capacity(4 * CHUNK);
+    for chunk in values.chunks(CHUNK) {
+        bytes.clear();
+        for value in chunk {
+            match format {
+                Dtype::F16 => bytes.extend(f16::from_f32(*value).to_le_bytes()),
+                Dtype::BF16 => bytes.extend(bf16::from_f32(*value).to_le_bytes()),
+                _ => bytes.extend(value.to_le_bytes()),
+            }
+        }
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+fn dtype(weight: &Param) -> io::Result<Dtype> {
+    match weight.value.dtype() {
+        candle_core::DType::F32 => Ok(Dtype::F32),
+        candle_core::DType::F16 => Ok(Dtype::F16),
+        candle_core::DType::BF16 => Ok(Dtype::BF16),
+        other => Err(io::Error::other(format!("`{}` has the format {other:?}", weight.name))),
+    }
+}
+
+fn name_of(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F16 => "float16",
+        Dtype::BF16 => "bfloat16",
+        _ => "float32",
+    }
+}
