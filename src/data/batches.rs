@@ -22,13 +22,16 @@ use crate::{
 /// the next epoch, so every step costs the same. [`TrainingLength::Epochs`] makes the last one smaller instead.
 ///
 /// With `longest_first`, the step with the largest micro-batch of the training changes nothing but its place: it comes first.
+/// Where attention holds its scores, that with the most scores is the next.
 #[derive(Debug)]
 pub struct Order<'a> {
     shuffled: Shuffled<'a>,
-    /// The samples of the step that comes first, and its place among the others.
-    first: Option<(usize, Vec<u32>)>,
-    /// Steps that were taken.
+    /// The steps that come first: their places among all, and their samples.
+    first: Vec<(usize, Vec<u32>)>,
+    /// The place of the next shuffled step.
+    place: usize,
     taken: usize,
+    steps: usize,
 }
 
 impl<'a> Order<'a> {
@@ -45,13 +48,16 @@ impl<'a> Order<'a> {
             steps_left: steps,
             wraps: matches!(options.length, TrainingLength::Steps(_)),
         };
-        let layout = Layout::new(options);
-        let size = |(place, step): &(usize, Vec<u32>)| (largest(&layout, samples, step), Reverse(*place));
-        let longest = || shuffled.clone().enumerate().max_by_key(size);
+        let first = match options.longest_first {
+            true => largest(&shuffled, &Layout::new(options), options.holds_scores),
+            false => Vec::new(),
+        };
         Self {
-            first: if options.longest_first { longest() } else { None },
             shuffled,
+            first,
+            place: 0,
             taken: 0,
+            steps,
         }
     }
 }
@@ -63,36 +69,49 @@ impl Iterator for Order<'_> {
     fn next(&mut self) -> Option<Vec<u32>> {
         let taken = self.taken;
         self.taken += 1;
-        match &self.first {
-            Some((_, step)) if taken == 0 => Some(step.clone()),
-            // The others before it move back by one place.
-            Some((place, _)) if taken == place + 1 => {
-                self.shuffled.next()?;
-                self.shuffled.next()
+        if let Some((_, step)) = self.first.get(taken) {
+            return Some(step.clone());
+        }
+        loop {
+            let step = self.shuffled.next()?;
+            let place = self.place;
+            self.place += 1;
+            if !self.first.iter().any(|(first, _)| *first == place) {
+                return Some(step);
             }
-            _ => self.shuffled.next(),
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let is_ahead = self
-            .first
-            .as_ref()
-            .is_some_and(|(place, _)| (1..=place + 1).contains(&self.taken));
-        let left = self.shuffled.steps_left - usize::from(is_ahead);
+        let left = self.steps.saturating_sub(self.taken);
         (left, Some(left))
     }
 }
 
 impl ExactSizeIterator for Order<'_> {}
 
-/// Tokens with padding and counted ones of a step's largest micro-batch.
-fn largest(layout: &Layout, samples: &Samples, step: &[u32]) -> Option<(usize, usize)> {
-    let lengths: Vec<usize> = step.iter().map(|&sample| samples.get(sample as usize).len()).collect();
-    let micro_batches = layout.micro_batches(&lengths).into_iter();
-    micro_batches
-        .map(|laid| (laid.micro.sequences.tokens(), laid.micro.counted()))
-        .max()
+/// The steps that may need most, with their places: that whose largest micro-batch has the most tokens, padding included, and
+/// the one with the most scores if they are held.
+fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usize, Vec<u32>)> {
+    let tokens = |micro: &MicroBatch| (micro.sequences.tokens(), micro.counted());
+    let scores = |micro: &MicroBatch| {
+        let scores = micro.sequences.iter().map(|tokens| tokens.len() * tokens.len());
+        (scores.sum(), micro.counted())
+    };
+    let of = |measure: &dyn Fn(&MicroBatch) -> (usize, usize)| {
+        let size = |(place, step): &(usize, Vec<u32>)| {
+            let tokens = |&sample: &u32| shuffled.samples.get(sample as usize).len();
+            let lengths: Vec<usize> = step.iter().map(tokens).collect();
+            let micro_batches = layout.micro_batches(&lengths).into_iter();
+            (micro_batches.map(|laid| measure(&laid.micro)).max(), Reverse(*place))
+        };
+        shuffled.clone().enumerate().max_by_key(size)
+    };
+    let mut steps: Vec<_> = of(&tokens).into_iter().collect();
+    if holds_scores {
+        steps.extend(of(&scores).filter(|(place, _)| steps.iter().all(|(known, _)| known != place)));
+    }
+    steps
 }
 
 /// The steps as they come from the shuffled epochs.

@@ -25,6 +25,7 @@ pub(super) fn options(batch_size: usize, gradient_accumulation_steps: usize) -> 
         max_tokens_per_batch: None,
         length_groups: None,
         longest_first: false,
+        holds_scores: false,
         length: TrainingLength::Steps(6),
         eval_fraction: 0.0,
         seed: 0,

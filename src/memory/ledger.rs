@@ -97,12 +97,14 @@ impl Ledger {
         }
     }
 
-    /// Moves `bytes` from one category to another. A move from host into a tensor category needs the budget, as an
-    /// allocation does.
+    /// Moves `bytes` from one category to another. A move into another tier needs its budget, as an allocation does.
     pub(super) fn relabel(&mut self, from: Category, to: Category, bytes: u64) -> Result<(), Refusal> {
         self.release(from, bytes);
         if let Err(refusal) = self.charge(to, bytes) {
             self.live[from] += bytes;
+            if from.is_tensor() {
+                self.allocated += bytes;
+            }
             return Err(refusal);
         }
         // A buffer is labelled right after its allocation: if that made the peak, the peak's split gets the label, too.

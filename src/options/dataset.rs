@@ -27,6 +27,8 @@ pub struct DataOptions {
     pub length_groups: Option<LengthGroups>,
     /// The step with the largest micro-batch comes first.
     pub longest_first: bool,
+    /// Attention holds its scores, so that long sequences count more than their tokens.
+    pub holds_scores: bool,
     /// The end of training.
     pub length: TrainingLength,
     /// Part of the samples that is held out.

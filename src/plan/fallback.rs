@@ -32,18 +32,22 @@ fn halve_batch(cell: &Cell) -> Option<Cell> {
 }
 
 fn checkpoint(planner: &Planner, cell: &Cell) -> Result<Option<Cell>, PlanError> {
-    let blocks = planner.model(cell)?.num_hidden_layers;
-    let own = cell.gradient_checkpointing.count(blocks);
-    let gradient_checkpointing = match planner.budget(cell) {
+    let least = match planner.budget(cell) {
         Some(budget) => least_recomputation(planner, std::slice::from_ref(cell), budget)?,
         // The machine's memory ran out, and no prediction says by how much.
         None => Checkpointing::Full,
     };
-    let more = gradient_checkpointing.count(blocks) > own;
-    Ok(more.then(|| Cell {
-        gradient_checkpointing,
-        ..cell.clone()
-    }))
+    let needed = planner.needed(cell)?;
+    for gradient_checkpointing in [least, Checkpointing::Full] {
+        let next = Cell {
+            gradient_checkpointing,
+            ..cell.clone()
+        };
+        if planner.needed(&next)? < needed {
+            return Ok(Some(next));
+        }
+    }
+    Ok(None)
 }
 
 /// The value of `offload` with the least price with which the cell fits, else the one with the highest.
@@ -141,7 +145,25 @@ mod tests {
         assert_eq!(chosen(one), Some(Checkpointing::First(1)));
         assert_eq!(chosen(one - 1), Some(Checkpointing::Full));
         assert_eq!(chosen(1), Some(Checkpointing::Full), "all blocks if nothing fits");
-        assert_eq!(chosen(u64::MAX), None, "it fits as it is");
+        assert_eq!(chosen(u64::MAX), Some(Checkpointing::Full), "the prediction was wrong");
+        let next = |gradient_checkpointing, budget| {
+            let device_memory = Some(ByteSize(budget));
+            let cell = Cell {
+                gradient_checkpointing,
+                device_memory,
+                ..cell(1)
+            };
+            let next = checkpoint(&planner, &cell).unwrap();
+            next.map(|next| next.gradient_checkpointing)
+        };
+        let last = Checkpointing::Layers(vec![1]);
+        assert!(
+            needed(last.clone()) > one,
+            "the first block recomputes while less is held"
+        );
+        assert_eq!(next(last.clone(), one), Some(Checkpointing::First(1)));
+        assert_eq!(next(last, 1), Some(Checkpointing::Full));
+        assert_eq!(next(Checkpointing::Full, 1), None);
     }
 
     #[test]

@@ -5,6 +5,10 @@ use crate::spec::cell::Cell;
 /// True if `cell` differs from `other` in its micro-batch, its longest sample and its rank alone, and is at least as large in
 /// each: memory only grows with them.
 pub(super) fn is_at_least_as_large(cell: &Cell, other: &Cell) -> bool {
+    // Of longer samples fewer go into a limited micro-batch.
+    if cell.max_tokens_per_batch.is_some() {
+        return false;
+    }
     let is_adapted = cell.rank > 0 && other.rank > 0;
     let grows = cell.batch_size >= other.batch_size
         && cell.max_seq_length >= other.max_seq_length
@@ -45,5 +49,10 @@ mod tests {
             ..of(8, 128, 8)
         };
         assert!(!is_larger(&other_seed), "its samples may be shorter");
+        let limited = |max_seq_length| Cell {
+            max_tokens_per_batch: Some(512),
+            ..of(4, max_seq_length, 8)
+        };
+        assert!(!is_at_least_as_large(&limited(510), &limited(120)));
     }
 }

@@ -48,12 +48,13 @@ pub fn tried(dir: &StudyDir, cell: &Cell) -> Option<Trial> {
     outcome(&read_record(&dir.trial(&cell.id())).ok().flatten()?)
 }
 
-/// `None` if the step ended in a way that says nothing of memory.
+/// `None` if the step ended in a way that says nothing of memory or of time.
 fn outcome(record: &Record) -> Option<Trial> {
     let fits = match record.status {
         Status::Ok => true,
-        Status::Oom => false,
-        _ => return None,
+        // The kernel kills a process when memory runs out, and a cell cannot take less time than its largest step.
+        Status::Oom | Status::Killed | Status::Lost | Status::Timeout => false,
+        Status::Failed | Status::Oversize => return None,
     };
     Some(Trial {
         fits,

@@ -109,6 +109,7 @@ mod tests {
             "record",
             "record.timeline",
             "record.timeline_steps",
+            "record.model",
             "record.log_interval",
             "report",
             "report.template",

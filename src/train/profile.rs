@@ -54,7 +54,7 @@ pub(super) fn run(
         loss,
         gradient_norm: trainer.gradient_norm()?,
         learning_rate: 0.0,
-        loss_scale: None,
+        loss_scale: trainer.loss_scale(),
         is_skipped: false,
     };
     steps.end(trainer, &batch, outcome, at_end, start)?;

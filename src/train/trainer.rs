@@ -23,6 +23,8 @@ pub struct Trainer {
     optimizer: Box<dyn Optimizer>,
     /// `None` if the loss is not scaled.
     scaler: Option<LossScaler>,
+    /// Steps whose gradients overflowed.
+    skipped_steps: usize,
 }
 
 /// The figures of a step.
@@ -60,6 +62,7 @@ impl Trainer {
             model,
             optimizer: optim::new(&options.optimizer)?,
             scaler: (options.loss_scaling == LossScaling::Dynamic).then(LossScaler::new),
+            skipped_steps: 0,
         })
     }
 
@@ -78,7 +81,7 @@ impl Trainer {
         let loss = self.forward_backward(batch, step, on_checkpoint)?;
         memory::set_phase(Phase::Optimizer);
         let (_entered, _module) = (memory::enter("optimizer"), memory::module("optimizer"));
-        let loss_scale = self.scaler.as_ref().map(LossScaler::scale);
+        let loss_scale = self.loss_scale();
         let mut params = self.model.trainable();
         let gradient_norm = clip_gradients(&mut params, self.options.max_grad_norm, loss_scale.unwrap_or(1.0))?;
         let is_skipped = self.scaler.is_some() && !gradient_norm.is_finite();
@@ -95,8 +98,10 @@ impl Trainer {
                 });
             }
         }
-        let learning_rate = optim::learning_rate(&self.options.schedule, step, steps);
+        // A skipped step is none of the schedule's, as in transformers.
+        let learning_rate = optim::learning_rate(&self.options.schedule, step - self.skipped_steps, steps);
         if is_skipped {
+            self.skipped_steps += 1;
             self.optimizer.prepare(&mut params)?;
         } else {
             self.optimizer.step(&mut params, learning_rate)?;
@@ -124,7 +129,7 @@ impl Trainer {
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64, TrainError> {
         let mean = 1.0 / batch.counted as f64;
-        let scale = mean * self.scaler.as_ref().map_or(1.0, LossScaler::scale);
+        let scale = mean * self.loss_scale().unwrap_or(1.0);
         let mut sum = 0.0;
         let keeping = Keeping {
             checkpointing: &self.options.gradient_checkpointing,
@@ -138,12 +143,17 @@ impl Trainer {
         Ok(sum * mean)
     }
 
+    /// Factor of the loss in the backward pass; `None` if it is not scaled.
+    pub fn loss_scale(&self) -> Option<f64> {
+        self.scaler.as_ref().map(LossScaler::scale)
+    }
+
     /// The global L2 norm of the gradients.
     ///
     /// # Errors
     /// Errors of candle.
     pub fn gradient_norm(&mut self) -> Result<f64, TrainError> {
-        let loss_scale = self.scaler.as_ref().map_or(1.0, LossScaler::scale);
+        let loss_scale = self.loss_scale().unwrap_or(1.0);
         Ok(clip_gradients(&mut self.model.trainable(), 0.0, loss_scale)?)
     }
 
@@ -287,6 +297,7 @@ mod tests {
                 max_tokens_per_batch: None,
                 length_groups: None,
                 longest_first: false,
+                holds_scores: false,
                 length: TrainingLength::Steps(3),
                 eval_fraction: 0.2,
                 seed: 0,

@@ -2,13 +2,12 @@
 
 use super::{TrainError, run};
 use crate::{
-    data::{EffectiveBatch, MicroBatch},
     hub::Roots,
     memory::{self, Phase},
-    options::TrainOptions,
+    options::{DataOptions, TrainOptions},
 };
 
-/// Takes the optimizer step whose micro-batch is the largest of the training, and the passes of the same step once more,
+/// Takes the optimizer steps whose micro-batch is the largest of the training, and the passes of the same step once more,
 /// which find the optimizer's state in memory. A training that does not fit ends the process, as it would in a run.
 ///
 /// # Errors
@@ -21,26 +20,17 @@ pub fn trial(options: &TrainOptions, roots: &Roots) -> Result<(), TrainError> {
         mut trainer,
         ..
     } = run::load(options, roots)?;
-    let size = |batch: &EffectiveBatch| {
-        batch
-            .micro
-            .iter()
-            .map(|micro: &MicroBatch| micro.sequences.tokens())
-            .max()
+    // These come first where an option asks for it.
+    let longest_first = DataOptions {
+        longest_first: true,
+        ..options.data.clone()
     };
-    let mut largest = None;
-    for (index, batch) in dataset.batches(&options.data, &config).enumerate() {
-        let size = size(&batch);
-        if largest.is_none_or(|(most, _)| size > most) {
-            largest = Some((size, index));
-        }
+    let largest = 1 + usize::from(options.data.holds_scores);
+    for batch in dataset.batches(&longest_first, &config).take(largest) {
+        trainer.step(&batch, 0, 1, &mut || ())?;
+        trainer.release_gradients();
+        trainer.forward_backward(&batch, 1, &mut || ())?;
+        trainer.release_gradients();
     }
-    // Loading has refused a data set that does not fill a batch.
-    let Some(batch) = largest.and_then(|(_, index)| dataset.batches(&options.data, &config).nth(index)) else {
-        return Ok(());
-    };
-    trainer.step(&batch, 0, 1, &mut || ())?;
-    trainer.release_gradients();
-    trainer.forward_backward(&batch, 1, &mut || ())?;
     Ok(())
 }

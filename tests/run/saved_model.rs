@@ -99,6 +99,6 @@ fn a_folder_holds_one_model() {
     ] {
         project.write("spec.yaml", &(spec("float32", record) + more));
         let stderr = project.expctl(&["validate", "spec.yaml"]).exits(2).stderr;
-        assert!(stderr.contains(reason) && stderr.contains("spec.yaml:13:"), "{stderr}");
+        assert!(stderr.contains(reason) && stderr.contains("spec.yaml:12:"), "{stderr}");
     }
 }

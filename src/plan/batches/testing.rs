@@ -25,6 +25,7 @@ pub(super) fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -
         max_tokens_per_batch: None,
         length_groups: None,
         longest_first: false,
+        holds_scores: false,
         length: TrainingLength::Steps(10),
         eval_fraction: 0.0,
         seed: 0,

@@ -16,6 +16,18 @@ pub(super) struct Found {
     pub(super) batch_size: usize,
     pub(super) gradient_accumulation_steps: usize,
     pub(super) trials: Trials,
+    pub(super) certainty: Certainty,
+}
+
+/// The reason to believe that a micro-batch fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Certainty {
+    /// A real step fitted; the prediction says so where there are none.
+    Fits,
+    /// The prediction alone says so: it was wrong for larger ones.
+    Untried,
+    /// None: it is the smallest.
+    Smallest,
 }
 
 /// A search for the repeats of one cell, which differ in their seed alone.
@@ -61,16 +73,17 @@ impl<E: From<PlanError>> Search<'_, E> {
             BatchSearch::KeepEffectiveBatch | BatchSearch::Largest => self.largest(&candidates)?,
         };
         // Without a divisor from min to max there is one micro-batch that keeps the effective batch: `start`.
-        let found = found.unwrap_or(of(start));
+        let (found, certainty) = found.unwrap_or((of(start), Certainty::Smallest));
         Ok(Found {
             batch_size: found.batch_size,
             gradient_accumulation_steps: found.gradient_accumulation_steps,
             trials: self.trials,
+            certainty,
         })
     }
 
     /// The largest candidate that fits by prediction and in a real step; the smallest if none does.
-    fn largest(&mut self, candidates: &[Candidate]) -> Result<Option<Candidate>, E> {
+    fn largest(&mut self, candidates: &[Candidate]) -> Result<Option<(Candidate, Certainty)>, E> {
         // A larger micro-batch never needs less, so that few are planned.
         let (mut low, mut high) = (0, candidates.len());
         while low < high {
@@ -81,16 +94,19 @@ impl<E: From<PlanError>> Search<'_, E> {
             }
         }
         for &candidate in candidates[..low].iter().rev() {
-            if self.trials.count == MOST_TRIALS || self.fits(candidate)? {
-                return Ok(Some(candidate));
+            if self.trials.count == MOST_TRIALS {
+                return Ok(Some((candidate, Certainty::Untried)));
+            }
+            if self.fits(candidate)? {
+                return Ok(Some((candidate, Certainty::Fits)));
             }
         }
-        Ok(candidates.first().copied())
+        Ok(candidates.first().map(|&smallest| (smallest, Certainty::Smallest)))
     }
 
     /// `AdaptiveBatchSizer` of training guides: from `start`, one more while it fits; after the first out-of-memory half,
     /// and no more growth. A size that has fitted is not tried again.
-    fn halve_and_grow(&mut self, candidates: &[Candidate], start: usize) -> Result<Option<Candidate>, E> {
+    fn halve_and_grow(&mut self, candidates: &[Candidate], start: usize) -> Result<Option<(Candidate, Certainty)>, E> {
         let mut largest_fitting = None;
         let mut at = start;
         while let Some(&candidate) = candidates.get(at) {
@@ -104,7 +120,7 @@ impl<E: From<PlanError>> Search<'_, E> {
                 continue;
             }
             // Half of it, down to the smallest.
-            let mut half = at;
+            let (mut half, mut certainty) = (at, Certainty::Smallest);
             while half > 0 {
                 let size = candidates[half].batch_size / 2;
                 half = candidates
@@ -112,12 +128,14 @@ impl<E: From<PlanError>> Search<'_, E> {
                     .rposition(|smaller| smaller.batch_size <= size)
                     .unwrap_or(0);
                 if largest_fitting.is_some_and(|fitting| half <= fitting) || self.fits(candidates[half])? {
+                    certainty = Certainty::Fits;
                     break;
                 }
             }
-            return Ok(candidates.get(half).copied());
+            return Ok(candidates.get(half).map(|&candidate| (candidate, certainty)));
         }
-        Ok(largest_fitting.and_then(|at| candidates.get(at)).copied())
+        let largest = largest_fitting.and_then(|at| candidates.get(at));
+        Ok(largest.map(|&candidate| (candidate, Certainty::Fits)))
     }
 
     /// A real step if there can be one, else the prediction.
@@ -190,6 +208,11 @@ mod tests {
 
     /// What a search finds if real steps fit up to `fitting` samples, and the sizes that it tried.
     fn search(asked: AutoBatchSize, fitting: usize) -> (usize, Vec<usize>) {
+        let (found, tried) = found(asked, fitting);
+        (found.batch_size, tried)
+    }
+
+    fn found(asked: AutoBatchSize, fitting: usize) -> (Found, Vec<usize>) {
         let planner = Planner::new(Path::new("."), Options::default());
         let cell = Cell {
             model: "tiny".into(),
@@ -213,7 +236,7 @@ mod tests {
         };
         let found = found.run(asked).unwrap();
         assert_eq!(found.trials.count as usize, tried.len());
-        (found.batch_size, tried)
+        (found, tried)
     }
 
     fn asked(search: BatchSearch, start: usize, max: usize) -> AutoBatchSize {
@@ -232,6 +255,20 @@ mod tests {
         assert_eq!(search(keep, 7), (6, vec![12, 6]));
         assert_eq!(search(keep, 5), (4, vec![12, 6]), "the third is taken untried");
         assert_eq!(search(asked(BatchSearch::Largest, 2, 8), 7), (7, vec![8, 7]));
+    }
+
+    #[test]
+    fn what_was_found_says_how_sure_it_is() {
+        let certainty = |asked, fitting| found(asked, fitting).0.certainty;
+        let keep = asked(BatchSearch::KeepEffectiveBatch, 3, 12);
+        assert_eq!(certainty(keep, 6), Certainty::Fits);
+        assert_eq!(certainty(keep, 5), Certainty::Untried);
+        assert_eq!(certainty(asked(BatchSearch::Largest, 1, 1), 0), Certainty::Smallest);
+        let sizer = asked(BatchSearch::HalveAndGrow, 2, 8);
+        assert_eq!(
+            [certainty(sizer, 6), certainty(sizer, 0)],
+            [Certainty::Fits, Certainty::Smallest]
+        );
     }
 
     #[test]

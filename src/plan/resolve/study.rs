@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::batch::{Found, Search};
+use super::batch::{Certainty, Found, Search};
 use super::blocks::least_recomputation;
 use super::trial::Trial;
 use crate::options::{ByteSize, Checkpointing};
@@ -125,10 +125,15 @@ fn words(found: &Found) -> String {
         batch_size,
         gradient_accumulation_steps,
         trials,
+        certainty,
     } = found;
-    let way = match trials.count {
-        0 => "by prediction".to_owned(),
-        count => format!("after {}", counted(count as usize, "real step")),
+    let steps = counted(trials.count as usize, "real step");
+    let way = match (certainty, trials.count) {
+        (Certainty::Fits, 0) => "by prediction".to_owned(),
+        (Certainty::Fits, _) => format!("after {steps}"),
+        (Certainty::Untried, _) => format!("by prediction, after {steps} that did not fit"),
+        (Certainty::Smallest, 0) => "the smallest, which does not fit by prediction".to_owned(),
+        (Certainty::Smallest, _) => format!("the smallest, after {steps}; none fitted"),
     };
     format!("batch_size: {batch_size}, gradient_accumulation_steps: {gradient_accumulation_steps}, {way}")
 }

@@ -8,7 +8,7 @@ use super::measured::{Saving, StudyRows, savings};
 use crate::options::Stack;
 use crate::spec::cell::techniques::{Pair, TECHNIQUES, Technique, pairs};
 use crate::spec::cell::{Cell, stacks};
-use crate::spec::values_of;
+use crate::spec::{keys, values_of};
 use crate::text::format::{self, ABSENT};
 use crate::text::to_flow_yaml;
 
@@ -23,6 +23,7 @@ pub fn page(studies: &[StudyRows]) -> String {
     for (technique, savings) in &measured {
         text += &section(technique, savings);
     }
+    text += &beside();
     text += &together(&pairs());
     markdown::tidy(&text)
 }
@@ -108,6 +109,31 @@ fn of_stacks(technique: &Technique) -> &'static str {
 fn anchor(technique: &Technique) -> String {
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
     technique.key.to_lowercase().chars().filter(kept).collect()
+}
+
+/// Keys that decide how much of a technique a cell takes, or how samples come together, with the page that explains them.
+const BESIDE: [(&str, &str); 5] = [
+    ("auto_batch_size", "out_of_memory.md"),
+    ("pad_to_multiple_of", "batches.md"),
+    ("group_by_length", "batches.md"),
+    ("length_buckets", "batches.md"),
+    ("longest_first", "batches.md"),
+];
+
+fn beside() -> String {
+    let mut text = String::from(
+        "\n## Keys beside them\n\nThese take no memory away by themselves: they choose a size, or the samples that come together. \
+         `on_oom` and `skip_larger`, which answer an out-of-memory, are sections of a spec: [out_of_memory.md](out_of_memory.md).\n\n\
+         | key | what it does | page |\n|---|---|---|\n",
+    );
+    for (key, page) in BESIDE {
+        let doc = keys()
+            .iter()
+            .find(|known| known.path == key)
+            .map_or("", |known| &known.doc);
+        let _ = writeln!(text, "| `{key}` | {} | [{page}]({page}) |", markdown::escape(doc));
+    }
+    text
 }
 
 /// The table of all pairs, and the reasons of those that do not combine.

@@ -2,8 +2,8 @@
 
 use super::Cell;
 use crate::options::{
-    AdamwOptions, DataOptions, LengthGroups, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, Packing,
-    ScheduleOptions, TrainOptions, TrainingLength,
+    AdamwOptions, Attention, DataOptions, LengthGroups, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions,
+    Packing, ScheduleOptions, TrainOptions, TrainingLength,
 };
 
 impl Cell {
@@ -58,6 +58,7 @@ impl Cell {
                 None => self.group_by_length.then_some(LengthGroups::MegaBatches),
             },
             longest_first: self.longest_first,
+            holds_scores: self.attn_implementation == Attention::Eager,
             length: self.max_steps().map_or_else(epochs, TrainingLength::Steps),
             eval_fraction: self.eval_fraction,
             seed: self.seed,

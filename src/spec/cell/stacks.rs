@@ -35,6 +35,10 @@ pub fn stacks(path: &str) -> &'static [Stack] {
         path.strip_prefix(key)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
+    // Nobody else reads PyTorch's variables.
+    if path.starts_with("allocator.env.PYTORCH_") {
+        return &[Stack::Torch];
+    }
     match SINGLE_STACK.iter().find(|(key, _)| covers(key)) {
         Some((_, Stack::Candle)) => &[Stack::Candle],
         Some((_, Stack::Torch)) => &[Stack::Torch],

@@ -5,6 +5,7 @@ use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
 use crate::hub::HubName;
+use crate::options::{BatchSearch, DataOptions};
 use crate::text::quoted;
 
 impl Cell {
@@ -91,9 +92,10 @@ impl Cell {
     /// How samples are cut into micro-batches, and in which order they come.
     pub(super) fn check_batches(&self, found: &mut Found) {
         let multiple = self.pad_to_multiple_of.unwrap_or(1);
-        found.check(at_least("pad_to_multiple_of", multiple, 1));
-        found.check(at_most("pad_to_multiple_of", multiple, 1 << 16));
-        if let Some(most) = self.max_tokens_per_batch {
+        let checked = at_least("pad_to_multiple_of", multiple, 1).and(at_most("pad_to_multiple_of", multiple, 1 << 16));
+        let is_valid = checked.is_ok();
+        found.check(checked);
+        if let Some(most) = self.max_tokens_per_batch.filter(|_| is_valid) {
             let longest = self.data_options().longest_sequence();
             if most < longest {
                 let message = format!("a sample may have {longest} tokens, and a micro-batch has at least one sample");
@@ -181,8 +183,20 @@ impl Cell {
         ))
     }
 
+    /// The samples of the smallest micro-batch that a search may come to; the effective batch of most searches stays.
+    fn least_batch_size(&self) -> usize {
+        self.auto_batch_size
+            .map_or(self.batch_size, |asked| match asked.search {
+                BatchSearch::KeepEffectiveBatch => asked.start,
+                BatchSearch::Largest | BatchSearch::HalveAndGrow => asked.min,
+            })
+    }
+
     fn check_samples(&self, samples: usize) -> Checked {
-        let options = self.data_options();
+        let options = DataOptions {
+            batch_size: self.least_batch_size(),
+            ..self.data_options()
+        };
         let (needed, held_out) = (options.effective_batch_size(), options.held_out(samples));
         if samples.saturating_sub(held_out) >= needed {
             return Ok(());
@@ -192,7 +206,7 @@ impl Cell {
         } else {
             String::new()
         };
-        let (batch, accumulation) = (self.batch_size, self.gradient_accumulation_steps);
+        let (batch, accumulation) = (options.batch_size, self.gradient_accumulation_steps);
         Err(Invalid::new(
             "data.synthetic.samples",
             format!("a step of {batch} × {accumulation} needs {needed} samples, and there are {samples}{of_them}"),

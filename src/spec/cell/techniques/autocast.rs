@@ -19,7 +19,7 @@ pub(super) const AUTOCAST: Technique = Technique {
             _ => Autocast::Bfloat16,
         };
         let is_emulated = (cell.autocast, native) == (Autocast::Bfloat16, Autocast::Float16);
-        let has_none = (cell.autocast, cell.dtype) == (Autocast::None, Dtype::Float32);
+        let has_none = (cell.autocast, cell.model_options().hidden_dtype()) == (Autocast::None, Dtype::Float32);
         (is_emulated || has_none)
             .then(|| Cell {
                 autocast: native,
