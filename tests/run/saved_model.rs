@@ -93,7 +93,7 @@ fn a_folder_holds_one_model() {
         ),
         ("sweep: { include: [{ rank: 4 }] }", "a model needs `rank: 0`"),
         (
-            "sweep: { include: [{ stack: torch }] }",
+            "sweep: { include: [{ stack: torch, data: synthetic, eval_fraction: 0 }] }",
             "is planned and trains nothing",
         ),
     ] {
