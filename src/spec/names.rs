@@ -111,7 +111,7 @@ impl Names {
             true => Task::SequenceClassification,
             false => Task::CausalLm,
         };
-        let positions = config.map_or(TOKENS, |config| config.max_position_embeddings);
+        let positions = config.as_ref().map_or(TOKENS, |config| config.max_position_embeddings);
         let (dtype, batch, accumulation, checkpointing) = match self.start {
             Start::Frugal => (Dtype::Int4, 1, EFFECTIVE_BATCH, Checkpointing::Full),
             Start::Roomy => (self.training_format(), EFFECTIVE_BATCH, 1, Checkpointing::None),
@@ -133,7 +133,9 @@ impl Names {
         }
         if self.stack() == Stack::Torch {
             let format = self.training_format();
-            keys["attn_implementation"] = json!(Attention::Sdpa);
+            // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
+            let has_cap = config.is_some_and(|config| config.attention_softcap.is_some());
+            keys["attn_implementation"] = json!(if has_cap { Attention::Eager } else { Attention::Sdpa });
             keys["autocast"] = json!(match format {
                 Dtype::Float16 => Autocast::Float16,
                 _ => Autocast::Bfloat16,
@@ -258,6 +260,8 @@ mod tests {
             let cell = &named.cells[0].cell;
             assert_eq!((cell.stack, cell.model.as_str()), (Stack::Torch, preset.name()));
             assert!(cell.max_seq_length <= preset.config().max_position_embeddings);
+            let opened = crate::arch::open(&cell.model_options(), Stack::Torch, &Roots::from("."));
+            assert!(opened.is_ok(), "{}: {opened:?}", preset.name());
             let ours = study(preset.name(), None, &[]);
             assert_eq!(ours.is_ok(), check::check(&preset.config(), Stack::Candle).is_ok());
         }
