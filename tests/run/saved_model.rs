@@ -36,7 +36,7 @@ fn measured(project: &Project, study: &str, figure: &str) -> Value {
 fn a_saved_model_has_the_loss_that_it_ended_with() {
     for dtype in ["float32", "bfloat16", "float16"] {
         let project = Project::empty();
-        project.write("specs/base.yaml", &spec(dtype, "model: ../models/base"));
+        project.write("specs/base.yaml", spec(dtype, "model: ../models/base"));
         let went_on = "
 name: went_on
 defaults:
@@ -49,7 +49,7 @@ defaults:
   max_steps: 1
   learning_rate: 0.0
 ";
-        project.write("specs/went_on.yaml", &went_on.replace("DTYPE", dtype));
+        project.write("specs/went_on.yaml", went_on.replace("DTYPE", dtype));
         project.expctl(&["run", "specs/base.yaml"]).exits(0);
         project.expctl(&["run", "specs/went_on.yaml"]).exits(0);
         let losses = ["base", "went_on"].map(|study| measured(&project, study, "loss_eval"));
@@ -71,7 +71,7 @@ defaults:
 #[test]
 fn a_model_that_is_gone_is_trained_again() {
     let project = Project::empty();
-    project.write("spec.yaml", &spec("float32", "model: base"));
+    project.write("spec.yaml", spec("float32", "model: base"));
     let run = || project.expctl(&["run", "spec.yaml"]).exits(0).stderr;
     run();
     let weights = fs::read(project.path("base/model.safetensors")).unwrap();
@@ -97,7 +97,7 @@ fn a_folder_holds_one_model() {
             "is planned and trains nothing",
         ),
     ] {
-        project.write("spec.yaml", &(spec("float32", record) + more));
+        project.write("spec.yaml", spec("float32", record) + more);
         let stderr = project.expctl(&["validate", "spec.yaml"]).exits(2).stderr;
         assert!(stderr.contains(reason) && stderr.contains("spec.yaml:12:"), "{stderr}");
     }
