@@ -7,6 +7,7 @@ use hf_hub::api::Progress;
 use serde::Deserialize;
 
 use super::error::{HubError, file_error};
+use super::name::is_inside;
 use super::repository::Repository;
 use crate::options::DataFormat;
 
@@ -86,7 +87,8 @@ fn shards(repository: &mut Repository<'_>, progress: &mut dyn Progress) -> Resul
     let text = fs::read(&path).map_err(file_error("read", &path))?;
     // The trainer reads the index again, and says what is wrong with it.
     let index: Option<Index> = serde_json::from_slice(&text).ok();
-    Ok(index.map_or_else(BTreeSet::new, |index| index.weight_map.into_values().collect()))
+    let shards = index.map_or_else(BTreeMap::new, |index| index.weight_map).into_values();
+    Ok(shards.filter(|shard| is_inside(shard)).collect())
 }
 
 /// The files of a data set: the one that its name gives, or those of the split `train`.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -134,6 +134,13 @@ fn open_shards(dir: &Path) -> Result<(Vec<SafetensorsFile>, BTreeMap<String, usi
     let mut opened = HashMap::new();
     let mut found = BTreeMap::new();
     for (name, shard) in index.weight_map {
+        // An index may come from anybody.
+        if !shard.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(ModelError::Index {
+                reason: format!("`{}` is not a file of its folder", shard.display()),
+                path,
+            });
+        }
         let shard = dir.join(shard);
         let place = match opened.get(&shard) {
             Some(place) => *place,

@@ -236,6 +236,14 @@ fn an_index_must_fit_its_shards() {
         message,
         "model.safetensors.index.json names a file that is missing: two.safetensors"
     );
+    for outside in ["../two.safetensors", "/two.safetensors"] {
+        fs::write(&index, format!("{{\"weight_map\": {{\"x\": \"{outside}\"}}}}")).unwrap();
+        let message = open(dir.path()).unwrap_err();
+        assert!(
+            message.contains(&format!("`{outside}` is not a file of its folder")),
+            "{message}"
+        );
+    }
     fs::write(&index, "{}").unwrap();
     assert!(
         open(dir.path())
