@@ -1,5 +1,6 @@
 //! Activations of feed-forward layers, one a file.
 
+mod gated;
 mod geglu;
 mod gelu;
 mod interface;
