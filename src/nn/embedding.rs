@@ -59,8 +59,10 @@ pub(super) fn rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType) -> Resul
 fn scaled_rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType, factor: f32) -> Result<Tensor> {
     if !table.has_kernels() {
         let indices = candle_core::Tensor::from_slice(indices.values(), indices.len(), table.device())?;
-        let rows = table.to_candle()?.index_select(&indices, 0)?;
-        let rows = (rows.to_dtype(DType::F32)? * f64::from(factor))?;
+        let mut rows = table.to_candle()?.index_select(&indices, 0)?;
+        if factor != 1.0 {
+            rows = (rows.to_dtype(DType::F32)? * f64::from(factor))?;
+        }
         return Tensor::from_candle(rows.to_dtype(dtype)?);
     }
     let cols = table.cols();
