@@ -94,10 +94,7 @@ impl ExactSizeIterator for Order<'_> {}
 /// the one with the most scores if they are held.
 fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usize, Vec<u32>)> {
     let tokens = |micro: &MicroBatch| (micro.sequences.tokens(), micro.counted());
-    let scores = |micro: &MicroBatch| {
-        let scores = micro.sequences.iter().map(|tokens| tokens.len() * tokens.len());
-        (scores.sum(), micro.counted())
-    };
+    let scores = |micro: &MicroBatch| (micro.sequences.scores(), micro.counted());
     let of = |measure: &dyn Fn(&MicroBatch) -> (usize, usize)| {
         let size = |(place, step): &(usize, Vec<u32>)| {
             let tokens = |&sample: &u32| shuffled.samples.get(sample as usize).len();

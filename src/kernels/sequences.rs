@@ -41,6 +41,11 @@ impl Sequences {
         self.iter().map(|tokens| tokens.len()).max().unwrap_or(0)
     }
 
+    /// Pairs of tokens of one sequence, which attention has scores for.
+    pub fn scores(&self) -> usize {
+        self.iter().map(|tokens| tokens.len() * tokens.len()).sum()
+    }
+
     /// The tokens of a sequence.
     pub fn get(&self, index: usize) -> Range<usize> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };

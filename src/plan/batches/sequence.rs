@@ -75,7 +75,7 @@ impl Sequence {
             len,
             tokens: micro.lengths.iter().map(|&length| length as usize).sum(),
             predicted: micro.counted(),
-            scores: micro.sequences.iter().map(|tokens| tokens.len() * tokens.len()).sum(),
+            scores: micro.sequences.scores(),
             apart: 0,
         });
         self.samples.extend(places.iter().map(|&(place, _)| samples[place]));
