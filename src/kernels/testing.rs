@@ -5,13 +5,18 @@ pub(super) const COUNTS: [usize; 10] = [0, 1, 15, 16, 17, 31, 33, 63, 65, super:
 
 /// Values between -4 and 4 without a pattern.
 pub(super) fn values(count: usize, seed: u64) -> Vec<f32> {
+    units(count, seed).into_iter().map(|value| 4.0 * value).collect()
+}
+
+/// Values between -1 and 1 without a pattern.
+pub(super) fn units(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count)
         .map(|_| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 21) as f32 - 4.0
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         })
         .collect()
 }

@@ -6,6 +6,7 @@ use crate::kernels::{
     dropout::Mask,
     gemm::operand::FromFormat,
     softcap::SoftCap,
+    testing::{narrowed, units},
 };
 
 /// An attention problem with its inputs.
@@ -35,17 +36,8 @@ pub(super) struct Outcome<T> {
     pub(super) dv: Vec<T>,
 }
 
-/// Values between -1 and 1 without a pattern.
 fn values<E: Element>(count: usize, seed: u64) -> Vec<E> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..count)
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            E::narrow((state >> 40) as f32 / (1 << 23) as f32 - 1.0)
-        })
-        .collect()
+    narrowed(&units(count, seed))
 }
 
 impl<E: Element> Case<E> {
