@@ -13,6 +13,7 @@ use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use expctl::text::hex;
 use flate2::read::GzDecoder;
 use sha2::{Digest, Sha256};
 
@@ -205,8 +206,4 @@ impl Texts {
         );
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

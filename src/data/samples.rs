@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::text::hex;
+
 /// Token ids of many samples in one array: a vector per sample would cost more than the ids of a short one.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Samples {
@@ -75,7 +77,7 @@ impl Samples {
                 hash.update(label.to_le_bytes());
             }
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hash.finalize())
     }
 }
 

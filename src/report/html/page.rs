@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::body::body;
 use crate::report::error::ReportError;
+use crate::text::hex;
 
 /// The page, whose name ends so that minijinja escapes what it inserts.
 const PAGE: (&str, &str) = ("page.html", include_str!("../../../templates/html/page.html"));
@@ -20,7 +21,7 @@ const SCRIPT: &str = include_str!("../../../templates/html/page.js");
 pub(crate) fn page(markdown: &str, charts: &BTreeMap<String, String>) -> Result<String, ReportError> {
     let body = body(markdown, charts);
     // Only the script with this word runs. Nobody can write the hash of a page into that page.
-    let nonce: String = Sha256::digest(&body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let nonce = hex(&Sha256::digest(&body));
     let values = context! {
         title => title(markdown),
         style => STYLE,

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
 use super::{AllocatorBackend, Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
 use crate::options::{DEFAULT_LABEL_COLUMN, DataFormat};
+use crate::text::hex;
 
 /// Part of every id. Raise it when a default changes or a key gets another meaning: ids must never be given twice.
 ///
@@ -143,7 +144,7 @@ fn hash(keys: &Map<String, Value>) -> String {
 /// The first 12 hex digits of the SHA-256 of a value's canonical JSON.
 fn digest(value: &Value) -> String {
     let digest = Sha256::digest(canonical(value).as_bytes());
-    digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..6])
 }
 
 /// The keys that differ from `defaults`; maps are compared key by key.
