@@ -5,6 +5,7 @@
 //! The rooms, from low to high:
 //!
 //! * [`text`]: words for people. [`random`]: one stream of random numbers for each purpose.
+//! * `whole_file`: files that appear whole or not at all.
 //! * [`options`]: the vocabulary of a configuration.
 //! * [`hub`]: the files of the Hugging Face Hub.
 //! * [`trace`]: allocations and releases in their order, and their account.
@@ -44,4 +45,5 @@ pub mod text;
 pub mod torch;
 pub mod trace;
 pub mod train;
+mod whole_file;
 pub mod worker;

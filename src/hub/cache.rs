@@ -9,9 +9,9 @@
 //!
 //! `models--owner--name/.expctl/COMMIT.json` is ours: the list of a commit's files, for a time without a network.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use hf_hub::{Cache, CacheRepo};
@@ -19,17 +19,14 @@ use hf_hub::{Cache, CacheRepo};
 use super::error::{HubError, file_error};
 use super::listing::Listing;
 use super::name::{HubName, is_commit};
+use crate::whole_file;
 
 /// Replaces a file by a whole one; several processes may.
 fn write(path: &Path, content: &[u8]) -> Result<(), HubError> {
     let folder = path.parent().unwrap_or(path);
     let write = || {
         fs::create_dir_all(folder)?;
-        let mut file = tempfile::Builder::new()
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
-        file.write_all(content)?;
-        file.persist(path).map(drop).map_err(|error| error.error)
+        whole_file::write(path, |file| file.write_all(content))
     };
     write().map_err(file_error("write", path))
 }

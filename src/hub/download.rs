@@ -16,6 +16,7 @@ use super::client::{Client, Failure};
 use super::error::{HubError, file_error};
 use super::listing::RemoteFile;
 use super::name::HubName;
+use crate::text::hex;
 
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 17;
@@ -37,7 +38,7 @@ struct Part<'a> {
     length: u64,
 }
 
-/// What the attempts brought until now.
+/// The gain of the attempts so far.
 #[derive(Default)]
 struct SoFar {
     /// The most bytes that were there at once: an attempt that brings no more is one in vain.
@@ -283,7 +284,7 @@ pub(super) fn digest(mut hasher: impl Digest, path: &Path) -> io::Result<String>
             count => hasher.update(&buffer[..count]),
         }
     }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hasher.finalize()))
 }
 
 /// A part of a path as an address has it.

@@ -1,4 +1,4 @@
-//! What a repository holds at a commit, by the hub's answer.
+//! The files of a repository at a commit, by the hub's answer.
 
 use std::collections::BTreeMap;
 

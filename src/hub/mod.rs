@@ -2,7 +2,7 @@
 //! `huggingface_hub` shares.
 //!
 //! hf-hub gives the cache's layout, the addresses and the trait for progress. Its own downloads retry without
-//! `Retry-After`, append whatever a server answers and check no content, so `client` and `download` replace them.
+//! `Retry-After`, append any answer and check no content. `client` and `download` are there in their place.
 
 mod cache;
 mod client;

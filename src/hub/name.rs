@@ -13,7 +13,7 @@ const SCHEME: &str = "hf://";
 /// The branch that a name without a revision means.
 const MAIN: &str = "main";
 
-/// What a repository holds.
+/// The content of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Kind {
     Model,

@@ -151,7 +151,7 @@ impl Repository<'_> {
         Ok(self.listing.get())
     }
 
-    /// The names of all files; of those in the cache if nobody knows others.
+    /// The names of all files, or of those in the cache if no list of the commit is known.
     ///
     /// # Errors
     /// The hub does not answer.

@@ -1,7 +1,7 @@
 //! A trained model on disk, in transformers' layout.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::checkpoint::SINGLE;
 use crate::arch::Location;
 use crate::nn::param::Param;
+use crate::whole_file;
 
 /// The files beside a checkpoint's weights that belong to the model as a user knows it.
 const COMPANIONS: [&str; 8] = [
@@ -63,7 +64,7 @@ pub fn save(dir: &Path, location: &Location, tokenizer: &[u8], weights: &[&Param
     }
     let path = dir.join("config.json");
     write_config(&path, location, weights).map_err(failed(&path))?;
-    write_weights(dir, &file, weights).map_err(failed(&file))
+    write_weights(&file, weights).map_err(failed(&file))
 }
 
 /// True if a folder has a model's weights.
@@ -84,7 +85,7 @@ fn write_config(path: &Path, location: &Location, weights: &[&Param]) -> io::Res
 }
 
 /// One safetensors file, a tensor after the other: no second copy of a weight is held.
-fn write_weights(dir: &Path, file: &Path, weights: &[&Param]) -> io::Result<()> {
+fn write_weights(path: &Path, weights: &[&Param]) -> io::Result<()> {
     let mut weights: Vec<_> = weights
         .iter()
         .map(|weight| (weight.name.to_string(), *weight))
@@ -108,21 +109,15 @@ fn write_weights(dir: &Path, file: &Path, weights: &[&Param]) -> io::Result<()> 
     // The elements begin at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
 
-    let partial = tempfile::Builder::new().prefix(".model-").tempfile_in(dir)?;
-    let mut out = BufWriter::new(partial.as_file());
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
-    for (_, weight) in &weights {
-        write_elements(&mut out, weight)?;
-    }
-    out.flush()?;
-    drop(out);
-    partial.as_file().sync_all()?;
-    // The file follows the umask, as a file of the user's does; a temporary one is the owner's alone.
-    let permissions = fs::metadata(dir.join("config.json"))?.permissions();
-    partial.as_file().set_permissions(permissions)?;
-    partial.persist(file)?;
-    File::open(dir)?.sync_all()
+    whole_file::write(path, |file| {
+        let mut out = BufWriter::new(file);
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        for (_, weight) in &weights {
+            write_elements(&mut out, weight)?;
+        }
+        out.flush()
+    })
 }
 
 fn write_elements(out: &mut impl Write, weight: &Param) -> io::Result<()> {

@@ -9,17 +9,12 @@ use expctl::hub::{self, Hub, HubName, Patience, Settings, Wanted};
 use crate::server::{Faults, Repository, Server, commit};
 
 fn settings(server: &Server, cache: &Path) -> Settings {
-    Settings {
-        endpoint: server.endpoint(),
-        cache: cache.to_path_buf(),
-        token: None,
-        offline: false,
-        patience: Patience {
-            attempts: 2,
-            first_wait: Duration::from_millis(1),
-            ..Patience::default()
-        },
-    }
+    let patience = Patience {
+        attempts: 2,
+        first_wait: Duration::from_millis(1),
+        ..Patience::default()
+    };
+    server.settings(cache, patience)
 }
 
 fn fetch(name: &str, settings: &Settings) -> Result<String, String> {

@@ -16,20 +16,15 @@ use crate::server::{Faults, Repository, Server, commit, sha256};
 
 /// Quick and stubborn.
 fn settings(server: &Server, cache: &Path) -> Settings {
-    Settings {
-        endpoint: server.endpoint(),
-        cache: cache.to_path_buf(),
-        token: None,
-        offline: false,
-        patience: Patience {
-            attempts: 40,
-            first_wait: Duration::from_millis(1),
-            longest_wait: Duration::from_secs(2),
-            connect: Duration::from_secs(5),
-            silence: Duration::from_secs(5),
-            lock: Duration::from_secs(5),
-        },
-    }
+    let patience = Patience {
+        attempts: 40,
+        first_wait: Duration::from_millis(1),
+        longest_wait: Duration::from_secs(2),
+        connect: Duration::from_secs(5),
+        silence: Duration::from_secs(5),
+        lock: Duration::from_secs(5),
+    };
+    server.settings(cache, patience)
 }
 
 /// A model in two shards, with files of awkward lengths.

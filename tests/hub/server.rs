@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use expctl::hub::{Patience, Settings};
+use expctl::text::hex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -165,6 +168,17 @@ impl Server {
             }
         });
         server
+    }
+
+    /// The settings of a client that waits so.
+    pub fn settings(&self, cache: &Path, patience: Patience) -> Settings {
+        Settings {
+            endpoint: self.endpoint(),
+            cache: cache.to_path_buf(),
+            token: None,
+            offline: false,
+            patience,
+        }
     }
 
     pub fn endpoint(&self) -> String {
@@ -356,10 +370,6 @@ pub fn git_hash(content: &[u8]) -> String {
         .chain_update(format!("blob {}\0", content.len()))
         .chain_update(content);
     hex(&hash.finalize())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Sends an answer with a fault; `None` if the connection is closed.
