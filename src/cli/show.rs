@@ -62,7 +62,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the cell came into its study. One that is no longer in it has no lineage.
+/// The cell's way into its study. A cell that is no longer in it has no lineage.
 fn lineage_of(dir: &CellDir) -> Lineage {
     let study = dir.path().parent().and_then(Path::parent).map(Study::read);
     let cells = study.and_then(Result::ok).map(|study| study.cells).unwrap_or_default();

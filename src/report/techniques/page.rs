@@ -23,7 +23,7 @@ pub fn page(studies: &[StudyRows]) -> String {
     for (technique, savings) in &measured {
         text += &section(technique, savings);
     }
-    text += &beside();
+    text += &related();
     text += &together(&pairs());
     markdown::tidy(&text)
 }
@@ -112,7 +112,7 @@ fn anchor(technique: &Technique) -> String {
 }
 
 /// Keys that decide how much of a technique a cell takes, or how samples come together, with the page that explains them.
-const BESIDE: [(&str, &str); 5] = [
+const RELATED: [(&str, &str); 5] = [
     ("auto_batch_size", "out_of_memory.md"),
     ("pad_to_multiple_of", "batches.md"),
     ("group_by_length", "batches.md"),
@@ -120,13 +120,13 @@ const BESIDE: [(&str, &str); 5] = [
     ("longest_first", "batches.md"),
 ];
 
-fn beside() -> String {
+fn related() -> String {
     let mut text = String::from(
-        "\n## Keys beside them\n\nThese take no memory away by themselves: they choose a size, or the samples that come together. \
+        "\n## Related keys\n\nThese take no memory away by themselves: they choose a size, or the samples that come together. \
          `on_oom` and `skip_larger`, which answer an out-of-memory, are sections of a spec: [out_of_memory.md](out_of_memory.md).\n\n\
          | key | what it does | page |\n|---|---|---|\n",
     );
-    for (key, page) in BESIDE {
+    for (key, page) in RELATED {
         let doc = keys()
             .iter()
             .find(|known| known.path == key)
