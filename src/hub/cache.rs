@@ -151,23 +151,4 @@ impl Folder {
         link().map_err(file_error("link", &path))?;
         Ok(path)
     }
-
-    /// The files of a commit that are there.
-    pub(super) fn files(&self, commit: &str) -> Vec<String> {
-        let root = self.snapshot(commit);
-        let (mut found, mut folders) = (Vec::new(), vec![root.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let path = entry.path();
-                let file = path.strip_prefix(&root).ok().and_then(Path::to_str);
-                match file {
-                    Some(file) if path.is_file() => found.push(file.to_owned()),
-                    _ if path.is_dir() => folders.push(path),
-                    _ => {}
-                }
-            }
-        }
-        found.sort();
-        found
-    }
 }

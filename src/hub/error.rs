@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::name::HubName;
+use super::splits::SplitError;
 use crate::text::format::{bytes, seconds};
 
 /// A repository or file that cannot be had, and what helps.
@@ -46,17 +47,14 @@ pub enum HubError {
         if *has_pickles { ", only pickled ones (pytorch_model.bin), which could run any program" } else { "" }
     )]
     NoWeights { name: Box<HubName>, has_pickles: bool },
+    #[error("{} {error}{}", data_set(name), split_hint(name, error))]
+    Split { name: Box<HubName>, error: SplitError },
+    #[error("{name} is one file, and the split `{split}` is one of several; leave out the file or the split")]
+    SplitOfFile { name: Box<HubName>, split: String },
     #[error(
-        "the data set `{}` has no files that can be read (parquet, jsonl, txt); its conversion to Parquet may be at \
-         hf://datasets/{}@refs/convert/parquet",
-        name.id(), name.id()
+        "the cache may hold a part of {name} alone ({reason}); name one of its files, or fetch it once with a network"
     )]
-    NoData { name: Box<HubName> },
-    #[error(
-        "the data set `{}` has several files that could be meant; name one, such as `hf://datasets/{}/{}`{}",
-        name.id(), name.id(), choices.first().map_or("", String::as_str), listed(choices)
-    )]
-    SeveralFiles { name: Box<HubName>, choices: Vec<String> },
+    Unlisted { name: Box<HubName>, reason: String },
     #[error(
         "{name} is not in the cache ({}{}), and HF_HUB_OFFLINE is set; unset it, or fetch the {} first",
         cache.display(), after_colon(missing.as_deref()), name.noun()
@@ -125,8 +123,30 @@ fn private_hint(has_token: bool) -> &'static str {
     }
 }
 
+/// The data set, or the folder of it that a name gives.
+fn data_set(name: &HubName) -> String {
+    let folder = name
+        .file()
+        .map_or_else(String::new, |folder| format!("the folder `{folder}` of "));
+    format!("{folder}the data set `{}`", name.id())
+}
+
+/// What to write instead.
+fn split_hint(name: &HubName, error: &SplitError) -> String {
+    match error {
+        SplitError::NoData => format!(
+            "; its conversion to Parquet may be at hf://datasets/{}@refs/convert/parquet",
+            name.id()
+        ),
+        SplitError::Several { choices } => choices.first().map_or_else(String::new, |choice| {
+            format!("; name one, such as `{}`", name.with_file(choice))
+        }),
+        SplitError::NoSplit { .. } | SplitError::MissingParts { .. } => String::new(),
+    }
+}
+
 /// Some of the names that there are.
-fn listed(choices: &[String]) -> String {
+pub(super) fn listed(choices: &[String]) -> String {
     const MOST: usize = 8;
     if choices.is_empty() {
         return String::new();

@@ -13,6 +13,7 @@ mod name;
 mod repository;
 mod roots;
 mod settings;
+mod splits;
 mod wanted;
 
 pub use error::HubError;
@@ -21,4 +22,5 @@ pub use name::HubName;
 pub use repository::{Hub, Repository};
 pub use roots::{Revision, Roots, Snapshot};
 pub use settings::{Patience, Settings};
-pub use wanted::{Wanted, check_weights, data_files, fetch_model};
+pub use splits::{SplitError, data_files, files_of_split};
+pub use wanted::{Wanted, check_weights, fetch_model};

@@ -20,7 +20,7 @@ enum Kind {
     DataSet,
 }
 
-/// `owner/name`, `owner/name@revision`, or the same behind `hf://`; a data set's may go on with a file.
+/// `owner/name`, `owner/name@revision`, or the same behind `hf://`; a data set's may go on with a file or a folder.
 ///
 /// Shown with its scheme, so that all spellings of one name are the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub struct HubName {
     kind: Kind,
     id: String,
     revision: Option<String>,
-    /// A file of a data set.
+    /// A file or a folder of a data set.
     file: Option<String>,
 }
 
@@ -102,9 +102,17 @@ impl HubName {
         self.revision.as_deref().unwrap_or(MAIN)
     }
 
-    /// The file of a data set that is asked for, if one is.
+    /// The file of a data set that is asked for, or the folder, if one is.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
+    }
+
+    /// The same with another file or folder.
+    pub(super) fn with_file(&self, file: &str) -> Self {
+        Self {
+            file: Some(file.into()),
+            ..self.clone()
+        }
     }
 
     /// Its page on the hub, after the server.

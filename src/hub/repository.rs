@@ -151,15 +151,29 @@ impl Repository<'_> {
         Ok(self.listing.get())
     }
 
-    /// The names of all files, or of those in the cache if no list of the commit is known.
+    /// The names of all files.
     ///
     /// # Errors
-    /// The hub does not answer.
+    /// The hub does not answer, or only the cache can be asked and has no list of them.
     pub fn files(&self) -> Result<Vec<String>, HubError> {
-        Ok(match self.listing()? {
-            Some(listing) => listing.files.keys().cloned().collect(),
-            None => self.folder.files(&self.commit),
-        })
+        match self.listing()? {
+            Some(listing) => Ok(listing.files.keys().cloned().collect()),
+            None => Err(HubError::Unlisted {
+                name: Box::new(self.name.clone()),
+                reason: self.stale.clone().unwrap_or_else(|| "HF_HUB_OFFLINE is set".into()),
+            }),
+        }
+    }
+
+    /// The error for a file that is not there, with those that are.
+    pub(super) fn no_file(&self, file: &str) -> HubError {
+        let listing = self.kept_listing();
+        HubError::NoFile {
+            name: Box::new(self.name.clone()),
+            commit: self.commit.clone(),
+            file: file.into(),
+            choices: listing.map_or_else(Vec::new, |listing| listing.files.keys().cloned().collect()),
+        }
     }
 
     /// True if the repository has a file, as far as is known. A file in the cache needs no question.
@@ -204,12 +218,7 @@ impl Repository<'_> {
         }
         let files = self.listing()?.map(|listing| &listing.files);
         let Some(remote) = files.and_then(|files| files.get(file)).cloned() else {
-            return Err(HubError::NoFile {
-                name: Box::new(self.name.clone()),
-                commit: self.commit.clone(),
-                file: file.into(),
-                choices: files.map_or_else(Vec::new, |files| files.keys().cloned().collect()),
-            });
+            return Err(self.no_file(file));
         };
         let download = Download {
             client: &self.hub.client,

@@ -48,7 +48,7 @@ impl Request {
             }
             return Ok(repository);
         }
-        let files = hub::data_files(&repository)?;
+        let files = hub::data_files(&repository, None)?;
         for file in files.iter().filter(|_| purpose != Purpose::Check) {
             repository.fetch(file, progress)?;
         }

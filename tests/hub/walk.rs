@@ -74,10 +74,18 @@ impl Walk {
                 ("data/test-00000-of-00001.jsonl", quotes(16..20)),
             ],
         );
+        let subsets = [
+            "main/train-00000-of-00001.jsonl",
+            "socratic/train-00000-of-00001-0a1b2c.jsonl",
+            "tests/dev-00000-of-00001.jsonl",
+            "tests/test-00000-of-00001.jsonl",
+        ];
+        let subsets = Repository::new(commit(4), subsets.map(|file| (file, quotes(0..8))));
         let repositories = [
             ("owner/tiny", repository(tiny())),
             ("owner/shape", repository(shape())),
             ("datasets/owner/quotes", set),
+            ("datasets/owner/subsets", subsets),
         ];
         Self {
             server: Server::start(repositories, Faults::none()),
@@ -250,6 +258,55 @@ defaults: {model: owner/shape, weights: random, max_seq_length: 32, batch_size: 
     walk.expctl(&["plan", "spec.yaml", "--set", file, "--set", "stack=torch"])
         .exits(0);
     assert_eq!(walk.downloads(), ["data/test-00000-of-00001.jsonl"]);
+}
+
+#[test]
+fn subsets_are_folders() {
+    let walk = Walk::new(SPEC);
+    let plan = |data: &str| {
+        let data = format!("data={{path: '{data}', column: quote}}");
+        walk.expctl(&["plan", "spec.yaml", "--set", &data, "--set", "model=owner/shape"])
+    };
+    plan("hf://datasets/owner/subsets@main").exits(2).stderr_has(
+        "the data set `owner/subsets` has several files that could be meant; it has main, socratic; name one, such as \
+         `hf://datasets/owner/subsets@main/main`",
+    );
+    walk.downloads();
+    plan("hf://datasets/owner/subsets/socratic").exits(0);
+    assert!(
+        walk.downloads()
+            .contains(&"socratic/train-00000-of-00001-0a1b2c.jsonl".to_owned())
+    );
+    plan("hf://datasets/owner/subsets/other")
+        .exits(2)
+        .stderr_has("has no file other at");
+    plan("hf://datasets/owner/subsets/tests")
+        .exits(2)
+        .stderr_has("the folder `tests` of the data set `owner/subsets` has no split `train`; it has test, validation");
+}
+
+#[test]
+fn a_data_set_that_may_be_a_part_is_refused_offline() {
+    let walk = Walk::new(SPEC);
+    let plan = |data: &str| {
+        let data = format!("data={{path: '{data}', column: quote}}");
+        let arguments = ["plan", "spec.yaml", "--set", &data, "--set", "model=owner/shape"];
+        let mut command = walk.command(&arguments);
+        Output::of(command.env("HF_HUB_OFFLINE", "1"))
+    };
+    // One file of two parts, as another program may have fetched it.
+    let cache = walk.project.path("cache/hub/datasets--owner--quotes");
+    let snapshot = cache.join("snapshots").join(commit(3)).join("data");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(cache.join("refs")).unwrap();
+    fs::write(cache.join("refs/main"), commit(3)).unwrap();
+    fs::write(snapshot.join("train-00000-of-00002.jsonl"), quotes(0..10)).unwrap();
+    walk.expctl(&["plan", "spec.yaml", "--set", "model=owner/shape"])
+        .exits(0);
+    plan("owner/quotes")
+        .exits(2)
+        .stderr_has("the cache may hold a part of hf://datasets/owner/quotes alone (HF_HUB_OFFLINE is set)");
+    plan("hf://datasets/owner/quotes/data/train-00000-of-00002.jsonl").exits(0);
 }
 
 #[test]
