@@ -58,6 +58,8 @@ pub struct ModelConfig {
     pub classifier_dropout: f64,
     /// The id that fills up a batch's shorter samples; it is never a label.
     pub pad_token_id: Option<u32>,
+    /// The embedding's row that gets no gradient (PyTorch's `padding_idx`).
+    pub padding_row: Option<u32>,
     /// The id that ends a text; the first if there are several.
     pub eos_token_id: Option<u32>,
     /// Outputs of an encoder's classifier.

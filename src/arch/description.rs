@@ -1,5 +1,6 @@
 //! A family's description: plain facts, from which everything else that is known of its models follows.
 
+use super::family::Family;
 use super::module::{Module, Size};
 use crate::options::Task;
 
@@ -26,8 +27,8 @@ pub struct Description {
     pub weightless_leaves: WeightlessLeaves,
     /// Keys of `config.json` that the family calls differently, with its names.
     pub key_names: &'static [(&'static str, &'static str)],
-    /// Keys that other families of the kind have, and that this one does not read.
-    pub unread: &'static [&'static str],
+    /// The keys that this family reads, of those that not every family reads.
+    pub keys: &'static [&'static str],
     /// Keys with the one value that is known here.
     pub fixed: &'static [(&'static str, Fixed)],
     /// The values of keys that a file leaves out: those of transformers' configuration class.
@@ -35,6 +36,12 @@ pub struct Description {
 }
 
 impl Description {
+    /// True unless `key` is one of those that only other families read.
+    pub(super) fn reads(&self, key: &str) -> bool {
+        let lists = |family: &Self| family.keys.contains(&key);
+        lists(self) || !Family::ALL.iter().any(|family| lists(family.description()))
+    }
+
     /// The module of that name, if the family has it.
     pub fn module(&self, path: &str) -> Option<&'static Module> {
         let mut modules = self.embeddings.iter().chain(self.block).chain(self.head);
@@ -103,7 +110,7 @@ pub struct Defaults {
 pub(super) enum Windows {
     /// No block.
     Never,
-    /// All blocks, unless `use_sliding_window` is false.
+    /// All blocks.
     All,
     /// With `use_sliding_window`, the blocks from `max_window_layers` on or those that `layer_types` names.
     Later,

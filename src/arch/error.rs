@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::family::Family;
+use super::keys::WIDEST;
 use crate::options::Task;
 use crate::text::Mistake;
 
@@ -45,10 +46,17 @@ pub enum ConfigError {
         number: usize,
         hint: &'static str,
     },
+    #[error("`num_attention_heads` ({heads}) times `head_dim` ({head_dim}): expected at most {WIDEST}")]
+    Heads { heads: usize, head_dim: usize },
     #[error(
         "`layer_types`: expected `full_attention` or `sliding_attention` for each of {layers} layers, found {found}"
     )]
     LayerTypes { layers: usize, found: String },
+    #[error(
+        "`layer_types` names layers with a window, but none is in use: `sliding_window` is null, or \
+         `use_sliding_window` is not true"
+    )]
+    NoWindow,
     #[error("rotary scaling {kind} needs {needs}")]
     Scaling { kind: &'static str, needs: &'static str },
     #[error("`pad_token_id` is not below `vocab_size`")]

@@ -40,7 +40,7 @@ families! {
     Phi3 => phi3,
     /// Gemma Team 2024, arXiv:2408.00118.
     Gemma2 => gemma2,
-    /// The texts' part: Gemma Team 2025, arXiv:2503.19786.
+    /// The language model: Gemma Team 2025, arXiv:2503.19786.
     Gemma3 => gemma3,
     /// Sanh et al. 2019, arXiv:1910.01108.
     DistilBert => distilbert,

@@ -5,8 +5,17 @@ use serde_json::{Map, Value};
 use super::description::{Description, Fixed};
 use super::error::ConfigError;
 
-/// The largest size: far above any model's, and low enough that no product of sizes overflows.
-const MOST: usize = 1 << 24;
+/// The largest width of hidden states, of the feed-forward layer, and of all heads together.
+pub(super) const WIDEST: usize = 1 << 20;
+
+/// The largest value of a size: far above any model's, and low enough that no product of sizes overflows.
+fn most(key: &str) -> usize {
+    match key {
+        "num_hidden_layers" => 1 << 12,
+        "hidden_size" | "intermediate_size" | "num_attention_heads" | "num_key_value_heads" | "head_dim" => WIDEST,
+        _ => 1 << 24,
+    }
+}
 
 /// The keys of one file, and its family's names for them.
 pub(super) struct Keys<'a> {
@@ -24,10 +33,14 @@ impl Keys<'_> {
             .map_or(key, |(_, name)| name)
     }
 
-    /// The value of `key`; `None` if it is missing, null, or not read for the family.
+    /// The value of `key`; `None` if it is missing, null, or not read by the family.
     pub(super) fn get(&self, key: &'static str) -> Option<&Value> {
-        let value = self.values.get(self.name(key)).filter(|value| !value.is_null());
-        value.filter(|_| !self.family.unread.contains(&key))
+        self.entry(key).filter(|value| !value.is_null())
+    }
+
+    /// The value of `key`, which may be null; `None` if it is missing or not read by the family.
+    pub(super) fn entry(&self, key: &'static str) -> Option<&Value> {
+        self.values.get(self.name(key)).filter(|_| self.family.reads(key))
     }
 
     /// The error of a value that is not what it should be.
@@ -41,7 +54,7 @@ impl Keys<'_> {
 
     /// A size, which has no null.
     pub(super) fn size(&self, key: &'static str, default: usize) -> Result<usize, ConfigError> {
-        match self.values.get(self.name(key)) {
+        match self.entry(key) {
             Some(null @ Value::Null) => Err(self.wrong(key, "a number", null)),
             _ => Ok(self.optional_size(key)?.unwrap_or(default)),
         }
@@ -51,9 +64,10 @@ impl Keys<'_> {
     pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<usize>, ConfigError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
-        match size.filter(|size| (1..=MOST).contains(size)) {
+        let most = most(key);
+        match size.filter(|size| (1..=most).contains(size)) {
             Some(size) => Ok(Some(size)),
-            None => Err(self.wrong(key, format!("a number from 1 to {MOST}"), value)),
+            None => Err(self.wrong(key, format!("a number from 1 to {most}"), value)),
         }
     }
 
@@ -91,10 +105,10 @@ impl Keys<'_> {
         key: &'static str,
         default: Option<f64>,
     ) -> Result<Option<f64>, ConfigError> {
-        match self.values.contains_key(self.name(key)) {
-            true if self.get(key).is_none() => Ok(None),
-            true => self.positive(key, 1.0).map(Some),
-            false => Ok(default),
+        match self.entry(key) {
+            None => Ok(default),
+            Some(Value::Null) => Ok(None),
+            Some(_) => self.positive(key, 1.0).map(Some),
         }
     }
 

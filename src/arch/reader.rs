@@ -6,7 +6,7 @@ use super::config::{ModelConfig, SlidingWindow};
 use super::description::Windows;
 use super::error::ConfigError;
 use super::family::Family;
-use super::keys::Keys;
+use super::keys::{Keys, WIDEST};
 use super::rope::Rope;
 use crate::options::{DEFAULT_LABELS, Task};
 
@@ -46,7 +46,7 @@ fn family(values: &Map<String, Value>) -> Result<Family, ConfigError> {
         rest.is_some_and(|rest| rest == "Model" || rest.starts_with("For"))
     };
     // The parts of a model of images and texts have configurations of their own.
-    if values.contains_key("text_config") {
+    if values.get("text_config").is_some_and(|part| !part.is_null()) {
         let name = model_type.unwrap_or("with a `text_config`");
         return Err(ConfigError::UnknownFamily { name: name.into() });
     }
@@ -89,6 +89,9 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         Some(width) => width,
         None => head_width(keys, hidden, heads, ", and `head_dim` is not given")?,
     };
+    if heads * head_dim > WIDEST {
+        return Err(ConfigError::Heads { heads, head_dim });
+    }
     let classes = architectures(keys.values);
     let causal = format!("{}ForCausalLM", keys.family.class);
     let predicts_tokens = classes.is_empty() || classes.contains(&causal.as_str());
@@ -97,7 +100,7 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         head_dim,
         norm_eps: keys.positive("rms_norm_eps", defaults.norm_eps)?,
         rope: Rope::read(keys, head_dim, base.max_position_embeddings)?,
-        local_rope: Rope::read_local(keys)?,
+        local_rope: Rope::read_local(keys, head_dim, base.max_position_embeddings)?,
         query_pre_attn_scalar: keys
             .optional_size("query_pre_attn_scalar")?
             .or(defaults.query_pre_attn_scalar),
@@ -149,9 +152,11 @@ fn encoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
 fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
     let defaults = &keys.family.defaults;
     let heads = keys.size("num_attention_heads", defaults.num_attention_heads)?;
+    let vocab_size = keys.size("vocab_size", defaults.vocab_size)?;
+    let pad_token_id = pad_token(keys)?;
     Ok(ModelConfig {
         family,
-        vocab_size: keys.size("vocab_size", defaults.vocab_size)?,
+        vocab_size,
         hidden_size: keys.size("hidden_size", defaults.hidden_size)?,
         intermediate_size: keys.size("intermediate_size", defaults.intermediate_size)?,
         num_hidden_layers: keys.size("num_hidden_layers", defaults.num_hidden_layers)?,
@@ -174,7 +179,8 @@ fn common(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         hidden_dropout: 0.0,
         attention_dropout: 0.0,
         classifier_dropout: 0.0,
-        pad_token_id: pad_token(keys)?,
+        pad_token_id,
+        padding_row: padding_row(keys, vocab_size, pad_token_id),
         eos_token_id: eos_token(keys)?,
         num_labels: DEFAULT_LABELS,
         head: None,
@@ -199,16 +205,24 @@ fn head_width(keys: &Keys, hidden: usize, heads: usize, hint: &'static str) -> R
 
 /// The padding token; a null or, in old files, -1 means none.
 fn pad_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
-    if !keys.values.contains_key("pad_token_id") {
+    let Some(value) = keys.entry("pad_token_id") else {
         return Ok(keys.family.defaults.pad_token_id);
-    }
-    let Some(value) = keys.get("pad_token_id") else {
-        return Ok(None);
     };
     match value.as_i64() {
+        None if value.is_null() => Ok(None),
         Some(id) => Ok(u32::try_from(id).ok()),
         None => Err(keys.wrong("pad_token_id", "a token's id", value)),
     }
+}
+
+/// PyTorch's `padding_idx`: the padding token's row; of a negative one, as many rows before the end.
+fn padding_row(keys: &Keys, rows: usize, pad_token_id: Option<u32>) -> Option<u32> {
+    let given = keys.get("pad_token_id").and_then(Value::as_i64);
+    let row = match given.filter(|id| *id < 0) {
+        Some(before_end) => u32::try_from(rows as i64 + before_end).ok(),
+        None => pad_token_id,
+    };
+    row.filter(|row| (*row as usize) < rows)
 }
 
 /// The token that ends a text, or the first of several.
@@ -224,33 +238,39 @@ fn eos_token(keys: &Keys) -> Result<Option<u32>, ConfigError> {
     }
 }
 
-/// The window, if any of the `layers` blocks has it.
+/// The window, if the model has one. transformers makes the mask of Gemma's even if no block has it.
 fn sliding_window(keys: &Keys, layers: usize) -> Result<Option<SlidingWindow>, ConfigError> {
     let defaults = &keys.family.defaults;
-    let tokens = match keys.values.contains_key("sliding_window") {
-        true => keys.optional_size("sliding_window")?,
-        false => defaults.sliding_window,
+    let tokens = match keys.entry("sliding_window") {
+        Some(_) => keys.optional_size("sliding_window")?,
+        None => defaults.sliding_window,
     };
-    let is_used = keys.flag("use_sliding_window")?;
-    let (is_used, layers) = match defaults.windows {
-        Windows::Never => return Ok(None),
-        Windows::All => (is_used.unwrap_or(true), vec![true; layers]),
+    match defaults.windows {
+        Windows::Never => Ok(None),
+        Windows::All => Ok(tokens.map(|tokens| SlidingWindow {
+            tokens,
+            layers: vec![true; layers],
+        })),
         Windows::Later => {
+            let is_used = keys.flag("use_sliding_window")?.unwrap_or(false);
+            let tokens = tokens.filter(|_| is_used);
             let first = first_windowed_layer(keys)?;
-            let later = || (0..layers).map(|layer| layer >= first).collect();
-            (
-                is_used.unwrap_or(false),
-                layer_types(keys, layers)?.unwrap_or_else(later),
-            )
+            let later = || (0..layers).map(|layer| tokens.is_some() && layer >= first).collect();
+            let layers: Vec<bool> = layer_types(keys, layers)?.unwrap_or_else(later);
+            match (tokens, layers.contains(&true)) {
+                (Some(tokens), true) => Ok(Some(SlidingWindow { tokens, layers })),
+                (None, true) => Err(ConfigError::NoWindow),
+                (_, false) => Ok(None),
+            }
         }
         Windows::AllBut(every) => {
+            let tokens = keys.size("sliding_window", tokens.unwrap_or_default())?;
             let every = keys.size("sliding_window_pattern", every)?;
             let pattern = || (1..=layers).map(|layer| !layer.is_multiple_of(every)).collect();
-            (true, layer_types(keys, layers)?.unwrap_or_else(pattern))
+            let layers = layer_types(keys, layers)?.unwrap_or_else(pattern);
+            Ok(Some(SlidingWindow { tokens, layers }))
         }
-    };
-    let window = tokens.map(|tokens| SlidingWindow { tokens, layers });
-    Ok(window.filter(|window| is_used && window.layers.contains(&true)))
+    }
 }
 
 /// `layer_types`: true for each layer with the window.

@@ -89,61 +89,50 @@ impl Rope {
         (head_dim as f64 * self.partial_factor) as usize
     }
 
-    /// Reads the keys of the rotary embedding of blocks with a window, in families where it is another.
-    pub(super) fn read_local(keys: &Keys) -> Result<Option<Self>, ConfigError> {
+    /// Reads the rotary embedding of a decoder with heads of the width `head_dim` and so many positions.
+    ///
+    /// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
+    pub(super) fn read(keys: &Keys, head_dim: usize, positions: usize) -> Result<Self, ConfigError> {
+        let theta = keys.positive("rope_theta", keys.family.defaults.rope_theta)?;
+        let all = object(keys, &["rope_scaling", "rope_parameters"])?;
+        let inner = match all {
+            Some(all) => of_type(keys, all, "full_attention")?.or(Some(all)),
+            None => None,
+        };
+        Self::of(keys, inner, theta, head_dim, positions)
+    }
+
+    /// Reads that of blocks with a window, in families where it is another.
+    pub(super) fn read_local(keys: &Keys, head_dim: usize, positions: usize) -> Result<Option<Self>, ConfigError> {
         let Some(theta) = keys.family.defaults.local_rope_theta else {
             return Ok(None);
         };
         let theta = keys.positive("rope_local_base_freq", theta)?;
-        let by_type = keys
-            .get("rope_parameters")
-            .and_then(|value| value.get("sliding_attention"));
-        let Some(values) = by_type.and_then(Value::as_object) else {
-            return Ok(Some(Self {
-                theta,
-                ..Self::default()
-            }));
+        let inner = match object(keys, &["rope_parameters"])? {
+            Some(all) => of_type(keys, all, "sliding_attention")?,
+            None => None,
         };
-        let inner = Keys {
-            values,
-            family: keys.family,
-        };
-        let theta = inner.positive("rope_theta", theta)?;
-        let scaling = match inner.text("rope_type")?.as_deref() {
-            None | Some("default") => None,
-            Some("linear") => Some(RopeScaling::Linear(inner.positive("factor", 1.0)?)),
-            Some(other) => Some(RopeScaling::Other(other.into())),
-        };
-        Ok(Some(Self {
-            theta,
-            scaling,
-            partial_factor: 1.0,
-        }))
+        Self::of(keys, inner, theta, head_dim, positions).map(Some)
     }
 
-    /// Reads the keys of a decoder with heads of the width `head_dim` and so many positions.
-    ///
-    /// transformers 4 keeps the scaling in `rope_scaling`, transformers 5 in `rope_parameters` with the base.
-    pub(super) fn read(keys: &Keys, head_dim: usize, positions: usize) -> Result<Self, ConfigError> {
-        let nested = nested(keys, "full_attention")?;
-        let inner = nested.map(|values| Keys {
-            values,
+    /// `inner` is the object that describes the embedding, `keys` those of the file.
+    fn of(
+        keys: &Keys,
+        inner: Option<&Map<String, Value>>,
+        theta: f64,
+        head_dim: usize,
+        positions: usize,
+    ) -> Result<Self, ConfigError> {
+        let empty = Map::new();
+        let inner = Keys {
+            values: inner.unwrap_or(&empty),
             family: keys.family,
-        });
+        };
+        let share = inner.get("partial_rotary_factor");
         let rope = Self {
-            theta: keys.positive("rope_theta", keys.family.defaults.rope_theta)?,
+            theta: inner.positive("rope_theta", theta)?,
             scaling: None,
-            partial_factor: 1.0,
-        };
-        let share = keys.get("partial_rotary_factor");
-        let Some(inner) = inner else {
-            let partial_factor = partial_factor(keys, share)?;
-            return Ok(Self { partial_factor, ..rope });
-        };
-        let rope = Self {
-            theta: inner.positive("rope_theta", rope.theta)?,
-            partial_factor: partial_factor(keys, share.or(inner.get("partial_rotary_factor")))?,
-            ..rope
+            partial_factor: partial_factor(keys, share.or(keys.get("partial_rotary_factor")))?,
         };
         // Old files call `rope_type` `type`; some have both.
         let kind = inner.text("rope_type")?.or(inner.text("type")?);
@@ -155,26 +144,50 @@ impl Rope {
                 let pairs = rope.rotary_dim(head_dim) / 2;
                 Some(RopeScaling::LongRope(long_rope(keys, &inner, pairs, positions)?))
             }
-            Some("linear") => Some(RopeScaling::Linear(inner.positive("factor", 1.0)?)),
+            Some("linear") => Some(RopeScaling::Linear(needed(
+                &inner,
+                "linear",
+                "factor",
+                "`factor`, above 0",
+            )?)),
             Some(other) => Some(RopeScaling::Other(other.into())),
         };
         Ok(Self { scaling, ..rope })
     }
 }
 
-/// The object that describes the rotary embedding: of transformers 5's, which have one for each type of layer in families
-/// with several, that of `layer_type`.
-fn nested<'a>(keys: &'a Keys, layer_type: &'static str) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
-    let object = |value: &'a Value| {
-        let object = value.as_object();
-        object.ok_or_else(|| keys.wrong("rope_scaling", "an object", value))
-    };
-    match keys.get("rope_parameters").or(keys.get("rope_scaling")) {
+/// The object under the first of `names` that the file has, unless it is empty.
+fn object<'a>(keys: &'a Keys, names: &[&'static str]) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
+    let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    let found = names.iter().map(|name| (*name, keys.get(name)));
+    let mut found = found.filter_map(|(name, value)| Some((name, value.filter(|value| !is_empty(value))?)));
+    match found.next() {
+        Some((name, value)) => as_object(keys, name, value).map(Some),
         None => Ok(None),
-        Some(value) => match object(value)?.get(layer_type) {
-            Some(value) => object(value).map(Some),
-            None => object(value).map(Some),
-        },
+    }
+}
+
+/// transformers 5 has an object for each type of layer in families with several rotary embeddings: that of `layer_type`.
+fn of_type<'a>(
+    keys: &Keys,
+    all: &'a Map<String, Value>,
+    layer_type: &'static str,
+) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
+    match all.get(layer_type).filter(|value| !value.is_null()) {
+        Some(value) => as_object(keys, layer_type, value).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn as_object<'a>(keys: &Keys, name: &'static str, value: &'a Value) -> Result<&'a Map<String, Value>, ConfigError> {
+    value.as_object().ok_or_else(|| keys.wrong(name, "an object", value))
+}
+
+/// A number above 0 without which there is no scaling of that kind.
+fn needed(keys: &Keys, kind: &'static str, key: &'static str, needs: &'static str) -> Result<f64, ConfigError> {
+    match keys.get(key) {
+        Some(_) => keys.positive(key, 1.0),
+        None => Err(ConfigError::Scaling { kind, needs }),
     }
 }
 
@@ -186,10 +199,7 @@ fn partial_factor(keys: &Keys, value: Option<&Value>) -> Result<f64, ConfigError
 
 fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
     let missing = |needs| ConfigError::Scaling { kind: "llama3", needs };
-    let number = |key: &'static str, needs| match keys.get(key) {
-        Some(_) => keys.positive(key, 1.0),
-        None => Err(missing(needs)),
-    };
+    let number = |key, needs| needed(keys, "llama3", key, needs);
     let original = keys.optional_size("original_max_position_embeddings")?;
     let scaling = Llama3Scaling {
         factor: number("factor", "`factor`, above 0")?,
@@ -203,14 +213,15 @@ fn llama3(keys: &Keys) -> Result<Llama3Scaling, ConfigError> {
     Ok(scaling)
 }
 
-/// `inner` has the keys of the scaling, `outer` those of the file, where Phi 3 has its original positions.
+/// `inner` has the keys of the scaling, `outer` those of the file, whose original positions win
+/// (`RotaryEmbeddingConfigMixin.standardize_rope_params`).
 fn long_rope(outer: &Keys, inner: &Keys, pairs: usize, positions: usize) -> Result<LongRopeScaling, ConfigError> {
     let missing = |needs| ConfigError::Scaling {
         kind: "longrope",
         needs,
     };
     let key = "original_max_position_embeddings";
-    let original = inner.optional_size(key)?.or(outer.optional_size(key)?);
+    let original = outer.optional_size(key)?.or(inner.optional_size(key)?);
     let original = original.filter(|original| *original > 1);
     let original = original.ok_or(missing("`original_max_position_embeddings`, above 1"))?;
     let factor = inner.positive("factor", positions as f64 / original as f64)?;

@@ -19,6 +19,8 @@ pub struct Embedding {
     pub table: Param,
     /// Factor of the vectors, where they have one.
     pub scale: Option<f32>,
+    /// The token whose row gets no gradient (PyTorch's `padding_idx`).
+    pub padding: Option<u32>,
 }
 
 impl Embedding {
@@ -37,6 +39,9 @@ impl Embedding {
                 kernels::scale(dy.values_mut::<f32>()?, self.factor());
             }
         }
+        if self.table.trainable {
+            dy = without_padding(ids, dy, self.padding)?;
+        }
         self.table.accumulate_rows(ids, &dy)
     }
 
@@ -49,6 +54,27 @@ impl Embedding {
             _ => scale,
         }
     }
+}
+
+/// The gradient `dx`, float32, with zeros in the rows of the padding token.
+pub(super) fn without_padding(ids: &Buffer<u32>, mut dx: Tensor, padding: Option<u32>) -> Result<Tensor> {
+    let ids = ids.values();
+    let Some(padding) = padding.filter(|padding| ids.contains(padding)) else {
+        return Ok(dx);
+    };
+    if !dx.has_kernels() {
+        let counts: Vec<f32> = ids.iter().map(|&id| f32::from(u8::from(id != padding))).collect();
+        let counts = candle_core::Tensor::from_vec(counts, (ids.len(), 1), dx.device())?;
+        return Tensor::from_candle(dx.to_candle()?.broadcast_mul(&counts)?);
+    }
+    if !memory::is_dry_run() {
+        let cols = dx.cols();
+        let rows = dx.values_mut::<f32>()?.chunks_exact_mut(cols).zip(ids);
+        for (row, _) in rows.filter(|(_, id)| **id == padding) {
+            row.fill(0.0);
+        }
+    }
+    Ok(dx)
 }
 
 /// The rows of a matrix with these indices, in `dtype`.
@@ -77,7 +103,7 @@ fn scaled_rows(table: &Tensor, indices: &Buffer<u32>, dtype: DType, factor: f32)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::testing::{assert_close, param, tensor, uniform, uniform_tensor, with_plain_ops};
+    use crate::nn::testing::{assert_close, elements, param, tensor, uniform, uniform_tensor, with_plain_ops};
 
     #[test]
     fn kernel_and_plain_ops_agree() {
@@ -91,11 +117,17 @@ mod tests {
             let values = uniform("table", &[7, 33]).to_dtype(dtype).unwrap();
             let run = || {
                 let table = param("table", &values, true);
-                let mut embedding = Embedding { table, scale };
+                let mut embedding = Embedding {
+                    table,
+                    scale,
+                    padding: Some(6),
+                };
                 for dy in ["dy", "more"] {
                     embedding.backward(&ids, uniform_tensor(dy, &[5, 33])).unwrap();
                 }
                 let gradient = embedding.table.gradient().unwrap().to_candle().unwrap();
+                let of_padding = elements(&tensor(&gradient.get(6).unwrap()));
+                assert!(of_padding.iter().all(|value| *value == 0.0));
                 (embedding.forward(&ids, DType::BF16, &Device::Cpu).unwrap(), gradient)
             };
             let (kernel, plain) = (run(), with_plain_ops(run));
@@ -108,7 +140,11 @@ mod tests {
     #[test]
     fn a_frozen_table_gets_no_gradient() {
         let table = param("table", &uniform("table", &[2, 3]), false);
-        let mut embedding = Embedding { table, scale: None };
+        let mut embedding = Embedding {
+            table,
+            scale: None,
+            padding: None,
+        };
         embedding
             .backward(&vec![1].into(), tensor(&uniform("dy", &[1, 3])))
             .unwrap();

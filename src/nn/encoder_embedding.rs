@@ -5,14 +5,12 @@ use candle_core::{DType, Result};
 use super::{
     Pass,
     dropout::Dropout,
+    embedding::without_padding,
     layer_norm::LayerNorm,
     param::Param,
     tensor::{Tensor, for_format},
 };
-use crate::{
-    kernels::embedding,
-    memory::{self, Buffer},
-};
+use crate::{kernels::embedding, memory::Buffer};
 
 /// The embedding of an encoder's tokens.
 #[derive(Debug)]
@@ -52,7 +50,7 @@ impl EncoderEmbedding {
         if let Some(types) = &mut self.token_types {
             types.accumulate_rows(&Buffer::zeros(ids.len()), &dx)?;
         }
-        let dx = self.without_padding(ids.values(), dx)?;
+        let dx = without_padding(ids, dx, self.padding)?;
         self.words.accumulate_rows(ids, &dx)
     }
 
@@ -95,26 +93,6 @@ impl EncoderEmbedding {
         let positions = self.positions.value.to_candle_f32()?.narrow(0, 0, len)?;
         let sum = sum.reshape((batch, len, cols))?.broadcast_add(&positions)?;
         Tensor::from_candle(sum.reshape((batch * len, cols))?.to_dtype(hidden)?)
-    }
-
-    /// The gradient with zeros in the rows of the padding token.
-    fn without_padding(&self, ids: &[u32], mut dx: Tensor) -> Result<Tensor> {
-        let Some(padding) = self.padding.filter(|padding| ids.contains(padding)) else {
-            return Ok(dx);
-        };
-        if !dx.has_kernels() {
-            let counts: Vec<f32> = ids.iter().map(|&id| f32::from(u8::from(id != padding))).collect();
-            let counts = candle_core::Tensor::from_vec(counts, (ids.len(), 1), dx.device())?;
-            return Tensor::from_candle(dx.to_candle()?.broadcast_mul(&counts)?);
-        }
-        if !memory::is_dry_run() {
-            let cols = dx.cols();
-            let rows = dx.values_mut::<f32>()?.chunks_exact_mut(cols).zip(ids);
-            for (row, _) in rows.filter(|(_, id)| **id == padding) {
-                row.fill(0.0);
-            }
-        }
-        Ok(dx)
     }
 }
 

@@ -14,11 +14,12 @@ use serde::Deserialize;
 use crate::common::training;
 use crate::fixtures::{assert_relative, fixture, json};
 
-pub const DECODERS: [&str; 8] = [
+pub const DECODERS: [&str; 9] = [
     "tiny_llama",
     "tiny_llama3",
     "tiny_mistral",
     "tiny_qwen2",
+    "tiny_qwen2_window",
     "tiny_qwen3",
     "tiny_phi3",
     "tiny_gemma2",

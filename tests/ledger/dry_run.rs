@@ -393,6 +393,7 @@ fn decoder_ends(config: &Config, sample: &mut dyn FnMut()) {
     let mut embedding = Embedding {
         table: config.matrix(VOCABULARY, HIDDEN),
         scale: config.is_capped().then_some(7.0),
+        padding: None,
     };
     let mut norm = config.rms_norm(HIDDEN);
     let of = CausalLoss {

@@ -19,6 +19,7 @@ mod sample;
 mod torch;
 mod trainer;
 mod training_loop;
+mod windows;
 
 use serde_json::Value;
 

@@ -39,7 +39,7 @@ pub(crate) const FAMILY: Description = Description {
         head: &[Hidden, Hidden],
     },
     key_names: &[],
-    unread: &[],
+    keys: &["layer_norm_eps", "type_vocab_size"],
     fixed: &[
         ("is_decoder", Fixed::False),
         ("add_cross_attention", Fixed::False),

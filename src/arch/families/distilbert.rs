@@ -47,7 +47,7 @@ pub(crate) const FAMILY: Description = Description {
         ("attention_probs_dropout_prob", "attention_dropout"),
         ("classifier_dropout", "seq_classif_dropout"),
     ],
-    unread: &["type_vocab_size", "layer_norm_eps"],
+    keys: &[],
     fixed: &[
         ("sinusoidal_pos_embds", Fixed::False),
         ("problem_type", Fixed::Word("single_label_classification")),

@@ -33,7 +33,14 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[("hidden_act", "hidden_activation")],
-    unread: &[],
+    keys: &[
+        "attention_bias",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "layer_types",
+        "query_pre_attn_scalar",
+        "sliding_window",
+    ],
     fixed: &[
         ("attention_dropout", Fixed::Zero),
         ("use_bidirectional_attention", Fixed::False),

@@ -1,5 +1,5 @@
-//! Gemma 3, its texts' part: transformers' `Gemma3ForCausalLM`. Outputs of layers, queries and keys have norms; local blocks,
-//! with a sliding window, have a rotary base of their own.
+//! Gemma 3's language model: transformers' `Gemma3ForCausalLM`. Outputs of layers, queries and keys have norms; local
+//! blocks, with a sliding window, have a rotary base of their own.
 
 use crate::arch::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
 use crate::arch::module::Bias::{Attention, Never};
@@ -35,7 +35,14 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[("hidden_act", "hidden_activation")],
-    unread: &[],
+    keys: &[
+        "attention_bias",
+        "final_logit_softcapping",
+        "layer_types",
+        "query_pre_attn_scalar",
+        "sliding_window",
+        "sliding_window_pattern",
+    ],
     fixed: &[
         ("attention_dropout", Fixed::Zero),
         ("use_bidirectional_attention", Fixed::False),

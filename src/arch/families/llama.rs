@@ -30,7 +30,7 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
-    unread: &[],
+    keys: &["attention_bias", "mlp_bias"],
     fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: DECODER,
 };

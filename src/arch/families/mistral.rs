@@ -30,7 +30,7 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
-    unread: &[],
+    keys: &["sliding_window"],
     fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: Defaults {
         intermediate_size: 14_336,

@@ -31,7 +31,7 @@ pub(crate) const FAMILY: Description = Description {
         ..DECODER_LEAVES
     },
     key_names: &[],
-    unread: &[],
+    keys: &["sliding_window"],
     fixed: &[
         ("attention_dropout", Fixed::Zero),
         ("resid_pdrop", Fixed::Zero),

@@ -30,13 +30,19 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
-    unread: &[],
+    keys: &[
+        "layer_types",
+        "max_window_layers",
+        "sliding_window",
+        "use_sliding_window",
+    ],
     fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: Defaults {
         vocab_size: 151_936,
         intermediate_size: 22_016,
         num_key_value_heads: Some(32),
         max_position_embeddings: 32_768,
+        sliding_window: Some(4096),
         windows: Windows::Later,
         ..DECODER
     },

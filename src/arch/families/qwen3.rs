@@ -32,7 +32,13 @@ pub(crate) const FAMILY: Description = Description {
     ],
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
-    unread: &[],
+    keys: &[
+        "attention_bias",
+        "layer_types",
+        "max_window_layers",
+        "sliding_window",
+        "use_sliding_window",
+    ],
     fixed: &[("attention_dropout", Fixed::Zero)],
     defaults: Defaults {
         vocab_size: 151_936,
@@ -40,6 +46,7 @@ pub(crate) const FAMILY: Description = Description {
         num_key_value_heads: Some(32),
         head_dim: Some(128),
         max_position_embeddings: 32_768,
+        sliding_window: Some(4096),
         windows: Windows::Later,
         ..DECODER
     },

@@ -6,7 +6,7 @@ use crate::arch::check::check;
 use crate::arch::config::ModelConfig;
 use crate::arch::family::Family;
 use crate::arch::presets::Preset;
-use crate::arch::rope::{LongRopeScaling, RopeScaling};
+use crate::arch::rope::RopeScaling;
 use crate::options::{Stack, Task};
 
 fn read(config: Value) -> Result<ModelConfig, String> {
@@ -117,6 +117,9 @@ fn defaults_are_those_of_transformers() {
         (llama.num_key_value_heads, llama.head_dim, llama.attention_bias),
         (16, 64, false)
     );
+    let windowed = json!({"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 30});
+    let windowed = read(windowed).unwrap();
+    assert_eq!([windowed.window(29), windowed.window(30)], [None, Some(4096)]);
     let qwen2 = read(json!({"model_type": "qwen2", "sliding_window": 4096})).unwrap();
     let is_bias = |name: &str| name.ends_with("v_proj.bias");
     assert!(qwen2.weights().iter().any(|weight| is_bias(&weight.name)) && qwen2.sliding_window.is_none());
@@ -160,11 +163,86 @@ fn windows_of_some_layers_are_found() {
         config.sliding_window.map(|window| window.layers)
     };
     assert_eq!(gemma(json!({})), mixed);
-    assert_eq!(gemma(json!({"sliding_window": null})), None);
+    // transformers makes the window's mask even then.
     assert_eq!(
-        gemma(json!({"sliding_window_pattern": 3})),
-        Some(vec![true, true, false, true])
+        gemma(json!({"layer_types": [full, full, full, full]})),
+        Some(vec![false; 4])
     );
+    let pattern = json!({"model_type": "gemma3_text", "num_hidden_layers": 4, "sliding_window_pattern": 3});
+    let window = read(pattern).unwrap().sliding_window.unwrap();
+    assert_eq!((window.tokens, window.layers), (4096, vec![true, true, false, true]));
+}
+
+#[test]
+fn a_window_that_is_missing_is_an_error() {
+    let null = json!({"model_type": "gemma2", "sliding_window": null});
+    assert_eq!(
+        read(null).unwrap_err(),
+        "`sliding_window`: expected a number, found null"
+    );
+    let types = json!({"layer_types": ["full_attention", "sliding_attention"], "num_hidden_layers": 2});
+    for change in [
+        json!({"model_type": "qwen2"}),
+        json!({"model_type": "qwen3", "use_sliding_window": true, "sliding_window": null}),
+    ] {
+        let message = read(merged(types.clone(), &change)).unwrap_err();
+        assert!(
+            message.contains("`layer_types` names layers with a window, but none is in use"),
+            "{message}"
+        );
+    }
+}
+
+/// Keys that transformers' code for the family never reads.
+#[test]
+fn keys_of_other_families_change_nothing() {
+    let window = json!({"use_sliding_window": false, "sliding_window_pattern": 2, "max_window_layers": 1,
+        "layer_types": ["full_attention"]});
+    let caps = json!({"attn_logit_softcapping": 7.0, "final_logit_softcapping": 8.0, "query_pre_attn_scalar": 9});
+    let biases = json!({"attention_bias": true, "mlp_bias": true});
+    for (family, keys) in [
+        (
+            "llama",
+            merged(caps.clone(), &merged(window.clone(), &json!({"sliding_window": 3}))),
+        ),
+        ("mistral", merged(merged(window, &caps), &biases)),
+        (
+            "qwen2",
+            merged(merged(json!({"sliding_window_pattern": 2}), &caps), &biases),
+        ),
+        (
+            "qwen3",
+            merged(caps.clone(), &json!({"mlp_bias": true, "sliding_window_pattern": 2})),
+        ),
+        (
+            "phi3",
+            merged(
+                merged(json!({"use_sliding_window": false, "layer_types": 3}), &caps),
+                &biases,
+            ),
+        ),
+        (
+            "gemma2",
+            json!({"mlp_bias": true, "sliding_window_pattern": 3, "use_sliding_window": false}),
+        ),
+        (
+            "gemma3_text",
+            json!({"mlp_bias": true, "attn_logit_softcapping": 7.0, "use_sliding_window": false}),
+        ),
+        ("distilbert", json!({"type_vocab_size": 0, "layer_norm_eps": 0.5})),
+    ] {
+        let plain = json!({"model_type": family, "sliding_window": 64});
+        let changed = merged(keys, &plain);
+        assert_eq!(read(changed), read(plain), "{family}");
+    }
+}
+
+#[test]
+fn the_row_without_a_gradient_is_the_padding_tokens() {
+    let row = |pad: Value| llama(&json!({ "pad_token_id": pad })).unwrap().padding_row;
+    let rows = [json!(2), json!(null), json!(-1), json!(512)].map(row);
+    assert_eq!(rows, [Some(2), None, Some(511), None]);
+    assert_eq!(read(json!({"model_type": "phi3"})).unwrap().padding_row, Some(32_000));
 }
 
 #[test]
@@ -185,6 +263,16 @@ fn gemmas_keys_are_read() {
     assert_eq!(scale, (1.0 / 12.0, Some(48.0), true));
     let gemma2 = read(json!({"model_type": "gemma2", "final_logit_softcapping": null})).unwrap();
     assert_eq!((gemma2.attention_softcap, gemma2.logit_softcap), (Some(50.0), None));
+    let local = json!({"type": "linear", "factor": 2.0, "rope_theta": 200.0});
+    let nested = json!({"model_type": "gemma3_text", "rope_parameters": {"sliding_attention": local}});
+    let (theta, scaling) = read(nested)
+        .unwrap()
+        .local_rope
+        .map(|rope| (rope.theta, rope.scaling))
+        .unwrap();
+    assert_eq!((theta, scaling), (200.0, Some(RopeScaling::Linear(2.0))));
+    let text = json!({"model_type": "gemma3_text", "text_config": null});
+    assert_eq!(read(text).unwrap().family, Family::Gemma3);
     let images =
         json!({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}});
     let message = read(images).unwrap_err();
@@ -192,113 +280,6 @@ fn gemmas_keys_are_read() {
         message.contains("unknown model family gemma3;") && message.contains("gemma3_text"),
         "{message}"
     );
-}
-
-#[test]
-fn theta_and_scaling_are_found_under_old_and_new_keys() {
-    let expected = preset("llama-3.2-1b").rope;
-    assert!(matches!(expected.scaling, Some(RopeScaling::Llama3(_))));
-    let values = json!({"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192});
-    let scaling = |extra: Value| merged(values.clone(), &extra);
-    for change in [
-        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"rope_type": "llama3"}))}),
-        json!({"rope_theta": 500000.0, "rope_scaling": scaling(json!({"type": "llama3"}))}),
-        json!({"rope_parameters": scaling(json!({"rope_type": "llama3", "rope_theta": 500000.0}))}),
-    ] {
-        assert_eq!(llama(&change).unwrap().rope, expected);
-    }
-    assert_eq!(llama(&json!({"rope_scaling": null})).unwrap().rope.scaling, None);
-}
-
-/// Phi 3 with 48 rotated dimensions of 64, whose context of 4096 positions is stretched to 131,072.
-fn phi(scaling: Value) -> Result<ModelConfig, String> {
-    read(json!({
-        "model_type": "phi3", "hidden_size": 256, "num_attention_heads": 4, "max_position_embeddings": 131_072,
-        "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75, "rope_scaling": scaling
-    }))
-}
-
-/// LongRoPE's keys, with so many factors.
-fn long_rope(pairs: usize) -> Value {
-    json!({"rope_type": "longrope", "short_factor": vec![1.5; pairs], "long_factor": vec![4; pairs]})
-}
-
-#[test]
-fn long_rope_is_found_under_old_and_new_keys() {
-    let expected = LongRopeScaling {
-        short_factor: vec![1.5; 24],
-        long_factor: vec![4.0; 24],
-        original_max_position_embeddings: 4096,
-        // sqrt(1 + ln(32) / ln(4096)) = sqrt(1 + 5 / 12)
-        attention_factor: (17f64 / 12.0).sqrt(),
-    };
-    let found = |extra: Value| match phi(merged(long_rope(24), &extra)).unwrap().rope.scaling {
-        Some(RopeScaling::LongRope(found)) => found,
-        other => panic!("{other:?}"),
-    };
-    let close = |found: &LongRopeScaling, factor: f64| (found.attention_factor - factor).abs() < 1e-12;
-    for names in [
-        json!({}),
-        json!({"type": "longrope"}),
-        json!({"rope_type": null, "type": "su"}),
-    ] {
-        let found = found(names);
-        assert!(close(&found, expected.attention_factor), "{found:?}");
-        let attention_factor = expected.attention_factor;
-        assert_eq!(
-            LongRopeScaling {
-                attention_factor,
-                ..found
-            },
-            expected
-        );
-    }
-    assert!(close(&found(json!({"attention_factor": 1.25})), 1.25));
-    assert!(close(&found(json!({"factor": 1.0})), 1.0));
-    assert!(close(&found(json!({"factor": 4096.0})), 2f64.sqrt()));
-    let inner = found(json!({"original_max_position_embeddings": 2048}));
-    assert_eq!(inner.original_max_position_embeddings, 2048);
-}
-
-#[test]
-fn what_long_rope_cannot_have_is_an_error() {
-    for (change, part) in [
-        (
-            json!({"short_factor": null}),
-            "rotary scaling longrope needs `short_factor`",
-        ),
-        (
-            json!({"long_factor": null}),
-            "rotary scaling longrope needs `long_factor`",
-        ),
-        (
-            json!({"short_factor": vec![1.0; 32]}),
-            "`short_factor`: expected 24 numbers, one for each pair of rotated dimensions, found 32",
-        ),
-        (
-            json!({"long_factor": [0]}),
-            "`long_factor`: expected numbers above 0, found 0",
-        ),
-        (
-            json!({"long_factor": 4.0}),
-            "`long_factor`: expected a list of 24 numbers above 0, found 4.0",
-        ),
-        (
-            json!({"original_max_position_embeddings": 1}),
-            "`original_max_position_embeddings`, above 1",
-        ),
-        (
-            json!({"attention_factor": -1.0}),
-            "`attention_factor`: expected a number above 0",
-        ),
-    ] {
-        let message = phi(merged(long_rope(24), &change)).unwrap_err();
-        assert!(message.contains(part), "{message}");
-    }
-    let elsewhere = json!({"rope_scaling": long_rope(8)});
-    let message = llama(&elsewhere).unwrap_err();
-    assert!(message.contains("`original_max_position_embeddings`"), "{message}");
 }
 
 #[test]
@@ -346,6 +327,10 @@ fn what_a_decoder_cannot_have_is_an_error() {
             "low_freq_factor",
         ),
         (
+            json!({"rope_scaling": {"rope_type": "linear"}}),
+            "rotary scaling linear needs `factor`, above 0",
+        ),
+        (
             json!({"rope_parameters": {"partial_rotary_factor": 0.5}}),
             "partial_rotary_factor",
         ),
@@ -362,6 +347,22 @@ fn what_a_decoder_cannot_have_is_an_error() {
         (
             json!({"vocab_size": 0}),
             "`vocab_size`: expected a number from 1 to 16777216, found 0",
+        ),
+        (
+            json!({"hidden_size": 0}),
+            "`hidden_size`: expected a number from 1 to 1048576, found 0",
+        ),
+        (
+            json!({"intermediate_size": 1e18}),
+            "`intermediate_size`: expected a number",
+        ),
+        (
+            json!({"num_hidden_layers": 10_000_000}),
+            "`num_hidden_layers`: expected a number from 1 to 4096, found 10000000",
+        ),
+        (
+            json!({"num_attention_heads": 65536, "head_dim": 65536}),
+            "`num_attention_heads` (65536) times `head_dim` (65536): expected at most 1048576",
         ),
         (json!({"head_dim": 15}), "even"),
         (json!({"hidden_size": "64"}), "`hidden_size`: expected a number"),
@@ -425,3 +426,5 @@ fn minus_one_means_no_padding_token() {
     assert_eq!(llama(&json!({"pad_token_id": -1})).unwrap().pad_token_id, None);
     assert_eq!(llama(&json!({"pad_token_id": 2})).unwrap().pad_token_id, Some(2));
 }
+
+mod rope;

@@ -74,6 +74,7 @@ impl Loader<'_> {
         let embed_tokens = Embedding {
             table: self.table(self.outside(embedding), embedding)?,
             scale: config.embedding_scale(),
+            padding: config.padding_row,
         };
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
         let mut host_blocks = HostBlocks::default();

@@ -100,7 +100,7 @@ impl Loader<'_> {
             token_types: token_types.map(table).transpose()?,
             dropout: self.dropout(self.outside(norm), config.hidden_dropout),
             norm: self.layer_norm(config, self.outside(norm), norm)?,
-            padding: config.pad_token_id,
+            padding: config.padding_row,
         })
     }
 
