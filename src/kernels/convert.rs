@@ -1,6 +1,12 @@
 //! Conversions between number formats, and sums and multiples that are rounded to one.
 
-use super::{element::Element, rows::for_rows};
+use rayon::prelude::*;
+
+use super::{
+    InstructionSet,
+    element::Element,
+    rows::{PART, for_rows},
+};
 
 /// Converts to float32.
 pub fn widen<E: Element>(values: &[E], out: &mut [f32]) {
@@ -30,6 +36,27 @@ pub fn narrow<E: Element>(values: &[f32], out: &mut [E]) {
             }
         },
     );
+}
+
+/// The index of the first infinity or NaN.
+pub fn first_not_finite<E: Element>(values: &[E]) -> Option<usize> {
+    let level = InstructionSet::current();
+    values.par_chunks(PART).enumerate().find_map_first(|(index, part)| {
+        // Without a branch, so that the loop vectorises.
+        let finite = level.run(
+            #[inline(always)]
+            || {
+                part.iter()
+                    .map(|value| u32::from(value.widen().is_finite()))
+                    .sum::<u32>()
+            },
+        );
+        if finite as usize == part.len() {
+            return None;
+        }
+        let at = part.iter().position(|value| !value.widen().is_finite())?;
+        Some(index * PART + at)
+    })
 }
 
 /// Rounds float32 values to what the format can hold, in place.
@@ -137,6 +164,22 @@ mod tests {
                 let want = to_f32(*value);
                 let same = ours.to_bits() == want.to_bits() || ours.is_nan() && want.is_nan();
                 assert!(same, "{level:?}: {:#x} to {ours}", bits(*value));
+            }
+        });
+    }
+
+    #[test]
+    fn the_first_value_that_is_not_finite_is_found() {
+        at_each_level(|_| {
+            let mut values = vec![1f32; 3 * PART + 5];
+            assert_eq!(first_not_finite(&values), None);
+            for (at, value) in [
+                (3 * PART + 4, f32::NAN),
+                (2 * PART + 7, f32::INFINITY),
+                (PART, f32::NEG_INFINITY),
+            ] {
+                values[at] = value;
+                assert_eq!(first_not_finite(&values), Some(at));
             }
         });
     }

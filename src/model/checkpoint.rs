@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::ModelError;
 use super::error::hint;
 use super::safetensors_file::{SafetensorsFile, readable};
-use crate::arch::ModelConfig;
+use crate::arch::{Kind, ModelConfig};
 use crate::options::Task;
 
 /// The file of weights that are in one piece.
@@ -49,14 +49,20 @@ impl Checkpoint {
                 }
                 return Err(ModelError::MissingTensor {
                     place: dir.into(),
-                    hint: hint(&tensor.name, found.keys().map(String::as_str)),
+                    hint: missing(config, &tensor.name, &found),
                     name: tensor.name,
                 });
             };
             check_tensor(&files[place], &stored, tensor.shape)?;
             places.insert(tensor.name, (place, stored));
         }
-        match found.iter().find(|(name, _)| is_of_a_layer(config, name)) {
+        if let Some(head) = tied_head(config)
+            && let Some(&place) = found.get(&head)
+        {
+            let (file, embedding) = &places[&embedding(config)];
+            check_tied((&files[*file], embedding), (&files[place], &head))?;
+        }
+        match found.iter().find(|(name, _)| layer_of(config, name).is_some()) {
             Some((name, &place)) => Err(ModelError::UnexpectedTensor {
                 path: files[place].path().into(),
                 name: name.clone(),
@@ -107,12 +113,74 @@ fn may_be_new(config: &ModelConfig, name: &str) -> bool {
     config.head.is_none() && head.any(|module| name.starts_with(module.path))
 }
 
-/// True if a tensor belongs to a layer, by its name.
-fn is_of_a_layer(config: &ModelConfig, name: &str) -> bool {
+/// The layer that a tensor belongs to, by its name.
+fn layer_of<'a>(config: &ModelConfig, name: &'a str) -> Option<&'a str> {
     let family = config.family.description();
     let bare = |name| str::strip_prefix(name, family.prefix).unwrap_or(name);
-    let rest = bare(name).strip_prefix(bare(family.blocks));
-    rest.is_some_and(|rest| rest.starts_with('.')) && !name.ends_with(".rotary_emb.inv_freq")
+    let rest = bare(name).strip_prefix(bare(family.blocks))?.strip_prefix('.')?;
+    let is_buffer = name.ends_with(".rotary_emb.inv_freq");
+    rest.split('.').next().filter(|_| !is_buffer)
+}
+
+/// Why a tensor may be missing from those that were found.
+fn missing(config: &ModelConfig, name: &str, found: &BTreeMap<String, usize>) -> String {
+    let near = hint(name, found.keys().map(String::as_str));
+    let layer = layer_of(config, name);
+    if layer.is_some() && !found.keys().any(|name| layer_of(config, name) == layer) {
+        let layers = config.num_hidden_layers;
+        return format!("; config.json describes {layers} layers, and this one has no tensor");
+    }
+    match token_head(config).as_deref() == Some(name) {
+        true => "; if the head is the embedding's, config.json needs `tie_word_embeddings: true`".into(),
+        false => near,
+    }
+}
+
+/// The name of the weight of a head that predicts tokens, if the family has one.
+fn token_head(config: &ModelConfig) -> Option<String> {
+    let mut head = config.family.description().head.iter();
+    let module = head.find(|module| module.kind == Kind::TokenHead)?;
+    Some(format!("{}.weight", module.path))
+}
+
+/// The same if it is the embedding's by `config.json`.
+fn tied_head(config: &ModelConfig) -> Option<String> {
+    token_head(config).filter(|_| config.tie_word_embeddings)
+}
+
+/// The name of the embedding's weight.
+fn embedding(config: &ModelConfig) -> String {
+    format!("{}.weight", config.family.description().embeddings[0].path)
+}
+
+/// Rows of a tied head that are compared with the embedding's.
+const COMPARED_ROWS: usize = 64;
+
+/// Checks that a head that is tied by `config.json` is the embedding, by rows from all over it.
+fn check_tied(
+    (embedding_file, embedding): (&SafetensorsFile, &str),
+    (file, head): (&SafetensorsFile, &str),
+) -> Result<(), ModelError> {
+    let untied = || ModelError::UntiedHead {
+        path: file.path().into(),
+        name: head.into(),
+        embedding: embedding.into(),
+    };
+    let shape = |file: &SafetensorsFile, name| file.info(name).map(|info| info.shape.clone());
+    let shape = shape(file, head).filter(|of_head| shape(embedding_file, embedding).as_ref() == Some(of_head));
+    let Some([rows, cols]) = shape.and_then(|shape| <[usize; 2]>::try_from(shape).ok()) else {
+        return Err(untied());
+    };
+    check_tensor(file, head, vec![rows, cols])?;
+    let (mut ours, mut theirs) = (vec![0.0; cols], vec![0.0; cols]);
+    for row in (0..rows).step_by(rows.div_ceil(COMPARED_ROWS)) {
+        embedding_file.read(embedding, row * cols, &mut ours)?;
+        file.read(head, row * cols, &mut theirs)?;
+        if ours.iter().zip(&theirs).any(|(a, b)| a.to_bits() != b.to_bits()) {
+            return Err(untied());
+        }
+    }
+    Ok(())
 }
 
 /// Opens every file that the index names, and finds each tensor's in it.

@@ -46,6 +46,16 @@ pub enum ModelError {
         layers: usize,
         kind: &'static str,
     },
+    #[error(
+        "{path}: tensor `{name}` is not `{embedding}`, but config.json has `tie_word_embeddings: true`; write false there \
+         to use both",
+        path = path.display()
+    )]
+    UntiedHead {
+        path: PathBuf,
+        name: String,
+        embedding: String,
+    },
     #[error("{path}: tensor `{name}` has shape {got:?}, config.json makes it {expected:?}", path = path.display())]
     Shape {
         path: PathBuf,
@@ -73,12 +83,26 @@ pub enum LoadError {
     Model(#[from] ModelError),
     #[error("failed to quantise {name}: {error}")]
     Quantise { name: String, error: QuantError },
+    #[error("tensor `{name}`, row {row}: {}", not_finite(*value, dtype))]
+    NotFinite {
+        name: String,
+        row: usize,
+        value: f32,
+        dtype: &'static str,
+    },
     #[error("the activation {0} is not computed here")]
     Activation(String),
     #[error("models of the family {0} are not trained here")]
     Family(&'static str),
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
+}
+
+fn not_finite(value: f32, dtype: &str) -> String {
+    match value.is_finite() {
+        true => format!("{value:e} is beyond the largest number of {dtype}; choose another `dtype`"),
+        false => format!("{value} is not a finite number; the checkpoint is damaged"),
+    }
 }
 
 /// `; did you mean ...?` with the candidate nearest to `name`; empty if none is near.

@@ -9,6 +9,7 @@ use super::host_blocks::HostBlocks;
 use super::source::Source;
 use crate::{
     arch::{Kind, ModelConfig, Module, ModuleName, WeightName},
+    kernels,
     memory::{self, Buffer, Category, tiers::Slot},
     nn::{
         adapter,
@@ -215,9 +216,9 @@ impl<'a> Loader<'a> {
     ) -> Result<Tensor, LoadError> {
         let _module = memory::whole(name.in_timeline());
         match self.hidden() {
-            DType::F16 => self.collect(name, shape, category, device, f16::from_f32),
-            DType::BF16 => self.collect(name, shape, category, device, bf16::from_f32),
-            _ => self.collect(name, shape, category, device, |value| value),
+            DType::F16 => self.collect::<f16>(name, shape, category, device),
+            DType::BF16 => self.collect::<bf16>(name, shape, category, device),
+            _ => self.collect::<f32>(name, shape, category, device),
         }
     }
 
@@ -227,7 +228,6 @@ impl<'a> Loader<'a> {
         shape: Shape,
         category: Category,
         device: &Device,
-        convert: impl Fn(f32) -> E,
     ) -> Result<Tensor, LoadError> {
         let mut values = {
             let _scope = memory::scope(category);
@@ -240,8 +240,15 @@ impl<'a> Loader<'a> {
         };
         let mut done = 0;
         self.chunks(name, (rows, shape.len() / rows), |chunk| {
-            for (value, read) in values.values_mut()[done..].iter_mut().zip(chunk) {
-                *value = convert(*read);
+            let stored = &mut values.values_mut()[done..][..chunk.len()];
+            kernels::convert::narrow(chunk, stored);
+            if let Some(at) = kernels::convert::first_not_finite(stored) {
+                return Err(LoadError::NotFinite {
+                    name: name.to_string(),
+                    row: (done + at) * rows / shape.len(),
+                    value: chunk[at],
+                    dtype: E::NAME,
+                });
             }
             done += chunk.len();
             Ok(())

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use candle_core::Device;
 use expctl::arch::Preset;
-use expctl::model::Source;
-use expctl::spec::cell::{Cell, Weights};
+use expctl::model::{Source, load};
+use expctl::spec::cell::{self, Cell, Weights};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
@@ -230,6 +231,13 @@ fn an_index_must_fit_its_shards() {
         "two.safetensors: tensor `model.layers.1.input_layernorm.weight` is missing; \
          model.safetensors.index.json says it is there"
     );
+    let whole = fs::read(&one).unwrap();
+    fs::write(&two, &whole[..whole.len() / 2]).unwrap();
+    let message = open(dir.path()).unwrap_err();
+    assert!(
+        message.starts_with("two.safetensors: truncated: its header describes"),
+        "{message}"
+    );
     fs::remove_file(&two).unwrap();
     let message = open(dir.path()).unwrap_err();
     assert_eq!(
@@ -293,6 +301,154 @@ fn no_byte_of_a_header_can_make_it_panic() {
     }
 }
 
+/// A configuration that describes other weights than those that are there.
+#[test]
+fn a_config_that_lies_is_refused() {
+    let dir = directory(&tensors(Dtype::BF16));
+    let path = dir.path().join("config.json");
+    let honest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for (key, value, part) in [
+        (
+            "hidden_size",
+            json!(128),
+            "tensor `model.embed_tokens.weight` has shape [512, 64], config.json makes it [512, 128]",
+        ),
+        (
+            "vocab_size",
+            json!(600),
+            "has shape [512, 64], config.json makes it [600, 64]",
+        ),
+        (
+            "num_attention_heads",
+            json!(8),
+            "k_proj.weight` has shape [32, 64], config.json makes it [16, 64]",
+        ),
+        (
+            "num_key_value_heads",
+            json!(4),
+            "k_proj.weight` has shape [32, 64], config.json makes it [64, 64]",
+        ),
+        (
+            "head_dim",
+            json!(32),
+            "q_proj.weight` has shape [64, 64], config.json makes it [128, 64]",
+        ),
+        (
+            "intermediate_size",
+            json!(161),
+            "has shape [160, 64], config.json makes it [161, 64]",
+        ),
+        (
+            "num_hidden_layers",
+            json!(3),
+            "`model.layers.2.input_layernorm.weight` is missing; config.json describes 3 layers, and this one has no tensor",
+        ),
+        (
+            "num_hidden_layers",
+            json!(1),
+            "is not a weight of this model: config.json describes 1 layers",
+        ),
+        (
+            "tie_word_embeddings",
+            json!(false),
+            "`lm_head.weight` is missing; if the head is the embedding's, config.json needs `tie_word_embeddings: true`",
+        ),
+        (
+            "attention_bias",
+            json!(true),
+            "`model.layers.0.self_attn.q_proj.bias` is missing",
+        ),
+        (
+            "hidden_size",
+            json!(0),
+            "`hidden_size`: expected a number from 1 to 1048576, found 0",
+        ),
+        (
+            "hidden_size",
+            json!(1e18),
+            "`hidden_size`: expected a number from 1 to 1048576, found 1e+18",
+        ),
+        (
+            "model_type",
+            json!("mamba"),
+            "unknown model family mamba; known are llama, ",
+        ),
+        ("model_type", json!("mamba"), "plan a preset of its size in its place"),
+    ] {
+        let mut config = honest.clone();
+        config[key] = value.clone();
+        fs::write(&path, config.to_string()).unwrap();
+        let message = open(dir.path()).unwrap_err();
+        assert!(message.contains(part), "{key}: {value}: {message}");
+    }
+    for number in ["NaN", "Infinity", "-Infinity"] {
+        let text = honest.to_string().replacen("64", number, 1);
+        fs::write(&path, text).unwrap();
+        let message = open(dir.path()).unwrap_err();
+        assert!(
+            message.starts_with("config.json: not JSON: ") && message.contains("line 1 column"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_tied_head_must_be_the_embedding() {
+    let embedding = "model.embed_tokens.weight";
+    let with_head = |change: &dyn Fn(&mut Vec<u8>, &mut Vec<usize>)| {
+        let mut tensors = tensors(Dtype::BF16);
+        let (dtype, mut shape, mut bytes) = tensors[embedding].clone();
+        change(&mut bytes, &mut shape);
+        tensors.insert("lm_head.weight".into(), (dtype, shape, bytes));
+        open(directory(&tensors).path()).map(|_| ())
+    };
+    with_head(&|_, _| ()).unwrap();
+    for message in [
+        with_head(&|bytes, _| bytes.iter_mut().for_each(|byte| *byte ^= 1)),
+        with_head(&|_, shape| shape.reverse()),
+    ] {
+        assert_eq!(
+            message.unwrap_err(),
+            format!(
+                "model.safetensors: tensor `lm_head.weight` is not `{embedding}`, but config.json has \
+                 `tie_word_embeddings: true`; write false there to use both"
+            )
+        );
+    }
+}
+
+/// Found while the model is loaded.
+#[test]
+fn weights_that_are_not_finite_are_refused() {
+    let message_with = |name: &str, value: f32, cell_of: &dyn Fn(Cell) -> Cell| {
+        let mut tensors = tensors(Dtype::F32);
+        let (_, _, bytes) = tensors.get_mut(name).unwrap();
+        bytes[4 * 70..][..4].copy_from_slice(&value.to_le_bytes());
+        let dir = directory(&tensors);
+        let options = cell_of(cell(dir.path())).model_options();
+        let source = Source::open(&options, &"/".into()).unwrap();
+        load(&options, &source, &Device::Cpu).unwrap_err().to_string()
+    };
+    let of = |dtype| move |cell| Cell { dtype, ..cell };
+    let embedding = "model.embed_tokens.weight";
+    assert_eq!(
+        message_with(embedding, f32::NAN, &of(cell::Dtype::Bfloat16)),
+        format!("tensor `{embedding}`, row 1: NaN is not a finite number; the checkpoint is damaged")
+    );
+    let message = message_with(embedding, 1e5, &of(cell::Dtype::Float16));
+    assert!(
+        message.contains("1e5 is beyond the largest number of float16; choose another `dtype`"),
+        "{message}"
+    );
+    for dtype in [cell::Dtype::Int4, cell::Dtype::Int8] {
+        let message = message_with(DOWN, f32::INFINITY, &of(dtype));
+        assert!(
+            message.contains(DOWN) && message.contains("a value in row 0 is not finite"),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn tensors_must_be_those_of_the_config() {
     let message_with = |change: &dyn Fn(&mut Tensors)| {
@@ -334,11 +490,7 @@ fn tensors_must_be_those_of_the_config() {
             "{extra}"
         );
     }
-    for harmless in [
-        "lm_head.weight",
-        "model.layers.0.self_attn.rotary_emb.inv_freq",
-        "score.weight",
-    ] {
+    for harmless in ["model.layers.0.self_attn.rotary_emb.inv_freq", "score.weight"] {
         message_with(&|tensors| {
             tensors.insert(harmless.into(), (Dtype::BF16, vec![64], bf16(64)));
         })
