@@ -5,16 +5,18 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use half::f16;
+use half::{bf16, f16};
+use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensorError};
 
 use super::ModelError;
+use crate::kernels::{Element, InstructionSet};
 
 /// The format's own limit on a header.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// Bytes read at a time, into a buffer on the stack.
+/// Bytes that a thread reads at a time, into a buffer on its stack.
 const CHUNK: usize = 1 << 16;
 
 /// An open file with its checked header.
@@ -103,15 +105,16 @@ impl SafetensorsFile {
             .info(name)
             .ok_or_else(|| failed(io::Error::other(SafeTensorError::TensorNotFound(name.into()))))?;
         let width = info.dtype.bitsize() / 8;
-        let mut position = self.data_start + (info.data_offsets.0 + start * width) as u64;
-        let mut buffer = [0; CHUNK];
-        for out in out.chunks_mut(CHUNK / width) {
+        let start = self.data_start + (info.data_offsets.0 + start * width) as u64;
+        let parts = out.par_chunks_mut(CHUNK / width).enumerate();
+        parts.try_for_each(|(index, out)| {
+            let mut buffer = [0; CHUNK];
             let bytes = &mut buffer[..out.len() * width];
+            let position = start + (index * CHUNK) as u64;
             self.file.read_exact_at(bytes, position).map_err(failed)?;
-            position += bytes.len() as u64;
             convert(info.dtype, bytes, out);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -123,23 +126,22 @@ pub(super) fn readable(dtype: Dtype) -> bool {
 /// Little-endian `bytes` to f32; every one of these formats is exact in f32.
 fn convert(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
     match dtype {
-        Dtype::F32 => {
-            for (bytes, out) in bytes.as_chunks().0.iter().zip(out) {
-                *out = f32::from_le_bytes(*bytes);
-            }
-        }
-        Dtype::BF16 => {
-            for (bytes, out) in bytes.as_chunks().0.iter().zip(out) {
-                *out = f32::from_bits(u32::from(u16::from_le_bytes(*bytes)) << 16);
-            }
-        }
-        Dtype::F16 => {
-            for (bytes, out) in bytes.as_chunks().0.iter().zip(out) {
-                *out = f16::from_le_bytes(*bytes).to_f32();
-            }
-        }
+        Dtype::F32 => widen(bytes, out, f32::from_le_bytes),
+        Dtype::BF16 => widen(bytes, out, bf16::from_le_bytes),
+        Dtype::F16 => widen(bytes, out, f16::from_le_bytes),
         other => unreachable!("a checkpoint with {other:?} is refused when it is opened"),
     }
+}
+
+fn widen<E: Element, const N: usize>(bytes: &[u8], out: &mut [f32], value: impl Fn([u8; N]) -> E) {
+    InstructionSet::current().run(
+        #[inline(always)]
+        || {
+            for (bytes, out) in bytes.as_chunks().0.iter().zip(out) {
+                *out = value(*bytes).widen();
+            }
+        },
+    );
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The scales of NF4's blocks, in float32 or quantised a second time.
 
+use rayon::prelude::*;
+
 use super::dynamic;
 use crate::memory::{Buffer, tiers::Slot};
 
@@ -43,8 +45,11 @@ impl DoubleQuantised {
     pub fn with_offset(scales: &Buffer<f32>, offset: f32) -> Self {
         let mut codes = Buffer::zeros(scales.len());
         let mut absmax = Buffer::zeros(scales.len().div_ceil(GROUP));
-        let groups = scales.values().chunks(GROUP).zip(codes.values_mut().chunks_mut(GROUP));
-        for ((group, codes), absmax) in groups.zip(absmax.values_mut()) {
+        let groups = scales
+            .values()
+            .par_chunks(GROUP)
+            .zip(codes.values_mut().par_chunks_mut(GROUP));
+        groups.zip(absmax.values_mut()).for_each(|((group, codes), absmax)| {
             *absmax = group.iter().fold(0.0f32, |max, &scale| max.max((scale - offset).abs()));
             let inverse = 1.0 / *absmax;
             // A group of zeros gives 0 * inf, which is NaN and has code 0, as in bitsandbytes. Times absmax it is 0
@@ -52,7 +57,7 @@ impl DoubleQuantised {
             for (code, &scale) in codes.iter_mut().zip(group) {
                 *code = dynamic::nearest((scale - offset) * inverse);
             }
-        }
+        });
         Self { codes, absmax, offset }
     }
 

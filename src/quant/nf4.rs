@@ -276,13 +276,19 @@ fn quantize_blocks(blocks: &[[f32; BLOCK]], codes: &mut [u8], absmax: &mut [f32]
         .zip(codes.par_chunks_mut(BLOCKS_PER_PART * BLOCK_BYTES))
         .zip(absmax.par_chunks_mut(BLOCKS_PER_PART))
         .for_each(|((blocks, codes), absmax)| {
-            for ((block, codes), absmax) in blocks.iter().zip(codes.chunks_exact_mut(BLOCK_BYTES)).zip(absmax) {
-                *absmax = quantize_block(block, codes);
-            }
+            InstructionSet::current().run(
+                #[inline(always)]
+                || {
+                    for ((block, codes), absmax) in blocks.iter().zip(codes.chunks_exact_mut(BLOCK_BYTES)).zip(absmax) {
+                        *absmax = quantize_block(block, codes);
+                    }
+                },
+            );
         });
 }
 
 /// Writes a block's codes and returns its scale.
+#[inline(always)]
 fn quantize_block(block: &[f32; BLOCK], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block);
     let inverse = 1.0 / absmax.max(SMALLEST_ABSMAX);
@@ -306,6 +312,7 @@ fn quantize_short_block(block: &[f32], codes: &mut [u8]) -> f32 {
 }
 
 /// Packs two codes into each byte of `codes`.
+#[inline(always)]
 fn pack(scaled: &[u8; BLOCK], codes: &mut [u8]) {
     for (packed, [high, low]) in codes.iter_mut().zip(scaled.as_chunks().0) {
         *packed = high << 4 | low;
@@ -313,7 +320,7 @@ fn pack(scaled: &[u8; BLOCK], codes: &mut [u8]) {
 }
 
 /// The code of the codebook's value nearest to `x`: the number of bounds below `x`. It compiles to vector compares.
-#[inline]
+#[inline(always)]
 fn nearest(x: f32) -> u8 {
     BOUNDS.iter().map(|&bound| u8::from(x > bound)).sum()
 }
