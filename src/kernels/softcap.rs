@@ -10,13 +10,13 @@ impl SoftCap {
     /// The capped value.
     #[inline(always)]
     pub fn apply(self, arithmetic: Arithmetic, x: f32) -> f32 {
-        self.0 * arithmetic.tanh(x / self.0)
+        self.0 * arithmetic.tanh(x * (1.0 / self.0))
     }
 
     /// The derivative, given the capped value.
     #[inline(always)]
     pub fn slope(self, capped: f32) -> f32 {
-        let tanh = capped / self.0;
+        let tanh = capped * (1.0 / self.0);
         1.0 - tanh * tanh
     }
 }

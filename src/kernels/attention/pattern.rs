@@ -16,9 +16,9 @@ use crate::kernels::{
 pub enum Keys<'a> {
     /// Those up to its own position.
     Causal,
-    /// The last ones up to its own position, at most so many; at least one.
+    /// The last ones up to its own position, at most this many; at least one.
     Window(usize),
-    /// The first ones of its sequence, as many as stand here for it; at least one.
+    /// The first ones of its sequence: a count for each sequence, at least 1.
     First(&'a [u32]),
 }
 
@@ -106,7 +106,7 @@ impl SequencePattern {
         }
     }
 
-    /// Where the blocks of keys start that the block of queries from `first` on sees any of.
+    /// Start of the key blocks that the block of queries from `first` on can see.
     pub(super) fn start(&self, first: usize) -> usize {
         match self.seen {
             Seen::Window(window) => (first + 1).saturating_sub(window) / TILE * TILE,
@@ -114,7 +114,7 @@ impl SequencePattern {
         }
     }
 
-    /// Where the blocks of keys end that the block of queries from `first` on sees any of.
+    /// End of the key blocks that the block of queries from `first` on can see.
     pub(super) fn end(&self, first: usize) -> usize {
         match self.seen {
             Seen::Causal | Seen::Window(_) => first + TILE,
@@ -130,7 +130,7 @@ impl SequencePattern {
         }
     }
 
-    /// Where the blocks of queries end that see any of the block of keys from `first` on, at most `end`.
+    /// End of the query blocks that can see the block of keys from `first` on, at most `end`.
     pub(super) fn query_end(&self, first: usize, end: usize) -> usize {
         match self.seen {
             // The block's last key, and as many queries from its own on.
@@ -173,8 +173,7 @@ pub enum Hidden {
     Later,
     /// Those from this place on.
     From(usize),
-    /// Those after the query, and those that its window has left behind. The block of queries begins `ahead` positions
-    /// after that of keys.
+    /// Those after the query, and those behind its window. The block of queries begins `ahead` positions after that of keys.
     OutsideWindow {
         ahead: usize,
         window: usize,

@@ -26,8 +26,9 @@ impl Scores {
         level.compute(
             #[inline(always)]
             |arithmetic| {
+                let (share, factor) = (self.scale / cap.0, cap.0 / self.scale);
                 for product in &mut products.0 {
-                    *product = cap.apply(arithmetic, *product * self.scale) / self.scale;
+                    *product = factor * arithmetic.tanh(*product * share);
                 }
             },
         );
@@ -39,8 +40,10 @@ impl Scores {
         level.run(
             #[inline(always)]
             || {
+                let share = self.scale / cap.0;
                 for (slope, capped) in slopes.0.iter_mut().zip(&capped.0) {
-                    *slope = cap.slope(capped * self.scale);
+                    let tanh = capped * share;
+                    *slope = 1.0 - tanh * tanh;
                 }
             },
         );

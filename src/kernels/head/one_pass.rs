@@ -11,7 +11,6 @@ use rayon::prelude::*;
 
 use super::super::{
     Element, InstructionSet,
-    arithmetic::Arithmetic,
     exp::exp,
     gemm::{
         OperandReader,
@@ -75,11 +74,17 @@ impl<'a, E: Element> Exponentials<'a, E> {
 impl<E: Element> Epilogue for Exponentials<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().run(
+        InstructionSet::current().compute(
             #[inline(always)]
-            || {
-                let mut capped = Block::ZERO;
-                let block = cap_block(self.cap, block, &mut capped);
+            |arithmetic| {
+                let capped;
+                let block = match self.cap {
+                    Some(cap) => {
+                        capped = cap_block(arithmetic, cap, block);
+                        &capped
+                    }
+                    None => block,
+                };
                 let mut above = [0f32; BLOCK];
                 let count = rows.len() * TILE;
                 for (above, &base) in above
@@ -159,14 +164,17 @@ pub fn next_logits<P: Number>(
         *logit = scratch::with(|scratch| {
             let x = x.row(row, 0..hidden, scratch.left.of(hidden));
             let weight = head.row(next as usize, 0..hidden, scratch.right.of(hidden));
-            level.run(
+            level.compute(
                 #[inline(always)]
-                || reduce::products(x, weight),
+                |arithmetic| {
+                    let logit = reduce::products(x, weight);
+                    match cap {
+                        Some(cap) => cap.apply(arithmetic, logit),
+                        None => logit,
+                    }
+                },
             )
         });
-        if let Some(cap) = cap {
-            *logit = cap.apply(Arithmetic::SEPARATE, *logit);
-        }
     });
     logits
 }

@@ -113,11 +113,17 @@ impl Epilogue for Part<'_, '_> {
 
 impl Epilogue for LogSumExps<'_> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        InstructionSet::current().run(
+        InstructionSet::current().compute(
             #[inline(always)]
-            || {
-                let mut capped = Block::ZERO;
-                let block = cap_block(self.cap, block, &mut capped);
+            |arithmetic| {
+                let capped;
+                let block = match self.cap {
+                    Some(cap) => {
+                        capped = cap_block(arithmetic, cap, block);
+                        &capped
+                    }
+                    None => block,
+                };
                 let count = rows.len() * TILE;
                 let mut bases = [0f32; BLOCK];
                 for (at, row) in rows.clone().enumerate() {
@@ -208,19 +214,34 @@ pub struct SoftmaxGradient<'a, E> {
 impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().run(
+        InstructionSet::current().compute(
             #[inline(always)]
-            || {
-                let mut capped = Block::ZERO;
-                let block = cap_block(self.cap, block, &mut capped);
-                let slope = |logit: f32| self.cap.map_or(1.0, |cap| cap.slope(logit));
+            |arithmetic| {
+                let capped;
+                let block = match self.cap {
+                    Some(cap) => {
+                        capped = cap_block(arithmetic, cap, block);
+                        &capped
+                    }
+                    None => block,
+                };
                 let mut sums = [0f32; BLOCK];
                 for (sums, row) in sums.as_chunks_mut::<TILE>().0.iter_mut().zip(rows.clone()) {
                     sums.fill(self.log_sum_exps[row]);
                 }
                 let values = &mut values[..rows.len() * TILE];
-                for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
-                    *value = E::narrow(exp(logit - sum) * slope(*logit));
+                // Two loops, so that neither asks at each element.
+                match self.cap {
+                    None => {
+                        for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
+                            *value = E::narrow(exp(logit - sum));
+                        }
+                    }
+                    Some(cap) => {
+                        for ((value, logit), sum) in values.iter_mut().zip(&block.0).zip(&sums) {
+                            *value = E::narrow(exp(logit - sum) * cap.slope(*logit));
+                        }
+                    }
                 }
                 for (at, row) in rows.clone().enumerate() {
                     if let Some(col) = (self.next[row] as usize).checked_sub(self.first + cols.start)
@@ -228,7 +249,8 @@ impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
                     {
                         let logit = block.row(at)[col];
                         let softmax = exp(logit - self.log_sum_exps[row]);
-                        values[at * TILE + col] = E::narrow((softmax - 1.0) * slope(logit));
+                        let slope = self.cap.map_or(1.0, |cap| cap.slope(logit));
+                        values[at * TILE + col] = E::narrow((softmax - 1.0) * slope);
                     }
                 }
                 // SAFETY: the caller's promise.
