@@ -22,6 +22,7 @@ pub mod gated;
 pub mod gelu;
 pub mod gemm;
 pub mod head;
+pub mod head_norm;
 mod instruction_set;
 pub mod layer_norm;
 pub mod lion;

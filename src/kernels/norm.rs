@@ -61,9 +61,7 @@ pub fn backward<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &
                 .zip(dy[start..].chunks_exact(cols))
                 .zip(part.chunks_exact_mut(cols));
             for ((x, dy), dx) in rows {
-                let (squares, along) = products(x, dy, weight);
-                let inverse = inverse_root(squares, cols, eps);
-                let slope = along * inverse * inverse / cols as f32;
+                let (inverse, slope) = slopes(x, dy, weight, eps);
                 for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
                     *dx += inverse * (dy * weight - x.widen() * slope);
                 }
@@ -82,15 +80,42 @@ pub fn backward_in_place<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut
         #[inline(always)]
         |start, part| {
             for (x, dy) in x[start..].chunks_exact(cols).zip(part.chunks_exact_mut(cols)) {
-                let (squares, along) = products(x, dy, weight);
-                let inverse = inverse_root(squares, cols, eps);
-                let slope = along * inverse * inverse / cols as f32;
-                for ((dy, x), weight) in dy.iter_mut().zip(x).zip(weight) {
-                    *dy = E::narrow(inverse * (dy.widen() * weight - x.widen() * slope));
+                row_gradient(x, weight, eps, dy);
+            }
+        },
+    );
+}
+
+/// The input's gradient as [`backward`] has it, written to `dx` and rounded once.
+pub fn gradient<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [E]) {
+    let cols = weight.len();
+    assert!(x.len() == dy.len() && x.len() == dx.len() && x.len().is_multiple_of(cols));
+    for_rows(
+        dx,
+        cols,
+        #[inline(always)]
+        |start, part| {
+            let rows = x[start..]
+                .chunks_exact(cols)
+                .zip(dy[start..].chunks_exact(cols))
+                .zip(part.chunks_exact_mut(cols));
+            for ((x, dy), dx) in rows {
+                let (inverse, slope) = slopes(x, dy, weight, eps);
+                for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
+                    *dx = E::narrow(inverse * (dy * weight - x.widen() * slope));
                 }
             }
         },
     );
+}
+
+/// [`backward_in_place`] of a row; to be called in [`super::InstructionSet::run`].
+#[inline(always)]
+pub(super) fn row_gradient<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut [E]) {
+    let (inverse, slope) = slopes(x, dy, weight, eps);
+    for ((dy, x), weight) in dy.iter_mut().zip(x).zip(weight) {
+        *dy = E::narrow(inverse * (dy.widen() * weight - x.widen() * slope));
+    }
 }
 
 /// The gradient of the weight: the sum over the rows, in their order, of `dy · x / rms(x)`. `inverses` has an element for
@@ -146,6 +171,14 @@ pub fn row_into<E: Element, O: Element>(x: &[E], weight: &[f32], inverse: f32, o
 #[inline(always)]
 fn inverse_root(squares: f32, count: usize, eps: f32) -> f32 {
     1.0 / (squares / count as f32 + eps).sqrt()
+}
+
+/// `1 / rms(x)` of a row, and what `x` is multiplied by in the gradient: `Σ x dy w / rms(x)² / n`.
+#[inline(always)]
+fn slopes<E: Element, D: Element>(x: &[E], dy: &[D], weight: &[f32], eps: f32) -> (f32, f32) {
+    let (squares, along) = products(x, dy, weight);
+    let inverse = inverse_root(squares, x.len(), eps);
+    (inverse, along * inverse * inverse / x.len() as f32)
 }
 
 /// The sums of `x²` and of `x · dy · w` over a row.

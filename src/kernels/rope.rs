@@ -62,20 +62,26 @@ pub fn rotate_in_place<E: Element>(x: &mut [E], cos: &[f32], sin: &[f32], shape:
         (cos, sin),
         shape,
         #[inline(always)]
-        |_, x, (cos, sin)| {
+        |_, x, angles| {
             for x in x.chunks_exact_mut(head_dim) {
-                let (x1, x2) = x[..rotary_dim].split_at_mut(rotary_dim / 2);
-                let (x1, x1_rest) = x1.as_chunks_mut();
-                let (x2, x2_rest) = x2.as_chunks_mut();
-                for ((x1, x2), (cos, sin)) in x1.iter_mut().zip(x2).zip(cos.blocks.iter().zip(sin.blocks)) {
-                    (*x1, *x2) = turn_block(x1, x2, cos, sin, direction);
-                }
-                for ((x1, x2), (cos, sin)) in x1_rest.iter_mut().zip(x2_rest).zip(cos.rest.iter().zip(sin.rest)) {
-                    (*x1, *x2) = turn(*x1, *x2, *cos, *sin, direction);
-                }
+                turn_head(&mut x[..rotary_dim], angles, direction);
             }
         },
     );
+}
+
+/// Rotates the halves of one head's rotated dimensions; to be called in [`super::InstructionSet::run`].
+#[inline(always)]
+pub(super) fn turn_head<E: Element>(x: &mut [E], (cos, sin): (Angles, Angles), direction: f32) {
+    let (x1, x2) = x.split_at_mut(x.len() / 2);
+    let (x1, x1_rest) = x1.as_chunks_mut();
+    let (x2, x2_rest) = x2.as_chunks_mut();
+    for ((x1, x2), (cos, sin)) in x1.iter_mut().zip(x2).zip(cos.blocks.iter().zip(sin.blocks)) {
+        (*x1, *x2) = turn_block(x1, x2, cos, sin, direction);
+    }
+    for ((x1, x2), (cos, sin)) in x1_rest.iter_mut().zip(x2_rest).zip(cos.rest.iter().zip(sin.rest)) {
+        (*x1, *x2) = turn(*x1, *x2, *cos, *sin, direction);
+    }
 }
 
 /// Pairs that are turned at a time: halves are short, and what is short is vectorised only where its length is known.
@@ -83,7 +89,7 @@ const BLOCK: usize = 16;
 
 /// A position's cosines or sines.
 #[derive(Clone, Copy)]
-struct Angles<'a> {
+pub(super) struct Angles<'a> {
     blocks: &'a [[f32; BLOCK]],
     rest: &'a [f32],
 }
@@ -97,7 +103,7 @@ impl<'a> Angles<'a> {
 }
 
 /// Calls `compute(first element, the position's heads, (cosines, sines))` for each position of each sequence.
-fn for_positions<T: Send>(
+pub(super) fn for_positions<T: Send>(
     values: &mut [T],
     (cos, sin): (&[f32], &[f32]),
     shape: Heads,

@@ -4,7 +4,8 @@
 use candle_core::{DType, Result};
 
 use super::{
-    Pass, dropout::Dropout, eager, linear::Projection, norm::RmsNorm, param::Param, rope::Rope, sdpa, tensor::Tensor,
+    Pass, dropout::Dropout, eager, head_norm, linear::Projection, norm::RmsNorm, param::Param, rope::Rope, sdpa,
+    tensor::Tensor,
 };
 use crate::{
     kernels::{
@@ -85,8 +86,7 @@ impl Attention {
     ) -> Result<(Tensor, Saved)> {
         let [q, k, v] = self.qkv.forward(x, pass)?;
         let [q_name, k_name, v_name] = self.names;
-        let (inputs, qk) = self.norm([q, k])?;
-        let [q, k] = self.rotate(qk, rope, pass)?;
+        let (inputs, [q, k]) = self.norm_and_rotate([q, k], rope, pass)?;
         // The backward pass computes the norms again: that is cheaper than keeping their outputs, too.
         let (inputs, [q, k]) = match inputs {
             Some([q_input, k_input]) => (Some([kept(q_name, q_input), kept(k_name, k_input)]), [q, k]),
@@ -115,8 +115,8 @@ impl Attention {
         Ok((y, Saved { qkv, out, softmax }))
     }
 
-    /// The gradient of `x`, float32, from that of the output, float32, without that of the residual. Takes what the
-    /// forward pass saved, and frees it as it goes.
+    /// The gradient of `x`, float32, from that of the output, without that of the residual; the output's is float32 or in
+    /// the dtype of `x`. Takes what the forward pass saved, and frees it as it goes.
     pub fn backward(
         &mut self,
         x: &Tensor,
@@ -134,10 +134,9 @@ impl Attention {
         let (d_out, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
         self.output.accumulate(&out, [&dy], carried, pass)?;
         drop(dy);
-        let (inputs, qk) = self.norm([q, k])?;
-        let [q, k] = match inputs {
-            Some(_) => self.rotate(qk, rope, pass)?,
-            None => qk,
+        let (inputs, [q, k]) = match self.norms {
+            Some(_) => self.norm_and_rotate([q, k], rope, pass)?,
+            None => (None, [q, k]),
         };
         let qkv = [q, k, v];
         let masks = self.weight_dropout.masks(pass);
@@ -155,16 +154,14 @@ impl Attention {
             }
         };
         drop((qkv, d_out));
-        let [dq, dk] = match rope {
-            Some(rope) => [
-                rope.backward(dq, self.rotated(rope, self.heads, pass))?,
-                rope.backward(dk, self.rotated(rope, self.kv_heads, pass))?,
+        let [q_heads, k_heads] = self.rotated(rope, pass);
+        let [dq, dk] = match (inputs, &mut self.norms, rope) {
+            (Some([q, k]), Some([q_norm, k_norm]), _) => [
+                head_norm::backward(q_norm, rope, &q, dq, q_heads)?,
+                head_norm::backward(k_norm, rope, &k, dk, k_heads)?,
             ],
-            None => [dq, dk],
-        };
-        let [dq, dk] = match (inputs, &mut self.norms) {
-            (Some([q, k]), Some([q_norm, k_norm])) => [q_norm.backward_parts(&q, dq)?, k_norm.backward_parts(&k, dk)?],
-            _ => [dq, dk],
+            (_, _, Some(rope)) => [rope.backward(dq, q_heads)?, rope.backward(dk, k_heads)?],
+            (_, _, None) => [dq, dk],
         };
         let dys = [&dq, &dk, &dv];
         let (dx, carried) = self.qkv.input_gradient(dys, pass, DType::F32)?;
@@ -190,23 +187,25 @@ impl Attention {
         self.output.frozen(slots);
     }
 
-    /// Queries and keys with each head normalised, behind the inputs of the norms; without norms as they are.
-    fn norm(&self, [q, k]: [Tensor; 2]) -> Result<(Option<[Tensor; 2]>, [Tensor; 2])> {
-        let Some([q_norm, k_norm]) = &self.norms else {
-            return Ok((None, [q, k]));
-        };
-        let normed = [q_norm.forward(&q)?, k_norm.forward(&k)?];
-        Ok((Some([q, k]), normed))
-    }
-
-    /// Queries and keys with each head rotated by its token's position.
-    fn rotate(&self, [q, k]: [Tensor; 2], rope: Option<&Rope>, pass: &Pass) -> Result<[Tensor; 2]> {
-        Ok(match rope {
-            Some(rope) => [
-                rope.forward(q, self.rotated(rope, self.heads, pass))?,
-                rope.forward(k, self.rotated(rope, self.kv_heads, pass))?,
-            ],
-            None => [q, k],
+    /// Queries and keys with each head normalised, if there are norms, and rotated by its token's position; and the inputs of
+    /// the norms.
+    fn norm_and_rotate(
+        &self,
+        [q, k]: [Tensor; 2],
+        rope: Option<&Rope>,
+        pass: &Pass,
+    ) -> Result<(Option<[Tensor; 2]>, [Tensor; 2])> {
+        let [q_heads, k_heads] = self.rotated(rope, pass);
+        Ok(match (&self.norms, rope) {
+            (Some([q_norm, k_norm]), _) => {
+                let rotated = [
+                    head_norm::forward(q_norm, rope, &q, q_heads)?,
+                    head_norm::forward(k_norm, rope, &k, k_heads)?,
+                ];
+                (Some([q, k]), rotated)
+            }
+            (None, Some(rope)) => (None, [rope.forward(q, q_heads)?, rope.forward(k, k_heads)?]),
+            (None, None) => (None, [q, k]),
         })
     }
 
@@ -220,13 +219,14 @@ impl Attention {
         }
     }
 
-    fn rotated<'a>(&self, rope: &Rope, heads: usize, pass: &'a Pass) -> Heads<'a> {
-        Heads {
+    /// What is rotated of queries and of keys.
+    fn rotated<'a>(&self, rope: Option<&Rope>, pass: &'a Pass) -> [Heads<'a>; 2] {
+        [self.heads, self.kv_heads].map(|heads| Heads {
             sequences: &pass.sequences,
             heads,
             head_dim: self.head_dim,
-            rotary_dim: rope.rotary_dim(),
-        }
+            rotary_dim: rope.map_or(0, Rope::rotary_dim),
+        })
     }
 
     fn pattern<'a>(&self, pass: &'a Pass, dropout: Option<&'a [Mask]>) -> Pattern<'a> {

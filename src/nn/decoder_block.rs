@@ -1,7 +1,7 @@
 //! A decoder block: attention and a feed-forward layer, each behind a norm and beside a residual connection. Their outputs
 //! may have norms, too.
 
-use candle_core::{DType, Result};
+use candle_core::Result;
 
 use super::{
     Pass,
@@ -58,12 +58,9 @@ impl OutputNorm {
         of_block(self.name, || self.norm.forward_onto(output, residual))
     }
 
-    /// The gradient of the output, float32.
+    /// The gradient of the output, in its dtype, from that of the residual stream, float32.
     fn backward(&mut self, output: &Tensor, dy: &Tensor) -> Result<Tensor> {
-        of_block(self.name, || {
-            let zeros = Tensor::zeros(dy.shape(), DType::F32, dy.device())?;
-            self.norm.backward(output, dy, zeros)
-        })
+        of_block(self.name, || self.norm.gradient(output, dy))
     }
 }
 

@@ -75,6 +75,24 @@ impl RmsNorm {
         Ok(residual)
     }
 
+    /// The gradient of the input alone, in its dtype, from the output's, float32. Adds the weight's gradient if it is trained.
+    pub fn gradient(&mut self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+        if self.weight.trainable {
+            let gradient = self.weight_gradient(x, dy)?;
+            self.weight.accumulate(gradient)?;
+        }
+        if !x.has_kernels() {
+            return Tensor::from_candle(self.backward_plain(x, dy)?.to_dtype(x.dtype())?);
+        }
+        let weight = self.factors()?;
+        for_format!(x.dtype(), E => {
+            let (values, weight, dy) = (x.values::<E>()?, weight.values::<f32>()?, dy.values::<f32>()?);
+            Ok(Tensor::written(x.shape(), |dx: &mut [E]| {
+                norm::gradient(values, weight, self.eps as f32, dy, dx);
+            }))
+        })
+    }
+
     /// The gradient of `[n, k · features]` from that of the output, in its memory and dtype, which is that of `x`. Adds the
     /// weight's gradient if it is trained.
     pub fn backward_parts(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
@@ -108,7 +126,7 @@ impl RmsNorm {
     }
 
     /// What the features are multiplied by, float32.
-    fn factors(&self) -> Result<Converted<'_>> {
+    pub(super) fn factors(&self) -> Result<Converted<'_>> {
         let wide = self.weight.f32()?;
         if self.offset == 0.0 {
             return Ok(wide);

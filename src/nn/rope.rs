@@ -67,14 +67,19 @@ impl Rope {
         self.rotate(dy, shape, -1.0)
     }
 
+    /// The cosines and sines for these sequences.
+    pub(super) fn angles(&self, shape: Heads) -> Result<(&[f32], &[f32])> {
+        let table = self.table(shape.sequences.longest());
+        Ok((table.cos.values::<f32>()?, table.sin.values::<f32>()?))
+    }
+
     fn rotate(&self, mut x: Tensor, shape: Heads, direction: f32) -> Result<Tensor> {
         if !x.has_kernels() {
             let rotated = self.rotate_plain(&x, shape, f64::from(direction))?;
             return Tensor::from_candle(rotated.to_dtype(x.dtype())?);
         }
         if !memory::is_dry_run() {
-            let table = self.table(shape.sequences.longest());
-            let (cos, sin) = (table.cos.values::<f32>()?, table.sin.values::<f32>()?);
+            let (cos, sin) = self.angles(shape)?;
             for_format!(x.dtype(), E => {
                 rope::rotate_in_place(x.values_mut::<E>()?, cos, sin, shape, direction);
                 Ok(())
