@@ -1,14 +1,15 @@
 //! Speed per operation of each family, compared with Llama's: `cargo bench --bench families`.
 //!
 //! Models of one size, NF4 with adapters of rank 16, random weights, 4 x 512 tokens. All take a step in turn, so that
-//! disturbances fall on each; the ratio is the median over the rounds. Operations are those of `ModelConfig::forward_flops`.
-//! A number after `--` is the number of rounds.
+//! disturbances fall on each; the ratio to the first is the median over the rounds. Operations are those of
+//! `ModelConfig::forward_flops`, but of scores those that causality and windows leave. After `--` come the number of rounds
+//! and families, such as `-- 9 llama gemma2`; without one, all are measured.
 
 use std::fs;
 use std::time::Instant;
 
 use candle_core::Device;
-use expctl::arch::{Family, check};
+use expctl::arch::{Family, ModelConfig, check};
 use expctl::data::{self, EffectiveBatch};
 use expctl::memory::{BackendAllocator, LedgerAllocator};
 use expctl::model::{self, Source};
@@ -34,19 +35,24 @@ struct Runner {
 }
 
 fn main() -> anyhow::Result<()> {
-    let given: Option<usize> = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
-    rayon::scope(|_| run(given.unwrap_or(9).max(1)))
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rounds: Option<usize> = arguments.iter().find_map(|argument| argument.parse().ok());
+    rayon::scope(|_| run(rounds.unwrap_or(9).max(1), &arguments))
 }
 
-fn run(rounds: usize) -> anyhow::Result<()> {
+fn run(rounds: usize, arguments: &[String]) -> anyhow::Result<()> {
     let steps = WARM_UP + rounds;
-    let decoders = check::TRAINED.into_iter().filter(|family| !family.is_encoder());
+    let decoders = || check::TRAINED.into_iter().filter(|family| !family.is_encoder());
+    let is_given = |family: &Family| arguments.iter().any(|argument| argument == family.name());
+    let is_any_given = decoders().any(|family| is_given(&family));
     let mut runners = Vec::new();
-    for family in decoders {
+    for family in decoders().filter(|family| is_given(family) || !is_any_given) {
         runners.push(runner(family, LEN, steps)?);
     }
-    // Half of the pairs that causality leaves are outside the window.
-    runners.push(runner(Family::Mistral, 128, steps)?);
+    if !is_any_given {
+        // More than half of the pairs that causality leaves are outside the window.
+        runners.push(runner(Family::Mistral, 128, steps)?);
+    }
     for step in 0..steps {
         for runner in &mut runners {
             let start = Instant::now();
@@ -58,14 +64,15 @@ fn run(rounds: usize) -> anyhow::Result<()> {
             }
         }
     }
-    println!("{:<20} {:>8} {:>16}", "family", "GFLOP/s", "ratio to Llama");
-    let llama = runners[0].rates.clone();
+    let first = &runners[0].name;
+    println!("{:<20} {:>8} {:>16}", "family", "GFLOP/s", format!("ratio to {first}"));
+    let rates_of_first = runners[0].rates.clone();
     for runner in &runners {
         let ratios = runner
             .rates
             .iter()
-            .zip(&llama)
-            .map(|(rate, llama)| rate / llama)
+            .zip(&rates_of_first)
+            .map(|(rate, first)| rate / first)
             .collect();
         println!(
             "{:<20} {:>8.1} {:>16.3}",
@@ -105,10 +112,25 @@ fn runner(family: Family, window: usize, steps: usize) -> anyhow::Result<Runner>
             false => family.name().into(),
         },
         batches: dataset.batches(&options.data, source.config()).collect(),
-        flops: source.config().forward_flops(LEN).of_step(true),
+        flops: flops(source.config()),
         trainer: Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?,
         rates: Vec::new(),
     })
+}
+
+/// Operations of a step, for each token.
+fn flops(config: &ModelConfig) -> f64 {
+    let of_pair = (4 * config.num_attention_heads * config.head_dim) as f64;
+    let hidden: f64 = (0..config.num_hidden_layers)
+        .map(|layer| {
+            let window = config.window(layer).unwrap_or(LEN);
+            let seen: usize = (1..=LEN).map(|tokens| tokens.min(window)).sum();
+            of_pair * (LEN as f64 - seen as f64 / LEN as f64)
+        })
+        .sum();
+    let mut forward = config.forward_flops(LEN);
+    forward.model -= hidden;
+    forward.of_step(true)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
