@@ -1,6 +1,5 @@
 //! A family's description: plain facts, from which everything else that is known of its models follows.
 
-use super::family::Family;
 use super::module::{Module, Size};
 use crate::options::Task;
 
@@ -36,12 +35,6 @@ pub struct Description {
 }
 
 impl Description {
-    /// True unless `key` is one of those that only other families read.
-    pub(super) fn reads(&self, key: &str) -> bool {
-        let lists = |family: &Self| family.keys.contains(&key);
-        lists(self) || !Family::ALL.iter().any(|family| lists(family.description()))
-    }
-
     /// The module of that name, if the family has it.
     pub fn module(&self, path: &str) -> Option<&'static Module> {
         let mut modules = self.embeddings.iter().chain(self.block).chain(self.head);

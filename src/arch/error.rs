@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use super::family::Family;
-use super::keys::WIDEST;
 use crate::options::Task;
 use crate::text::Mistake;
 
@@ -46,8 +45,8 @@ pub enum ConfigError {
         number: usize,
         hint: &'static str,
     },
-    #[error("`num_attention_heads` ({heads}) times `head_dim` ({head_dim}): expected at most {WIDEST}")]
-    Heads { heads: usize, head_dim: usize },
+    #[error("`num_attention_heads` ({heads}) times `head_dim` ({head_dim}): expected at most {most}")]
+    Heads { heads: usize, head_dim: usize, most: usize },
     #[error(
         "`layer_types`: expected `full_attention` or `sliding_attention` for each of {layers} layers, found {found}"
     )]

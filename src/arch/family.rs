@@ -65,6 +65,14 @@ impl Family {
     }
 }
 
+impl Description {
+    /// True unless `key` is one of those that only other families read.
+    pub(super) fn reads(&self, key: &str) -> bool {
+        let lists = |family: &Self| family.keys.contains(&key);
+        lists(self) || !Family::ALL.iter().any(|family| lists(family.description()))
+    }
+}
+
 /// The linear layers of some families that can have an adapter, each name once.
 pub fn target_modules(families: impl IntoIterator<Item = Family>) -> Vec<&'static str> {
     let mut names = Vec::new();

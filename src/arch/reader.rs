@@ -90,7 +90,11 @@ fn decoder(family: Family, keys: &Keys) -> Result<ModelConfig, ConfigError> {
         None => head_width(keys, hidden, heads, ", and `head_dim` is not given")?,
     };
     if heads * head_dim > WIDEST {
-        return Err(ConfigError::Heads { heads, head_dim });
+        return Err(ConfigError::Heads {
+            heads,
+            head_dim,
+            most: WIDEST,
+        });
     }
     let classes = architectures(keys.values);
     let causal = format!("{}ForCausalLM", keys.family.class);
