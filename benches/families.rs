@@ -105,13 +105,15 @@ fn runner(family: Family, window: usize, steps: usize) -> anyhow::Result<Runner>
     };
     let options = cell.train_options();
     let source = Source::open(&options.model, &".".into())?;
-    let dataset = data::load(&options.data, source.config(), &".".into())?;
+    let dataset = data::load(&options.data, source.config(), &".".into(), ".".as_ref())?;
     Ok(Runner {
         name: match window < LEN {
             true => format!("{}, window {window}", family.name()),
             false => family.name().into(),
         },
-        batches: dataset.batches(&options.data, source.config()).collect(),
+        batches: dataset
+            .batches(&options.data, source.config())
+            .collect::<Result<_, _>>()?,
         flops: flops(source.config()),
         trainer: Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?,
         rates: Vec::new(),

@@ -149,8 +149,9 @@ struct Step {
 fn step(cell: &Cell, steps: usize) -> anyhow::Result<Step> {
     let options = cell.train_options();
     let source = Source::open(&options.model, &".".into())?;
-    let dataset = data::load(&options.data, source.config(), &".".into())?;
-    let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).take(steps).collect();
+    let dataset = data::load(&options.data, source.config(), &".".into(), ".".as_ref())?;
+    let batches = dataset.batches(&options.data, source.config()).take(steps);
+    let batches: Vec<EffectiveBatch> = batches.collect::<Result<_, _>>()?;
     let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let mut quickest: Option<Step> = None;
     for (index, batch) in batches.iter().enumerate() {

@@ -47,8 +47,9 @@ fn run(pairs: usize) -> anyhow::Result<()> {
     };
     let options = cell.train_options();
     let source = Source::open(&options.model, &".".into())?;
-    let dataset = data::load(&options.data, source.config(), &".".into())?;
-    let batches: Vec<EffectiveBatch> = dataset.batches(&options.data, source.config()).collect();
+    let dataset = data::load(&options.data, source.config(), &".".into(), ".".as_ref())?;
+    let batches = dataset.batches(&options.data, source.config());
+    let batches: Vec<EffectiveBatch> = batches.collect::<Result<_, _>>()?;
     let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu)?)?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("timeline.bin");

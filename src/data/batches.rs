@@ -1,17 +1,16 @@
 //! Samples in seeded order, an optimizer step at a time.
 
-use std::cmp::Reverse;
-
 use rand::seq::SliceRandom;
 
 use super::{
-    Samples,
+    DataError, Dataset, Sampler,
     collate::Collator,
     grouping::group_by_length,
     layout::Layout,
     micro_batch::{EffectiveBatch, MicroBatch},
 };
 use crate::{
+    kernels::Sequences,
     options::{DataOptions, LengthGroups, TrainingLength},
     random,
 };
@@ -35,10 +34,9 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub(super) fn new(samples: &'a Samples, train: &'a [u32], steps: usize, options: &DataOptions) -> Self {
+    pub(super) fn new(sampler: &'a Sampler, steps: usize, options: &DataOptions) -> Self {
         let shuffled = Shuffled {
-            samples,
-            train,
+            sampler,
             seed: options.seed,
             effective: options.effective_batch_size(),
             groups: options.length_groups,
@@ -93,20 +91,36 @@ impl ExactSizeIterator for Order<'_> {}
 /// The steps that may need most, with their places: that whose largest micro-batch has the most tokens, padding included, and
 /// the one with the most scores if they are held.
 fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usize, Vec<u32>)> {
-    let tokens = |micro: &MicroBatch| (micro.sequences.tokens(), micro.counted());
-    let scores = |micro: &MicroBatch| (micro.sequences.scores(), micro.counted());
-    let of = |measure: &dyn Fn(&MicroBatch) -> (usize, usize)| {
-        let size = |(place, step): &(usize, Vec<u32>)| {
-            let tokens = |&sample: &u32| shuffled.samples.get(sample as usize).len();
-            let lengths: Vec<usize> = step.iter().map(tokens).collect();
-            let micro_batches = layout.micro_batches(&lengths).into_iter();
-            (micro_batches.map(|laid| measure(&laid.micro)).max(), Reverse(*place))
-        };
-        shuffled.clone().enumerate().max_by_key(size)
-    };
-    let mut steps: Vec<_> = of(&tokens).into_iter().collect();
-    if holds_scores {
-        steps.extend(of(&scores).filter(|(place, _)| steps.iter().all(|(known, _)| known != place)));
+    struct Largest {
+        size: fn(&Sequences) -> usize,
+        of_step: Option<(usize, usize)>,
+        step: (usize, Vec<u32>),
+    }
+    let sizes: [fn(&Sequences) -> usize; 2] = [Sequences::tokens, Sequences::scores];
+    let mut largest = sizes.map(|size| Largest {
+        size,
+        of_step: None,
+        step: (0, Vec::new()),
+    });
+    let kept = 1 + usize::from(holds_scores);
+    for (place, step) in shuffled.clone().enumerate() {
+        let tokens = |&sample: &u32| shuffled.sampler.lengths().tokens(sample);
+        let lengths: Vec<usize> = step.iter().map(tokens).collect();
+        let micro_batches = layout.micro_batches(&lengths);
+        for largest in &mut largest[..kept] {
+            let size = |micro: &MicroBatch| ((largest.size)(&micro.sequences), micro.counted());
+            let of_step = micro_batches.iter().map(|laid| size(&laid.micro)).max();
+            // The first of equal ones.
+            if of_step > largest.of_step {
+                (largest.of_step, largest.step) = (of_step, (place, step.clone()));
+            }
+        }
+    }
+    let mut steps: Vec<(usize, Vec<u32>)> = Vec::new();
+    for Largest { of_step, step, .. } in largest {
+        if of_step.is_some() && steps.iter().all(|(known, _)| *known != step.0) {
+            steps.push(step);
+        }
     }
     steps
 }
@@ -114,9 +128,7 @@ fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usi
 /// The steps as they come from the shuffled epochs.
 #[derive(Debug, Clone)]
 struct Shuffled<'a> {
-    samples: &'a Samples,
-    /// Indices of the samples to train on.
-    train: &'a [u32],
+    sampler: &'a Sampler,
     seed: u64,
     /// Samples in a full effective batch.
     effective: usize,
@@ -135,13 +147,14 @@ struct Shuffled<'a> {
 impl Shuffled<'_> {
     fn begin_epoch(&mut self) {
         self.epoch.clear();
-        self.epoch.extend_from_slice(self.train);
+        self.epoch.reserve_exact(self.sampler.trained());
+        self.epoch.extend(self.sampler.train());
         self.epoch.shuffle(&mut random::stream(
             self.seed,
             &format!("order of epoch {}", self.epochs),
         ));
         if let Some(groups) = self.groups {
-            let tokens = |sample: u32| self.samples.get(sample as usize).len();
+            let tokens = |sample| self.sampler.lengths().tokens(sample);
             group_by_length(&mut self.epoch, tokens, self.effective, groups);
         }
         self.taken = 0;
@@ -174,30 +187,27 @@ impl Iterator for Shuffled<'_> {
 /// The effective batches of training, with the ids of their samples.
 #[derive(Debug)]
 pub struct Batches<'a> {
-    samples: &'a Samples,
+    data: &'a Dataset,
     order: Order<'a>,
     collator: Collator,
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(samples: &'a Samples, order: Order<'a>, collator: Collator) -> Self {
-        Self {
-            samples,
-            order,
-            collator,
-        }
+    pub(super) fn new(data: &'a Dataset, order: Order<'a>, collator: Collator) -> Self {
+        Self { data, order, collator }
     }
 }
 
 impl Iterator for Batches<'_> {
-    type Item = EffectiveBatch;
+    /// An error if the ids cannot be read.
+    type Item = Result<EffectiveBatch, DataError>;
 
-    fn next(&mut self) -> Option<EffectiveBatch> {
-        let micro = self.collator.micro_batches(self.samples, &self.order.next()?);
-        Some(EffectiveBatch {
+    fn next(&mut self) -> Option<Self::Item> {
+        let micro = self.collator.micro_batches(self.data, &self.order.next()?);
+        Some(micro.map(|micro| EffectiveBatch {
             counted: micro.iter().map(MicroBatch::counted).sum(),
             micro,
-        })
+        }))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -210,10 +220,11 @@ impl ExactSizeIterator for Batches<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{
-        Dataset,
-        testing::{config, dataset, options},
-    };
+    use crate::data::testing::{config, dataset, dataset_of, options};
+
+    fn steps(data: &Dataset, options: &DataOptions) -> Vec<EffectiveBatch> {
+        data.batches(options, &config()).collect::<Result<_, _>>().unwrap()
+    }
 
     fn first_ids(batch: &EffectiveBatch) -> Vec<u32> {
         let ids = |micro: &MicroBatch| {
@@ -230,11 +241,8 @@ mod tests {
             ..options(2, 2)
         };
         let data = dataset(&options, 10);
-        assert_eq!(data.steps_per_epoch(&options), 3);
-        let steps: Vec<_> = data
-            .batches(&options, &config())
-            .map(|batch| first_ids(&batch))
-            .collect();
+        assert_eq!(data.sampler().steps_per_epoch(&options), 3);
+        let steps: Vec<_> = steps(&data, &options).iter().map(first_ids).collect();
         assert_eq!(steps.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2, 4, 4, 2]);
         let epochs = [steps[..3].concat(), steps[3..].concat()];
         assert_ne!(epochs[0], epochs[1]);
@@ -247,10 +255,7 @@ mod tests {
     #[test]
     fn with_max_steps_every_batch_is_full() {
         let options = options(2, 2);
-        let steps: Vec<_> = dataset(&options, 10)
-            .batches(&options, &config())
-            .map(|batch| first_ids(&batch))
-            .collect();
+        let steps: Vec<_> = steps(&dataset(&options, 10), &options).iter().map(first_ids).collect();
         assert_eq!(steps.iter().map(Vec::len).collect::<Vec<_>>(), [4; 6]);
         for epoch in steps.concat()[..20].chunks(10) {
             let mut epoch = epoch.to_vec();
@@ -263,10 +268,8 @@ mod tests {
     fn the_seed_alone_decides_the_order() {
         let order = |seed| {
             let options = DataOptions { seed, ..options(1, 1) };
-            let data = dataset(&options, 10);
-            data.batches(&options, &config())
-                .map(|batch| first_ids(&batch))
-                .collect::<Vec<_>>()
+            let steps = steps(&dataset(&options, 10), &options);
+            steps.iter().map(first_ids).collect::<Vec<_>>()
         };
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
@@ -276,8 +279,8 @@ mod tests {
     fn accumulation_sees_the_samples_of_one_batch() {
         let (whole, parts) = (options(4, 1), options(1, 4));
         let data = dataset(&whole, 10);
-        for (whole, parts) in data.batches(&whole, &config()).zip(data.batches(&parts, &config())) {
-            assert_eq!(first_ids(&whole), first_ids(&parts));
+        for (whole, parts) in steps(&data, &whole).iter().zip(&steps(&data, &parts)) {
+            assert_eq!(first_ids(whole), first_ids(parts));
             assert_eq!(whole.counted, parts.counted);
             let sample_ids = |batch: &EffectiveBatch| {
                 batch
@@ -286,18 +289,17 @@ mod tests {
                     .flat_map(|micro| micro.sample_ids.clone())
                     .collect::<Vec<_>>()
             };
-            assert_eq!(sample_ids(&whole), sample_ids(&parts));
+            assert_eq!(sample_ids(whole), sample_ids(parts));
             assert_eq!(whole.micro.len(), 1);
         }
     }
 
     #[test]
     fn labels_follow_their_samples() {
-        let mut samples = Samples::default();
-        (0..6).for_each(|sample| samples.push_labelled([sample; 3], 10 + sample));
         let options = options(2, 2);
-        let data = Dataset::new(&options, samples, None, 0, "test").unwrap();
-        for batch in data.batches(&options, &config()) {
+        let samples: Vec<_> = (0..6).map(|sample| ([sample; 3], Some(10 + sample))).collect();
+        let data = dataset_of(&options, samples.iter().map(|(ids, label)| (&ids[..], *label)));
+        for batch in steps(&data, &options) {
             assert_eq!(batch.counted, 4);
             for micro in &batch.micro {
                 let ids = micro.sequences.iter().map(|tokens| micro.ids[tokens.start]);
@@ -315,8 +317,9 @@ mod tests {
                 ..options(2, 2)
             };
             let data = dataset(&options, 10);
-            assert_eq!(data.batches(&options, &config()).len(), data.steps(&options));
-            data.steps(&options)
+            let steps = data.sampler().steps(&options);
+            assert_eq!(data.batches(&options, &config()).len(), steps);
+            steps
         };
         assert_eq!(steps(TrainingLength::Steps(4)), 4);
         assert_eq!(steps(TrainingLength::Epochs(2.0)), 6);
@@ -333,22 +336,20 @@ mod tests {
         let data = dataset(&options, 10);
         let evaluated: Vec<u32> = data
             .eval_batches(&options, &config())
-            .flat_map(|micro| micro.ids.first().copied())
+            .flat_map(|micro| micro.unwrap().ids.first().copied())
             .collect();
-        assert_eq!(data.eval().len(), 3);
+        let held_out = data.sampler().held_out();
+        assert_eq!(held_out.len(), 3);
         assert_eq!(evaluated.len(), 2);
-        let trained: Vec<u32> = data
-            .batches(&options, &config())
-            .flat_map(|batch| first_ids(&batch))
-            .collect();
-        assert!(data.eval().iter().all(|sample| !trained.contains(sample)));
-        assert_eq!(data, dataset(&options, 10));
+        let trained: Vec<u32> = steps(&data, &options).iter().flat_map(first_ids).collect();
+        assert!(held_out.iter().all(|sample| !trained.contains(sample)));
+        assert_eq!(data.sampler(), dataset(&options, 10).sampler());
     }
 
     /// Each step's largest micro-batch, in tokens with padding.
     fn largest(data: &Dataset, options: &DataOptions) -> Vec<usize> {
         let tokens = |micro: &MicroBatch| micro.sequences.tokens();
-        let steps = data.batches(options, &config());
+        let steps = steps(data, options).into_iter();
         steps
             .map(|batch| batch.micro.iter().map(tokens).max().unwrap())
             .collect()
@@ -368,15 +369,17 @@ mod tests {
                     ..plain.clone()
                 };
                 let data = dataset(&plain, 20);
-                let (plain_steps, first_steps): (Vec<_>, Vec<_>) =
-                    (data.order(&plain).collect(), data.order(&first).collect());
+                let (plain_steps, first_steps): (Vec<_>, Vec<_>) = (
+                    data.sampler().order(&plain).collect(),
+                    data.sampler().order(&first).collect(),
+                );
                 let sizes = largest(&data, &first);
                 assert_eq!(sizes[0], *sizes.iter().max().unwrap());
                 let place = plain_steps.iter().position(|step| *step == first_steps[0]).unwrap();
                 let mut others = plain_steps.clone();
                 others.remove(place);
                 assert_eq!(first_steps[1..], others[..]);
-                let mut order = data.order(&first);
+                let mut order = data.sampler().order(&first);
                 for left in (0..plain_steps.len()).rev() {
                     assert_eq!(order.len(), left + 1);
                     order.next();
@@ -395,10 +398,10 @@ mod tests {
                 ..options(4, 1)
             };
             let data = dataset(&options, 64);
-            let mut samples = data.order(&options).collect::<Vec<_>>().concat();
+            let mut samples = data.sampler().order(&options).collect::<Vec<_>>().concat();
             samples.sort_unstable();
             assert!(samples.into_iter().eq(0..64));
-            let steps = data.batches(&options, &config());
+            let steps = steps(&data, &options).into_iter();
             steps.map(|batch| batch.micro[0].sequences.tokens()).sum::<usize>()
         };
         let plain = padded(None);

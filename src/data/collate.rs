@@ -1,6 +1,6 @@
 //! Samples, put into micro-batches.
 
-use super::{Samples, layout::Layout, micro_batch::MicroBatch};
+use super::{DataError, Dataset, LaidOut, layout::Layout, micro_batch::MicroBatch};
 use crate::{arch::ModelConfig, options::DataOptions};
 
 /// Puts samples into micro-batches.
@@ -32,27 +32,40 @@ impl Collator {
         }
     }
 
-    /// The micro-batches of an effective batch: the samples with these indices.
-    pub(super) fn micro_batches(self, samples: &Samples, indices: &[u32]) -> Vec<MicroBatch> {
-        let lengths: Vec<usize> = indices.iter().map(|&index| samples.get(index as usize).len()).collect();
+    /// The micro-batches of an effective batch: the samples of `data` with these indices.
+    ///
+    /// # Errors
+    /// The ids cannot be read.
+    pub(super) fn micro_batches(self, data: &Dataset, samples: &[u32]) -> Result<Vec<MicroBatch>, DataError> {
+        let tokens = |&sample: &u32| data.sampler().lengths().tokens(sample);
+        let lengths: Vec<usize> = samples.iter().map(tokens).collect();
         let laid_out = self.layout.micro_batches(&lengths).into_iter();
         laid_out
-            .map(|laid| {
-                let mut ids = vec![self.pad; laid.micro.sequences.tokens()];
-                for &(sample, start) in &laid.samples {
-                    ids[start..start + lengths[sample]].copy_from_slice(samples.get(indices[sample] as usize));
-                }
-                for &separator in &laid.micro.separators {
-                    ids[separator as usize] = self.separator;
-                }
-                let label = |&(sample, _): &(usize, usize)| samples.label(indices[sample] as usize);
-                MicroBatch {
-                    ids,
-                    labels: laid.samples.iter().filter_map(label).collect(),
-                    ..laid.micro
-                }
-            })
+            .map(|laid| self.filled(data, samples, &lengths, laid))
             .collect()
+    }
+
+    /// A micro-batch with its ids and labels.
+    fn filled(
+        self,
+        data: &Dataset,
+        samples: &[u32],
+        lengths: &[usize],
+        laid: LaidOut,
+    ) -> Result<MicroBatch, DataError> {
+        let mut ids = vec![self.pad; laid.micro.sequences.tokens()];
+        for &(place, start) in &laid.samples {
+            data.read(samples[place], &mut ids[start..start + lengths[place]])?;
+        }
+        for &separator in &laid.micro.separators {
+            ids[separator as usize] = self.separator;
+        }
+        let labels = laid.samples.iter().filter_map(|&(place, _)| data.label(samples[place]));
+        Ok(MicroBatch {
+            ids,
+            labels: labels.collect(),
+            ..laid.micro
+        })
     }
 }
 
@@ -61,19 +74,15 @@ mod tests {
     use super::*;
     use crate::kernels::Sequences;
     use crate::{
-        data::testing::{config, options},
+        data::testing::{config, dataset_of, options},
         options::{Packing, PackingAttention, PackingSeparator, PackingStrategy, Padding},
     };
 
-    fn samples() -> Samples {
-        let mut samples = Samples::default();
-        samples.push([5, 6, 7]);
-        samples.push([8, 9]);
-        samples
-    }
-
-    fn collated(options: &DataOptions, config: &ModelConfig, indices: &[u32]) -> MicroBatch {
-        let mut micro = Collator::new(options, config, Some(4)).micro_batches(&samples(), indices);
+    fn collated(options: &DataOptions, config: &ModelConfig, samples: &[u32]) -> MicroBatch {
+        let data = dataset_of(&self::options(1, 1), [(&[5, 6, 7][..], None), (&[8, 9], None)]);
+        let mut micro = Collator::new(options, config, Some(4))
+            .micro_batches(&data, samples)
+            .unwrap();
         assert_eq!(micro.len(), 1);
         micro.remove(0)
     }

@@ -90,6 +90,8 @@ pub enum DataError {
     },
     #[error("`max_seq_length` is {0}; a sample needs two tokens, since each token is predicted from those before it")]
     MaxSeqLength(usize),
+    #[error("cannot keep the token ids in a temporary file in {folder}: {source}", folder = folder.display())]
+    TokenIds { folder: PathBuf, source: io::Error },
     #[error(
         "{origin}: nothing to train on: no sample has two tokens or more{left_out}",
         left_out = left_out(*skipped)

@@ -1,28 +1,26 @@
 //! The lengths of a file's samples, for plans: a plan needs no ids.
 
-use std::thread;
-
-use super::dataset::split;
-use super::labels::Labels;
+use super::DataError;
+use super::sample_lengths::SampleLengths;
+use super::sampler::{all_but, held_out};
+use super::tokenise::tokenise;
 use super::tokenizer::Encoder;
-use super::{DataError, source};
 use crate::arch::{ArchError, Location, ModelConfig, Preset, locate};
 use crate::hub::Roots;
 use crate::options::DataOptions;
 
-/// Text that is tokenised at once, in bytes.
-const CHUNK: usize = 1 << 20;
-
-/// The tokens of each sample, before samples are cut to `max_seq_length`.
+/// The tokens of each sample of a file, before samples are cut to `max_seq_length`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SampleLengths {
-    tokens: Vec<u32>,
+pub struct TextLengths {
+    lengths: SampleLengths,
+    /// The file, for messages.
+    origin: String,
 }
 
-impl SampleLengths {
+impl TextLengths {
     /// Tokens of the sample with this index.
-    pub fn tokens(&self, sample: u32) -> u32 {
-        self.tokens[sample as usize]
+    pub fn tokens(&self, sample: u32) -> usize {
+        self.lengths.tokens(sample)
     }
 
     /// Indices of the samples to train on, ascending: all but those that `eval_fraction` holds out.
@@ -30,7 +28,8 @@ impl SampleLengths {
     /// # Errors
     /// If none would be left.
     pub fn train(&self, options: &DataOptions) -> Result<Vec<u32>, DataError> {
-        Ok(split(self.tokens.len() as u32, options)?.0)
+        let held_out = held_out(&self.lengths, options, &self.origin)?;
+        Ok(all_but(&held_out, self.lengths.len()).collect())
     }
 }
 
@@ -40,7 +39,7 @@ impl SampleLengths {
 /// # Errors
 /// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no sample is
 /// left.
-pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<SampleLengths, DataError> {
+pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<TextLengths, DataError> {
     let preset = || DataError::PresetTokenizer {
         model: options.model.clone(),
     };
@@ -50,55 +49,26 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Re
         location => location?,
     };
     let encoder = Encoder::open(&location, config.vocab_size, config.max_position_embeddings)?;
-    let mut labels = Labels::new(config.labels().unwrap_or(0));
-    let (mut tokens, mut chunk, mut bytes) = (Vec::new(), Vec::new(), 0);
-    let origin = source::read(&options.data, config, roots, &mut |text, label| {
-        label.map(|label| labels.number(label)).transpose()?;
-        bytes += text.len();
-        chunk.push(text.to_owned());
-        if bytes >= CHUNK {
-            tokens.extend(counts(&encoder, &chunk)?);
-            chunk.clear();
-            bytes = 0;
+    let (mut lengths, mut skipped) = (SampleLengths::default(), 0);
+    let texts = tokenise(&options.data, &encoder, config, roots, &mut |ids, _| {
+        match ids.len() {
+            0 => skipped += 1,
+            tokens => lengths.push(tokens as u32),
         }
         Ok(())
     })?;
-    tokens.extend(counts(&encoder, &chunk)?);
-    labels.in_order(&origin)?;
-    let all = tokens.len();
-    tokens.retain(|&tokens| tokens > 0);
-    match tokens.len() {
-        0 => Err(DataError::Empty { origin, skipped: all }),
-        count if u32::try_from(count).is_err() => Err(DataError::TooMany { origin }),
-        _ => Ok(SampleLengths { tokens }),
+    lengths.shrink();
+    let origin = texts.origin;
+    match lengths.is_empty() {
+        true => Err(DataError::Empty { origin, skipped }),
+        false => Ok(TextLengths { lengths, origin }),
     }
-}
-
-/// The tokens of each text, counted on all cores. The threads are not rayon's: a caller may hold a lock that another of its
-/// tasks waits for.
-fn counts(encoder: &Encoder, texts: &[String]) -> Result<Vec<u32>, DataError> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let share = texts.len().div_ceil(threads).max(1);
-    let count = |text: &String| Ok(encoder.encode(text)?.len() as u32);
-    thread::scope(|scope| {
-        let parts = texts.chunks(share);
-        let workers: Vec<_> = parts
-            .map(|part| scope.spawn(move || part.iter().map(count).collect::<Result<Vec<u32>, DataError>>()))
-            .collect();
-        let mut counts = Vec::with_capacity(texts.len());
-        for worker in workers {
-            match worker.join() {
-                Ok(part) => counts.extend(part?),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok(counts)
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::source;
     use crate::options::{Data, DataFile};
 
     /// A model's directory with the tokenizer of the presets, and a file of texts.
@@ -136,18 +106,15 @@ mod tests {
             max_seq_length: config.max_position_embeddings,
             ..options
         };
-        let loaded = source::load(&options, &config, &dir.path().into()).unwrap();
-        assert_eq!(lengths.tokens.len(), loaded.samples().len());
-        for (index, &tokens) in lengths.tokens.iter().enumerate() {
-            assert_eq!(tokens as usize, loaded.samples().get(index).len());
-        }
+        let sampler = source::sampler(&options, &config, &dir.path().into()).unwrap();
+        assert_eq!(lengths.lengths, *sampler.lengths());
     }
 
     #[test]
     fn texts_without_tokens_are_left_out_and_others_kept() {
         let (dir, options, config) = project(&["", "a", "", "The river."]);
         let lengths = lengths(&options, &config, &dir.path().into()).unwrap();
-        assert_eq!(lengths.tokens[0], 1);
+        assert_eq!(lengths.tokens(0), 1);
         assert_eq!(lengths.train(&options).unwrap(), [0, 1]);
         let (dir, options, config) = project(&["", ""]);
         let message = super::lengths(&options, &config, &dir.path().into())

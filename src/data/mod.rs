@@ -1,7 +1,8 @@
 //! Samples and batches: token ids from a file, the sample text or a seeded generator.
 //!
-//! [`load`] tokenises everything once into one flat array of ids ([`Samples`]). It streams files, so that it never holds
-//! their text. [`Dataset::batches`] then yields one effective batch (all micro-batches of an optimizer step) at a time.
+//! [`load`] tokenises everything once. It streams files, so that it never holds their text, and keeps the ids of large data
+//! in a temporary file: a sample then takes eight bytes of memory. [`Dataset::batches`] yields one effective batch (all
+//! micro-batches of an optimizer step) at a time. [`sampler`] gives the order alone.
 
 mod batches;
 mod collate;
@@ -15,12 +16,16 @@ mod lengths;
 mod lines;
 mod micro_batch;
 mod parquet;
+mod sample_lengths;
+mod sampler;
 mod samples;
 mod source;
 mod synthetic;
 #[cfg(test)]
 mod testing;
 mod text;
+mod token_ids;
+mod tokenise;
 mod tokenizer;
 
 pub use batches::{Batches, Order};
@@ -28,8 +33,9 @@ pub use dataset::Dataset;
 pub use error::DataError;
 pub use grouping::group_by_length;
 pub use layout::{LaidOut, Layout};
-pub use lengths::{SampleLengths, lengths};
+pub use lengths::{TextLengths, lengths};
 pub use micro_batch::{EffectiveBatch, MicroBatch};
-pub use samples::Samples;
-pub use source::{check, load};
+pub use sample_lengths::SampleLengths;
+pub use sampler::Sampler;
+pub use source::{check, load, sampler};
 pub use tokenizer::EMBEDDED as EMBEDDED_TOKENIZER;

@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::labels::{Each, Labels, RawLabel};
+use super::labels::Each;
+use super::sample_lengths::SampleLengths;
+use super::samples::Samples;
+use super::tokenise::{EachSample, Texts, tokenise};
 use super::tokenizer::{self, Encoder};
-use super::{DataError, Dataset, Samples, jsonl, parquet, synthetic, text};
+use super::{DataError, Dataset, Sampler, jsonl, parquet, synthetic, text};
 use crate::arch::{Location, ModelConfig, locate};
 use crate::hub::{Roots, Snapshot};
 use crate::options::{Data, DataFile, DataFormat, DataOptions, PackingSeparator};
@@ -17,31 +20,76 @@ const SAMPLE: &str = include_str!("../../data/sample.txt");
 const DEFAULT_COLUMN: &str = "text";
 
 /// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; samples of fewer than two tokens
-/// are left out. Paths are relative to `roots`.
+/// are left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
 ///
 /// # Errors
-/// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, or no samples
-/// are left to train on.
-pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Dataset, DataError> {
+/// If a file cannot be read or has another format, the tokenizer is missing or belongs to another model, no samples are
+/// left to train on, or the temporary file cannot be written.
+pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: &Path) -> Result<Dataset, DataError> {
+    let mut samples = Samples::new(folder);
+    let found = for_each_sample(options, config, roots, &mut |ids, label| samples.push(ids, label))?;
+    let samples = samples.finish(found.texts.label_numbers.as_deref())?;
+    let separator = separator(options, config, roots)?;
+    Dataset::new(options, samples, separator, found.skipped, &found.texts.origin)
+}
+
+/// The order of the samples that [`load`] loads, without their ids: plans need no more.
+///
+/// # Errors
+/// Those of [`load`], but for the temporary file.
+pub fn sampler(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Sampler, DataError> {
+    let mut lengths = SampleLengths::default();
+    let found = for_each_sample(options, config, roots, &mut |ids, _| {
+        lengths.push(ids.len() as u32);
+        Ok(())
+    })?;
+    lengths.shrink();
+    separator(options, config, roots)?;
+    Sampler::new(options, lengths, found.skipped, &found.texts.origin)
+}
+
+/// What is known of samples when all are read.
+struct Found {
+    texts: Texts,
+    /// Samples of fewer than two tokens.
+    skipped: usize,
+}
+
+/// Calls `each` with every sample of two tokens or more.
+fn for_each_sample(
+    options: &DataOptions,
+    config: &ModelConfig,
+    roots: &Roots,
+    each: &mut EachSample,
+) -> Result<Found, DataError> {
     if options.max_seq_length < 2 {
         return Err(DataError::MaxSeqLength(options.max_seq_length));
     }
-    match &options.data {
-        Data::Synthetic(spec) => {
-            let (vocab_size, labels) = (config.vocab_size, config.labels());
-            if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
-                return Err(DataError::LabelsOfTokens { labels, vocab_size });
-            }
-            let (samples, skipped) = synthetic::samples(spec, options.seed, vocab_size, labels, options.max_seq_length);
-            let separator = separator(options, config, roots)?;
-            Dataset::new(options, samples, separator, skipped, "synthetic data")
+    if let Data::Synthetic(spec) = &options.data {
+        let (vocab_size, labels) = (config.vocab_size, config.labels());
+        if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
+            return Err(DataError::LabelsOfTokens { labels, vocab_size });
         }
-        Data::Sample | Data::File(_) => {
-            let mut texts = Texts::new(options, config, roots)?;
-            let origin = read(&options.data, config, roots, &mut |text, label| texts.add(text, label))?;
-            texts.into_dataset(options, separator(options, config, roots)?, &origin)
-        }
+        let length = options.max_seq_length;
+        let skipped = synthetic::samples(spec, options.seed, vocab_size, labels, length, each)?;
+        let texts = Texts {
+            origin: "synthetic data".into(),
+            label_numbers: None,
+        };
+        return Ok(Found { texts, skipped });
     }
+    let location = locate(&options.model, roots)?;
+    let encoder = Encoder::open(&location, config.vocab_size, options.max_seq_length)?;
+    let mut skipped = 0;
+    // A label counts even if its sample is left out: otherwise label numbers would depend on `max_seq_length`.
+    let texts = tokenise(&options.data, &encoder, config, roots, &mut |ids, label| {
+        if ids.len() < 2 {
+            skipped += 1;
+            return Ok(());
+        }
+        each(ids, label)
+    })?;
+    Ok(Found { texts, skipped })
 }
 
 /// Reads the texts of a file or of the sample, with labels if the model of shape `config` has some. Returns their origin,
@@ -153,51 +201,6 @@ fn read_file(file: &DataFile, path: &Path, labels: Option<&str>, each: &mut Each
         }),
         (DataFormat::Jsonl, column) => jsonl::read(path, column.unwrap_or(DEFAULT_COLUMN), labels, each),
         (DataFormat::Parquet, column) => parquet::read(path, column.unwrap_or(DEFAULT_COLUMN), labels, each),
-    }
-}
-
-/// Tokenises texts into samples.
-struct Texts {
-    encoder: Encoder,
-    samples: Samples,
-    labels: Labels,
-    skipped: usize,
-}
-
-impl Texts {
-    fn new(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Self, DataError> {
-        let location = locate(&options.model, roots)?;
-        Ok(Self {
-            encoder: Encoder::open(&location, config.vocab_size, options.max_seq_length)?,
-            samples: Samples::default(),
-            labels: Labels::new(config.labels().unwrap_or(0)),
-            skipped: 0,
-        })
-    }
-
-    fn add(&mut self, text: &str, label: Option<RawLabel>) -> Result<(), DataError> {
-        let ids = self.encoder.encode(text)?;
-        // A label counts even if its sample is left out: otherwise label numbers would depend on `max_seq_length`.
-        let label = label.map(|label| self.labels.number(label)).transpose()?;
-        match label {
-            _ if ids.len() < 2 => self.skipped += 1,
-            Some(label) => self.samples.push_labelled(ids, label),
-            None => self.samples.push(ids),
-        }
-        Ok(())
-    }
-
-    fn into_dataset(
-        mut self,
-        options: &DataOptions,
-        separator: Option<u32>,
-        origin: &str,
-    ) -> Result<Dataset, DataError> {
-        if let Some(numbers) = self.labels.in_order(origin)? {
-            self.samples.renumber_labels(&numbers);
-        }
-        self.samples.shrink();
-        Dataset::new(options, self.samples, separator, self.skipped, origin)
     }
 }
 

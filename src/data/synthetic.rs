@@ -2,27 +2,31 @@
 
 use rand::Rng;
 
-use super::Samples;
+use super::{DataError, tokenise::EachSample};
 use crate::options::{Lengths, Synthetic};
 use crate::random;
 
-/// Generates samples with ids uniform over the vocabulary. Lengths are `max_seq_length` (fixed), uniform between 2 and
+/// Calls `each` with generated samples, whose ids are uniform over the vocabulary. Lengths are `max_seq_length` (fixed), uniform between 2 and
 /// `max_seq_length`, or those of a list in turn, cut to `max_seq_length`.
 ///
 /// With labels, each sample's label is uniform. Its ids are uniform over those whose remainder modulo the number of labels
 /// is the label: every token shows the label, so a model can learn it.
 ///
-/// Also returns the number of samples left out because the list makes them shorter than two tokens.
+/// Returns the number of samples left out because the list makes them shorter than two tokens.
+///
+/// # Errors
+/// Those of `each`.
 pub(super) fn samples(
     spec: &Synthetic,
     seed: u64,
     vocab_size: usize,
     labels: Option<usize>,
     max_seq_length: usize,
-) -> (Samples, usize) {
+    each: &mut EachSample,
+) -> Result<usize, DataError> {
     let mut random = random::stream(seed, "synthetic data");
-    let mut samples = Samples::default();
     let mut skipped = 0;
+    let mut ids = Vec::new();
     // Every size of a configuration is far below 2^32.
     let vocab_size = vocab_size as u32;
     for index in 0..spec.samples {
@@ -34,37 +38,49 @@ pub(super) fn samples(
         };
         if length < 2 {
             skipped += 1;
-        } else if let Some(labels) = labels {
+            continue;
+        }
+        ids.clear();
+        let label = labels.map(|labels| {
             let labels = labels as u32;
             let label = random.random_range(0..labels);
-            let ids = (vocab_size - label).div_ceil(labels);
-            let id = |_| label + labels * random.random_range(0..ids);
-            samples.push_labelled((0..length).map(id), label);
-        } else {
-            samples.push((0..length).map(|_| random.random_range(0..vocab_size)));
+            let of_label = (vocab_size - label).div_ceil(labels);
+            ids.extend((0..length).map(|_| label + labels * random.random_range(0..of_label)));
+            label
+        });
+        if labels.is_none() {
+            ids.extend((0..length).map(|_| random.random_range(0..vocab_size)));
         }
+        each(&ids, label)?;
     }
-    (samples, skipped)
+    Ok(skipped)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Ids and label.
+    type Sample = (Vec<u32>, Option<u32>);
+
+    /// Each sample, and the number of those left out.
+    fn generated(spec: &Synthetic, seed: u64, labels: Option<usize>) -> (Vec<Sample>, usize) {
+        let mut all = Vec::new();
+        let skipped = samples(spec, seed, 100, labels, 8, &mut |ids, label| {
+            all.push((ids.to_vec(), label));
+            Ok(())
+        });
+        (all, skipped.unwrap())
+    }
+
     fn lengths(lengths: Lengths, samples: usize) -> (Vec<usize>, usize) {
-        let (samples, skipped) = super::samples(
-            &Synthetic {
-                lengths,
-                samples,
-                between: None,
-            },
-            0,
-            100,
-            None,
-            8,
-        );
-        let lengths = (0..samples.len()).map(|index| samples.get(index).len()).collect();
-        (lengths, skipped)
+        let spec = Synthetic {
+            lengths,
+            samples,
+            between: None,
+        };
+        let (samples, skipped) = generated(&spec, 0, None);
+        (samples.iter().map(|(ids, _)| ids.len()).collect(), skipped)
     }
 
     #[test]
@@ -82,27 +98,26 @@ mod tests {
 
     #[test]
     fn every_token_tells_the_label() {
-        let (samples, _) = super::samples(&Synthetic::default(), 5, 100, Some(3), 8);
+        let (samples, _) = generated(&Synthetic::default(), 5, Some(3));
         let mut of_label = [0; 3];
-        let mut ids = std::collections::BTreeSet::<u32>::new();
-        for index in 0..samples.len() {
-            let label = samples.label(index).unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        for (ids, label) in samples {
+            let label = label.unwrap();
             of_label[label as usize] += 1;
-            assert!(samples.get(index).iter().all(|id| id % 3 == label && *id < 100));
-            ids.extend(samples.get(index));
+            assert!(ids.iter().all(|id| id % 3 == label && *id < 100));
+            seen.extend(ids);
         }
-        assert_eq!(ids.len(), 100);
+        assert_eq!(seen.len(), 100);
         assert!(of_label.iter().all(|count| (280..410).contains(count)), "{of_label:?}");
     }
 
     #[test]
     fn ids_are_seeded_and_below_the_vocabulary() {
-        let make = |seed| samples(&Synthetic::default(), seed, 100, None, 8).0;
+        let make = |seed| generated(&Synthetic::default(), seed, None).0;
         assert_eq!(make(1), make(1));
         assert_ne!(make(1), make(2));
-        let samples = make(3);
-        let ids: std::collections::BTreeSet<_> = (0..samples.len()).flat_map(|index| samples.get(index)).collect();
+        let ids: std::collections::BTreeSet<_> = make(3).into_iter().flat_map(|(ids, _)| ids).collect();
         assert_eq!(ids.len(), 100);
-        assert_eq!(ids.last(), Some(&&99));
+        assert_eq!(ids.last(), Some(&99));
     }
 }

@@ -1,6 +1,6 @@
 //! Small data sets for tests.
 
-use super::{Dataset, Samples};
+use super::{Dataset, samples::Samples};
 use crate::{
     arch::ModelConfig,
     options::{Data, DataOptions, Padding, Synthetic, TrainingLength},
@@ -34,7 +34,23 @@ pub(super) fn options(batch_size: usize, gradient_accumulation_steps: usize) -> 
 
 /// Samples of lengths 2, 3, ..., whose ids are all the sample's number.
 pub(super) fn dataset(options: &DataOptions, count: u32) -> Dataset {
-    let mut samples = Samples::default();
-    (0..count).for_each(|sample| samples.push(vec![sample; sample as usize + 2]));
-    Dataset::new(options, samples, None, 0, "test").unwrap()
+    let samples: Vec<_> = (0..count).map(|sample| vec![sample; sample as usize + 2]).collect();
+    dataset_of(options, samples.iter().map(|ids| (&ids[..], None)))
+}
+
+/// Samples with their labels.
+pub(super) fn dataset_of<'a>(
+    options: &DataOptions,
+    samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>,
+) -> Dataset {
+    Dataset::new(options, samples_of(samples), None, 0, "test").unwrap()
+}
+
+/// The same before they are split.
+pub(super) fn samples_of<'a>(samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>) -> Samples {
+    let mut all = Samples::new("".as_ref());
+    for (ids, label) in samples {
+        all.push(ids, label).unwrap();
+    }
+    all
 }

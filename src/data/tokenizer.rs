@@ -79,16 +79,19 @@ impl Encoder {
         let mut bytes = 16 * self.max_seq_length;
         loop {
             let part = &text[..text.floor_char_boundary(bytes)];
-            let encoding = self
-                .tokenizer
-                .encode(part, true)
-                .map_err(|error| DataError::Tokenizer {
-                    place: self.place.clone(),
-                    reason: error.to_string(),
-                })?;
+            let is_whole = part.len() == text.len();
+            let encoding = match is_whole {
+                // Leaves out the offsets.
+                true => self.tokenizer.encode_fast(part, true),
+                false => self.tokenizer.encode(part, true),
+            };
+            let encoding = encoding.map_err(|error| DataError::Tokenizer {
+                place: self.place.clone(),
+                reason: error.to_string(),
+            })?;
             let kept = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
             let was_cut = !encoding.get_overflowing().is_empty();
-            if part.len() == text.len() || (was_cut && 2 * kept <= part.len()) {
+            if is_whole || (was_cut && 2 * kept <= part.len()) {
                 self.check(encoding.get_ids())?;
                 return Ok(encoding.get_ids().to_vec());
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::cache::{cached, cached_last};
 use crate::{
     arch::{self, ArchError, ModelConfig},
-    data::{self, DataError, Dataset, SampleLengths},
+    data::{self, DataError, Sampler, TextLengths},
     hub::Roots,
     options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
     peft::{self, FileDtype},
@@ -23,10 +23,10 @@ pub(super) struct Inputs {
     roots: Roots,
     /// Shapes that were read, by what decides them and whether the cell's stack can use them.
     models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
-    /// The data that was read last: cells of a study mostly share theirs.
-    dataset: Mutex<Option<(DataKey, Arc<Dataset>)>>,
+    /// The samples that were read last: cells of a study mostly share theirs.
+    sampler: Mutex<Option<(DataKey, Arc<Sampler>)>>,
     /// The lengths of a file's samples that were read last.
-    lengths: Mutex<Option<(LengthsKey, Arc<SampleLengths>)>>,
+    lengths: Mutex<Option<(LengthsKey, Arc<TextLengths>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by model, adapter, rank and target modules.
@@ -66,7 +66,7 @@ impl Inputs {
         Self {
             roots,
             models: Mutex::default(),
-            dataset: Mutex::default(),
+            sampler: Mutex::default(),
             lengths: Mutex::default(),
             torch_counts: Mutex::default(),
             adapter_files: Mutex::default(),
@@ -87,12 +87,12 @@ impl Inputs {
     }
 
     /// The cell's samples.
-    pub(super) fn dataset(
+    pub(super) fn sampler(
         &self,
         cell: &Cell,
         options: &DataOptions,
         config: &ModelConfig,
-    ) -> Result<Arc<Dataset>, DataError> {
+    ) -> Result<Arc<Sampler>, DataError> {
         let key = (
             model_key(cell),
             options.data.clone(),
@@ -104,7 +104,7 @@ impl Inputs {
                 options.packing.map(|packing| packing.separator),
             ),
         );
-        cached_last(&self.dataset, key, || data::load(options, config, &self.roots))
+        cached_last(&self.sampler, key, || data::sampler(options, config, &self.roots))
     }
 
     /// The lengths of the samples of the cell's file.
@@ -113,7 +113,7 @@ impl Inputs {
         cell: &Cell,
         options: &DataOptions,
         config: &ModelConfig,
-    ) -> Result<Arc<SampleLengths>, DataError> {
+    ) -> Result<Arc<TextLengths>, DataError> {
         let key = (model_key(cell), options.data.clone());
         cached_last(&self.lengths, key, || data::lengths(options, config, &self.roots))
     }

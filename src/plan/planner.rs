@@ -162,7 +162,7 @@ impl Planner {
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || {
-            self.inputs.dataset(cell, &options.data, &config)
+            self.inputs.sampler(cell, &options.data, &config)
         })?;
         let planned = train::dry_run(&options, cell.instruction_set.resolve(), &config, &steps.steps)?;
         let account = Account::of(&planned.trace, 1, planned.measured_from);
@@ -259,7 +259,7 @@ impl Planner {
         batches::torch_steps(
             options,
             depth,
-            || self.inputs.dataset(cell, options, model),
+            || self.inputs.sampler(cell, options, model),
             || self.inputs.lengths(cell, options, model),
         )
     }

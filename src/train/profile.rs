@@ -28,6 +28,7 @@ pub(super) fn run(
     let Some(batch) = dataset.batches(&options.data, config).next() else {
         return Ok(None);
     };
+    let batch = batch?;
     let start = steps.start();
     let outcome = trainer.step(&batch, 0, 1, &mut || {
         meter.sample();

@@ -55,7 +55,7 @@ pub fn run(
         dataset,
         device,
         mut trainer,
-    } = load(options, roots)?;
+    } = load(options, roots, out.dir)?;
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
@@ -70,13 +70,13 @@ pub fn run(
     };
     let steps = steps.finish();
     let steps_per_epoch = match options.data.length {
-        TrainingLength::Epochs(_) => Some(dataset.steps_per_epoch(&options.data)),
+        TrainingLength::Epochs(_) => Some(dataset.sampler().steps_per_epoch(&options.data)),
         TrainingLength::Steps(_) => None,
     };
     let memory = meter.finish();
     trainer.release_optimizer();
 
-    let evaluation = if dataset.eval().is_empty() {
+    let evaluation = if dataset.sampler().held_out().is_empty() {
         None
     } else {
         on_event(&Event::Evaluating);
@@ -111,8 +111,8 @@ pub(super) struct Loaded {
     pub(super) trainer: Trainer,
 }
 
-/// Loads the model and the data.
-pub(super) fn load(options: &TrainOptions, roots: &Roots) -> Result<Loaded, TrainError> {
+/// Loads the model and the data. The token ids of large data lie in a temporary file in `folder`.
+pub(super) fn load(options: &TrainOptions, roots: &Roots, folder: &Path) -> Result<Loaded, TrainError> {
     if options.empty_cache_steps > 0 {
         memory::prepare_empty_cache();
     }
@@ -125,7 +125,7 @@ pub(super) fn load(options: &TrainOptions, roots: &Roots) -> Result<Loaded, Trai
             positions,
         });
     }
-    let dataset = data::load(&options.data, source.config(), roots)?;
+    let dataset = data::load(&options.data, source.config(), roots, folder)?;
     let config = source.config().clone();
     let model = model::load(&options.model, &source, &device)?;
     drop(source);
@@ -146,9 +146,10 @@ fn train(
     meter: &mut MemoryMeter,
     steps: &mut StepRecorder,
 ) -> Result<(), TrainError> {
-    let total = dataset.steps(&options.data);
+    let total = dataset.sampler().steps(&options.data);
     steps.begin(&options.data, total);
     for (index, batch) in dataset.batches(&options.data, config).enumerate() {
+        let batch = batch?;
         let start = steps.start();
         let outcome = trainer.step(&batch, index, total, &mut || {
             meter.sample();

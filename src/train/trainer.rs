@@ -8,7 +8,7 @@ use super::{
     segments::{self, Keeping},
 };
 use crate::{
-    data::{EffectiveBatch, MicroBatch},
+    data::{DataError, EffectiveBatch, MicroBatch},
     memory::{self, Phase},
     model::Model,
     nn::{DropoutPass, Pass, param::Param, tensor::Tensor},
@@ -160,10 +160,14 @@ impl Trainer {
     /// The mean loss over all batches, and the accuracy if there are labels.
     ///
     /// # Errors
-    /// Errors of candle.
-    pub fn evaluate(&mut self, batches: impl Iterator<Item = MicroBatch>) -> Result<Evaluation, TrainError> {
+    /// Errors of the batches and of candle.
+    pub fn evaluate(
+        &mut self,
+        batches: impl Iterator<Item = Result<MicroBatch, DataError>>,
+    ) -> Result<Evaluation, TrainError> {
         let (mut sum, mut counted, mut correct) = (0.0, 0, None);
         for micro in batches {
+            let micro = micro?;
             let evaluated = {
                 let pass = self.pass(&micro, None);
                 segments::evaluate(&mut self.model, &micro, &pass)?
@@ -337,12 +341,12 @@ mod tests {
     fn train(options: &TrainOptions) -> Vec<f64> {
         let source = Source::open(&options.model, &"".into()).unwrap();
         let config = source.config();
-        let dataset = data::load(&options.data, config, &"".into()).unwrap();
+        let dataset = data::load(&options.data, config, &"".into(), "".as_ref()).unwrap();
         let mut trainer = Trainer::new(options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
-        let steps = dataset.steps(&options.data);
+        let steps = dataset.sampler().steps(&options.data);
         let mut numbers = Vec::new();
         for (index, batch) in dataset.batches(&options.data, config).enumerate() {
-            let outcome = trainer.step(&batch, index, steps, &mut || ()).unwrap();
+            let outcome = trainer.step(&batch.unwrap(), index, steps, &mut || ()).unwrap();
             trainer.release_gradients();
             numbers.extend([outcome.loss, outcome.gradient_norm]);
         }
@@ -441,9 +445,9 @@ mod tests {
         };
         let source = Source::open(&options.model, &"".into()).unwrap();
         let config = source.config();
-        let dataset = data::load(&options.data, config, &"".into()).unwrap();
+        let dataset = data::load(&options.data, config, &"".into(), "".as_ref()).unwrap();
         let mut trainer = Trainer::new(&options, model::load(&options.model, &source, &Device::Cpu).unwrap()).unwrap();
-        let batch = dataset.batches(&options.data, config).next().unwrap();
+        let batch = dataset.batches(&options.data, config).next().unwrap().unwrap();
         let values = |trainer: &mut Trainer| -> Vec<f32> {
             let params = trainer.trainable().into_iter();
             params.flat_map(|param| param.value.to_vec_f32().unwrap()).collect()

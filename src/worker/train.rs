@@ -132,7 +132,7 @@ fn in_pool(cell: &Cell, arguments: &Arguments, roots: &Roots, dir: &CellDir) -> 
     };
     let train = || {
         rayon::scope(|_| match arguments.trial {
-            true => train::trial(&options, roots).map(|()| None),
+            true => train::trial(&options, roots, dir.path()).map(|()| None),
             false => train::run(&options, roots, out, &mut print_event).map(Some),
         })
     };

@@ -236,9 +236,12 @@ fn synthetic_labels_can_be_learned_and_accuracy_tells() {
         };
         let mut training = open(&cell, dir.path());
         let held_out = std::mem::take(&mut training.held_out);
-        let before = training.trainer.evaluate(held_out.clone().into_iter()).expect("a loss");
+        let before = training
+            .trainer
+            .evaluate(held_out.clone().into_iter().map(Ok))
+            .expect("a loss");
         let losses = training.losses(80);
-        let after = training.trainer.evaluate(held_out.into_iter()).expect("a loss");
+        let after = training.trainer.evaluate(held_out.into_iter().map(Ok)).expect("a loss");
         let (guessed, learned) = (
             before.accuracy.expect("an accuracy"),
             after.accuracy.expect("an accuracy"),
@@ -263,7 +266,7 @@ fn dropout_acts_in_training_alone() {
         let evaluated = |dir: &TempDir| {
             let mut training = open(&cell, dir.path());
             let held_out = std::mem::take(&mut training.held_out);
-            training.trainer.evaluate(held_out.into_iter()).expect("a loss")
+            training.trainer.evaluate(held_out.into_iter().map(Ok)).expect("a loss")
         };
         assert_eq!(evaluated(&without), evaluated(&with));
         let loss = |dir: &TempDir, step| {

@@ -52,11 +52,13 @@ impl Training {
     pub fn in_dir(cell: &Cell, base_dir: &Path) -> Self {
         let options = cell.data_options();
         let (trainer, source) = trainer(cell, base_dir);
-        let data = data::load(&options, source.config(), &base_dir.into()).expect("the data");
+        let data = data::load(&options, source.config(), &base_dir.into(), base_dir).expect("the data");
+        let batches = data.batches(&options, source.config());
+        let held_out = data.eval_batches(&options, source.config());
         Self {
             trainer,
-            batches: data.batches(&options, source.config()).collect(),
-            held_out: data.eval_batches(&options, source.config()).collect(),
+            batches: batches.collect::<Result<_, _>>().expect("batches"),
+            held_out: held_out.collect::<Result<_, _>>().expect("batches"),
         }
     }
 

@@ -7,7 +7,7 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use crate::{
     arch::ModelConfig,
-    data::{DataError, Dataset, EffectiveBatch, Layout, MicroBatch},
+    data::{DataError, EffectiveBatch, Layout, MicroBatch, Sampler},
     options::{Data, DataOptions, Lengths, Task},
 };
 
@@ -18,14 +18,14 @@ const LARGEST: usize = 3;
 pub(super) const MOST_MICRO_BATCHES: usize = 3;
 
 /// The optimizer steps that decide the memory of our trainer. If all steps are equal, these are the first two, else the
-/// first and the largest. Calls `dataset` only if the options do not give the lengths.
+/// first and the largest. Calls `sampler` only if the options do not give the lengths.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step.
 pub fn steps(
     options: &DataOptions,
     config: &ModelConfig,
-    dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
+    sampler: impl FnOnce() -> Result<Arc<Sampler>, DataError>,
 ) -> Result<Planned<EffectiveBatch>, DataError> {
     let is_even = matches!(&options.data, Data::Synthetic(data)
         if data.lengths == Lengths::Fixed && trained_on(options, data.samples) >= options.effective_batch_size());
@@ -41,13 +41,13 @@ pub fn steps(
         let count = options.length.steps().unwrap_or(2).min(2);
         return Ok(Planned::alike(vec![step; count]));
     }
-    let dataset = dataset()?;
-    let sequence = sequence(&dataset, options, usize::MAX);
+    let sampler = sampler()?;
+    let sequence = sequence(&sampler, options, usize::MAX);
     let chosen = chosen(&sequence, task);
     let has_texts = !matches!(options.data, Data::Synthetic(_));
     let step = |sequence: &Sequence, step: usize| {
         let micro = sequence.step(step).iter().flat_map(|micro| {
-            let tokens = |&sample: &u32| dataset.samples().get(sample as usize).len();
+            let tokens = |&sample: &u32| sampler.lengths().tokens(sample);
             let lengths: Vec<usize> = sequence.samples(micro).iter().map(tokens).collect();
             without_ids(&layout, &lengths, task)
         });
@@ -87,11 +87,11 @@ fn chosen(sequence: &Sequence, task: Task) -> Vec<usize> {
     (0..sequence.len().min(1)).chain(others).collect()
 }
 
-/// The first `most` steps of a dataset in our trainer's order.
-pub(super) fn sequence(dataset: &Dataset, options: &DataOptions, most: usize) -> Sequence {
+/// The first `most` steps in our trainer's order.
+pub(super) fn sequence(sampler: &Sampler, options: &DataOptions, most: usize) -> Sequence {
     let mut sequence = Sequence::default();
-    let tokens = |sample| dataset.samples().get(sample as usize).len();
-    for samples in dataset.order(options).take(most) {
+    let tokens = |sample| sampler.lengths().tokens(sample);
+    for samples in sampler.order(options).take(most) {
         sequence.push(&samples, tokens, options);
     }
     sequence
@@ -123,7 +123,7 @@ pub(super) fn trained_on(options: &DataOptions, samples: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{config, load, options};
+    use super::super::testing::{config, options, sampler, trained};
     use super::*;
     use crate::options::{Packing, PackingAttention, PackingSeparator, PackingStrategy, Padding, TrainingLength};
 
@@ -134,7 +134,7 @@ mod tests {
             (options.length, options.padding) = (TrainingLength::Steps(8), Padding::Longest);
         });
         let config = config();
-        let planned = steps(&options, &config, || load(&options, &config)).unwrap();
+        let planned = steps(&options, &config, || sampler(&options, &config)).unwrap();
         assert_eq!(planned.steps.len(), 1 + LARGEST);
         let lengths: Vec<usize> = planned.steps[1..]
             .iter()
@@ -155,9 +155,8 @@ mod tests {
             (options.length, options.padding) = (TrainingLength::Steps(8), Padding::Longest);
         });
         let config = config();
-        let dataset = load(&options, &config).unwrap();
-        let planned = steps(&options, &config, || Ok(Arc::clone(&dataset))).unwrap();
-        let trained: Vec<EffectiveBatch> = dataset.batches(&options, &config).collect();
+        let planned = steps(&options, &config, || sampler(&options, &config)).unwrap();
+        let trained = trained(&options, &config);
         let longest = |micro: &MicroBatch| micro.sequences.longest();
         let largest = |step: &EffectiveBatch| step.micro.iter().map(longest).max();
         let worst = planned.worst(None).unwrap();
@@ -185,9 +184,8 @@ mod tests {
                 (options.packing, options.max_tokens_per_batch) = (packing, max_tokens_per_batch);
             });
             let config = config();
-            let dataset = load(&options, &config).unwrap();
-            let planned = steps(&options, &config, || Ok(Arc::clone(&dataset))).unwrap();
-            let trained: Vec<EffectiveBatch> = dataset.batches(&options, &config).collect();
+            let planned = steps(&options, &config, || sampler(&options, &config)).unwrap();
+            let trained = trained(&options, &config);
             let sizes = |step: &EffectiveBatch| -> Vec<(usize, usize)> {
                 let size = |micro: &MicroBatch| (micro.sequences.tokens(), micro.counted());
                 step.micro.iter().map(size).collect()
@@ -207,6 +205,6 @@ mod tests {
     fn too_few_samples_for_a_step_are_read_and_not_made_up() {
         let options = options(Lengths::Fixed, |options| options.batch_size = 100);
         let config = config();
-        assert!(steps(&options, &config, || load(&options, &config)).is_err());
+        assert!(steps(&options, &config, || sampler(&options, &config)).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sequence::Sequence;
 use crate::arch::ModelConfig;
-use crate::data::{DataError, Dataset, Layout};
+use crate::data::{self, DataError, EffectiveBatch, Layout, Sampler};
 use crate::options::{Data, DataOptions, Lengths, Padding, Synthetic, TrainingLength};
 
 pub(super) fn options(lengths: Lengths, change: impl FnOnce(&mut DataOptions)) -> DataOptions {
@@ -38,8 +38,14 @@ pub(super) fn config() -> ModelConfig {
     crate::arch::Preset::named("tiny").unwrap().config()
 }
 
-pub(super) fn load(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Dataset>, DataError> {
-    crate::data::load(options, config, &Path::new("").into()).map(Arc::new)
+pub(super) fn sampler(options: &DataOptions, config: &ModelConfig) -> Result<Arc<Sampler>, DataError> {
+    data::sampler(options, config, &Path::new("").into()).map(Arc::new)
+}
+
+/// The batches that are trained on.
+pub(super) fn trained(options: &DataOptions, config: &ModelConfig) -> Vec<EffectiveBatch> {
+    let dataset = data::load(options, config, &Path::new("").into(), Path::new("")).unwrap();
+    dataset.batches(options, config).collect::<Result<_, _>>().unwrap()
 }
 
 /// A training by its steps, each of micro-batches, each of samples with these lengths.

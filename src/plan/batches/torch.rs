@@ -9,7 +9,7 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use super::trainer;
 use crate::{
-    data::{DataError, Dataset, SampleLengths},
+    data::{DataError, Sampler, TextLengths},
     options::{Data, DataOptions, Lengths, OutputLifetime, Padding},
     torch::MicroBatchShape,
 };
@@ -40,24 +40,24 @@ pub struct TorchStep {
 
 /// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
 /// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer; so are all that are packed or
-/// grouped by length. Calls `dataset` only for made-up lengths, and `lengths` only for a file or the sample text.
+/// grouped by length. Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
 pub fn torch_steps(
     options: &DataOptions,
     depth: Depth,
-    dataset: impl FnOnce() -> Result<Arc<Dataset>, DataError>,
-    lengths: impl FnOnce() -> Result<Arc<SampleLengths>, DataError>,
+    sampler: impl FnOnce() -> Result<Arc<Sampler>, DataError>,
+    lengths: impl FnOnce() -> Result<Arc<TextLengths>, DataError>,
 ) -> Result<Planned<TorchStep>, DataError> {
     let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
             Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth)),
             _ if is_sampled => {
-                let dataset = dataset()?;
-                let tokens = |sample| dataset.samples().get(sample as usize).len();
-                trainer::sequence(dataset.train(), tokens, options)
+                let sampler = sampler()?;
+                let train: Vec<u32> = sampler.train().collect();
+                trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
             }
             Lengths::List(list) => match list[..] {
                 [length] => return Ok(equal_steps(length, options, depth)),
@@ -65,16 +65,12 @@ pub fn torch_steps(
             },
             Lengths::Uniform => {
                 let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
-                ours::sequence(&*dataset()?, options, pass)
+                ours::sequence(&*sampler()?, options, pass)
             }
         },
         Data::Sample | Data::File(_) => {
             let lengths = lengths()?;
-            trainer::sequence(
-                &lengths.train(options)?,
-                |sample| lengths.tokens(sample) as usize,
-                options,
-            )
+            trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
         }
     };
     Ok(chosen(sequence, options, depth))
@@ -176,7 +172,7 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{config, load, options};
+    use super::super::testing::{config, options, sampler, trained};
     use super::*;
     use crate::options::TrainingLength;
 
@@ -184,7 +180,7 @@ mod tests {
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
-        let planned = torch_steps(options, depth, || load(options, &config), unread).unwrap();
+        let planned = torch_steps(options, depth, || sampler(options, &config), unread).unwrap();
         let steps = planned.steps.iter();
         steps
             .map(|step| step.micro_batches.iter().map(shape).collect())
@@ -199,7 +195,7 @@ mod tests {
         planned(options, Depth::Live(OutputLifetime::None))
     }
 
-    fn unread() -> Result<Arc<SampleLengths>, DataError> {
+    fn unread() -> Result<Arc<TextLengths>, DataError> {
         unreachable!("synthetic data has no text")
     }
 
@@ -266,8 +262,7 @@ mod tests {
         let config = config();
         let steps = torch(&options);
         assert_eq!(steps.len(), 64 / 8, "one pass over the data");
-        let dataset = load(&options, &config).unwrap();
-        let ours = dataset.batches(&options, &config).take(8);
+        let ours = trained(&options, &config).into_iter().take(8);
         let ours = ours
             .flat_map(|step| step.micro)
             .map(|micro| (4, micro.sequences.longest() as u32, true));

@@ -1,0 +1,176 @@
+//! The samples of each step, from their lengths alone.
+
+use rand::seq::SliceRandom;
+
+use super::{DataError, Order, sample_lengths::SampleLengths};
+use crate::{
+    options::{DataOptions, TrainingLength},
+    random,
+};
+
+/// Samples by their lengths, split into those to train on and those held out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampler {
+    lengths: SampleLengths,
+    /// Indices of the samples held out, ascending.
+    held_out: Vec<u32>,
+}
+
+impl Sampler {
+    /// Holds samples out as `options` say. The others must fill a step. `skipped` shorter samples were left out before;
+    /// `origin` names the data in errors.
+    pub(super) fn new(
+        options: &DataOptions,
+        lengths: SampleLengths,
+        skipped: usize,
+        origin: &str,
+    ) -> Result<Self, DataError> {
+        if lengths.is_empty() {
+            return Err(DataError::Empty {
+                origin: origin.into(),
+                skipped,
+            });
+        }
+        let held_out = held_out(&lengths, options, origin)?;
+        let sampler = Self { lengths, held_out };
+        if sampler.trained() < options.effective_batch_size() {
+            return Err(DataError::TooFew {
+                origin: origin.into(),
+                batch_size: options.batch_size,
+                accumulation: options.gradient_accumulation_steps,
+                samples: sampler.trained(),
+            });
+        }
+        Ok(sampler)
+    }
+
+    /// The tokens of all samples, trained on and held out.
+    pub fn lengths(&self) -> &SampleLengths {
+        &self.lengths
+    }
+
+    /// Indices of the samples to train on, ascending.
+    pub fn train(&self) -> impl Iterator<Item = u32> {
+        all_but(&self.held_out, self.lengths.len())
+    }
+
+    /// Number of samples to train on.
+    pub fn trained(&self) -> usize {
+        self.lengths.len() - self.held_out.len()
+    }
+
+    /// Indices of the samples held out, ascending; empty without `eval_fraction`.
+    pub fn held_out(&self) -> &[u32] {
+        &self.held_out
+    }
+
+    /// Optimizer steps of one epoch; the last may have fewer samples.
+    pub fn steps_per_epoch(&self, options: &DataOptions) -> usize {
+        self.trained().div_ceil(options.effective_batch_size())
+    }
+
+    /// Optimizer steps of the whole training; epochs are rounded up to a step, as in transformers.
+    pub fn steps(&self, options: &DataOptions) -> usize {
+        match options.length {
+            TrainingLength::Steps(steps) => steps,
+            TrainingLength::Epochs(epochs) => (epochs * self.steps_per_epoch(options) as f64).ceil() as usize,
+        }
+    }
+
+    /// The samples of each step of training.
+    pub fn order(&self, options: &DataOptions) -> Order<'_> {
+        Order::new(self, self.steps(options), options)
+    }
+}
+
+/// Indices of `eval_fraction` of the samples, rounded up and chosen by the seed; ascending.
+pub(super) fn held_out(lengths: &SampleLengths, options: &DataOptions, origin: &str) -> Result<Vec<u32>, DataError> {
+    let samples = lengths.len();
+    let Ok(count) = u32::try_from(samples) else {
+        return Err(DataError::TooMany { origin: origin.into() });
+    };
+    let held_out = options.held_out(samples);
+    if held_out >= samples {
+        return Err(DataError::EvalFraction {
+            fraction: options.eval_fraction,
+            samples,
+            held_out,
+        });
+    }
+    if held_out == 0 {
+        return Ok(Vec::new());
+    }
+    let mut all: Vec<u32> = (0..count).collect();
+    all.shuffle(&mut random::stream(options.seed, "held-out samples"));
+    all.truncate(held_out);
+    all.shrink_to_fit();
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// The indices below `count` that are not among these ascending ones.
+pub(super) fn all_but(these: &[u32], count: usize) -> impl Iterator<Item = u32> {
+    let mut these = these.iter().copied().peekable();
+    (0..count as u32).filter(move |&sample| these.next_if_eq(&sample).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::testing::options;
+
+    fn sampler(options: &DataOptions, count: usize, skipped: usize) -> Result<Sampler, String> {
+        let mut lengths = SampleLengths::default();
+        (0..count).for_each(|_| lengths.push(2));
+        Sampler::new(options, lengths, skipped, "x.txt").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_step_needs_its_samples() {
+        assert_eq!(
+            sampler(&options(64, 8), 3, 0).unwrap_err(),
+            "x.txt: a step of `batch_size` × `gradient_accumulation_steps` = 64 × 8 needs 512 samples, and there are 3 to \
+             train on; lower one of them or give more data"
+        );
+        assert!(sampler(&options(2, 2), 4, 0).is_ok());
+        let held_out = DataOptions {
+            eval_fraction: 0.25,
+            ..options(2, 2)
+        };
+        assert!(sampler(&held_out, 5, 0).is_err());
+        let epochs = DataOptions {
+            length: TrainingLength::Epochs(1.0),
+            ..options(2, 2)
+        };
+        assert!(sampler(&epochs, 3, 0).is_err());
+    }
+
+    #[test]
+    fn both_sides_of_the_split_need_a_sample() {
+        let split = |count| {
+            let options = DataOptions {
+                eval_fraction: 0.5,
+                ..options(1, 1)
+            };
+            sampler(&options, count, 4)
+        };
+        assert!(split(0).unwrap_err().contains("x.txt: nothing to train on"));
+        assert!(split(1).unwrap_err().contains("at least one"));
+        assert_eq!(split(2).unwrap().held_out().len(), 1);
+    }
+
+    #[test]
+    fn a_sample_is_trained_on_or_held_out() {
+        let options = DataOptions {
+            eval_fraction: 0.3,
+            ..options(1, 1)
+        };
+        let sampler = sampler(&options, 50, 0).unwrap();
+        let train: Vec<u32> = sampler.train().collect();
+        assert!(train.is_sorted() && sampler.held_out().is_sorted());
+        assert_eq!((train.len(), sampler.trained(), sampler.held_out().len()), (35, 35, 15));
+        let mut all = [&train, sampler.held_out()].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..50));
+    }
+}
