@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod dry_run;
+mod layer_config;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::fs::File;

@@ -1,0 +1,307 @@
+//! Configurations of layers, and their parts with zeros for weights.
+
+use candle_core::{DType, Device};
+use expctl::arch::ModuleName;
+use expctl::kernels::Sequences;
+use expctl::kernels::attention::Scores;
+use expctl::kernels::softcap::SoftCap;
+use expctl::memory::{self, Category};
+use expctl::nn::adapter::{Adapter, Dora, Lora, LowRank};
+use expctl::nn::attention::{Attention, Visibility};
+use expctl::nn::decoder_block::OutputNorm;
+use expctl::nn::dropout::Dropout;
+use expctl::nn::layer_norm::LayerNorm;
+use expctl::nn::linear::{Linear, Projection};
+use expctl::nn::norm::RmsNorm;
+use expctl::nn::param::Param;
+use expctl::nn::tensor::Tensor;
+use expctl::nn::weight::Weight;
+use expctl::nn::{DropoutPass, Pass};
+use expctl::options;
+use expctl::quant::{Builder, Format, Quantized};
+
+pub const BATCH: usize = 2;
+pub const LEN: usize = 37;
+pub const HIDDEN: usize = 48;
+pub const INTERMEDIATE: usize = 80;
+pub const HEADS: usize = 4;
+pub const KV_HEADS: usize = 2;
+pub const HEAD_DIM: usize = 12;
+pub const VOCABULARY: usize = 600;
+
+/// A configuration of layers.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// The format of hidden states and dense weights.
+    pub hidden: DType,
+    /// The format of frozen weights; dense ones without.
+    pub format: Option<Format>,
+    /// The method of the adapters.
+    pub adapter: options::Adapter,
+    /// The implementation of attention.
+    pub attention: options::Attention,
+    /// How the causal loss is computed.
+    pub loss: options::Loss,
+    /// The adapters' rank; 0 without adapters.
+    pub rank: usize,
+    /// True if weights and biases are trained.
+    pub trains_all: bool,
+    /// The probability of every dropout.
+    pub dropout: f64,
+    /// True if projections with one input are one layer.
+    pub is_fused: bool,
+    /// True if a block computes again what its forward pass saved.
+    pub is_checkpointed: bool,
+}
+
+pub const FROZEN: Config = Config {
+    hidden: DType::BF16,
+    format: Some(Format::Nf4 { double_quant: true }),
+    adapter: options::Adapter::Lora,
+    attention: options::Attention::Sdpa,
+    loss: options::Loss::Chunked,
+    rank: 4,
+    trains_all: false,
+    dropout: 0.0,
+    is_fused: false,
+    is_checkpointed: false,
+};
+
+pub const CONFIGS: [Config; 9] = [
+    FROZEN,
+    Config {
+        is_fused: true,
+        dropout: 0.1,
+        ..FROZEN
+    },
+    Config {
+        dropout: 0.1,
+        is_checkpointed: true,
+        ..FROZEN
+    },
+    Config {
+        format: Some(Format::Int8),
+        ..FROZEN
+    },
+    Config {
+        hidden: DType::F16,
+        format: None,
+        ..FROZEN
+    },
+    Config {
+        hidden: DType::F32,
+        format: None,
+        dropout: 0.1,
+        ..FROZEN
+    },
+    Config {
+        format: None,
+        rank: 0,
+        trains_all: true,
+        ..FROZEN
+    },
+    Config {
+        hidden: DType::F32,
+        format: None,
+        rank: 0,
+        trains_all: true,
+        dropout: 0.1,
+        is_fused: true,
+        is_checkpointed: true,
+        ..FROZEN
+    },
+    Config {
+        format: None,
+        rank: 0,
+        trains_all: true,
+        dropout: 0.1,
+        ..FROZEN
+    },
+];
+
+/// Every configuration, by both ways of attention and of the loss; one with adapters, by every method.
+pub fn configs() -> impl Iterator<Item = Config> {
+    CONFIGS.into_iter().flat_map(|config| {
+        let methods = if config.rank > 0 {
+            options::Adapter::ALL.len()
+        } else {
+            1
+        };
+        let adapters = options::Adapter::ALL.into_iter().take(methods);
+        adapters.flat_map(move |adapter| {
+            let ways = [
+                (options::Attention::Sdpa, options::Loss::Chunked),
+                (options::Attention::Eager, options::Loss::Full),
+            ];
+            ways.map(|(attention, loss)| Config {
+                adapter,
+                attention,
+                loss,
+                ..config
+            })
+        })
+    })
+}
+
+impl Config {
+    pub fn zeros(&self, rows: usize, cols: usize) -> Tensor {
+        Tensor::zeros((rows, cols), self.hidden, &Device::Cpu).unwrap()
+    }
+
+    pub fn vector(&self, part: &'static str, len: usize) -> Param {
+        let value = Tensor::zeros(len, self.hidden, &Device::Cpu).unwrap();
+        Param::base(ModuleName::new("layer").part(part), value, self.trains_all)
+    }
+
+    pub fn matrix(&self, rows: usize, cols: usize) -> Param {
+        let name = ModuleName::new("layer").part("weight");
+        Param::base(name, self.zeros(rows, cols), self.trains_all)
+    }
+
+    pub fn dropout(&self) -> Dropout {
+        Dropout::new(0, "layer", self.dropout)
+    }
+
+    pub fn linear(&self, outputs: usize, inputs: usize, has_bias: bool) -> Linear {
+        let factor = |part, rows, cols| {
+            let value = Tensor::zeros((rows, cols), DType::F32, &Device::Cpu).unwrap();
+            Param::adapter(ModuleName::new("layer").part(part), value)
+        };
+        let weight = match self.format {
+            None => Weight::Dense(self.matrix(outputs, inputs)),
+            Some(format) => Weight::Quantized {
+                matrix: zeros_in(format, outputs, inputs),
+                products: DType::BF16,
+            },
+        };
+        let adapter = || -> Box<dyn Adapter> {
+            let low_rank = LowRank {
+                a: factor("lora_A.weight", self.rank, inputs),
+                b: factor("lora_B.weight", outputs, self.rank),
+                scale: 2.0,
+                dropout: self.dropout(),
+            };
+            match self.adapter {
+                options::Adapter::Lora => Box::new(Lora(low_rank)),
+                options::Adapter::Dora => {
+                    Box::new(Dora::new(low_rank, ModuleName::new("layer"), &weight, self.hidden).unwrap())
+                }
+            }
+        };
+        Linear {
+            adapter: (self.rank > 0).then(adapter),
+            bias: has_bias.then(|| self.vector("bias", outputs)),
+            weight,
+        }
+    }
+
+    pub fn projection(&self, outputs: usize, inputs: usize, has_bias: bool) -> Projection<1> {
+        Projection::of(self.linear(outputs, inputs, has_bias))
+    }
+
+    pub fn projections<const N: usize>(&self, widths: [usize; N], has_bias: bool) -> Projection<N> {
+        let linears = match self.is_fused {
+            true => vec![self.linear(widths.iter().sum(), HIDDEN, has_bias)],
+            false => widths.map(|width| self.linear(width, HIDDEN, has_bias)).into(),
+        };
+        Projection::new(linears, widths)
+    }
+
+    pub fn rms_norm(&self, features: usize) -> RmsNorm {
+        RmsNorm {
+            weight: self.vector("weight", features),
+            offset: 0.0,
+            eps: 1e-5,
+            output: None,
+        }
+    }
+
+    /// Those with dropout have Gemma's caps, norms of outputs and scaled embeddings.
+    pub fn is_capped(&self) -> bool {
+        self.dropout > 0.0
+    }
+
+    pub fn cap(&self) -> Option<SoftCap> {
+        self.is_capped().then_some(SoftCap(30.0))
+    }
+
+    pub fn output_norm(&self) -> Option<OutputNorm> {
+        let name = "output_norm";
+        self.is_capped().then(|| OutputNorm {
+            name,
+            norm: RmsNorm {
+                offset: 1.0,
+                output: None,
+                ..self.rms_norm(HIDDEN)
+            },
+        })
+    }
+
+    pub fn layer_norm(&self) -> LayerNorm {
+        LayerNorm {
+            weight: self.vector("weight", HIDDEN),
+            bias: self.vector("bias", HIDDEN),
+            eps: 1e-12,
+        }
+    }
+
+    pub fn attention(&self, kv_heads: usize, is_decoder: bool) -> Attention {
+        let [queries, keys] = [HEADS * HEAD_DIM, kv_heads * HEAD_DIM];
+        let dropout = |of_encoder: f64| Dropout::new(0, "attention", of_encoder);
+        let probability = if is_decoder { 0.0 } else { self.dropout };
+        Attention {
+            names: ["q", "k", "v"],
+            qkv: self.projections([queries, keys, keys], !is_decoder),
+            // As Phi 3, which has fused layers, and as Qwen 3.
+            norms: (is_decoder && !self.is_fused).then(|| [self.rms_norm(HEAD_DIM), self.rms_norm(HEAD_DIM)]),
+            output: self.projection(HIDDEN, queries, !is_decoder),
+            heads: HEADS,
+            kv_heads,
+            head_dim: HEAD_DIM,
+            scores: Scores {
+                cap: self.cap().filter(|_| is_decoder),
+                ..Scores::of(HEAD_DIM)
+            },
+            visibility: match (is_decoder, self.is_fused) {
+                (false, _) => Visibility::All,
+                (true, true) => Visibility::Causal,
+                (true, false) => Visibility::Window(20),
+            },
+            implementation: self.attention,
+            weight_dropout: dropout(probability),
+            output_dropout: dropout(probability),
+        }
+    }
+
+    pub fn pass(&self) -> Pass {
+        Pass {
+            sequences: Sequences::even(BATCH, LEN),
+            lengths: vec![LEN as u32, LEN as u32 - 5],
+            dropout: (self.dropout > 0.0).then(|| DropoutPass {
+                step: 0,
+                samples: vec![0, 1],
+            }),
+        }
+    }
+
+    pub fn x(&self) -> Tensor {
+        self.zeros(BATCH * LEN, HIDDEN)
+    }
+
+    pub fn dy(&self) -> Tensor {
+        Tensor::zeros((BATCH * LEN, HIDDEN), DType::F32, &Device::Cpu).unwrap()
+    }
+}
+
+pub fn zeros_in(format: Format, rows: usize, cols: usize) -> Quantized {
+    let scoped = || memory::scope(Category::Parameter);
+    let mut builder = {
+        let _scope = scoped();
+        Builder::new(format, rows, cols)
+    };
+    if !memory::is_dry_run() {
+        builder.push(&vec![0.0; rows * cols]).unwrap();
+    }
+    let _scope = scoped();
+    builder.finish().unwrap()
+}
