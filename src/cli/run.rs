@@ -1,16 +1,18 @@
-//! `expctl run SPEC`.
+//! `expctl run SPEC` and `expctl run --model MODEL`.
 
-use std::io::{IsTerminal, stderr};
+use std::fs;
+use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 
 use super::fetch::fetch;
 use super::report_frames::Frames;
 use super::resolved::resolved;
 use super::study_report::StudyReport;
-
+use super::subject::Named;
 use super::{FAILED, Format, claims, print, run_output};
 use crate::plan::{self, Planner};
 use crate::report::check_study;
@@ -18,7 +20,7 @@ use crate::results::store::StudyDir;
 use crate::runner::{
     self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, preflight, schedule, trainable,
 };
-use crate::spec::{self, Overrides, RecordSpec};
+use crate::spec::{self, Overrides, RecordSpec, SpecFile};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
@@ -28,7 +30,12 @@ use crate::spec::{self, Overrides, RecordSpec};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The spec, a YAML file
-    spec: PathBuf,
+    spec: Option<PathBuf>,
+    #[command(flatten)]
+    named: Named,
+    /// Where the spec of --model is written [default: NAME.yaml]. It holds what was given; other keys have a spec's defaults
+    #[arg(long, value_name = "FILE", requires = "model")]
+    output: Option<PathBuf>,
     /// Set a key for all cells, over the spec and the environment; repeatable
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -83,8 +90,20 @@ impl ProgressKind {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Load the spec.
-    let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
+    // Load the spec, or write one.
+    let (mut study, new_spec) = match args.named.in_place_of(args.spec.is_some())? {
+        Some(model) => {
+            let file = SpecFile::of_names(model, args.named.data.as_deref(), args.set, args.output.as_deref())?;
+            let study = spec::parse(&file.path, &file.text, &Overrides::from_environment(Vec::new())?)?;
+            (study, is_new(&file)?.then_some(file))
+        }
+        None => {
+            let spec = args
+                .spec
+                .context("give a spec, or a model by name: --model tiny --data sample")?;
+            (spec::load(&spec, &Overrides::from_environment(args.set)?)?, None)
+        }
+    };
     study.invocation.results = args.results.as_ref().map(|folder| folder.display().to_string());
     let options = Options {
         results: args.results.unwrap_or_else(|| Path::new("results").join(&study.name)),
@@ -106,6 +125,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let schedule = schedule(&study, &options)?;
         print(&run_output::dry_run(&study, &schedule, args.format))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(SpecFile { path, text }) = new_spec {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote {}", path.display());
     }
     let dir = StudyDir::new(&options.results);
     StudyReport::new(&study, &dir, None, None)?.prepare()?;
@@ -137,6 +160,23 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let expected = !args.check || claims::are_as_expected(&rendered.claims);
     Ok(exit_code(&summary, expected))
+}
+
+/// True if there is no such file yet.
+///
+/// # Errors
+/// There is one with another text.
+fn is_new(file: &SpecFile) -> anyhow::Result<bool> {
+    let path = file.path.display();
+    match fs::read(&file.path) {
+        Ok(text) if text == file.text.as_bytes() => Ok(false),
+        Ok(_) => bail!(
+            "{path} is there and differs from the spec of this command, so it is not overwritten; run it with \
+             `expctl run {path}`, or name another file with --output"
+        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
+    }
 }
 
 fn exit_code(summary: &Summary, expected: bool) -> ExitCode {

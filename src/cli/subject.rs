@@ -14,16 +14,42 @@ use crate::spec::cell::Stack;
 use crate::spec::{self, Names, Overrides, Start, Study};
 use crate::torch::gpu::Budget;
 
+/// A model and data in place of a spec.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Named {
+    /// A model instead of a spec: a preset such as qwen2.5-7b, a directory, or a name on the Hugging Face Hub. It stands for
+    /// one cell; --set changes it
+    #[arg(long, value_name = "MODEL")]
+    pub(super) model: Option<String>,
+    /// The data of --model: sample, synthetic, a path, a pattern such as 'texts/*.jsonl', or a name on the Hugging Face Hub
+    #[arg(long, value_name = "DATA")]
+    pub(super) data: Option<String>,
+}
+
+impl Named {
+    /// The model, if it stands in place of a spec.
+    ///
+    /// # Errors
+    /// There are both, or data without a model.
+    pub(super) fn in_place_of(&self, has_spec: bool) -> anyhow::Result<Option<&str>> {
+        match (&self.model, has_spec) {
+            (Some(_), true) => bail!("a spec and --model exclude each other"),
+            (None, _) if self.data.is_some() => {
+                bail!("--data goes with --model; the data of a spec is --set data=DATA")
+            }
+            (model, _) => Ok(model.as_deref()),
+        }
+    }
+}
+
 /// A spec, or names in its place.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Subject {
     /// The spec, a YAML file
     #[arg(value_name = "SPEC")]
     specs: Vec<PathBuf>,
-    /// A model instead of a spec: a preset such as qwen2.5-7b, a directory, or a name on the Hugging Face Hub. It stands for one cell, which is printed;
-    /// --set changes it
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
+    #[command(flatten)]
+    named: Named,
     /// The GPU that --model is planned for, such as rtx-3090, with PyTorch's stack
     #[arg(long, value_name = "GPU")]
     gpu: Option<String>,
@@ -77,11 +103,11 @@ impl Subject {
 
     /// The studies before anything is fetched for their cells.
     fn named(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
-        match (&self.model, self.specs.as_slice()) {
-            (Some(_), [_, ..]) => bail!("a spec and --model exclude each other"),
-            (Some(model), []) => {
+        match (self.named.in_place_of(!self.specs.is_empty())?, self.specs.as_slice()) {
+            (Some(model), _) => {
                 let names = Names {
-                    model: model.clone(),
+                    model: model.into(),
+                    data: self.named.data.clone(),
                     gpu: self.gpu.clone(),
                     stack: self.stack,
                     start,

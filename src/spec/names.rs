@@ -13,7 +13,7 @@ use super::study::Study;
 use crate::arch::{ArchError, ModelConfig, Preset, check, locate};
 use crate::hub::Roots;
 use crate::options::{Optimizer, OutputLifetime};
-use crate::text::to_flow_yaml;
+use crate::text::{nearest, to_flow_yaml};
 use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 /// The samples of an optimizer step, in micro-batches of one: as in QLoRA's script for small GPUs.
@@ -27,6 +27,8 @@ const TOKENS: usize = 1024;
 pub struct Names {
     /// A preset, a directory in Hugging Face's layout, relative to the current directory, or a name of the hub.
     pub model: String,
+    /// The data: `sample`, `synthetic`, a path, a pattern or a name of the hub. Default: synthetic data.
+    pub data: Option<String>,
     /// The GPU of a plan of PyTorch's stack.
     pub gpu: Option<String>,
     /// The stack. Default: PyTorch's for a GPU, else our trainer.
@@ -73,13 +75,7 @@ impl Names {
     fn study_name(&self) -> String {
         let model = self.model.rsplit(['/', '\\']).find(|part| !part.is_empty());
         let words = [model, self.gpu.as_deref()].into_iter().flatten();
-        let name = words.collect::<Vec<_>>().join("-").to_lowercase();
-        let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let name: String = name.chars().map(|c| if safe(c) { c } else { '-' }).take(100).collect();
-        match name.trim_matches(['.', '-']) {
-            "" => "model".into(),
-            name => name.into(),
-        }
+        safe_name(&words.collect::<Vec<_>>().join("-"))
     }
 
     fn stack(&self) -> Stack {
@@ -131,6 +127,9 @@ impl Names {
         if let Some(gpu) = &self.gpu {
             keys["gpu"] = json!(gpu);
         }
+        if let Some(data) = &self.data {
+            keys["data"] = data_value(data);
+        }
         if self.stack() == Stack::Torch {
             let format = self.training_format();
             // transformers' sdpa has no soft cap; its Gemma 2 is eager by default.
@@ -172,6 +171,7 @@ impl Names {
         let stack = self.stack.map(|stack| stack.name().to_owned());
         let options = [
             ("--model", Some(&self.model)),
+            ("--data", self.data.as_ref()),
             ("--gpu", self.gpu.as_ref()),
             ("--stack", stack.as_ref()),
         ];
@@ -220,6 +220,28 @@ impl Study {
     }
 }
 
+/// The value of `data` for a word or a path of the command line.
+pub(super) fn data_value(text: &str) -> Value {
+    // A word that is nearly one of these, and not a file, is a mistake in it.
+    let words = ["sample", "synthetic"];
+    let is_word = |text: &str| words.contains(&text) || nearest(text, words).is_some() && !Path::new(text).exists();
+    match text.starts_with("hf://") || is_word(text) {
+        true => json!(text),
+        false => json!({ "path": text }),
+    }
+}
+
+/// A name that can be a study's and a file's.
+pub(super) fn safe_name(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = text.to_lowercase();
+    let name: String = name.chars().map(|c| if safe(c) { c } else { '-' }).take(100).collect();
+    match name.trim_matches(['.', '-']) {
+        "" => "model".into(),
+        name => name.into(),
+    }
+}
+
 /// A map as YAML, a key a line: errors show the line.
 fn to_yaml(study: &Value) -> String {
     let mut text = String::new();
@@ -243,6 +265,7 @@ mod tests {
     fn study(model: &str, gpu: Option<&str>, settings: &[&str]) -> Result<Study, String> {
         let names = Names {
             model: model.into(),
+            data: None,
             gpu: gpu.map(str::to_owned),
             stack: None,
             start: Start::Frugal,

@@ -346,7 +346,7 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
 }
 
 /// The way from one absolute path to another.
-fn relative(from: &Path, to: &Path) -> PathBuf {
+pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     let (from, to) = (normal(from), normal(to));
     let shared = from
         .components()

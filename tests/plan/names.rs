@@ -59,6 +59,17 @@ fn names_have_a_report() {
 }
 
 #[test]
+fn the_data_can_be_named_too() {
+    let cell = |arguments: &[&str]| {
+        let output = Project::empty().expctl(&[&["plan", "--model", "tiny", "--format", "json"], arguments].concat());
+        output.exits(0).json()[0].clone()
+    };
+    let named = cell(&["--data", "sample"]);
+    assert_eq!(named["cell_id"], cell(&["--set", "data=sample"])["cell_id"]);
+    assert_ne!(named["cell_id"], cell(&[])["cell_id"]);
+}
+
+#[test]
 fn wrong_names_are_errors() {
     for (arguments, help) in [
         (
@@ -82,6 +93,8 @@ fn wrong_names_are_errors() {
             &["--model", "tiny", "--stack", "candle", "--gpu", "t4"],
             "the device that is trained on is `device`",
         ),
+        (&["--data", "sample", "spec.yaml"], "--data goes with --model"),
+        (&["--model", "tiny", "--data", "smaple"], "did you mean `sample`?"),
         (&[], "give a spec, or a model by name"),
     ] {
         let output = Project::empty().expctl(&[&["plan"], arguments].concat());

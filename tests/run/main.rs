@@ -18,6 +18,7 @@ mod saved_model;
 mod signals;
 mod stacks;
 mod timeline;
+mod without_a_spec;
 
 use std::path::PathBuf;
 
