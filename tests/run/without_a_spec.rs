@@ -25,7 +25,7 @@ fn the_same_command_writes_one_spec_and_goes_on() {
     let first = project.expctl(&command).exits(0);
     first
         .stderr_has("wrote tiny.yaml")
-        .stdout_has("tiny: 1 of 1 cells have a result");
+        .stdout_has("tiny: 1 of 1 cell has a result");
     let text = project.read("tiny.yaml");
     assert!(
         text.contains("\n  model: tiny\n  data: sample\n  dtype: float32  # "),
@@ -50,7 +50,7 @@ fn the_same_command_writes_one_spec_and_goes_on() {
     project
         .expctl(&[&other[..], &["--output", "r2.yaml"]].concat())
         .exits(0)
-        .stdout_has("r2: 1 of 1 cells");
+        .stdout_has("r2: 1 of 1 cell has");
     assert!(project.path("results/r2").exists());
 }
 
