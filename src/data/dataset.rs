@@ -107,12 +107,38 @@ fn sha256(lengths: &SampleLengths, ids: &TokenIds, labels: &[u32]) -> Result<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::samples_of;
+    use super::super::testing::{config, options, samples_of};
     use super::*;
 
     fn hash_of(samples: &[(&[u32], Option<u32>)]) -> String {
         let Samples { lengths, ids, labels } = samples_of(samples.iter().copied());
         sha256(&lengths, &ids, &labels).unwrap()
+    }
+
+    #[test]
+    fn ids_in_a_file_make_the_same_batches() {
+        let options = options(2, 2);
+        let folder = tempfile::tempdir().unwrap();
+        let dataset = |ids| {
+            let mut samples = Samples {
+                ids,
+                ..Samples::new(folder.path())
+            };
+            for sample in 0..20 {
+                let ids: Vec<u32> = (sample..2 * sample + 2).collect();
+                samples.push(&ids, Some(sample % 3)).unwrap();
+            }
+            Dataset::new(&options, samples.finish(None).unwrap(), None, 0, "test").unwrap()
+        };
+        let in_memory = dataset(TokenIds::new(folder.path()));
+        let in_file = dataset(TokenIds::new(folder.path()).at_most_in_memory(7));
+        assert_eq!(in_file.sha256(), in_memory.sha256());
+        let batches = |data: &Dataset| {
+            data.batches(&options, &config())
+                .map(Result::unwrap)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(batches(&in_file), batches(&in_memory));
     }
 
     #[test]
