@@ -7,6 +7,7 @@ use anyhow::ensure;
 
 use super::report_frames::{Frames, FramesBeside};
 use super::{claims, print};
+use crate::data;
 use crate::report::{self, About, Rendered, Template};
 use crate::results::store::StudyDir;
 use crate::results::{frame, timeline};
@@ -112,10 +113,15 @@ pub(super) fn refuse_overwriting(
         dir.timeline_parquet(),
         dir.lock(),
     ];
-    others.extend(study.cells.iter().filter_map(|planned| match &planned.cell.data {
-        Data::File(file) => Some(study.directory.join(&file.path)),
-        Data::Synthetic(_) | Data::Sample => None,
-    }));
+    let roots = study.roots();
+    for planned in &study.cells {
+        if let Data::File(file) = &planned.cell.data {
+            let evaluation = file.evaluation();
+            for file in [Some(&**file), evaluation.as_ref()].into_iter().flatten() {
+                others.extend(data::files(file, &roots).unwrap_or_default());
+            }
+        }
+    }
     if let Template::File(path) = template {
         others.push(path.clone());
     }

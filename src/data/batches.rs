@@ -104,9 +104,7 @@ fn largest(shuffled: &Shuffled, layout: &Layout, holds_scores: bool) -> Vec<(usi
     });
     let kept = 1 + usize::from(holds_scores);
     for (place, step) in shuffled.clone().enumerate() {
-        let tokens = |&sample: &u32| shuffled.sampler.lengths().tokens(sample);
-        let lengths: Vec<usize> = step.iter().map(tokens).collect();
-        let micro_batches = layout.micro_batches(&lengths);
+        let micro_batches = shuffled.sampler.lay_out(layout, &step);
         for largest in &mut largest[..kept] {
             let size = |micro: &MicroBatch| ((largest.size)(&micro.sequences), micro.counted());
             let of_step = micro_batches.iter().map(|laid| size(&laid.micro)).max();

@@ -39,7 +39,7 @@ impl Collator {
     pub(super) fn micro_batches(self, data: &Dataset, samples: &[u32]) -> Result<Vec<MicroBatch>, DataError> {
         let tokens = |&sample: &u32| data.sampler().lengths().tokens(sample);
         let lengths: Vec<usize> = samples.iter().map(tokens).collect();
-        let laid_out = self.layout.micro_batches(&lengths).into_iter();
+        let laid_out = data.sampler().lay_out(&self.layout, samples).into_iter();
         laid_out
             .map(|laid| self.filled(data, samples, &lengths, laid))
             .collect()

@@ -5,8 +5,8 @@ use std::iter;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Batches, DataError, Sampler, collate::Collator, micro_batch::MicroBatch, sample_lengths::SampleLengths,
-    samples::Samples, token_ids::TokenIds,
+    Batches, DataError, Sampler, collate::Collator, micro_batch::MicroBatch, samples::Samples, skipped::Skipped,
+    source::Found, token_ids::TokenIds,
 };
 use crate::{arch::ModelConfig, options::DataOptions, text::hex};
 
@@ -20,27 +20,37 @@ pub struct Dataset {
     /// The id of separators, if they are asked for.
     separator: Option<u32>,
     sha256: String,
+    skipped: Skipped,
 }
 
 impl Dataset {
-    /// Splits `samples` into those held out and the others, which must fill a step. `skipped` shorter samples were left out
-    /// before; `origin` names the data in errors.
+    /// Splits `samples` into those held out and the others, which must fill a step.
     pub(super) fn new(
         options: &DataOptions,
         samples: Samples,
         separator: Option<u32>,
-        skipped: usize,
-        origin: &str,
+        found: &Found,
     ) -> Result<Self, DataError> {
-        let Samples { lengths, ids, labels } = samples;
-        let sampler = Sampler::new(options, lengths, skipped, origin)?;
+        let sha256 = sha256(&samples)?;
+        let Samples {
+            lengths,
+            targets,
+            ids,
+            labels,
+        } = samples;
         Ok(Self {
-            sha256: sha256(sampler.lengths(), &ids, &labels)?,
-            sampler,
+            sampler: Sampler::new(options, lengths, targets, found)?,
             ids,
             labels,
             separator,
+            sha256,
+            skipped: found.skipped,
         })
+    }
+
+    /// Samples that were left out.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
     }
 
     /// The order of the samples, trained on and held out.
@@ -49,7 +59,8 @@ impl Dataset {
     }
 
     /// Identifies the data: SHA-256 in hexadecimal over every sample: its length, then its ids, then its label if it has one,
-    /// each as four little-endian bytes.
+    /// each as four little-endian bytes. If not all its tokens are predicted, 2³² − 1 follows, then the ranges of those that
+    /// are.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
@@ -90,29 +101,41 @@ impl Dataset {
 }
 
 /// The hash of [`Dataset::sha256`].
-fn sha256(lengths: &SampleLengths, ids: &TokenIds, labels: &[u32]) -> Result<String, DataError> {
+fn sha256(samples: &Samples) -> Result<String, DataError> {
+    let Samples {
+        lengths,
+        targets,
+        ids,
+        labels,
+    } = samples;
     let mut hash = Sha256::new();
-    let mut labels = labels.iter();
-    let mut bytes = Vec::new();
-    let samples = (0..lengths.len()).map(|sample| lengths.tokens(sample as u32));
-    ids.for_each(samples, |ids| {
-        let tokens = ids.len() as u32;
-        let words = iter::once(&tokens).chain(ids).chain(labels.next());
+    let mut labels = labels.iter().copied();
+    let (mut bytes, mut sample) = (Vec::new(), 0);
+    let tokens = (0..lengths.len()).map(|sample| lengths.tokens(sample as u32));
+    ids.for_each(tokens, |ids| {
+        let ranges = targets.of(sample);
+        let marked = ranges.map(|ranges| iter::once(u32::MAX).chain(ranges.iter().flat_map(|r| [r.start, r.end])));
+        let words = iter::once(ids.len() as u32)
+            .chain(ids.iter().copied())
+            .chain(labels.next());
+        let words = words.chain(marked.into_iter().flatten());
         bytes.clear();
-        bytes.extend(words.flat_map(|word| word.to_le_bytes()));
+        bytes.extend(words.flat_map(u32::to_le_bytes));
         hash.update(&bytes);
+        sample += 1;
     })?;
     Ok(hex(&hash.finalize()))
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
 mod tests {
     use super::super::testing::{config, options, samples_of};
+    use super::super::tokenise::Tokenised;
     use super::*;
 
     fn hash_of(samples: &[(&[u32], Option<u32>)]) -> String {
-        let Samples { lengths, ids, labels } = samples_of(samples.iter().copied());
-        sha256(&lengths, &ids, &labels).unwrap()
+        sha256(&samples_of(samples.iter().copied())).unwrap()
     }
 
     #[test]
@@ -126,9 +149,16 @@ mod tests {
             };
             for sample in 0..20 {
                 let ids: Vec<u32> = (sample..2 * sample + 2).collect();
-                samples.push(&ids, Some(sample % 3)).unwrap();
+                let label = Some(sample % 3);
+                samples
+                    .push(Tokenised {
+                        ids: &ids,
+                        targets: None,
+                        label,
+                    })
+                    .unwrap();
             }
-            Dataset::new(&options, samples.finish(None).unwrap(), None, 0, "test").unwrap()
+            Dataset::new(&options, samples.finish(None).unwrap(), None, &Found::default()).unwrap()
         };
         let in_memory = dataset(TokenIds::new(folder.path()));
         let in_file = dataset(TokenIds::new(folder.path()).at_most_in_memory(7));
@@ -147,6 +177,19 @@ mod tests {
         assert_eq!(labelled(Some(1)), labelled(Some(1)));
         assert_ne!(labelled(Some(1)), labelled(Some(0)));
         assert_ne!(labelled(Some(0)), labelled(None));
+    }
+
+    #[test]
+    fn the_hash_knows_what_is_predicted() {
+        let hash = |ranges: &[std::ops::Range<u32>]| {
+            let mut samples = samples_of([(&[1, 2, 3][..], None)]);
+            samples.targets = crate::data::SampleTargets::default();
+            samples.targets.push(0, (!ranges.is_empty()).then_some(ranges));
+            sha256(&samples).unwrap()
+        };
+        assert_eq!(hash(&[]), hash_of(&[(&[1, 2, 3], None)]));
+        assert_ne!(hash(&[1..3]), hash(&[]));
+        assert_ne!(hash(&[1..3]), hash(&[2..3]));
     }
 
     #[test]

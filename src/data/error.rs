@@ -3,7 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::chat_template::ChatTemplateError;
+use super::skipped::Skipped;
 use crate::arch::ArchError;
+use crate::hub::SplitError;
+use crate::options::DataFormat;
 
 /// The reason why data cannot be trained on: the place, the mistake, and the mend.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +19,19 @@ pub enum DataError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot read {path}: it is not a regular file", path = path.display())]
     NotAFile { path: PathBuf },
+    #[error("{path}: it {error}")]
+    Split { path: String, error: SplitError },
+    #[error(
+        "{path}: this is no folder and no data set, and `split: {split}` chooses among the files of one; leave it out",
+        path = path.display()
+    )]
+    SplitOfFile { path: PathBuf, split: String },
+    #[error("{pattern}: no file matches", pattern = pattern.display())]
+    NoMatch { pattern: PathBuf },
+    #[error("{pattern}: not a pattern of files: {reason}", pattern = pattern.display())]
+    Pattern { pattern: PathBuf, reason: String },
+    #[error("{path}: the file changed while it was read; wait until it is complete, and run again", path = path.display())]
+    Changed { path: PathBuf },
     #[error("{path}: the file is empty", path = path.display())]
     EmptyFile { path: PathBuf },
     #[error("{path}: a text file has no columns; remove `column: {column}`", path = path.display())]
@@ -28,8 +45,8 @@ pub enum DataError {
         offset: u64,
         what: &'static str,
     },
-    #[error("{path}:{line}: a sample is longer than {limit} MiB", path = path.display())]
-    TooLong { path: PathBuf, line: u64, limit: usize },
+    #[error("{place}: a sample is longer than {limit} MiB")]
+    TooLong { place: String, limit: usize },
     #[error("{path}:{line}:{column}: not a JSON object: {reason}", path = path.display())]
     Json {
         path: PathBuf,
@@ -37,12 +54,59 @@ pub enum DataError {
         column: usize,
         reason: String,
     },
-    #[error("{place}: no column `{column}`; there are: {columns}")]
+    #[error(
+        "{path}: there {are}; write one array, or use `format: jsonl` for an object a line",
+        path = path.display(),
+        are = match arrays {
+            0 => "is no array of objects".to_owned(),
+            arrays => format!("are {arrays} arrays of objects, and the data must be in one"),
+        }
+    )]
+    JsonArray { path: PathBuf, arrays: usize },
+    #[error("{place}: not comma-separated values: {reason}")]
+    Csv { place: String, reason: String },
+    #[error("{place}: no column `{column}`; there are: {columns}{meant}")]
     MissingColumn {
         place: String,
         column: String,
         columns: String,
+        meant: String,
     },
+    #[error(
+        "{place}: no column `messages`, no `prompt` and `completion`, and no `text`; there are: {columns}; name yours: \
+         `column`, `prompt_column` and `completion_column`, or `messages_column`"
+    )]
+    NoForm { place: String, columns: String },
+    #[error("{place}: `{key}` is not for {form}; leave it out, or name the columns of another form")]
+    LossOfForm {
+        place: String,
+        key: &'static str,
+        form: &'static str,
+    },
+    #[error("{place}: column `{column}` {reason}")]
+    Messages {
+        place: String,
+        column: String,
+        reason: String,
+    },
+    #[error("{place}: {error}")]
+    ChatTemplate { place: String, error: ChatTemplateError },
+    #[error("{place}: the chat template fails at {template}: {reason}")]
+    ChatTemplateFails {
+        place: String,
+        template: String,
+        reason: String,
+    },
+    #[error(
+        "{place}: the text of the messages up to {part} is not the beginning of the whole text, so it is not known what is \
+         predicted; use a chat template whose earlier messages stay the same, or one with `{{% generation %}}`"
+    )]
+    NotABeginning { place: String, part: String },
+    #[error(
+        "a completion ends in the token that ends a text, and neither tokenizer_config.json nor config.json of `{model}` \
+         names one; name an `eos_token` in its tokenizer_config.json"
+    )]
+    NoEosToken { model: String },
     #[error("{place}: column `{column}` is {got}, not text")]
     NotText { place: String, column: String, got: String },
     #[error("{place}: column `{column}` {reason}")]
@@ -60,11 +124,11 @@ pub enum DataError {
         names: String,
         asked: usize,
     },
-    #[error("{origin}: no labels; use synthetic data, or a JSONL or Parquet file with a `label_column`")]
+    #[error("{origin}: no labels; use synthetic data, or a file with a `label_column`")]
     Unlabelled { origin: String },
     #[error("`num_labels: {labels}`: synthetic samples have tokens that tell their label, and there are {vocab_size}")]
     LabelsOfTokens { labels: usize, vocab_size: usize },
-    #[error("{path}: the name does not say what the file is; give the `format`: text, jsonl or parquet", path = path.display())]
+    #[error("{path}: the name does not say what the file is; give the `format`: {}", DataFormat::NAMES, path = path.display())]
     Format { path: PathBuf },
     #[error("{path}: not a Parquet file that can be read: {reason}", path = path.display())]
     Parquet { path: PathBuf, reason: String },
@@ -94,9 +158,9 @@ pub enum DataError {
     TokenIds { folder: PathBuf, source: io::Error },
     #[error(
         "{origin}: nothing to train on: no sample has two tokens or more{left_out}",
-        left_out = left_out(*skipped)
+        left_out = left_out(skipped)
     )]
-    Empty { origin: String, skipped: usize },
+    Empty { origin: String, skipped: Skipped },
     #[error(
         "{origin}: a step of `batch_size` × `gradient_accumulation_steps` = {batch_size} × {accumulation} needs {needed} \
          samples, and there are {samples} to train on; lower one of them or give more data",
@@ -113,6 +177,8 @@ pub enum DataError {
          use `packing_separator: none`"
     )]
     NoEos { model: String },
+    #[error("{origin}: nothing to evaluate with: no sample has a token that is predicted")]
+    NothingToEvaluate { origin: String },
     #[error("{origin}: more samples than can be numbered ({})", u32::MAX)]
     TooMany { origin: String },
     #[error(
@@ -127,9 +193,9 @@ pub enum DataError {
     },
 }
 
-fn left_out(skipped: usize) -> String {
-    match skipped {
-        0 => String::new(),
-        skipped => format!(" ({skipped} shorter ones were left out)"),
+fn left_out(skipped: &Skipped) -> String {
+    match skipped.to_string() {
+        nothing if nothing.is_empty() => nothing,
+        skipped => format!(" ({skipped})"),
     }
 }

@@ -2,24 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use super::DataError;
+use serde_json::Value;
 
-/// A label as the file has it, with its place.
-pub(super) struct RawLabel<'a> {
+use super::DataError;
+use super::formats::{Place, kind};
+
+/// A sample's label, and its column.
+pub(super) struct Label<'a> {
     pub(super) value: LabelValue<'a>,
-    /// Such as `data.jsonl:7`.
-    pub(super) place: &'a dyn Fn() -> String,
     pub(super) column: &'a str,
 }
 
-/// The callback of a file's reader: takes each text, with its label if labels are read.
-pub(super) type Each<'a> = dyn FnMut(&str, Option<RawLabel>) -> Result<(), DataError> + 'a;
+impl Label<'_> {
+    /// The label's number among `labels`.
+    pub(super) fn number(self, labels: &mut Labels, place: &Place) -> Result<u32, DataError> {
+        labels.number(self.value, place, self.column)
+    }
+}
 
 /// An integer, which is the label's number, or its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LabelValue<'a> {
     Number(i64),
     Name(&'a str),
+}
+
+impl<'a> LabelValue<'a> {
+    /// The label in a column of a row.
+    pub(super) fn of(value: &'a Value, place: &Place, column: &str) -> Result<Self, DataError> {
+        match value {
+            Value::String(name) => Ok(Self::Name(name)),
+            Value::Number(number) if number.is_i64() => Ok(Self::Number(number.as_i64().unwrap_or(i64::MAX))),
+            other => Err(DataError::Label {
+                place: place.to_string(),
+                column: column.into(),
+                reason: format!("is {}, not an integer or a text", kind(other)),
+            }),
+        }
+    }
 }
 
 /// Numbers the labels: a number stays, a name gets its position in alphabetical order, which is known at the end.
@@ -39,14 +59,19 @@ impl Labels {
         }
     }
 
+    /// The number of labels that there may be; 0 if samples have none.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// The label's number; for a name it is provisional until [`Labels::in_order`].
-    pub(super) fn number(&mut self, label: RawLabel) -> Result<u32, DataError> {
+    pub(super) fn number(&mut self, label: LabelValue, place: &Place, column: &str) -> Result<u32, DataError> {
         let fail = |reason: String| DataError::Label {
-            place: (label.place)(),
-            column: label.column.into(),
+            place: place.to_string(),
+            column: column.into(),
             reason,
         };
-        match label.value {
+        match label {
             LabelValue::Number(_) if !self.names.is_empty() => {
                 Err(fail("is a number, and those before it are names".into()))
             }
@@ -108,19 +133,17 @@ impl Labels {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn numbers(count: usize, values: &[LabelValue]) -> Result<Vec<u32>, String> {
         let mut labels = Labels::new(count);
         let mut numbers = Vec::new();
         for (line, value) in values.iter().enumerate() {
-            let place = || format!("x:{}", line + 1);
-            let label = RawLabel {
-                value: *value,
-                place: &place,
-                column: "label",
-            };
-            numbers.push(labels.number(label).map_err(|error| error.to_string())?);
+            let place = Place::line(&Path::new("x").into(), line as u64 + 1);
+            let number = labels.number(*value, &place, "label");
+            numbers.push(number.map_err(|error| error.to_string())?);
         }
         let order = labels.in_order("x").map_err(|error| error.to_string())?;
         Ok(match order {
@@ -135,6 +158,23 @@ mod tests {
         assert_eq!(numbers(3, &[Number(2), Number(0), Number(2)]).unwrap(), [2, 0, 2]);
         let names = [Name("pos"), Name("neg"), Name("pos"), Name("neutral")];
         assert_eq!(numbers(3, &names).unwrap(), [2, 0, 2, 1]);
+    }
+
+    #[test]
+    fn labels_are_integers_or_texts() {
+        let place = Place::line(&Path::new("x").into(), 1);
+        let of = |value: &Value| {
+            let label = LabelValue::of(value, &place, "label");
+            label
+                .map(|label| format!("{label:?}"))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&1.into()).unwrap(), "Number(1)");
+        assert_eq!(of(&"pos".into()).unwrap(), "Name(\"pos\")");
+        for (value, kind) in [(Value::from(0.5), "a number"), (Value::Null, "null")] {
+            let expected = format!("x:1: column `label` is {kind}, not an integer or a text");
+            assert_eq!(of(&value).unwrap_err(), expected);
+        }
     }
 
     #[test]

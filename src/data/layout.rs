@@ -25,7 +25,7 @@ pub struct Layout {
 /// A micro-batch without ids, and the places of its samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaidOut {
-    /// The micro-batch, without ids and labels.
+    /// The micro-batch, without ids and labels, with all tokens predicted.
     pub micro: MicroBatch,
     /// Its samples in the order of their tokens: the index in the effective batch, and the first token.
     pub samples: Vec<(usize, usize)>,
@@ -104,6 +104,7 @@ impl Layout {
                 sequences: Sequences::even(rows.len(), len),
                 lengths: samples().map(|sample| lengths[sample] as u32).collect(),
                 separators: Vec::new(),
+                targets: None,
                 labels: Vec::new(),
                 sample_ids: samples().map(|sample| sample as u32).collect(),
             },
@@ -141,6 +142,7 @@ fn packed(rows: &[Vec<usize>], lengths: &[usize], packing: Packing) -> LaidOut {
             sequences: Sequences::of(lengths.iter().copied()),
             lengths: lengths.iter().map(|&length| length as u32).collect(),
             separators,
+            targets: None,
             labels: Vec::new(),
             sample_ids,
         },

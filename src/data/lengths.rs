@@ -1,10 +1,11 @@
 //! The lengths of a file's samples, for plans: a plan needs no ids.
 
-use super::DataError;
+use super::labels::Labels;
 use super::sample_lengths::SampleLengths;
 use super::sampler::{all_but, held_out};
+use super::skipped::Skipped;
 use super::tokenise::tokenise;
-use super::tokenizer::Encoder;
+use super::{DataError, source};
 use crate::arch::{ArchError, Location, ModelConfig, Preset, locate};
 use crate::hub::Roots;
 use crate::options::DataOptions;
@@ -48,17 +49,19 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Re
         Err(ArchError::Unknown { name, .. }) if Preset::of_hub_name(&name).is_some() => return Err(preset()),
         location => location?,
     };
-    let encoder = Encoder::open(&location, config.vocab_size, config.max_position_embeddings)?;
-    let (mut lengths, mut skipped) = (SampleLengths::default(), 0);
-    let texts = tokenise(&options.data, &encoder, config, roots, &mut |ids, _| {
-        match ids.len() {
-            0 => skipped += 1,
+    let tokeniser = source::tokeniser(options, &location, config, config.max_position_embeddings, roots)?;
+    let mut labels = Labels::new(config.labels().unwrap_or(0));
+    let (mut lengths, mut skipped) = (SampleLengths::default(), Skipped::default());
+    tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
+        match sample.ids.len() {
+            0 => skipped.short += 1,
             tokens => lengths.push(tokens as u32),
         }
         Ok(())
     })?;
     lengths.shrink();
-    let origin = texts.origin;
+    let origin = source::origin(&options.data, roots);
+    labels.in_order(&origin)?;
     match lengths.is_empty() {
         true => Err(DataError::Empty { origin, skipped }),
         false => Ok(TextLengths { lengths, origin }),
@@ -68,8 +71,7 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::source;
-    use crate::options::{Data, DataFile};
+    use crate::options::DataFile;
 
     /// A model's directory with the tokenizer of the presets, and a file of texts.
     fn project(texts: &[&str]) -> (tempfile::TempDir, DataOptions, ModelConfig) {
@@ -82,14 +84,8 @@ mod tests {
             .map(|text| serde_json::json!({ "text": text }).to_string() + "\n")
             .collect();
         std::fs::write(dir.path().join("texts.jsonl"), lines).unwrap();
-        let file = DataFile {
-            path: "texts.jsonl".into(),
-            column: None,
-            label_column: None,
-            format: None,
-        };
         let options = DataOptions {
-            data: Data::File(file),
+            data: DataFile::new("texts.jsonl").into(),
             model: "./model".into(),
             ..crate::data::testing::options(1, 1)
         };

@@ -1,5 +1,7 @@
 //! Micro-batches: samples that go through the model together.
 
+use std::ops::Range;
+
 use crate::kernels::Sequences;
 
 /// The samples of one optimizer step, in micro-batches whose gradients are summed.
@@ -24,6 +26,9 @@ pub struct MicroBatch {
     pub lengths: Vec<u32>,
     /// The tokens between packed samples, ascending.
     pub separators: Vec<u32>,
+    /// The ranges of the tokens that are predicted, as indices into [`ids`](Self::ids), ascending; `None` if all tokens of
+    /// samples are.
+    pub targets: Option<Vec<Range<u32>>>,
     /// The label of each sample; empty if the model predicts the next token.
     pub labels: Vec<u32>,
     /// The index of each sequence's first sample in the effective batch, which does not depend on the micro-batches.
@@ -36,6 +41,9 @@ impl MicroBatch {
     pub fn counted(&self) -> usize {
         if !self.labels.is_empty() {
             return self.labels.len();
+        }
+        if self.targets.is_some() {
+            return self.predicting().count();
         }
         let targets: usize = self.lengths.iter().map(|&length| length as usize - 1).sum();
         targets - self.separators.len()
@@ -51,6 +59,17 @@ impl MicroBatch {
     pub fn predicting(&self) -> impl Iterator<Item = usize> {
         let sequences = self.sequences.iter().zip(&self.lengths);
         let tokens = sequences.flat_map(|(tokens, &length)| tokens.start..tokens.start + length as usize - 1);
-        tokens.filter(|&token| self.separators.binary_search(&(token as u32 + 1)).is_err())
+        tokens.filter(|&token| {
+            let next = token as u32 + 1;
+            self.separators.binary_search(&next).is_err() && self.is_target(next)
+        })
+    }
+
+    fn is_target(&self, token: u32) -> bool {
+        let holds = |ranges: &Vec<Range<u32>>| {
+            let at = ranges.partition_point(|range| range.end <= token);
+            ranges.get(at).is_some_and(|range| range.contains(&token))
+        };
+        self.targets.as_ref().is_none_or(holds)
     }
 }

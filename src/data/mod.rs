@@ -5,37 +5,44 @@
 //! micro-batches of an optimizer step) at a time. [`sampler`] gives the order alone.
 
 mod batches;
+mod chat_template;
 mod collate;
 mod dataset;
 mod error;
+mod files;
+mod form;
+mod formats;
 mod grouping;
-mod jsonl;
 mod labels;
 mod layout;
 mod lengths;
-mod lines;
 mod micro_batch;
-mod parquet;
+mod render;
 mod sample_lengths;
 mod sampler;
 mod samples;
+mod skipped;
 mod source;
 mod synthetic;
+mod targets;
 #[cfg(test)]
 mod testing;
-mod text;
 mod token_ids;
 mod tokenise;
 mod tokenizer;
 
 pub use batches::{Batches, Order};
+pub use chat_template::ChatTemplateError;
 pub use dataset::Dataset;
 pub use error::DataError;
+pub use files::files;
 pub use grouping::group_by_length;
 pub use layout::{LaidOut, Layout};
 pub use lengths::{TextLengths, lengths};
 pub use micro_batch::{EffectiveBatch, MicroBatch};
 pub use sample_lengths::SampleLengths;
 pub use sampler::Sampler;
+pub use skipped::Skipped;
 pub use source::{check, load, sampler};
+pub use targets::SampleTargets;
 pub use tokenizer::EMBEDDED as EMBEDDED_TOKENIZER;

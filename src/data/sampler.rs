@@ -2,7 +2,7 @@
 
 use rand::seq::SliceRandom;
 
-use super::{DataError, Order, sample_lengths::SampleLengths};
+use super::{DataError, LaidOut, Layout, Order, sample_lengths::SampleLengths, source::Found, targets::SampleTargets};
 use crate::{
     options::{DataOptions, TrainingLength},
     random,
@@ -12,30 +12,38 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampler {
     lengths: SampleLengths,
+    targets: SampleTargets,
     /// Indices of the samples held out, ascending.
     held_out: Vec<u32>,
 }
 
 impl Sampler {
-    /// Holds samples out as `options` say. The others must fill a step. `skipped` shorter samples were left out before;
-    /// `origin` names the data in errors.
+    /// Holds the samples for evaluation out, or the part that `options` ask for. The others must fill a step.
     pub(super) fn new(
         options: &DataOptions,
         lengths: SampleLengths,
-        skipped: usize,
-        origin: &str,
+        targets: SampleTargets,
+        found: &Found,
     ) -> Result<Self, DataError> {
-        if lengths.is_empty() {
+        let origin = || found.origin.clone();
+        if found.evaluated_from.unwrap_or(lengths.len()) == 0 {
             return Err(DataError::Empty {
-                origin: origin.into(),
-                skipped,
+                origin: origin(),
+                skipped: found.skipped,
             });
         }
-        let held_out = held_out(&lengths, options, origin)?;
-        let sampler = Self { lengths, held_out };
+        let held_out = match found.evaluated_from {
+            Some(first) if u32::try_from(lengths.len()).is_ok() => (first as u32..lengths.len() as u32).collect(),
+            _ => held_out(&lengths, options, &found.origin)?,
+        };
+        let sampler = Self {
+            lengths,
+            targets,
+            held_out,
+        };
         if sampler.trained() < options.effective_batch_size() {
             return Err(DataError::TooFew {
-                origin: origin.into(),
+                origin: origin(),
                 batch_size: options.batch_size,
                 accumulation: options.gradient_accumulation_steps,
                 samples: sampler.trained(),
@@ -49,6 +57,26 @@ impl Sampler {
         &self.lengths
     }
 
+    /// The micro-batches of an effective batch of these samples, without ids and labels.
+    pub fn lay_out(&self, layout: &Layout, samples: &[u32]) -> Vec<LaidOut> {
+        let lengths: Vec<usize> = samples.iter().map(|&sample| self.lengths.tokens(sample)).collect();
+        let mut laid_out = layout.micro_batches(&lengths);
+        for laid in laid_out.iter_mut().filter(|_| !self.targets.is_empty()) {
+            let of_sample = |&(place, start): &(usize, usize)| {
+                let whole = 0..lengths[place] as u32;
+                let ranges = self
+                    .targets
+                    .of(samples[place])
+                    .map_or_else(|| vec![whole], <[_]>::to_vec);
+                ranges
+                    .into_iter()
+                    .map(move |range| range.start + start as u32..range.end + start as u32)
+            };
+            laid.micro.targets = Some(laid.samples.iter().flat_map(of_sample).collect());
+        }
+        laid_out
+    }
+
     /// Indices of the samples to train on, ascending.
     pub fn train(&self) -> impl Iterator<Item = u32> {
         all_but(&self.held_out, self.lengths.len())
@@ -59,7 +87,7 @@ impl Sampler {
         self.lengths.len() - self.held_out.len()
     }
 
-    /// Indices of the samples held out, ascending; empty without `eval_fraction`.
+    /// Indices of the samples held out, ascending; empty without data for evaluation.
     pub fn held_out(&self) -> &[u32] {
         &self.held_out
     }
@@ -122,7 +150,12 @@ mod tests {
     fn sampler(options: &DataOptions, count: usize, skipped: usize) -> Result<Sampler, String> {
         let mut lengths = SampleLengths::default();
         (0..count).for_each(|_| lengths.push(2));
-        Sampler::new(options, lengths, skipped, "x.txt").map_err(|error| error.to_string())
+        let mut found = Found {
+            origin: "x.txt".into(),
+            ..Found::default()
+        };
+        found.skipped.short = skipped;
+        Sampler::new(options, lengths, SampleTargets::default(), &found).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use super::{DataError, sample_lengths::SampleLengths, token_ids::TokenIds};
+use super::{
+    DataError, sample_lengths::SampleLengths, targets::SampleTargets, token_ids::TokenIds, tokenise::Tokenised,
+};
 
 /// Samples of token ids, in their order.
 #[derive(Debug)]
 pub(super) struct Samples {
     pub(super) lengths: SampleLengths,
+    pub(super) targets: SampleTargets,
     pub(super) ids: TokenIds,
     /// One for each sample, or empty.
     pub(super) labels: Vec<u32>,
@@ -18,6 +21,7 @@ impl Samples {
     pub(super) fn new(folder: &Path) -> Self {
         Self {
             lengths: SampleLengths::default(),
+            targets: SampleTargets::default(),
             ids: TokenIds::new(folder),
             labels: Vec::new(),
         }
@@ -27,8 +31,10 @@ impl Samples {
     ///
     /// # Errors
     /// The temporary file cannot be made or written.
-    pub(super) fn push(&mut self, ids: &[u32], label: Option<u32>) -> Result<(), DataError> {
+    pub(super) fn push(&mut self, sample: Tokenised) -> Result<(), DataError> {
+        let Tokenised { ids, targets, label } = sample;
         self.ids.extend(ids)?;
+        self.targets.push(self.lengths.len(), targets);
         // A sample is far below 2^32 tokens: its text is bounded.
         self.lengths.push(ids.len() as u32);
         self.labels.extend(label);
@@ -47,6 +53,7 @@ impl Samples {
         }
         self.ids.finish()?;
         self.lengths.shrink();
+        self.targets.shrink();
         self.labels.shrink_to_fit();
         Ok(self)
     }

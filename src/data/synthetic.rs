@@ -2,7 +2,10 @@
 
 use rand::Rng;
 
-use super::{DataError, tokenise::EachSample};
+use super::{
+    DataError,
+    tokenise::{EachSample, Tokenised},
+};
 use crate::options::{Lengths, Synthetic};
 use crate::random;
 
@@ -51,7 +54,11 @@ pub(super) fn samples(
         if labels.is_none() {
             ids.extend((0..length).map(|_| random.random_range(0..vocab_size)));
         }
-        each(&ids, label)?;
+        each(Tokenised {
+            ids: &ids,
+            targets: None,
+            label,
+        })?;
     }
     Ok(skipped)
 }
@@ -66,8 +73,8 @@ mod tests {
     /// Each sample, and the number of those left out.
     fn generated(spec: &Synthetic, seed: u64, labels: Option<usize>) -> (Vec<Sample>, usize) {
         let mut all = Vec::new();
-        let skipped = samples(spec, seed, 100, labels, 8, &mut |ids, label| {
-            all.push((ids.to_vec(), label));
+        let skipped = samples(spec, seed, 100, labels, 8, &mut |sample| {
+            all.push((sample.ids.to_vec(), sample.label));
             Ok(())
         });
         (all, skipped.unwrap())

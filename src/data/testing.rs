@@ -1,6 +1,6 @@
 //! Small data sets for tests.
 
-use super::{Dataset, samples::Samples};
+use super::{Dataset, samples::Samples, source::Found, tokenise::Tokenised};
 use crate::{
     arch::ModelConfig,
     options::{Data, DataOptions, Padding, Synthetic, TrainingLength},
@@ -43,14 +43,15 @@ pub(super) fn dataset_of<'a>(
     options: &DataOptions,
     samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>,
 ) -> Dataset {
-    Dataset::new(options, samples_of(samples), None, 0, "test").unwrap()
+    Dataset::new(options, samples_of(samples), None, &Found::default()).unwrap()
 }
 
 /// The same before they are split.
 pub(super) fn samples_of<'a>(samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>) -> Samples {
     let mut all = Samples::new("".as_ref());
     for (ids, label) in samples {
-        all.push(ids, label).unwrap();
+        let targets = None;
+        all.push(Tokenised { ids, targets, label }).unwrap();
     }
     all
 }

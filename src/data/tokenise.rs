@@ -1,93 +1,108 @@
 //! Texts to token ids, on all cores.
 
+use std::ops::Range;
 use std::thread;
 
+use super::form::Sample;
+use super::formats::Place;
 use super::labels::Labels;
-use super::tokenizer::Encoder;
+use super::render::Renderer;
+use super::tokenizer::{Encoder, Tokens};
 use super::{DataError, source};
-use crate::arch::ModelConfig;
 use crate::hub::Roots;
 use crate::options::Data;
 
 /// Text that is tokenised at once, in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Takes the ids of a sample, with its label if samples have labels.
-pub(super) type EachSample<'a> = dyn FnMut(&[u32], Option<u32>) -> Result<(), DataError> + 'a;
+/// Takes a sample.
+pub(super) type EachSample<'a> = dyn FnMut(Tokenised) -> Result<(), DataError> + 'a;
 
-/// What is known of texts when all are read.
-pub(super) struct Texts {
-    /// Their file, for messages.
-    pub(super) origin: String,
-    /// The final number of each label, if labels are names.
-    pub(super) label_numbers: Option<Vec<u32>>,
+/// A sample of token ids.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tokenised<'a> {
+    pub(super) ids: &'a [u32],
+    /// The ranges of predicted tokens; `None` if all are.
+    pub(super) targets: Option<&'a [Range<u32>]>,
+    /// Its label, if samples have labels.
+    pub(super) label: Option<u32>,
 }
 
-/// Calls `each` with the ids of every text of a file or of the sample, in their order.
+/// Makes tokens of samples.
+pub(super) struct Tokeniser {
+    pub(super) renderer: Renderer,
+    pub(super) encoder: Encoder,
+}
+
+impl Tokeniser {
+    fn encode(&self, sample: &(Sample, Place)) -> Result<Tokens, DataError> {
+        self.encoder.encode(&self.renderer.render(&sample.0, &sample.1)?)
+    }
+}
+
+/// Calls `each` with the tokens of every sample of some files or of the sample text, in their order.
 ///
 /// # Errors
 /// A file cannot be read or has another format, or the tokenizer belongs to another model; and those of `each`.
 pub(super) fn tokenise(
     data: &Data,
-    encoder: &Encoder,
-    config: &ModelConfig,
+    tokeniser: &Tokeniser,
+    labels: &mut Labels,
     roots: &Roots,
     each: &mut EachSample,
-) -> Result<Texts, DataError> {
-    let mut labels = Labels::new(config.labels().unwrap_or(0));
+) -> Result<(), DataError> {
     let mut chunk = Chunk::default();
-    let origin = source::read(data, config, roots, &mut |text, label| {
-        let label = label.map(|label| labels.number(label)).transpose()?;
-        chunk.push(text, label);
-        if chunk.texts.len() >= CHUNK {
-            chunk.encode(encoder, each)?;
+    let has_labels = labels.count() > 0;
+    source::read(data, has_labels, roots, &mut |sample, place, label| {
+        let label = label.map(|label| label.number(labels, &place)).transpose()?;
+        chunk.push(sample, place, label);
+        if chunk.bytes() >= CHUNK {
+            chunk.encode(tokeniser, each)?;
         }
         Ok(())
     })?;
-    chunk.encode(encoder, each)?;
-    Ok(Texts {
-        label_numbers: labels.in_order(&origin)?,
-        origin,
-    })
+    chunk.encode(tokeniser, each)
 }
 
-/// Texts that are tokenised at once.
+/// Samples that are tokenised at once.
 #[derive(Default)]
 struct Chunk {
-    /// The texts one after the other.
-    texts: String,
-    /// The end of each text.
+    samples: Vec<(Sample, Place)>,
+    /// The end of each sample, if their texts lay one after the other.
     ends: Vec<usize>,
-    /// One for each text, or empty.
+    /// One for each sample, or empty.
     labels: Vec<u32>,
 }
 
 impl Chunk {
-    fn push(&mut self, text: &str, label: Option<u32>) {
-        self.texts.push_str(text);
-        self.ends.push(self.texts.len());
+    fn push(&mut self, sample: Sample, place: Place, label: Option<u32>) {
+        self.ends.push(self.bytes() + sample.bytes());
+        self.samples.push((sample, place));
         self.labels.extend(label);
     }
 
-    /// Tokenises the texts and forgets them. The threads are not rayon's: a caller may hold a lock that another of its tasks
+    fn bytes(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Tokenises the samples and forgets them. The threads are not rayon's: a caller may hold a lock that another of its tasks
     /// waits for.
-    fn encode(&mut self, encoder: &Encoder, each: &mut EachSample) -> Result<(), DataError> {
-        if self.ends.is_empty() {
+    fn encode(&mut self, tokeniser: &Tokeniser, each: &mut EachSample) -> Result<(), DataError> {
+        if self.samples.is_empty() {
             return Ok(());
         }
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        // Shares of about as many bytes, and the texts before the share of this number.
+        let bytes = self.bytes();
+        // Shares of about as many bytes, and the samples before the share of this number.
         let before = |share: usize| match share {
             0 => 0,
-            share => self
-                .ends
-                .partition_point(|&end| end <= self.texts.len() * share / threads),
+            share => self.ends.partition_point(|&end| end <= bytes * share / threads),
         };
-        let this = &*self;
-        let parts: Vec<Result<Vec<Vec<u32>>, DataError>> = thread::scope(|scope| {
+        let samples = &self.samples;
+        let parts: Vec<Result<Vec<Tokens>, DataError>> = thread::scope(|scope| {
             let workers = (0..threads).map(|share| {
-                let texts = before(share)..before(share + 1);
-                scope.spawn(move || texts.map(|text| encoder.encode(this.text(text))).collect())
+                let of_share = &samples[before(share)..before(share + 1)];
+                scope.spawn(move || of_share.iter().map(|sample| tokeniser.encode(sample)).collect())
             });
             let workers: Vec<_> = workers.collect();
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
@@ -97,16 +112,17 @@ impl Chunk {
         });
         let mut labels = self.labels.iter().copied();
         for part in parts {
-            part?.iter().try_for_each(|ids| each(ids, labels.next()))?;
+            for tokens in part? {
+                each(Tokenised {
+                    ids: &tokens.ids,
+                    targets: tokens.targets.as_deref(),
+                    label: labels.next(),
+                })?;
+            }
         }
-        self.texts.clear();
+        self.samples.clear();
         self.ends.clear();
         self.labels.clear();
         Ok(())
-    }
-
-    fn text(&self, index: usize) -> &str {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.texts[start..self.ends[index]]
     }
 }

@@ -1,10 +1,12 @@
 //! Text to token ids.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
 use super::DataError;
+use super::render::Rendered;
 use crate::arch::Location;
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
@@ -70,20 +72,22 @@ impl Encoder {
         })
     }
 
-    /// The ids of a text, `max_seq_length` at most.
+    /// The tokens of a text, `max_seq_length` at most.
     ///
     /// It tokenises only the beginning of a long text, at least twice the part that it keeps. The rest cannot change how a
     /// tokenizer splits the beginning, and a tokenizer needs a hundred bytes of memory per byte of text.
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+    pub(super) fn encode(&self, rendered: &Rendered) -> Result<Tokens, DataError> {
+        let text = &*rendered.text;
         // Ordinary text has about four bytes per token.
         let mut bytes = 16 * self.max_seq_length;
         loop {
             let part = &text[..text.floor_char_boundary(bytes)];
             let is_whole = part.len() == text.len();
-            let encoding = match is_whole {
+            let adds_special_tokens = !rendered.has_special_tokens;
+            let encoding = match is_whole && rendered.targets.is_none() {
                 // Leaves out the offsets.
-                true => self.tokenizer.encode_fast(part, true),
-                false => self.tokenizer.encode(part, true),
+                true => self.tokenizer.encode_fast(part, adds_special_tokens),
+                false => self.tokenizer.encode(part, adds_special_tokens),
             };
             let encoding = encoding.map_err(|error| DataError::Tokenizer {
                 place: self.place.clone(),
@@ -93,10 +97,19 @@ impl Encoder {
             let was_cut = !encoding.get_overflowing().is_empty();
             if is_whole || (was_cut && 2 * kept <= part.len()) {
                 self.check(encoding.get_ids())?;
-                return Ok(encoding.get_ids().to_vec());
+                let of_parts = |parts: &Vec<_>| tokens_of(parts, encoding.get_offsets(), text.len());
+                return Ok(Tokens {
+                    targets: rendered.targets.as_ref().map(of_parts),
+                    ids: encoding.get_ids().to_vec(),
+                });
             }
             bytes *= 2;
         }
+    }
+
+    /// The text of a token.
+    pub(super) fn token(&self, id: u32) -> Option<String> {
+        self.tokenizer.id_to_token(id)
     }
 
     fn check(&self, ids: &[u32]) -> Result<(), DataError> {
@@ -112,6 +125,40 @@ impl Encoder {
     }
 }
 
+/// The tokens of a sample.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub(super) ids: Vec<u32>,
+    /// The ranges of predicted tokens, ascending; `None` if all are.
+    pub(super) targets: Option<Vec<Range<u32>>>,
+}
+
+/// The tokens of some parts of a text of so many bytes. A token that lies across the beginning or the end of a part belongs to
+/// it. So do special tokens behind the text, if a part goes on to its end.
+fn tokens_of(parts: &[Range<usize>], offsets: &[(usize, usize)], bytes: usize) -> Vec<Range<u32>> {
+    let is_in = |&(start, end): &(usize, usize), part: &Range<usize>| match start < end {
+        true => start < part.end && end > part.start,
+        // A space whose offsets were trimmed.
+        false => part.start < start && start <= part.end,
+    };
+    let text_end = offsets.iter().rposition(|&(_, end)| end > 0).map_or(0, |last| last + 1);
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    for part in parts {
+        let Some(first) = offsets.iter().position(|token| is_in(token, part)) else {
+            continue;
+        };
+        let last = offsets.iter().rposition(|token| is_in(token, part)).unwrap_or(first);
+        let is_last_token = last + 1 == text_end && part.end == bytes && offsets[last].1 == bytes;
+        let end = if is_last_token { offsets.len() } else { last + 1 };
+        // A token that two parts share counts once.
+        let start = ranges.last().map_or(first, |before| first.max(before.end as usize));
+        if start < end {
+            ranges.push(start as u32..end as u32);
+        }
+    }
+    ranges
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, DataError> {
     std::fs::read(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => DataError::NoTokenizer { path: path.into() },
@@ -123,6 +170,7 @@ fn read(path: &Path) -> Result<Vec<u8>, DataError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
 mod tests {
     use tokenizers::processors::template::TemplateProcessing;
 
@@ -130,6 +178,18 @@ mod tests {
 
     fn embedded(vocab_size: usize, max_seq_length: usize) -> Result<Encoder, DataError> {
         Encoder::new(EMBEDDED, "embedded tokenizer".into(), vocab_size, max_seq_length)
+    }
+
+    fn plain(text: &str) -> Rendered<'_> {
+        Rendered {
+            text: text.into(),
+            has_special_tokens: false,
+            targets: None,
+        }
+    }
+
+    fn ids(encoder: &Encoder, text: &str) -> Vec<u32> {
+        encoder.encode(&plain(text)).unwrap().ids
     }
 
     /// The embedded tokenizer with a special token before and after the text, as the file of a model may have it.
@@ -150,10 +210,10 @@ mod tests {
     fn any_text_comes_back_from_its_ids() {
         let encoder = embedded(512, 1000).unwrap();
         for text in ["On measuring,\n\tonce.", "naïve €5 漢字 🙂 \u{1}"] {
-            let ids = encoder.encode(text).unwrap();
+            let ids = ids(&encoder, text);
             assert_eq!(encoder.tokenizer.decode(&ids, false).unwrap(), text);
         }
-        assert!(encoder.encode("").unwrap().is_empty());
+        assert!(ids(&encoder, "").is_empty());
     }
 
     #[test]
@@ -162,27 +222,73 @@ mod tests {
         let unicode = "漢字🙂".repeat(1000);
         let spaces = format!("{}end", " ".repeat(5000));
         for text in [prose, &unicode, &spaces] {
-            let all = embedded(512, 100_000).unwrap().encode(text).unwrap();
+            let all = ids(&embedded(512, 100_000).unwrap(), text);
             for length in [2, 3, 17, 500] {
-                assert_eq!(embedded(512, length).unwrap().encode(text).unwrap(), all[..length]);
+                assert_eq!(ids(&embedded(512, length).unwrap(), text), all[..length]);
             }
         }
     }
 
     #[test]
     fn special_tokens_stay_when_a_text_is_cut() {
-        let plain = embedded(512, 100).unwrap().encode("The river keeps it.").unwrap();
-        let whole = with_specials(100).unwrap().encode("The river keeps it.").unwrap();
+        let plain = ids(&embedded(512, 100).unwrap(), "The river keeps it.");
+        let whole = ids(&with_specials(100).unwrap(), "The river keeps it.");
         assert_eq!(whole, [&[0], &plain[..], &[0]].concat());
-        let cut = with_specials(5).unwrap().encode("The river keeps it.").unwrap();
+        let cut = ids(&with_specials(5).unwrap(), "The river keeps it.");
         assert_eq!(cut, [&[0], &plain[..3], &[0]].concat());
         let message = with_specials(2).err().unwrap().to_string();
         assert!(message.contains("adds 2 special tokens"), "{message}");
     }
 
     #[test]
+    fn parts_of_a_text_are_the_tokens_that_reach_into_them() {
+        let text = "The river keeps it.";
+        let whole = ids(&embedded(512, 100).unwrap(), text);
+        let of = |encoder: &Encoder, part: Range<usize>, has_special_tokens| {
+            let rendered = Rendered {
+                targets: Some(vec![part]),
+                has_special_tokens,
+                ..plain(text)
+            };
+            encoder.encode(&rendered).unwrap()
+        };
+        let encoder = embedded(512, 100).unwrap();
+        let at = text.find("keeps").unwrap();
+        let tokens = of(&encoder, at..text.len(), false);
+        assert_eq!(tokens.ids, whole);
+        let targets = tokens.targets.unwrap();
+        assert_eq!((targets.len(), targets[0].end as usize), (1, whole.len()));
+        let before = encoder
+            .tokenizer
+            .decode(&whole[..targets[0].start as usize], false)
+            .unwrap();
+        assert!(before.len() <= at && text.starts_with(&before), "{before}");
+        // A special token behind the text is predicted, too, and one before it is not.
+        let special = with_specials(100).unwrap();
+        let targets = of(&special, 0..text.len(), false).targets.unwrap();
+        assert_eq!(targets, [1..whole.len() as u32 + 2]);
+        let targets = of(&special, 0..3, false).targets.unwrap();
+        assert_eq!((targets[0].start, targets.len()), (1, 1));
+        assert!((targets[0].end as usize) < whole.len());
+        assert_eq!(of(&special, 0..3, true).ids, whole, "it has its own");
+        assert!(
+            of(&embedded(512, 2).unwrap(), at..text.len(), false)
+                .targets
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn ranges_do_not_share_tokens() {
+        let offsets = [(0, 0), (0, 4), (4, 9), (9, 9), (10, 12)];
+        assert_eq!(tokens_of(&[0..2, 3..5, 8..12], &offsets, 12), [1..2, 2..3, 3..5]);
+        assert!(tokens_of(&[12..12], &offsets, 12).is_empty());
+    }
+
+    #[test]
     fn a_tokenizer_of_another_model_is_refused() {
-        let message = embedded(100, 100).unwrap().encode("é").unwrap_err().to_string();
+        let message = embedded(100, 100).unwrap().encode(&plain("é")).unwrap_err().to_string();
         assert!(message.contains("and the model has 100 embeddings"), "{message}");
         let message = Encoder::new(b"{}", "tokenizer.json".into(), 512, 8)
             .err()

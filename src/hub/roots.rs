@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::name::HubName;
+use super::splits::{SplitError, files_of_split};
 
 /// A commit of a repository, and those of its files that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,27 +73,37 @@ impl Roots {
         self.snapshot(&name, path)
     }
 
-    /// The files of a data path, in order: one, or the parts of a data set.
-    pub fn data_files(&self, path: &str) -> Vec<PathBuf> {
-        match self.data_set(path) {
-            Some(set) => set.revision.files.keys().map(|file| set.dir.join(file)).collect(),
-            None => vec![self.path(path)],
+    /// The files of a split of a data set that was fetched, in order; none of what is not such a set.
+    ///
+    /// # Errors
+    /// The split was not fetched.
+    pub fn data_files(&self, path: &str, split: Option<&str>) -> Result<Vec<PathBuf>, SplitError> {
+        let (Ok(Some(name)), Some(set)) = (HubName::of_data(path), self.data_set(path)) else {
+            return Ok(Vec::new());
+        };
+        let mut files: Vec<String> = set.revision.files.keys().cloned().collect();
+        if let Some(path) = name.file() {
+            if set.revision.files.contains_key(path) {
+                return Ok(vec![set.dir.join(path)]);
+            }
+            let folder = format!("{path}/");
+            files.retain(|file| file.starts_with(&folder));
         }
+        let files = files_of_split(&files, split)?.into_iter();
+        Ok(files.map(|file| set.dir.join(file)).collect())
     }
 
-    /// The snapshots of a cell with this model and this data path, by their names.
-    pub fn snapshots_of(&self, model: &str, data: Option<&str>) -> BTreeMap<String, Snapshot> {
-        let names = [
-            HubName::of_model(model)
-                .unwrap_or_default()
-                .filter(|_| self.model(model).is_some()),
-            data.and_then(|path| {
-                HubName::of_data(path)
-                    .unwrap_or_default()
-                    .filter(|_| self.data_set(path).is_some())
-            }),
-        ];
-        let names = names.into_iter().flatten().map(|name| name.to_string());
+    /// The snapshots of a cell with this model and these data paths, by their names.
+    pub fn snapshots_of(&self, model: &str, data: &[&str]) -> BTreeMap<String, Snapshot> {
+        let model = HubName::of_model(model)
+            .unwrap_or_default()
+            .filter(|_| self.model(model).is_some());
+        let of_data = |path: &&str| {
+            let name = HubName::of_data(path).unwrap_or_default();
+            name.filter(|_| self.data_set(path).is_some())
+        };
+        let names = model.into_iter().chain(data.iter().filter_map(of_data));
+        let names = names.map(|name| name.to_string());
         names
             .filter_map(|name| self.snapshots.get_key_value(&name))
             .map(|(name, found)| (name.clone(), found.clone()))

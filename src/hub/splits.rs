@@ -28,7 +28,7 @@ const WORDS: [(&str, &[&str]); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// None of the files is data.
-    #[error("has no files that can be read (parquet, jsonl, txt)")]
+    #[error("has no files that can be read (parquet, jsonl, json, csv, txt)")]
     NoData,
     /// Other splits are there.
     #[error("has no split `{split}`{}{}", listed(splits), did_you_mean(split, splits))]
@@ -90,6 +90,36 @@ pub fn data_files(repository: &Repository<'_>, split: Option<&str>) -> Result<Ve
 /// # Errors
 /// There are none, or several sets of them.
 pub fn files_of_split(files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
+    let wholes = wholes_of_split(files, split)?;
+    if wholes.len() > 1 {
+        return Err(SplitError::Several {
+            choices: choices(&wholes),
+        });
+    }
+    parts(wholes)
+}
+
+/// The same of a folder of the user's, where several sets of files are read one after the other.
+///
+/// # Errors
+/// There are none.
+pub fn files_of_folder(files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
+    parts(wholes_of_split(files, split)?)
+}
+
+/// All parts of these files, if all are there.
+fn parts(wholes: BTreeMap<Whole<'_>, Vec<&str>>) -> Result<Vec<String>, SplitError> {
+    let parts = wholes.iter().map(|(whole, parts)| whole.check(parts));
+    let mut parts: Vec<String> = parts.collect::<Result<Vec<_>, _>>()?.concat();
+    parts.sort_unstable();
+    Ok(parts)
+}
+
+/// The sets of files of a split, at least one.
+fn wholes_of_split<'a>(
+    files: &'a [String],
+    split: Option<&str>,
+) -> Result<BTreeMap<Whole<'a>, Vec<&'a str>>, SplitError> {
     let mut wholes: BTreeMap<Whole<'_>, Vec<&str>> = BTreeMap::new();
     for file in readable(files) {
         wholes.entry(Whole::of(file)).or_default().push(file);
@@ -105,20 +135,16 @@ pub fn files_of_split(files: &[String], split: Option<&str>) -> Result<Vec<Strin
         let split = whole.split().or_else(|| names.is_empty().then(|| TRAIN.to_owned()));
         is_one_file || split.is_some() && split.as_deref() == known
     });
-    let mut found = wholes.iter();
-    match (found.next(), found.next()) {
-        (Some((whole, parts)), None) => whole.check(parts),
-        (Some(_), Some(_)) => Err(SplitError::Several {
-            choices: choices(&wholes),
-        }),
-        (None, _) => Err(SplitError::NoSplit {
+    if wholes.is_empty() {
+        return Err(SplitError::NoSplit {
             split: wanted.into(),
             splits: match names.is_empty() {
                 true => vec![TRAIN.into()],
                 false => names.into_iter().collect(),
             },
-        }),
+        });
     }
+    Ok(wholes)
 }
 
 fn did_you_mean(split: &str, splits: &[String]) -> String {
@@ -309,7 +335,7 @@ mod tests {
         let message = |files: &[&str], split| chosen(files, split).unwrap_err().to_string();
         assert_eq!(
             message(&["README.md"], None),
-            "has no files that can be read (parquet, jsonl, txt)"
+            "has no files that can be read (parquet, jsonl, json, csv, txt)"
         );
         let files = ["train.jsonl", "test.jsonl", "validation.jsonl"];
         assert_eq!(

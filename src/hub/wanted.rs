@@ -11,7 +11,8 @@ use super::name::is_inside;
 use super::repository::Repository;
 
 const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
+/// The tokenizer, its special tokens, and its chat template.
+const TOKENIZER_FILES: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -59,8 +60,10 @@ pub fn fetch_model(
     progress: &mut dyn Progress,
 ) -> Result<(), HubError> {
     repository.fetch(CONFIG, progress)?;
-    if wanted.tokenizer && repository.has(TOKENIZER)? {
-        repository.fetch(TOKENIZER, progress)?;
+    for file in TOKENIZER_FILES.into_iter().filter(|_| wanted.tokenizer) {
+        if repository.has(file)? {
+            repository.fetch(file, progress)?;
+        }
     }
     if !wanted.weights {
         return Ok(());

@@ -239,6 +239,14 @@ fn exponentials(bytes: usize) -> usize {
     CHUNK_ELEMENTS * 2 / bytes
 }
 
+/// Logits, or what becomes of them, that the chunked loss of so many rows holds at a time: of a trained head, and of a frozen
+/// one in formats of 2 and 4 bytes. They do not always grow with the rows, since columns are cut at multiples of 512.
+pub fn logits_held(rows: usize, vocabulary: usize) -> [usize; 3] {
+    let rows = rows.clamp(1, ROWS);
+    let most = [CHUNK_ELEMENTS, exponentials(2), exponentials(4)];
+    most.map(|most| rows * columns_at_a_time(most, rows, vocabulary).min(vocabulary))
+}
+
 /// Columns of logits, or of what becomes of them, that are held at a time, given the most elements.
 fn columns_at_a_time(most: usize, rows: usize, vocabulary: usize) -> usize {
     (most / rows / SLOT * SLOT).clamp(SLOT, vocabulary.next_multiple_of(SLOT))

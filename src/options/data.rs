@@ -2,30 +2,37 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::data_file::{DataFile, DataFormat, Paths};
 use crate::text::{did_you_mean, nearest, quoted};
 
-/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, `{path, column, label_column, format}`, or `hf://owner/name`.
+/// `synthetic`, `sample`, `{synthetic: {lengths, samples}}`, `{path, ...}`, or `hf://owner/name`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// Seeded random token ids.
     Synthetic(Synthetic),
     /// The text that comes with expctl, one sample a paragraph.
     Sample,
-    /// A file.
-    File(DataFile),
+    /// Files of samples.
+    File(Box<DataFile>),
 }
 
 impl Data {
     /// True if all samples have the same length: `max_seq_length`.
     pub fn is_even(&self) -> bool {
         matches!(self, Self::Synthetic(synthetic) if synthetic.lengths == Lengths::Fixed)
+    }
+}
+
+impl From<DataFile> for Data {
+    fn from(file: DataFile) -> Self {
+        Self::File(Box::new(file))
     }
 }
 
@@ -66,65 +73,6 @@ pub enum Lengths {
     List(Vec<usize>),
 }
 
-/// The column of labels where the spec names none.
-pub const DEFAULT_LABEL_COLUMN: &str = "label";
-
-/// A file of text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DataFile {
-    /// Path of the file, relative to the spec; or a data set of the Hugging Face Hub: `owner/name`, or
-    /// `hf://datasets/owner/name@revision/file.parquet`.
-    pub path: String,
-    /// Field of JSONL or column of Parquet that holds the text. Default: `text`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub column: Option<String>,
-    /// Field or column that holds the label, an integer from 0 or a text. Default, if labels are needed: `label`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label_column: Option<String>,
-    /// File format: `text` (one sample a paragraph), `jsonl` or `parquet`. Default: by the file's extension.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<DataFormat>,
-}
-
-/// The format of a data file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DataFormat {
-    /// Plain text, one sample a paragraph.
-    Text,
-    /// A JSON object a line.
-    Jsonl,
-    /// Apache Parquet.
-    Parquet,
-}
-
-impl DataFile {
-    /// The field or column that holds the labels, where they are needed.
-    pub fn label_column(&self) -> &str {
-        self.label_column.as_deref().unwrap_or(DEFAULT_LABEL_COLUMN)
-    }
-
-    /// The file's format: the one given, or the one that its extension names; `None` for a data set of the hub, whose files
-    /// have names of their own.
-    pub fn format(&self) -> Option<DataFormat> {
-        self.format.or_else(|| DataFormat::of_path(&self.path))
-    }
-}
-
-impl DataFormat {
-    /// The format that the extension of a path names; `None` if it names none.
-    pub fn of_path(path: &str) -> Option<Self> {
-        let extension = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
-        match extension.to_str() {
-            Some("txt" | "md" | "text") => Some(Self::Text),
-            Some("jsonl" | "ndjson") => Some(Self::Jsonl),
-            Some("parquet") => Some(Self::Parquet),
-            _ => None,
-        }
-    }
-}
-
 impl Serialize for Data {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -156,12 +104,7 @@ impl<'de> Deserialize<'de> for Data {
                 match word {
                     "synthetic" => Ok(Data::Synthetic(Synthetic::default())),
                     "sample" => Ok(Data::Sample),
-                    name if name.starts_with("hf://") => Ok(Data::File(DataFile {
-                        path: name.into(),
-                        column: None,
-                        label_column: None,
-                        format: None,
-                    })),
+                    name if name.starts_with("hf://") => Ok(DataFile::new(name).into()),
                     _ => {
                         let meant = match nearest(word, ["synthetic", "sample"]) {
                             Some(near) => did_you_mean(near),
@@ -176,7 +119,7 @@ impl<'de> Deserialize<'de> for Data {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Data, A::Error> {
-                DataKeys::collect(map)?.into_data()
+                DataKeys::deserialize(MapAccessDeserializer::new(map))?.into_data()
             }
         }
 
@@ -184,63 +127,54 @@ impl<'de> Deserialize<'de> for Data {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum DataKey {
-    Synthetic,
-    Path,
-    Column,
-    LabelColumn,
-    Format,
-}
-
 /// All keys that a map of data may have, before it is known which kind it is.
-#[derive(Default)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct DataKeys {
     synthetic: Option<Synthetic>,
-    path: Option<String>,
+    path: Option<Paths>,
     column: Option<String>,
+    prompt_column: Option<String>,
+    completion_column: Option<String>,
+    messages_column: Option<String>,
+    chat_template: Option<String>,
+    completion_only_loss: Option<bool>,
+    assistant_only_loss: Option<bool>,
     label_column: Option<String>,
     format: Option<DataFormat>,
+    split: Option<String>,
+    eval_path: Option<Paths>,
+    eval_split: Option<String>,
 }
 
 impl DataKeys {
-    fn collect<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-        let mut keys = Self::default();
-        while let Some(key) = map.next_key()? {
-            match key {
-                DataKey::Synthetic => keys.synthetic = Some(map.next_value()?),
-                DataKey::Path => keys.path = Some(map.next_value()?),
-                DataKey::Column => keys.column = map.next_value()?,
-                DataKey::LabelColumn => keys.label_column = map.next_value()?,
-                DataKey::Format => keys.format = map.next_value()?,
-            }
-        }
-        Ok(keys)
-    }
-
     fn into_data<E: de::Error>(self) -> Result<Data, E> {
-        let Self {
-            synthetic,
-            path,
-            column,
-            label_column,
-            format,
-        } = self;
-        match (synthetic, path) {
-            (Some(synthetic), None) if column.is_none() && label_column.is_none() && format.is_none() => {
-                Ok(Data::Synthetic(synthetic))
-            }
-            (Some(_), _) => Err(E::custom(
-                "`synthetic` and a file's keys (path, column, label_column, format) exclude each other",
-            )),
-            (None, Some(path)) => Ok(Data::File(DataFile {
-                path,
-                column,
-                label_column,
-                format,
-            })),
-            (None, None) => Err(E::missing_field("path")),
+        let file = DataFile {
+            path: self.path.unwrap_or_default(),
+            column: self.column,
+            prompt_column: self.prompt_column,
+            completion_column: self.completion_column,
+            messages_column: self.messages_column,
+            chat_template: self.chat_template,
+            completion_only_loss: self.completion_only_loss,
+            assistant_only_loss: self.assistant_only_loss,
+            label_column: self.label_column,
+            format: self.format,
+            split: self.split,
+            eval_path: self.eval_path,
+            eval_split: self.eval_split,
+        };
+        let has_path = !file.path.0.is_empty();
+        let is_bare = file
+            == DataFile {
+                path: Paths::default(),
+                ..DataFile::new("")
+            };
+        match self.synthetic {
+            Some(synthetic) if is_bare => Ok(Data::Synthetic(synthetic)),
+            Some(_) => Err(E::custom("`synthetic` and the keys of files exclude each other")),
+            None if has_path => Ok(file.into()),
+            None => Err(E::missing_field("path")),
         }
     }
 }

@@ -6,6 +6,7 @@ mod byte_size;
 mod checkpointing;
 mod choices;
 mod data;
+mod data_file;
 mod dataset;
 mod device;
 mod instruction_set;
@@ -26,7 +27,8 @@ pub use choices::{
     Adapter, Attention, Autocast, Dtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime,
     Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
-pub use data::{DEFAULT_LABEL_COLUMN, Data, DataFile, DataFormat, Lengths, Synthetic};
+pub use data::{Data, Lengths, Synthetic};
+pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, Paths};
 pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use instruction_set::{InstructionSet, InstructionSetChoice};

@@ -359,6 +359,11 @@ pub enum Event {
         #[serde(flatten)]
         step: StepEvent,
     },
+    /// Something that the user should know.
+    Remark {
+        /// A sentence.
+        text: String,
+    },
     /// Held-out data is being evaluated.
     Evaluating,
     /// The cell is done.

@@ -1,6 +1,6 @@
 //! What a study needs from the hub, fetched once for all its cells before anything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::preflight::{PreflightError, Reason};
 use crate::arch::Preset;
@@ -25,6 +25,8 @@ struct Request {
     key: &'static str,
     written: String,
     wanted: Wanted,
+    /// The splits of a data set.
+    splits: BTreeSet<Option<String>>,
 }
 
 impl Request {
@@ -48,9 +50,11 @@ impl Request {
             }
             return Ok(repository);
         }
-        let files = hub::data_files(&repository, None)?;
-        for file in files.iter().filter(|_| purpose != Purpose::Check) {
-            repository.fetch(file, progress)?;
+        for split in &self.splits {
+            let files = hub::data_files(&repository, split.as_deref())?;
+            for file in files.iter().filter(|_| purpose != Purpose::Check) {
+                repository.fetch(file, progress)?;
+            }
         }
         Ok(repository)
     }
@@ -102,6 +106,7 @@ pub fn fetch_description(model: &str, progress: &mut dyn Progress) -> Result<Roo
         key: "model",
         written: model.into(),
         wanted: Wanted::default(),
+        splits: BTreeSet::new(),
     };
     let repository = request.fetch(&hub, &name, Purpose::Plan, progress);
     let repository = repository
@@ -119,14 +124,16 @@ pub(super) fn short(commit: &str) -> &str {
 fn requests(study: &Study) -> BTreeMap<HubName, Request> {
     let roots = study.roots();
     let mut requests = BTreeMap::new();
-    let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted| {
+    let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted, split: Option<&str>| {
         if let Some(name) = name.filter(|_| is_remote(written, &roots)) {
             let request = requests.entry(name).or_insert_with(|| Request {
                 key,
                 written: written.into(),
                 wanted,
+                splits: BTreeSet::new(),
             });
             request.wanted = request.wanted.and(wanted);
+            request.splits.insert(split.map(str::to_owned));
         }
     };
     for planned in &study.cells {
@@ -138,10 +145,17 @@ fn requests(study: &Study) -> BTreeMap<HubName, Request> {
             "model",
             &cell.model,
             wanted(cell),
+            None,
         );
         if let Data::File(file) = &cell.data {
-            let set = HubName::of_data(&file.path).unwrap_or_default();
-            add(set, "data.path", &file.path, Wanted::default());
+            let evaluation = file.evaluation();
+            let sets = [("data.path", Some(&**file)), ("data.eval_path", evaluation.as_ref())];
+            for (key, file) in sets.into_iter().filter_map(|(key, file)| Some((key, file?))) {
+                for path in file.path.iter() {
+                    let set = HubName::of_data(path).unwrap_or_default();
+                    add(set, key, path, Wanted::default(), file.split.as_deref());
+                }
+            }
         }
     }
     requests

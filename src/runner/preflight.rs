@@ -117,8 +117,8 @@ pub fn preflight(study: &Study) -> Result<(), PreflightError> {
             return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
         }
         let (key, value) = data_key(cell);
-        if seen.insert((cell.model.as_str(), value, cell.device.as_str())) {
-            data::check(&cell.data_options(), &roots).map_err(|error| fail(key, &value, error.into()))?;
+        if seen.insert((cell.model.as_str(), value.clone(), cell.device.as_str())) {
+            data::check(&cell.data_options(), config, &roots).map_err(|error| fail(key, &value, error.into()))?;
             let device = cell.device().map_or(Ok(()), Device::check_build);
             device.map_err(|error| fail("device", &cell.device, error.into()))?;
         }
@@ -162,11 +162,11 @@ fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
 }
 
 /// The key that names a cell's data, and its value.
-fn data_key(cell: &Cell) -> (&'static str, &str) {
+fn data_key(cell: &Cell) -> (&'static str, String) {
     match &cell.data {
-        Data::Synthetic(_) => ("data", "synthetic"),
-        Data::Sample => ("data", "sample"),
-        Data::File(file) => ("data.path", &file.path),
+        Data::Synthetic(_) => ("data", "synthetic".into()),
+        Data::Sample => ("data", "sample".into()),
+        Data::File(file) => ("data.path", file.path.to_string()),
     }
 }
 
@@ -213,7 +213,7 @@ mod tests {
             ),
             (
                 "data: {path: folder.txt}",
-                "`: cannot read folder.txt: it is not a regular file",
+                "x.yaml: `data.path: folder.txt`: folder.txt: it has no files that can be read",
             ),
             (
                 "model: llama-2-7b, stack: torch",

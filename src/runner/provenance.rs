@@ -5,6 +5,7 @@ use std::fs;
 
 use crate::hub::{Roots, Snapshot};
 use crate::memory::probes;
+use crate::options::Paths;
 use crate::results::record::{Machine, Provenance};
 use crate::spec::cell::{Cell, Data};
 
@@ -40,11 +41,15 @@ pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) 
 
 /// What a cell uses of the hub.
 pub(super) fn snapshots(cell: &Cell, roots: &Roots) -> BTreeMap<String, Snapshot> {
-    let data = match &cell.data {
-        Data::File(file) => Some(file.path.as_str()),
-        Data::Synthetic(_) | Data::Sample => None,
+    let paths = match &cell.data {
+        Data::File(file) => file
+            .path
+            .iter()
+            .chain(file.eval_path.iter().flat_map(Paths::iter))
+            .collect(),
+        Data::Synthetic(_) | Data::Sample => Vec::new(),
     };
-    roots.snapshots_of(&cell.model, data)
+    roots.snapshots_of(&cell.model, &paths)
 }
 
 fn machine() -> Machine {

@@ -7,12 +7,13 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::data;
 use crate::model;
 use crate::results::record::{Record, Status};
 use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::results::timeline::{self, TimelineError};
-use crate::spec::cell::{Cell, Data};
+use crate::spec::cell::Data;
 use crate::spec::{Fallback, Lineage, Study, StudyCell};
 use crate::text::counted;
 
@@ -178,15 +179,22 @@ fn other_versions(kept: &[Cached]) -> Option<String> {
 
 /// Remarks on results that are older than their data file. The hash of the data would be exact, but needs tokenising.
 fn changed_data(study: &Study, kept: &[Cached]) -> Vec<String> {
-    let mut older: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut older, roots): (BTreeMap<String, usize>, _) = (BTreeMap::new(), study.roots());
     for Cached { index, record } in kept {
-        let Some(path) = data_path(&study.cells[*index].cell) else {
+        let Data::File(file) = &study.cells[*index].cell.data else {
             continue;
         };
-        let changed = fs::metadata(study.directory.join(path)).and_then(|metadata| metadata.modified());
         let made = humantime::parse_rfc3339(&record.started_at).unwrap_or(SystemTime::UNIX_EPOCH);
-        if changed.is_ok_and(|changed| changed > made) {
-            *older.entry(path).or_default() += 1;
+        let is_newer = |path: &PathBuf| {
+            let changed = fs::metadata(path).and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|changed| changed > made)
+        };
+        // What is wrong with the files is said before cells are trained.
+        let evaluation = file.evaluation();
+        let files = [Some(&**file), evaluation.as_ref()].into_iter().flatten();
+        let mut files = files.flat_map(|file| data::files(file, &roots).unwrap_or_default());
+        if files.any(|path| is_newer(&path)) {
+            *older.entry(file.path.to_string()).or_default() += 1;
         }
     }
     older
@@ -219,13 +227,6 @@ fn moved(study: &Study, kept: &[Cached]) -> Vec<String> {
         )
     });
     remarks.collect()
-}
-
-fn data_path(cell: &Cell) -> Option<&str> {
-    match &cell.data {
-        Data::File(file) => Some(&file.path),
-        Data::Synthetic(_) | Data::Sample => None,
-    }
 }
 
 /// The damage of the timeline of a cell that ended well, if the study records timelines.

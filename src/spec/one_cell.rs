@@ -36,10 +36,18 @@ impl Cell {
         if !self.is_preset() && !is_on_hub(HubName::of_model(&self.model), &self.model) {
             absolute(&mut self.model);
         }
-        if let Data::File(file) = &mut self.data
-            && !is_on_hub(HubName::of_data(&file.path), &file.path)
-        {
-            absolute(&mut file.path);
+        if let Data::File(file) = &mut self.data {
+            for path in file
+                .path
+                .0
+                .iter_mut()
+                .chain(file.eval_path.iter_mut().flat_map(|paths| &mut paths.0))
+            {
+                if !is_on_hub(HubName::of_data(path), path) {
+                    absolute(path);
+                }
+            }
+            file.chat_template.iter_mut().for_each(absolute);
         }
     }
 }
@@ -65,6 +73,6 @@ mod tests {
         let Data::File(file) = &read.cells[0].cell.data else {
             panic!("{elsewhere}")
         };
-        assert_eq!(file.path, "/somewhere/a.jsonl");
+        assert_eq!(file.path.to_string(), "/somewhere/a.jsonl");
     }
 }

@@ -56,6 +56,9 @@ pub fn run(
         device,
         mut trainer,
     } = load(options, roots, out.dir)?;
+    if let Some(text) = dataset.skipped().remark() {
+        on_event(&Event::Remark { text });
+    }
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 

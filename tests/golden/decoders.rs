@@ -125,6 +125,7 @@ fn writes_logits_for_check_adapter() {
         ids,
         lengths: vec![len as u32],
         separators: Vec::new(),
+        targets: None,
         labels: Vec::new(),
         sample_ids: vec![0],
         sequences: Sequences::even(1, len),

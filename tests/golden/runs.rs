@@ -103,6 +103,7 @@ impl Batch {
             ids: ids.concat(),
             lengths: lengths.clone(),
             separators: Vec::new(),
+            targets: None,
             labels: labels.clone(),
             sample_ids: (first..).take(ids.len()).collect(),
             sequences: Sequences::even(ids.len(), ids[0].len()),

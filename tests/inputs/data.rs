@@ -5,6 +5,7 @@ use std::path::Path;
 
 use expctl::arch::Preset;
 use expctl::data::{DataError, Dataset, load};
+use expctl::options::Paths;
 use expctl::spec::cell::{Cell, Data, DataFile, DataFormat, Padding, Synthetic};
 use polars_core::prelude::{Column, DataFrame};
 use polars_io::parquet::write::ParquetWriter;
@@ -20,12 +21,7 @@ fn cell(data: Data) -> Cell {
 }
 
 fn file(path: &str) -> DataFile {
-    DataFile {
-        path: path.into(),
-        column: None,
-        label_column: None,
-        format: None,
-    }
+    DataFile::new(path)
 }
 
 fn load_in(dir: &Path, cell: &Cell) -> Result<Dataset, DataError> {
@@ -47,6 +43,12 @@ fn write_texts(dir: &Path) {
     fs::write(dir.join("texts.txt"), TEXTS.join("\n\n")).unwrap();
     let lines = TEXTS.map(|text| serde_json::json!({ "id": 1, "text": text, "body": text }).to_string());
     fs::write(dir.join("texts.jsonl"), lines.join("\n")).unwrap();
+    let objects = serde_json::json!({ "version": 1, "data": lines.clone().map(|line| {
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+    })});
+    fs::write(dir.join("texts.json"), objects.to_string()).unwrap();
+    let rows = TEXTS.map(|text| format!("1,\"{text}\",\"{text}\"\n"));
+    fs::write(dir.join("texts.csv"), format!("id,text,body\n{}", rows.concat())).unwrap();
     let columns = vec![
         Column::new("id".into(), [1i32, 2, 3]),
         Column::new("text".into(), TEXTS),
@@ -61,21 +63,21 @@ fn write_texts(dir: &Path) {
 fn every_format_of_the_same_texts_is_the_same_data() {
     let dir = tempfile::tempdir().unwrap();
     write_texts(dir.path());
-    let text = load_in(dir.path(), &cell(Data::File(file("texts.txt")))).unwrap();
+    let text = load_in(dir.path(), &cell(Data::from(file("texts.txt")))).unwrap();
     assert_eq!(text.sampler().lengths().len(), 3);
-    for name in ["texts.jsonl", "texts.parquet"] {
+    for name in ["texts.jsonl", "texts.json", "texts.csv", "texts.parquet"] {
         for column in [None, Some("body".into())] {
             let file = DataFile { column, ..file(name) };
-            let same = load_in(dir.path(), &cell(Data::File(file))).unwrap();
+            let same = load_in(dir.path(), &cell(Data::from(file))).unwrap();
             assert_eq!(same.sha256(), text.sha256(), "{name}");
         }
     }
-    fs::rename(dir.path().join("texts.jsonl"), dir.path().join("texts.json")).unwrap();
+    fs::rename(dir.path().join("texts.jsonl"), dir.path().join("texts.data")).unwrap();
     let named = DataFile {
         format: Some(DataFormat::Jsonl),
-        ..file("texts.json")
+        ..file("texts.data")
     };
-    let same = load_in(dir.path(), &cell(Data::File(named))).unwrap();
+    let same = load_in(dir.path(), &cell(Data::from(named))).unwrap();
     assert_eq!(same.sha256(), text.sha256());
 }
 
@@ -112,11 +114,11 @@ fn the_sample_text_is_cut_to_max_seq_length_and_seeded() {
 fn short_samples_are_left_out_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("short.txt"), "a\n\nlong enough\n\nb\n").unwrap();
-    let data = load_in(dir.path(), &cell(Data::File(file("short.txt")))).unwrap();
+    let data = load_in(dir.path(), &cell(Data::from(file("short.txt")))).unwrap();
     assert_eq!(data.sampler().lengths().len(), 1);
     fs::write(dir.path().join("short.txt"), "a\n\nb\n").unwrap();
     assert_eq!(
-        message(dir.path(), &cell(Data::File(file("short.txt")))),
+        message(dir.path(), &cell(Data::from(file("short.txt")))),
         "short.txt: nothing to train on: no sample has two tokens or more (2 shorter ones were left out)"
     );
 }
@@ -143,7 +145,7 @@ fn files_that_cannot_be_used_say_why() {
             "image.txt: not text: invalid UTF-8 at byte 0; text is UTF-8 without NUL",
         ),
     ] {
-        let found = message(dir.path(), &cell(Data::File(file(name))));
+        let found = message(dir.path(), &cell(Data::from(file(name))));
         assert!(found.contains(expected), "{found}");
         // No sample was too short, so none is counted.
         assert!(!found.contains("left out"), "{found}");
@@ -157,6 +159,11 @@ fn files_that_cannot_be_used_say_why() {
             "texts.jsonl",
             "texts.jsonl:1: no column `title`; there are: id, text, body",
         ),
+        ("texts.csv", "texts.csv: no column `title`; there are: id, text, body"),
+        (
+            "texts.json",
+            "texts.json: object 1: no column `title`; there are: id, text, body",
+        ),
         (
             "texts.parquet",
             "texts.parquet: no column `title`; there are: id, text, body",
@@ -164,15 +171,43 @@ fn files_that_cannot_be_used_say_why() {
     ] {
         let column = Some("title".into());
         assert_eq!(
-            message(dir.path(), &cell(Data::File(DataFile { column, ..file(name) }))),
+            message(dir.path(), &cell(Data::from(DataFile { column, ..file(name) }))),
             expected
         );
     }
-    let directory = DataFile {
-        format: Some(DataFormat::Text),
-        ..file("")
+    for (name, line) in [("texts.jsonl", "texts.jsonl:2"), ("texts.json", "texts.json: object 2")] {
+        let lines = ["{\"text\": \"one\"}", "{\"text\": 7}"];
+        let text = match name {
+            "texts.json" => format!("[{}]", lines.join(",")),
+            _ => lines.join("\n"),
+        };
+        fs::write(dir.path().join(name), text).unwrap();
+        assert_eq!(
+            message(dir.path(), &cell(file(name).into())),
+            format!("{line}: column `text` is a number, not text")
+        );
+    }
+}
+
+#[test]
+fn a_folder_a_glob_and_a_list_are_their_files_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    write_texts(dir.path());
+    let of = |path: &[&str]| {
+        let path = Paths(path.iter().map(|path| (*path).to_owned()).collect());
+        let file = DataFile { path, ..file("") };
+        load_in(dir.path(), &cell(file.into())).unwrap().sha256().to_owned()
     };
-    assert!(message(dir.path(), &cell(Data::File(directory))).contains("not a regular file"));
+    let listed = of(&["texts.csv", "texts.json", "texts.jsonl", "texts.parquet", "texts.txt"]);
+    assert_ne!(of(&["texts.csv"]), listed);
+    assert_eq!(of(&["."]), listed);
+    assert_eq!(of(&["texts.*"]), listed);
+    assert_eq!(of(&["texts.csv", "texts.j*", "texts.parquet", "texts.txt"]), listed);
+    fs::write(dir.path().join("texts.a.csv"), "").unwrap();
+    assert_eq!(
+        message(dir.path(), &cell(file(".").into())),
+        "./texts.a.csv: the file is empty"
+    );
 }
 
 #[test]
@@ -227,7 +262,7 @@ fn a_damaged_parquet_file_is_no_crash() {
     write_texts(dir.path());
     let path = dir.path().join("texts.parquet");
     let good = fs::read(&path).unwrap();
-    let cell = cell(Data::File(file("texts.parquet")));
+    let cell = cell(Data::from(file("texts.parquet")));
     for position in (0..good.len()).step_by(4) {
         let mut bytes = good.clone();
         bytes[position] ^= 1 << (position % 8);

@@ -195,7 +195,7 @@ fn values_that_make_no_sense() {
         &[],
     );
     shows("threads_variable", &defaults("env: {RAYON_NUM_THREADS: \"4\"}"), &[]);
-    shows("file_of_no_format", &defaults("data: {path: texts.csv}"), &[]);
+    shows("file_of_no_format", &defaults("data: {path: texts.docx}"), &[]);
     shows("file_without_a_path", &defaults("data: texts.txt"), &[]);
     shows("lengths_without_synthetic", &defaults("data: {lengths: fixed}"), &[]);
     shows("budget_without_unit", &defaults("device_memory: 2"), &[]);

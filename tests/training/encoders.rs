@@ -301,11 +301,9 @@ fn labels_come_from_a_files_column() {
         .collect();
     fs::write(dir.path().join("moods.jsonl"), lines).expect("the data");
     let cell = Cell {
-        data: Data::File(DataFile {
-            path: "moods.jsonl".into(),
-            column: None,
+        data: Data::from(DataFile {
             label_column: Some("mood".into()),
-            format: None,
+            ..DataFile::new("moods.jsonl")
         }),
         max_steps: Some(3),
         ..cell()

@@ -82,6 +82,7 @@ fn ours(dir: &Path) -> Vec<f32> {
         ids: ids(),
         lengths: vec![LEN as u32; BATCH],
         separators: Vec::new(),
+        targets: None,
         labels: Vec::new(),
         sample_ids: vec![0, 1],
         sequences: Sequences::even(BATCH, LEN),

@@ -7,7 +7,8 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use crate::{
     arch::ModelConfig,
-    data::{DataError, EffectiveBatch, Layout, MicroBatch, Sampler},
+    data::{DataError, EffectiveBatch, LaidOut, Layout, MicroBatch, Sampler},
+    nn::loss::logits_held,
     options::{Data, DataOptions, Lengths, Task},
 };
 
@@ -34,7 +35,7 @@ pub fn steps(
     if is_even {
         let count = options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES);
         let lengths = vec![options.max_seq_length; count * options.batch_size];
-        let mut micro: Vec<MicroBatch> = without_ids(&layout, &lengths, task).collect();
+        let mut micro: Vec<MicroBatch> = without_ids(layout.micro_batches(&lengths), task).collect();
         micro.truncate(MOST_MICRO_BATCHES);
         let step = effective(micro);
         // The first step allocates the optimizer's state.
@@ -43,14 +44,13 @@ pub fn steps(
     }
     let sampler = sampler()?;
     let sequence = sequence(&sampler, options, usize::MAX);
-    let chosen = chosen(&sequence, task);
+    let chosen = chosen(&sequence, task, config.vocab_size);
     let has_texts = !matches!(options.data, Data::Synthetic(_));
     let step = |sequence: &Sequence, step: usize| {
-        let micro = sequence.step(step).iter().flat_map(|micro| {
-            let tokens = |&sample: &u32| sampler.lengths().tokens(sample);
-            let lengths: Vec<usize> = sequence.samples(micro).iter().map(tokens).collect();
-            without_ids(&layout, &lengths, task)
-        });
+        let micro = sequence
+            .step(step)
+            .iter()
+            .flat_map(|micro| without_ids(sampler.lay_out(&layout, sequence.samples(micro)), task));
         effective(micro.collect())
     };
     Ok(Planned::chosen(sequence, chosen, has_texts, step))
@@ -58,7 +58,7 @@ pub fn steps(
 
 /// The first step, the largest, and all that may need more: whatever is left out needs no more than one of these in its
 /// place.
-fn chosen(sequence: &Sequence, task: Task) -> Vec<usize> {
+fn chosen(sequence: &Sequence, task: Task, vocabulary: usize) -> Vec<usize> {
     let counted = |micro: &Micro| match task {
         Task::CausalLm => micro.predicted,
         Task::SequenceClassification => micro.batch,
@@ -66,12 +66,22 @@ fn chosen(sequence: &Sequence, task: Task) -> Vec<usize> {
     let size = |micro: &Micro| (micro.size(), counted(micro));
     let mut others: Vec<usize> = (1..sequence.len()).collect();
     others.sort_by_key(|&step| Reverse(sequence.step(step).iter().map(size).max()));
-    // Memory grows with each of these: gradients to add to, tokens, counted ones, and scores.
-    let mut front: Vec<([usize; 4], usize)> = Vec::new();
+    // Memory grows with each of these: gradients to add to, tokens, counted ones, scores, and logits.
+    let mut front: Vec<([usize; 7], usize)> = Vec::new();
     for &step in &others {
         for (index, micro) in sequence.step(step).iter().enumerate() {
-            let new = [usize::from(index > 0), micro.size(), counted(micro), micro.scores];
-            let covers = |a: &[usize; 4], b: &[usize; 4]| a.iter().zip(b).all(|(a, b)| a >= b);
+            let [trained, narrow, wide] = logits_held(counted(micro), vocabulary);
+            let is_later = usize::from(index > 0);
+            let new = [
+                is_later,
+                micro.size(),
+                counted(micro),
+                micro.scores,
+                trained,
+                narrow,
+                wide,
+            ];
+            let covers = |a: &[usize; 7], b: &[usize; 7]| a.iter().zip(b).all(|(a, b)| a >= b);
             if !front.iter().any(|(known, _)| covers(known, &new)) {
                 front.retain(|(known, _)| !covers(&new, known));
                 front.push((new, step));
@@ -89,10 +99,9 @@ fn chosen(sequence: &Sequence, task: Task) -> Vec<usize> {
 
 /// The first `most` steps in our trainer's order.
 pub(super) fn sequence(sampler: &Sampler, options: &DataOptions, most: usize) -> Sequence {
-    let mut sequence = Sequence::default();
-    let tokens = |sample| sampler.lengths().tokens(sample);
+    let (mut sequence, layout) = (Sequence::default(), Layout::new(options));
     for samples in sampler.order(options).take(most) {
-        sequence.push(&samples, tokens, options);
+        sequence.push_laid_out(sampler.lay_out(&layout, &samples), &samples, options);
     }
     sequence
 }
@@ -104,10 +113,9 @@ fn effective(micro: Vec<MicroBatch>) -> EffectiveBatch {
     }
 }
 
-/// The micro-batches of samples with these lengths, without their ids.
-fn without_ids(layout: &Layout, lengths: &[usize], task: Task) -> impl Iterator<Item = MicroBatch> + use<> {
-    let laid_out = layout.micro_batches(lengths).into_iter();
-    laid_out.map(move |laid| MicroBatch {
+/// Micro-batches without ids, with labels if the task has some.
+fn without_ids(laid_out: Vec<LaidOut>, task: Task) -> impl Iterator<Item = MicroBatch> {
+    laid_out.into_iter().map(move |laid| MicroBatch {
         labels: match task {
             Task::CausalLm => Vec::new(),
             Task::SequenceClassification => vec![0; laid.samples.len()],

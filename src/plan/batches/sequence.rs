@@ -55,8 +55,13 @@ impl Sequence {
             .iter()
             .map(|&sample| tokens(sample).min(options.max_seq_length))
             .collect();
-        for laid_out in Layout::new(options).micro_batches(&lengths) {
-            self.push_micro_batch(laid_out, samples, options.packing.is_some());
+        self.push_laid_out(Layout::new(options).micro_batches(&lengths), samples, options);
+    }
+
+    /// Adds a step of these micro-batches of `samples`.
+    pub(super) fn push_laid_out(&mut self, laid_out: Vec<LaidOut>, samples: &[u32], options: &DataOptions) {
+        for laid in laid_out {
+            self.push_micro_batch(laid, samples, options.packing.is_some());
         }
         self.end_step();
     }

@@ -59,7 +59,7 @@ impl Progress for Bars {
         self.cell.enable_steady_tick(TICK);
     }
 
-    fn event(&mut self, _: &Task, event: &Event) {
+    fn event(&mut self, task: &Task, event: &Event) {
         match event {
             Event::Loading => self.cell.set_message("loading"),
             Event::Training { steps, .. } => {
@@ -76,6 +76,7 @@ impl Progress for Bars {
                 self.cell.set_style(style(WAITING));
                 self.cell.set_message("evaluating");
             }
+            Event::Remark { text } => self.note(&format!("{}: {text}", task.name())),
             Event::Done => {}
         }
     }

@@ -59,11 +59,13 @@ impl Progress for Plain {
     }
 
     fn event(&mut self, _: &Task, event: &Event) {
-        if let Event::Step { steps, step: now } = event
-            && self.is_due(now.step)
-        {
-            self.last_step = Some(Instant::now());
-            self.line(&format!("  step {}/{steps} {}", now.step, step(now)));
+        match event {
+            Event::Step { steps, step: now } if self.is_due(now.step) => {
+                self.last_step = Some(Instant::now());
+                self.line(&format!("  step {}/{steps} {}", now.step, step(now)));
+            }
+            Event::Remark { text } => self.line(&format!("  {text}")),
+            _ => {}
         }
     }
 

@@ -201,7 +201,7 @@ pub struct Cell {
     /// Seed of everything random: weights, adapter, order of the data, dropout.
     pub seed: u64,
 
-    /// The training data: synthetic, sample, {synthetic: {lengths, samples}}, {path, column, label_column, format}, or
+    /// The training data: synthetic, sample, {synthetic: {lengths, samples}}, {path, ...} with files of your own, or
     /// hf://owner/name.
     pub data: Data,
     /// Share of the data that is held out; its loss after training is loss_eval.

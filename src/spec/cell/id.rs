@@ -120,8 +120,12 @@ impl Cell {
             names.sort_unstable();
         }
         if let Data::File(file) = &mut cell.data {
-            let by_extension = DataFormat::of_path(&file.path);
-            file.format = file.format.filter(|&format| Some(format) != by_extension);
+            let paths = &file.path;
+            let by_extension = |format| paths.iter().all(|path| DataFormat::of_path(path) == Some(format));
+            file.format = file.format.filter(|&format| !by_extension(format));
+            file.completion_only_loss = file.completion_only_loss.filter(|only| !only);
+            file.assistant_only_loss = file.assistant_only_loss.filter(|only| *only);
+            file.split = file.split.take().filter(|split| split != "train");
             file.label_column = file.label_column.take().filter(|column| column != DEFAULT_LABEL_COLUMN);
         }
         cell
@@ -190,10 +194,8 @@ mod tests {
             cell.env.insert("B".into(), None);
         };
         let file = DataFile {
-            path: "a.jsonl".into(),
             column: Some("text".into()),
-            label_column: None,
-            format: None,
+            ..DataFile::new("a.jsonl")
         };
         for (cell, id) in [
             (Cell::default(), "ca14c46dbc96"),
@@ -202,7 +204,7 @@ mod tests {
             (cell(|cell| cell.learning_rate = 2.5e-5), "4083f43aaf5f"),
             (cell(|cell| cell.seed = u64::MAX), "bd216fca3ec9"),
             (cell(env), "27a2a01d6600"),
-            (cell(|cell| cell.data = Data::File(file)), "b9b64f8c278a"),
+            (cell(|cell| cell.data = file.into()), "b9b64f8c278a"),
         ] {
             assert_eq!(cell.id(), id, "{cell:?}");
         }
@@ -268,11 +270,9 @@ mod tests {
             Cell::default(),
         );
         let labels = |label_column: Option<&str>| {
-            Data::File(DataFile {
-                path: "a.jsonl".into(),
-                column: None,
+            Data::from(DataFile {
                 label_column: label_column.map(str::to_owned),
-                format: None,
+                ..DataFile::new("a.jsonl")
             })
         };
         same(
@@ -285,11 +285,9 @@ mod tests {
             cell(|cell| cell.target_modules = names(["v_proj", "q_proj"])),
         );
         let file = |format| {
-            Data::File(DataFile {
-                path: "a.parquet".into(),
-                column: None,
-                label_column: None,
+            Data::from(DataFile {
                 format,
+                ..DataFile::new("a.parquet")
             })
         };
         same(

@@ -1,11 +1,13 @@
 //! The data, for the task and for a step.
 
+use std::path::Path;
+
 use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, PackingStrategy, Stack, Synthetic, Task};
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
 use crate::hub::HubName;
-use crate::options::{BatchSearch, DataOptions};
+use crate::options::{BatchSearch, DataOptions, Paths};
 use crate::text::quoted;
 
 impl Cell {
@@ -26,12 +28,13 @@ impl Cell {
             Data::File(file) => {
                 found.check(check_file(file));
                 found.check(self.check_labels(file));
+                found.check(self.check_evaluation(file));
                 found.check(self.check_tokenizer());
             }
             Data::Sample if self.task == Task::SequenceClassification => found.add(
                 Invalid::new("data", "the sample text has no labels")
                     .with("task")
-                    .help("use `synthetic`, or a JSONL or Parquet file: `{path: …, label_column: label}`"),
+                    .help("use `synthetic`, or a file with labels: `{path: …, label_column: label}`"),
             ),
             Data::Sample => found.check(self.check_tokenizer()),
         }
@@ -151,6 +154,30 @@ impl Cell {
         }
     }
 
+    /// Data of its own for evaluation, or a part of the training data.
+    fn check_evaluation(&self, file: &DataFile) -> Checked {
+        let key = match (&file.eval_path, &file.eval_split) {
+            (Some(_), _) => "data.eval_path",
+            (None, Some(_)) => "data.eval_split",
+            (None, None) => return Ok(()),
+        };
+        if self.eval_fraction > 0.0 {
+            return Err(
+                Invalid::new(key, "either a part of the data is held out, or other data is evaluated")
+                    .with("eval_fraction")
+                    .help("keep one of the two keys"),
+            );
+        }
+        let split = file.split.as_deref().unwrap_or("train");
+        if file.eval_path.is_none() && file.eval_split.as_deref() == Some(split) {
+            return Err(
+                Invalid::new(key, format!("{} is the split that is trained on", quoted(split)))
+                    .help("name another, such as `test`"),
+            );
+        }
+        Ok(())
+    }
+
     fn check_labels(&self, file: &DataFile) -> Checked {
         if self.task == Task::CausalLm {
             return match file.label_column {
@@ -162,10 +189,15 @@ impl Cell {
                 ),
             };
         }
-        if file.format() == Some(DataFormat::Text) {
+        let of_texts = [&file.prompt_column, &file.completion_column, &file.messages_column];
+        if of_texts.iter().any(|column| column.is_some()) {
+            return Err(Invalid::new("task", "an encoder reads texts, not prompts or messages")
+                .help("name the texts' `column`"));
+        }
+        if is_text(file) {
             return Err(Invalid::new("data.path", "a text file has no labels")
                 .with("task")
-                .help("give a JSONL or Parquet file with a column of labels"));
+                .help("give a file with a column of labels, such as JSON lines"));
         }
         Ok(())
     }
@@ -235,23 +267,76 @@ fn check_synthetic(synthetic: &Synthetic) -> Checked {
 }
 
 fn check_file(file: &DataFile) -> Checked {
-    if file.path.is_empty() {
-        return Err(Invalid::new("data.path", "the path is empty"));
+    let paths = |key, paths: &Paths| paths.iter().try_for_each(|path| check_path(key, path, file));
+    paths("data.path", &file.path)?;
+    if let Some(eval_path) = &file.eval_path {
+        paths("data.eval_path", eval_path)?;
     }
-    let on_hub = HubName::of_data(&file.path);
-    if let Err(mistake) = on_hub {
-        return Err(Invalid::new("data.path", mistake.message).help(mistake.help.unwrap_or_default()));
-    }
-    // The names of a data set's files say what they are.
-    let names_files = matches!(on_hub, Ok(Some(name)) if name.file().is_none());
-    if file.format().is_none() && !names_files {
-        let message = format!("the name of {} does not say what the file is", quoted(&file.path));
-        return Err(Invalid::new("data.path", message).help("give the `format`: text, jsonl or parquet"));
-    }
-    if file.column.is_some() && file.format() == Some(DataFormat::Text) {
+    check_form(file)?;
+    if file.column.is_some() && is_text(file) {
         return Err(
             Invalid::new("data.column", "a text file has no columns").help("leave the key out, or give the `format`")
         );
     }
     Ok(())
+}
+
+/// The keys of one form of samples exclude those of the others.
+fn check_form(file: &DataFile) -> Checked {
+    let texts = file.column.as_ref().map(|_| "data.column");
+    let prompts = file.prompt_column.as_ref().map(|_| "data.prompt_column");
+    let completions = file.completion_column.as_ref().map(|_| "data.completion_column");
+    let messages = file.messages_column.as_ref().map(|_| "data.messages_column");
+    let completion_only = file.completion_only_loss.map(|_| "data.completion_only_loss");
+    let assistant_only = file
+        .assistant_only_loss
+        .filter(|only| *only)
+        .map(|_| "data.assistant_only_loss");
+    let parts = prompts.or(completions);
+    let exclusive = [
+        (parts, texts),
+        (messages, texts),
+        (messages, parts),
+        (completion_only, texts),
+        (completion_only, messages),
+        (assistant_only, texts),
+    ];
+    for (key, other) in exclusive {
+        if let (Some(key), Some(other)) = (key, other) {
+            return Err(Invalid::new(key, "the two keys are for samples of different forms")
+                .with(other)
+                .help("keep one of them"));
+        }
+    }
+    Ok(())
+}
+
+fn check_path(key: &'static str, path: &str, file: &DataFile) -> Checked {
+    if path.is_empty() {
+        return Err(Invalid::new(key, "the path is empty"));
+    }
+    let on_hub = HubName::of_data(path);
+    if let Err(mistake) = on_hub {
+        return Err(Invalid::new(key, mistake.message).help(mistake.help.unwrap_or_default()));
+    }
+    // Files of a data set, a folder or a glob have names of their own.
+    let names_files = matches!(on_hub, Ok(Some(name)) if name.file().is_none())
+        || path.ends_with(['/', '.'])
+        || path.contains(['*', '?', '['])
+        || Path::new(path).extension().is_none();
+    if file.format_of(path).is_none() && !names_files {
+        let message = format!("the name of {} does not say what the file is", quoted(path));
+        return Err(Invalid::new(key, message).help(format!(
+            "give the `format`: {}; the name of a folder ends in `/`",
+            DataFormat::NAMES
+        )));
+    }
+    Ok(())
+}
+
+/// True if all files are plain text, as far as their names say.
+fn is_text(file: &DataFile) -> bool {
+    file.path
+        .iter()
+        .all(|path| file.format_of(path) == Some(DataFormat::Text))
 }

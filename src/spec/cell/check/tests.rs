@@ -1,3 +1,4 @@
+use crate::options::Paths;
 use crate::spec::cell::{
     AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, DataFormat, Dtype, InstructionSet,
     InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator,
@@ -174,15 +175,10 @@ fn words_and_lists_are_refused_by_their_key() {
     assert_eq!(between(Stack::Torch, [2, 8], Lengths::List(vec![8, 9])).as_deref(), key);
     assert_eq!(between(Stack::Torch, [2, 9], Lengths::List(vec![8, 9])), None);
     let file = DataFile {
-        path: "a.md".into(),
         column: Some("text".into()),
-        label_column: None,
-        format: None,
+        ..DataFile::new("a.md")
     };
-    assert_eq!(
-        refused(|cell| cell.data = Data::File(file)).as_deref(),
-        Some("data.column")
-    );
+    assert_eq!(refused(|cell| cell.data = file.into()).as_deref(), Some("data.column"));
     for device in [
         "", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:+1", "CPU", "mps",
     ] {
@@ -207,11 +203,9 @@ fn model_task_and_data_belong_together() {
             .map_or_else(|invalid| invalid.to_string(), |()| String::new())
     };
     let file = |path: &str, label_column: Option<&str>| {
-        Data::File(DataFile {
-            path: path.into(),
-            column: None,
+        Data::from(DataFile {
             label_column: label_column.map(str::to_owned),
-            format: None,
+            ..DataFile::new(path)
         })
     };
     assert_eq!(told(|_| ()), "");
@@ -384,16 +378,63 @@ fn a_step_needs_its_samples() {
 fn a_file_says_what_it_is() {
     let path = |path: &str, format| {
         let file = DataFile {
-            path: path.into(),
-            column: None,
-            label_column: None,
             format,
+            ..DataFile::new(path)
         };
-        refused(|cell| cell.data = Data::File(file))
+        refused(|cell| cell.data = file.into())
     };
-    assert_eq!(path("a.NDJSON", None), None);
-    assert_eq!(path("a.csv", None).as_deref(), Some("data.path"));
-    assert_eq!(path("a.csv", Some(DataFormat::Text)), None);
+    for known in ["a.NDJSON", "a.csv", "texts", "texts.v2/", "*.docx"] {
+        assert_eq!(path(known, None), None, "{known}");
+    }
+    for unknown in ["", "a.docx"] {
+        assert_eq!(path(unknown, None).as_deref(), Some("data.path"), "{unknown}");
+    }
+    assert_eq!(path("a.docx", Some(DataFormat::Text)), None);
+}
+
+#[test]
+fn keys_of_one_form_exclude_those_of_another() {
+    let refused = |change: fn(&mut DataFile), eval_fraction: f64| {
+        let mut file = DataFile::new("a.jsonl");
+        change(&mut file);
+        refused(|cell| (cell.data, cell.eval_fraction) = (file.into(), eval_fraction))
+    };
+    fn text() -> Option<String> {
+        Some("x".to_owned())
+    }
+    assert_eq!(refused(|file| file.prompt_column = text(), 0.0), None);
+    let key = |key: &str| Some(key.to_owned());
+    assert_eq!(
+        refused(|file| (file.column, file.completion_column) = (text(), text()), 0.0),
+        key("data.completion_column")
+    );
+    assert_eq!(
+        refused(
+            |file| (file.prompt_column, file.messages_column) = (text(), text()),
+            0.0
+        ),
+        key("data.messages_column")
+    );
+    assert_eq!(
+        refused(
+            |file| (file.column, file.assistant_only_loss) = (text(), Some(true)),
+            0.0
+        ),
+        key("data.assistant_only_loss")
+    );
+    assert_eq!(refused(|file| file.eval_split = Some("test".into()), 0.0), None);
+    assert_eq!(
+        refused(|file| file.eval_split = Some("test".into()), 0.1),
+        key("data.eval_split")
+    );
+    assert_eq!(
+        refused(|file| file.eval_split = Some("train".into()), 0.0),
+        key("data.eval_split")
+    );
+    assert_eq!(
+        refused(|file| file.eval_path = Some(Paths(vec!["b.docx".into()])), 0.0),
+        key("data.eval_path")
+    );
 }
 
 #[test]

@@ -1,30 +1,45 @@
 //! Plain text, one sample per paragraph.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::DataError;
-use super::lines::{LONGEST_SAMPLE, Lines};
+use serde_json::Map;
+
+use super::lines::Lines;
+use super::{DataError, EachRow, LONGEST_SAMPLE, Place, Row, TEXT_COLUMN};
 
 /// Calls `each` with each paragraph of a file: the lines between blank lines, joined by `\n`.
-pub(super) fn read(path: &Path, each: &mut dyn FnMut(&str) -> Result<(), DataError>) -> Result<(), DataError> {
+pub(super) fn read(path: &Arc<Path>, each: &mut EachRow) -> Result<(), DataError> {
     let mut lines = Lines::open(path)?;
-    let mut paragraph = String::new();
-    while let Some(line) = lines.next()? {
+    let (mut paragraph, mut first) = (String::new(), 0);
+    let mut finish = |paragraph: &mut String, first| {
+        let text = std::mem::take(paragraph);
+        each(Row {
+            place: Place::line(path, first),
+            values: Map::from_iter([(TEXT_COLUMN.into(), text.into())]),
+        })
+    };
+    loop {
+        let number = lines.number() + 1;
+        let Some(line) = lines.next()? else { break };
         if line.trim().is_empty() {
             if !paragraph.is_empty() {
-                each(&paragraph)?;
-                paragraph.clear();
+                finish(&mut paragraph, first)?;
             }
         } else if paragraph.len() + 1 + line.len() > LONGEST_SAMPLE {
             return Err(lines.too_long());
         } else {
-            if !paragraph.is_empty() {
-                paragraph.push('\n');
+            match paragraph.is_empty() {
+                true => first = number,
+                false => paragraph.push('\n'),
             }
             paragraph.push_str(line);
         }
     }
-    if paragraph.is_empty() { Ok(()) } else { each(&paragraph) }
+    match paragraph.is_empty() {
+        true => Ok(()),
+        false => finish(&mut paragraph, first),
+    }
 }
 
 #[cfg(test)]
@@ -35,8 +50,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let mut all = Vec::new();
-        read(file.path(), &mut |text| {
-            all.push(text.to_owned());
+        read(&file.path().into(), &mut |row| {
+            all.push(row.values[TEXT_COLUMN].as_str().unwrap().to_owned());
             Ok(())
         })?;
         Ok(all)

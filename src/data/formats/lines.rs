@@ -4,13 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::DataError;
+use super::{DataError, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
 
-/// The longest sample in MiB. A longer one would have over a million tokens: it is a wrong file.
-pub(super) const LONGEST_SAMPLE_MIB: usize = 16;
-
-/// The same in bytes.
-pub(super) const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
+/// Some editors write it before a text in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads UTF-8 lines, each at most [`LONGEST_SAMPLE`] bytes long.
 pub(super) struct Lines<'a> {
@@ -61,7 +58,7 @@ impl<'a> Lines<'a> {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = match self.number {
-            1 => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line), // a byte order mark
+            1 => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
             _ => line,
         };
         match check_text(line) {
@@ -80,8 +77,7 @@ impl<'a> Lines<'a> {
     /// The error of a sample that is longer than [`LONGEST_SAMPLE`] and ends in the current line.
     pub(super) fn too_long(&self) -> DataError {
         DataError::TooLong {
-            path: self.path.into(),
-            line: self.number,
+            place: format!("{}:{}", self.path.display(), self.number),
             limit: LONGEST_SAMPLE_MIB,
         }
     }

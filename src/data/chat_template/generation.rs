@@ -1,0 +1,91 @@
+//! `{% generation %}`, transformers' block around what the assistant says.
+//!
+//! minijinja has no blocks of one's own. The block becomes `{% filter generation %}`, which puts a mark before and behind its
+//! text; the marks are taken out of the whole text again.
+
+use std::ops::Range;
+
+use minijinja::Environment;
+
+/// Characters that Unicode keeps free for such use.
+const MARKS: [char; 2] = ['\u{fdd0}', '\u{fdd1}'];
+
+/// A text, and the parts of it that were marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::data) struct Marked {
+    pub(in crate::data) text: String,
+    /// Ranges of bytes.
+    pub(in crate::data) parts: Vec<Range<usize>>,
+}
+
+impl Marked {
+    /// Takes the marks out of a text.
+    pub(super) fn read(marked: &str) -> Self {
+        let (mut text, mut parts, mut start) = (String::with_capacity(marked.len()), Vec::new(), 0);
+        let mut rest = marked;
+        while let Some(at) = rest.find(MARKS) {
+            text.push_str(&rest[..at]);
+            if rest[at..].starts_with(MARKS[0]) {
+                start = text.len();
+            } else {
+                parts.push(start..text.len());
+            }
+            rest = &rest[at + MARKS[0].len_utf8()..];
+        }
+        text.push_str(rest);
+        Self { text, parts }
+    }
+}
+
+/// Adds the filter that marks its text.
+pub(super) fn add(environment: &mut Environment) {
+    environment.add_filter("generation", |text: String| format!("{}{text}{}", MARKS[0], MARKS[1]));
+}
+
+/// The template with its blocks as filters, on the same lines; true if it has some.
+pub(super) fn as_filter(template: &str) -> (String, bool) {
+    let mut result = String::with_capacity(template.len());
+    let (mut rest, mut found) = (template, false);
+    while let Some(at) = rest.find("{%") {
+        let start = at + "{%".len();
+        let Some(length) = rest[start..].find("%}") else { break };
+        let inner = &rest[start..start + length];
+        result.push_str(&rest[..start]);
+        let word = inner.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+'));
+        match word {
+            "generation" => {
+                result.push_str(&inner.replace(word, "filter generation"));
+                found = true;
+            }
+            "endgeneration" => result.push_str(&inner.replace(word, "endfilter")),
+            _ => result.push_str(inner),
+        }
+        rest = &rest[start + length..];
+    }
+    result.push_str(rest);
+    (result, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_taken_out() {
+        let marked = Marked::read("a\u{fdd0}bc\u{fdd1}d\u{fdd0}é\u{fdd1}");
+        assert_eq!((marked.text.as_str(), marked.parts), ("abcdé", vec![1..3, 4..6]));
+        assert!(Marked::read("").parts.is_empty());
+    }
+
+    #[test]
+    fn blocks_become_filters_on_their_lines() {
+        let template = "{% if x %}a{% endif %}\n{%- generation -%}\n{{ y }}\n{% endgeneration %}{% x";
+        let (filtered, found) = as_filter(template);
+        assert!(found);
+        assert_eq!(
+            filtered,
+            "{% if x %}a{% endif %}\n{%- filter generation -%}\n{{ y }}\n{% endfilter %}{% x"
+        );
+        assert!(!as_filter("{% set generation = 1 %}").1);
+    }
+}

@@ -1,0 +1,113 @@
+//! Rows of data files, whatever their format: named columns with values of JSON.
+
+mod csv;
+mod json;
+mod jsonl;
+mod lines;
+mod metered;
+mod parquet;
+mod place;
+mod text;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::DataError;
+use crate::options::DataFormat;
+use crate::text::suggestion;
+pub(super) use place::Place;
+
+/// The longest sample in MiB. A longer one would have over a million tokens: it is a wrong file.
+const LONGEST_SAMPLE_MIB: usize = 16;
+
+/// The same in bytes.
+const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
+
+/// The only column of a text file.
+pub(super) const TEXT_COLUMN: &str = "text";
+
+/// A row of a file, with the columns that were asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) place: Place,
+    pub(super) values: Map<String, Value>,
+}
+
+/// The callback of a file's reader: takes each row.
+type EachRow<'a> = dyn FnMut(Row) -> Result<(), DataError> + 'a;
+
+/// The callback of a reader of objects: returns false to stop.
+type EachObject<'a> = dyn FnMut(Place, Map<String, Value>) -> Result<bool, DataError> + 'a;
+
+/// The names of a file's columns, those of its first row if rows may differ; `None` if it has no row.
+pub(super) fn columns(path: &Path, format: DataFormat) -> Result<Option<Vec<String>>, DataError> {
+    let path: Arc<Path> = path.into();
+    match format {
+        DataFormat::Text => Ok(Some(vec![TEXT_COLUMN.into()])),
+        DataFormat::Csv => csv::columns(&path).map(Some),
+        DataFormat::Parquet => parquet::columns(&path).map(Some),
+        DataFormat::Jsonl => first_keys(|each| jsonl::objects(&path, each)),
+        DataFormat::Json => first_keys(|each| json::objects(&path, each)),
+    }
+}
+
+/// Calls `each` with each row of a file: the values of these columns, of which all rows must have all.
+pub(super) fn read(path: &Path, format: DataFormat, columns: &[&str], each: &mut EachRow) -> Result<(), DataError> {
+    let path: Arc<Path> = path.into();
+    let mut of_object = |place: Place, mut object: Map<String, Value>| {
+        let mut values = Map::new();
+        for &column in columns {
+            let Some(value) = object.remove(column) else {
+                // Other columns that were asked for are taken out already.
+                let names = object.keys().chain(values.keys());
+                return Err(missing(place.to_string(), column, names.map(String::as_str)));
+            };
+            values.insert(column.into(), value);
+        }
+        each(Row { place, values })?;
+        Ok(true)
+    };
+    match format {
+        DataFormat::Text => text::read(&path, each),
+        DataFormat::Csv => csv::read(&path, columns, each),
+        DataFormat::Parquet => parquet::read(&path, columns, each),
+        DataFormat::Jsonl => jsonl::objects(&path, &mut of_object),
+        DataFormat::Json => json::objects(&path, &mut of_object),
+    }
+}
+
+fn first_keys(
+    objects: impl FnOnce(&mut EachObject) -> Result<(), DataError>,
+) -> Result<Option<Vec<String>>, DataError> {
+    let mut first = None;
+    objects(&mut |_, object| {
+        first = Some(object.into_iter().map(|(key, _)| key).collect());
+        Ok(false)
+    })?;
+    Ok(first)
+}
+
+/// The error of a column that is not among `names`.
+pub(super) fn missing<'a>(place: String, column: &str, names: impl Iterator<Item = &'a str>) -> DataError {
+    let names: Vec<&str> = names.collect();
+    DataError::MissingColumn {
+        place,
+        column: column.into(),
+        meant: suggestion(column, names.iter().copied()).map_or_else(String::new, |meant| format!("; {meant}")),
+        columns: names.join(", "),
+    }
+}
+
+/// The kind of a value, for messages.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,254 @@
+//! Samples as text, with the parts of it that are predicted.
+
+use std::borrow::Cow;
+use std::iter;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::DataError;
+use super::chat_template::{ChatTemplate, ChatTemplateError, Marked};
+use super::form::Sample;
+use super::formats::Place;
+
+/// A sample's text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rendered<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// True if the text has its special tokens, so that the tokenizer adds none.
+    pub(super) has_special_tokens: bool,
+    /// The predicted parts, as ranges of bytes in their order; `None` if all of the text is.
+    pub(super) targets: Option<Vec<Range<usize>>>,
+}
+
+/// Makes texts of samples.
+pub(super) struct Renderer {
+    pub(super) template: Result<ChatTemplate, ChatTemplateError>,
+    /// The token that ends a completion.
+    pub(super) eos: Option<String>,
+    /// Predict completions alone.
+    pub(super) completion_only: bool,
+    /// Predict what the assistant says alone.
+    pub(super) assistant_only: bool,
+    /// The model, for messages.
+    pub(super) model: String,
+}
+
+impl Renderer {
+    /// The text of a sample.
+    ///
+    /// # Errors
+    /// There is no template, or it fails; or what is predicted cannot be found in its text.
+    pub(super) fn render<'a>(&self, sample: &'a Sample, place: &Place) -> Result<Rendered<'a>, DataError> {
+        match sample {
+            Sample::Text(text) => Ok(Rendered {
+                text: text.into(),
+                has_special_tokens: false,
+                targets: None,
+            }),
+            Sample::PromptCompletion { prompt, completion } => {
+                let eos = self.eos.as_deref().ok_or_else(|| DataError::NoEosToken {
+                    model: self.model.clone(),
+                })?;
+                // As TRL, which adds no second one.
+                let end = if completion.ends_with(eos) { "" } else { eos };
+                let text = [prompt, completion, end].concat();
+                Ok(Rendered {
+                    has_special_tokens: false,
+                    targets: self
+                        .completion_only
+                        .then(|| iter::once(prompt.len()..text.len()).collect()),
+                    text: text.into(),
+                })
+            }
+            Sample::Messages { messages, completion } => self.conversation(messages, *completion, place),
+        }
+    }
+
+    fn conversation(
+        &self,
+        messages: &[Value],
+        completion: Option<usize>,
+        place: &Place,
+    ) -> Result<Rendered<'static>, DataError> {
+        let template = self.template.as_ref().map_err(|error| DataError::ChatTemplate {
+            place: place.to_string(),
+            error: error.clone(),
+        })?;
+        let whole = template.render(messages, false, place)?;
+        let mut targets = None;
+        if self.assistant_only {
+            targets = Some(match template.marks_generation() {
+                true => whole.parts.clone(),
+                false => turns(template, messages, &whole, place)?,
+            });
+        }
+        if let Some(first) = completion.filter(|_| self.completion_only) {
+            let prompt = template.render(&messages[..first], true, place)?.text;
+            if !whole.text.starts_with(&prompt) {
+                return Err(not_a_beginning(place, "the prompt"));
+            }
+            let whole_text = iter::once(0..whole.text.len()).collect();
+            let within = |part: Range<usize>| part.start.max(prompt.len())..part.end.max(prompt.len());
+            targets = Some(
+                targets
+                    .unwrap_or(whole_text)
+                    .into_iter()
+                    .map(within)
+                    .collect::<Vec<_>>(),
+            );
+        }
+        Ok(Rendered {
+            text: whole.text.into(),
+            has_special_tokens: true,
+            targets,
+        })
+    }
+}
+
+/// What the assistant says in each of its turns: what its message adds to the text that asks for it.
+fn turns(
+    template: &ChatTemplate,
+    messages: &[Value],
+    whole: &Marked,
+    place: &Place,
+) -> Result<Vec<Range<usize>>, DataError> {
+    let mut turns = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        if message["role"] != "assistant" {
+            continue;
+        }
+        let before = template.render(&messages[..index], true, place)?.text;
+        let with = template.render(&messages[..=index], false, place)?.text;
+        if !with.starts_with(&before) || !whole.text.starts_with(&with) {
+            return Err(not_a_beginning(place, &format!("message {}", index + 1)));
+        }
+        turns.push(before.len()..with.len());
+    }
+    Ok(turns)
+}
+
+fn not_a_beginning(place: &Place, part: &str) -> DataError {
+    DataError::NotABeginning {
+        place: place.to_string(),
+        part: part.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::arch::{Location, Preset};
+    use crate::data::chat_template::SpecialTokens;
+
+    fn renderer(template: &str, completion_only: bool, assistant_only: bool) -> Renderer {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chat.jinja");
+        std::fs::write(&path, template).unwrap();
+        let location = Location::Preset(Preset::named("tiny").unwrap());
+        Renderer {
+            template: ChatTemplate::open(Some(&path), &location, &SpecialTokens::default()),
+            eos: Some("</s>".into()),
+            completion_only,
+            assistant_only,
+            model: "tiny".into(),
+        }
+    }
+
+    /// The text, and its predicted parts.
+    fn rendered(renderer: &Renderer, sample: &Sample) -> Result<(String, Option<Vec<String>>), String> {
+        let place = Place::line(&Path::new("x.jsonl").into(), 1);
+        let rendered = renderer.render(sample, &place).map_err(|error| error.to_string())?;
+        let part = |part: Range<usize>| rendered.text[part].to_owned();
+        let parts = rendered
+            .targets
+            .clone()
+            .map(|parts| parts.into_iter().map(part).collect());
+        Ok((rendered.text.into_owned(), parts))
+    }
+
+    #[test]
+    fn a_completion_ends_in_one_end_of_text() {
+        let pair = |completion: &str| Sample::PromptCompletion {
+            prompt: "Q? ".into(),
+            completion: completion.into(),
+        };
+        let parts = |completion_only, completion| rendered(&renderer("", completion_only, false), &pair(completion));
+        let expected = ("Q? A.</s>".to_owned(), Some(vec!["A.</s>".to_owned()]));
+        assert_eq!(parts(true, "A.").unwrap(), expected);
+        assert_eq!(parts(true, "A.</s>").unwrap(), expected);
+        assert_eq!(parts(false, "A.").unwrap(), ("Q? A.</s>".into(), None));
+        let text = Sample::Text("A.".into());
+        assert_eq!(
+            rendered(&renderer("", true, false), &text).unwrap(),
+            ("A.".into(), None)
+        );
+        let mut without = renderer("", true, false);
+        without.eos = None;
+        assert!(rendered(&without, &pair("A.")).unwrap_err().contains("names one"));
+    }
+
+    const PLAIN: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}\
+                         {% if add_generation_prompt %}<assistant>{% endif %}";
+    const MARKED: &str = "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}\
+                          {{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}\
+                          {% if add_generation_prompt %}<assistant>{% endif %}";
+
+    fn conversation(completion: Option<usize>) -> Sample {
+        let message = |role: &str, content: &str| json!({"role": role, "content": content});
+        let messages = ["user a", "assistant b", "user c", "assistant d"];
+        let messages = messages.map(|message| message.split_once(' ').unwrap());
+        Sample::Messages {
+            messages: messages.map(|(role, content)| message(role, content)).to_vec(),
+            completion,
+        }
+    }
+
+    #[test]
+    fn an_assistants_turns_are_those_that_the_template_marks_or_that_its_messages_add() {
+        let parts = |template: &str, completion: Option<usize>, completion_only, assistant_only| {
+            let renderer = renderer(template, completion_only, assistant_only);
+            let (text, parts) = rendered(&renderer, &conversation(completion)).unwrap();
+            assert_eq!(text, "<user>a;<assistant>b;<user>c;<assistant>d;");
+            parts.map(|parts| {
+                parts
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .collect::<Vec<_>>()
+                    .join("|")
+            })
+        };
+        assert_eq!(parts(PLAIN, None, true, false), None);
+        assert_eq!(parts(PLAIN, None, true, true).unwrap(), "b;|d;");
+        assert_eq!(parts(MARKED, None, true, true).unwrap(), "b|d");
+        assert_eq!(parts(PLAIN, Some(3), true, false).unwrap(), "d;");
+        assert_eq!(parts(PLAIN, Some(3), false, false), None);
+        assert_eq!(parts(MARKED, Some(3), true, true).unwrap(), "d");
+        assert_eq!(parts(PLAIN, Some(1), true, true).unwrap(), "b;|d;");
+    }
+
+    /// Some templates leave out what the assistant thought in earlier turns.
+    #[test]
+    fn a_template_whose_earlier_messages_change_is_refused() {
+        let changing = "{% for m in messages %}{{ loop.last }}{{ m.content }}{% endfor %}";
+        let message = rendered(&renderer(changing, true, true), &conversation(None)).unwrap_err();
+        assert!(message.starts_with("x.jsonl:1: the text of the messages up to message 2 is not the beginning"));
+        let message = rendered(&renderer(changing, true, false), &conversation(Some(3))).unwrap_err();
+        assert!(message.contains("up to the prompt is not the beginning"), "{message}");
+        assert!(rendered(&renderer(changing, false, false), &conversation(Some(3))).is_ok());
+    }
+
+    #[test]
+    fn messages_need_a_template() {
+        let without = Renderer {
+            template: Err(ChatTemplateError::Missing { looked_at: "x".into() }),
+            ..renderer("", true, false)
+        };
+        let message = rendered(&without, &conversation(None)).unwrap_err();
+        assert!(message.starts_with("x.jsonl:1: x: no chat template"), "{message}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Files of samples, and how they are read.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The column of labels where the spec names none.
+pub const DEFAULT_LABEL_COLUMN: &str = "label";
+
+/// Files of samples.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DataFile {
+    /// A file, a folder, a glob such as `texts/*.jsonl`, or a list of these, relative to the spec; or a data set of the
+    /// Hugging Face Hub: `owner/name`, or `hf://datasets/owner/name@revision/file.parquet`.
+    pub path: Paths,
+    /// Column that holds a text, all of which is predicted. Without this key or one of the next three, the columns decide: `messages`,
+    /// else `prompt` and `completion`, else `text`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// Column that holds a prompt: a text, or a list of messages. Default: `prompt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_column: Option<String>,
+    /// Column that holds the prompt's completion, as a text that the end of text follows, or as a list of messages. Default:
+    /// `completion`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_column: Option<String>,
+    /// Column that holds a conversation: a list of messages, each with a `role` and a `content`. Default: `messages`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_column: Option<String>,
+    /// File of the chat template, relative to the spec. Default: the model's chat_template.jinja, or `chat_template` in its
+    /// tokenizer_config.json.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<String>,
+    /// Predict the tokens of completions alone, as TRL's completion_only_loss. Default: true for prompts with completions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_only_loss: Option<bool>,
+    /// Predict the tokens of assistants alone, as TRL's assistant_only_loss: those that the chat template marks with
+    /// `{% generation %}`, or what each of the assistant's messages adds to the text. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assistant_only_loss: Option<bool>,
+    /// Column that holds the label, an integer from 0 or a text. Default, if labels are needed: `label`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
+    /// Format of the files: `text` (one sample a paragraph), `jsonl`, `json` (an array of objects), `csv` (with a header)
+    /// or `parquet`. Default: by each file's extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<DataFormat>,
+    /// The split that is trained on, of a data set or of a folder: the files whose names say so, such as
+    /// `train-00000-of-00002.parquet` or `test.jsonl`. Default: `train`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// The data for loss_eval, written as `path`; excludes eval_fraction. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_path: Option<Paths>,
+    /// The split for loss_eval, of `eval_path` or else of `path`; excludes eval_fraction. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eval_split: Option<String>,
+}
+
+impl DataFile {
+    /// The files of one path, with everything else by default.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self {
+            path: Paths(vec![path.into()]),
+            column: None,
+            prompt_column: None,
+            completion_column: None,
+            messages_column: None,
+            chat_template: None,
+            completion_only_loss: None,
+            assistant_only_loss: None,
+            label_column: None,
+            format: None,
+            split: None,
+            eval_path: None,
+            eval_split: None,
+        }
+    }
+
+    /// The data for evaluation, if there is some: the same but for the path and the split.
+    pub fn evaluation(&self) -> Option<Self> {
+        if self.eval_path.is_none() && self.eval_split.is_none() {
+            return None;
+        }
+        Some(Self {
+            path: self.eval_path.as_ref().unwrap_or(&self.path).clone(),
+            split: self.eval_split.clone(),
+            eval_path: None,
+            eval_split: None,
+            ..self.clone()
+        })
+    }
+
+    /// True if tokens of prompts are not predicted.
+    pub fn completion_only_loss(&self) -> bool {
+        self.completion_only_loss.unwrap_or(true)
+    }
+
+    /// True if only tokens of assistants are predicted.
+    pub fn assistant_only_loss(&self) -> bool {
+        self.assistant_only_loss.unwrap_or(false)
+    }
+
+    /// The columns that the spec names for samples.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        let columns = [
+            &self.column,
+            &self.prompt_column,
+            &self.completion_column,
+            &self.messages_column,
+        ];
+        columns.into_iter().flatten().map(String::as_str)
+    }
+
+    /// The column of the labels, where they are needed.
+    pub fn label_column(&self) -> &str {
+        self.label_column.as_deref().unwrap_or(DEFAULT_LABEL_COLUMN)
+    }
+
+    /// The format of a file: the one given, or the one that its extension names.
+    pub fn format_of(&self, path: &str) -> Option<DataFormat> {
+        self.format.or_else(|| DataFormat::of_path(path))
+    }
+}
+
+/// One path or several, in the order in which they are read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Paths(pub Vec<String>);
+
+impl Paths {
+    /// The paths as texts.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl fmt::Display for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+/// One path is a text, as if it were no list.
+impl Serialize for Paths {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [path] => serializer.serialize_str(path),
+            paths => paths.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Paths {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl<'de> Visitor<'de> for Words {
+            type Value = Paths;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a path such as `texts.jsonl`, or a list of paths")
+            }
+
+            fn visit_str<E: de::Error>(self, path: &str) -> Result<Paths, E> {
+                Ok(Paths(vec![path.into()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Paths, A::Error> {
+                let mut paths = Vec::new();
+                while let Some(path) = seq.next_element()? {
+                    paths.push(path);
+                }
+                match paths.is_empty() {
+                    true => Err(de::Error::invalid_length(0, &"one path or more")),
+                    false => Ok(Paths(paths)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Words)
+    }
+}
+
+impl JsonSchema for Paths {
+    fn schema_name() -> Cow<'static, str> {
+        "Paths".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" }, "minItems": 1 }
+            ]
+        })
+    }
+}
+
+/// The format of a data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DataFormat {
+    /// Plain text, one sample a paragraph.
+    Text,
+    /// A JSON object a line.
+    Jsonl,
+    /// An array of JSON objects.
+    Json,
+    /// Comma-separated values under a header.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+}
+
+impl DataFormat {
+    /// The formats by name, for messages.
+    pub const NAMES: &str = "text, jsonl, json, csv or parquet";
+
+    /// The format that the extension of a path names; `None` if it names none.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let extension = Path::new(path).extension().unwrap_or_default().to_ascii_lowercase();
+        match extension.to_str() {
+            Some("txt" | "md" | "text") => Some(Self::Text),
+            Some("jsonl" | "ndjson") => Some(Self::Jsonl),
+            Some("json") => Some(Self::Json),
+            Some("csv") => Some(Self::Csv),
+            Some("parquet") => Some(Self::Parquet),
+            _ => None,
+        }
+    }
+}
