@@ -70,7 +70,10 @@ fn differences(measured: &Measured, prediction: &Prediction) -> Vec<String> {
 
 /// Trains the sample, and holds each cell's figures to its prediction, to the byte.
 fn check(sample: &Sample) {
-    let project = Project::new(&sample.spec());
+    check_project(&Project::new(&sample.spec()));
+}
+
+fn check_project(project: &Project) {
     let output = project.run(&["--progress", "none"]);
     assert_eq!(output.code, 0, "{output}");
     let study = spec::load(&project.path("spec.yaml"), &Overrides::default()).unwrap();
@@ -174,4 +177,33 @@ fn the_ledger_counts_what_was_predicted_of_many_cells() {
     sample.encoders("distilbert-base", &DISTILBERT, 12);
     sample.encoders("bert-base", &BERT, 8);
     check(&sample);
+}
+
+/// Prompts and completions of many lengths: the head holds the logits of predicted tokens alone.
+#[test]
+fn completions_take_what_is_predicted() {
+    let cells = [
+        json!({"padding": "longest", "loss": "chunked"}),
+        json!({"padding": "max_length", "rank": 0}),
+        json!({"packing": true, "packing_separator": "eos"}),
+        json!({"packing": true, "packing_attention": "full", "dtype": "bfloat16"}),
+        json!({"gradient_accumulation_steps": 3, "max_tokens_per_batch": 90, "longest_first": true}),
+        json!({"loss": "full", "eval_fraction": 0.1}),
+        json!({"data": {"path": "pairs.jsonl", "completion_only_loss": false}}),
+    ];
+    let spec = json!({
+        "name": "completions",
+        "defaults": {
+            "model": "tiny", "dtype": "float32", "rank": 4, "batch_size": 3, "max_seq_length": 80, "max_steps": 9,
+            "data": {"path": "pairs.jsonl"},
+        },
+        "sweep": { "include": cells },
+    });
+    let project = Project::new(&spec.to_string());
+    let row = |at: usize| {
+        let (prompt, completion) = ("word ".repeat(at * 7 % 23), "answer ".repeat(at * 5 % 11 + 1));
+        json!({ "prompt": prompt, "completion": completion }).to_string() + "\n"
+    };
+    project.write("pairs.jsonl", (0..60).map(row).collect::<String>());
+    check_project(&project);
 }
