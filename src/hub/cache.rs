@@ -4,17 +4,14 @@
 //! models--owner--name/refs/main                   the commit of a branch
 //! models--owner--name/snapshots/COMMIT/FILE       a link to
 //! models--owner--name/blobs/HASH                  the content
+//! models--owner--name/trees/COMMIT.json           the list of a commit's files, for a time without a network
 //! .locks/models--owner--name/HASH.lock            the lock of a download
 //! ```
-//!
-//! `models--owner--name/.expctl/COMMIT.json` is ours: the list of a commit's files, for a time without a network.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-
-use hf_hub::{Cache, CacheRepo};
 
 use super::error::{HubError, file_error};
 use super::listing::Listing;
@@ -22,13 +19,9 @@ use super::name::{HubName, is_commit};
 use crate::whole_file;
 
 /// Replaces a file by a whole one; several processes may.
-fn write(path: &Path, content: &[u8]) -> Result<(), HubError> {
-    let folder = path.parent().unwrap_or(path);
-    let write = || {
-        fs::create_dir_all(folder)?;
-        whole_file::write(path, |file| file.write_all(content))
-    };
-    write().map_err(file_error("write", path))
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    whole_file::write(path, |file| file.write_all(content))
 }
 
 /// The folder of one repository.
@@ -45,13 +38,13 @@ impl Folder {
         }
     }
 
-    fn repo(&self) -> CacheRepo {
-        Cache::new(self.cache.clone()).repo(self.name.repo(self.name.revision()))
+    fn folder_name(&self) -> String {
+        self.name.repo(self.name.revision()).folder_name()
     }
 
     /// The folder's own path.
-    pub(super) fn path(&self) -> PathBuf {
-        self.cache.join(self.name.repo(self.name.revision()).folder_name())
+    fn path(&self) -> PathBuf {
+        self.cache.join(self.folder_name())
     }
 
     fn reference(&self) -> PathBuf {
@@ -67,32 +60,31 @@ impl Folder {
         Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
-    /// Keeps the commit of a branch or tag.
-    pub(super) fn set_commit(&self, commit: &str) -> Result<(), HubError> {
-        match self.name.is_commit() || self.commit().as_deref() == Some(commit) {
-            true => Ok(()),
-            false => write(&self.reference(), commit.as_bytes()),
+    /// Keeps the commit of a branch or tag, for a time without a network. A cache that cannot be written does without.
+    pub(super) fn keep_commit(&self, commit: &str) {
+        if !self.name.is_commit() && self.commit().as_deref() != Some(commit) {
+            let _ = write(&self.reference(), commit.as_bytes());
         }
     }
 
     fn kept_listing(&self, commit: &str) -> PathBuf {
-        self.path().join(".expctl").join(format!("{commit}.json"))
+        self.path().join("trees").join(format!("{commit}.json"))
     }
 
-    /// Keeps the hub's list of a commit's files.
-    pub(super) fn set_listing(&self, listing: &Listing) -> Result<(), HubError> {
-        let path = self.kept_listing(&listing.commit);
-        let text = serde_json::to_vec(listing).map_err(|error| file_error("write", &path)(error.into()))?;
-        match fs::read(&path).is_ok_and(|kept| kept == text) {
-            true => Ok(()),
-            false => write(&path, &text),
+    /// Keeps the hub's list of a commit's files, which never changes, as [`Self::keep_commit`] does.
+    pub(super) fn keep_listing(&self, listing: &Listing) {
+        // Python's list has more fields.
+        if self.listing(&listing.commit).is_none()
+            && let Ok(text) = listing.to_kept()
+        {
+            let _ = write(&self.kept_listing(&listing.commit), &text);
         }
     }
 
-    /// The list of a commit's files that an earlier command kept.
+    /// The list of a commit's files that an earlier program kept.
     pub(super) fn listing(&self, commit: &str) -> Option<Listing> {
         let text = fs::read(self.kept_listing(commit)).ok()?;
-        serde_json::from_slice(&text).ok()
+        Listing::from_kept(commit, &text).ok()
     }
 
     /// Removes the list of a commit's files, which may be what is wrong.
@@ -103,18 +95,20 @@ impl Folder {
 
     /// The folder of a commit's files.
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
-        self.repo().pointer_path(commit)
+        self.path().join("snapshots").join(commit)
     }
 
     /// The file of some content.
     pub(super) fn blob(&self, hash: &str) -> PathBuf {
-        self.repo().blob_path(hash)
+        self.path().join("blobs").join(hash)
     }
 
     /// The lock of a download.
     pub(super) fn lock(&self, hash: &str) -> PathBuf {
-        let folder = self.name.repo(self.name.revision()).folder_name();
-        self.cache.join(".locks").join(folder).join(format!("{hash}.lock"))
+        self.cache
+            .join(".locks")
+            .join(self.folder_name())
+            .join(format!("{hash}.lock"))
     }
 
     /// A file of a commit, if its content is there.
@@ -137,16 +131,12 @@ impl Folder {
             return Ok(path);
         }
         let link = || {
-            fs::create_dir_all(path.parent().unwrap_or(&path))?;
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-            match symlink(&target, &path) {
-                // Another process made the same link.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                linked => linked,
-            }
+            let folder = path.parent().unwrap_or(&path);
+            fs::create_dir_all(folder)?;
+            let mut temporary = tempfile::Builder::new();
+            let temporary = temporary.prefix(whole_file::TEMPORARY);
+            let new = temporary.make_in(folder, |new| symlink(&target, new))?;
+            new.persist(&path).map(drop).map_err(|error| error.error)
         };
         link().map_err(file_error("link", &path))?;
         Ok(path)

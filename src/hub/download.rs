@@ -1,9 +1,8 @@
 //! The download of one file's content into the cache.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use hf_hub::api::Progress;
 use sha1::Sha1;
@@ -16,6 +15,7 @@ use super::client::{Client, Failure};
 use super::error::{HubError, file_error};
 use super::listing::RemoteFile;
 use super::name::HubName;
+use super::parts::Parts;
 use crate::text::hex;
 
 /// Bytes that are read at once.
@@ -51,67 +51,40 @@ impl Download<'_> {
     /// Puts the content into the cache, unless it is there. One process at a time downloads it, goes on where an earlier
     /// one stopped, and gives it its name once length and hash are those of the hub.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<(), HubError> {
-        let blob = self.folder.blob(&self.remote.hash);
+        let blob = self.folder.blob(self.remote.hash());
         if self.is_whole(&blob) {
             return Ok(());
         }
-        let part = blob.with_file_name(format!("{}.incomplete", self.remote.hash));
         let folder = blob.parent().unwrap_or(&blob);
         fs::create_dir_all(folder).map_err(file_error("make", folder))?;
-        let _lock = self.lock(&part, progress)?;
-        // The process that held the lock before may have been after the same file.
-        if self.is_whole(&blob) {
+        let done = self.download(&blob, folder, progress);
+        progress.finish();
+        done
+    }
+
+    fn download(&self, blob: &Path, folder: &Path, progress: &mut dyn Progress) -> Result<(), HubError> {
+        let parts = Parts::new(blob);
+        let lock = self.folder.lock(self.remote.hash());
+        let _lock = parts.wait(&lock, self.client.patience(), || {
+            progress.init(self.size(), &format!("{} (by another process)", self.file));
+        })?;
+        // The process that was waited for may have been after the same file.
+        if self.is_whole(blob) {
             return Ok(());
         }
+        let part = parts.take_over().map_err(file_error("make a file in", folder))?;
         self.check_space(folder, &part)?;
         progress.init(self.size(), self.file);
         let mut so_far = SoFar::default();
-        self.client.persist(|| self.attempt(&part, &mut so_far, progress))?;
-        progress.finish();
-        let keep = || {
-            File::open(&part)?.sync_all()?;
-            fs::rename(&part, &blob)
-        };
-        keep().map_err(file_error("keep", &blob))
+        self.client.persist(|| self.attempt(blob, &part, &mut so_far, progress))
     }
 
     fn size(&self) -> usize {
-        usize::try_from(self.remote.size).unwrap_or(usize::MAX)
+        usize::try_from(self.remote.size()).unwrap_or(usize::MAX)
     }
 
     fn is_whole(&self, blob: &Path) -> bool {
-        fs::metadata(blob).is_ok_and(|found| found.is_file() && found.len() == self.remote.size)
-    }
-
-    /// Waits for the lock that Python takes as well, as long as its holder makes progress.
-    fn lock(&self, part: &Path, progress: &mut dyn Progress) -> Result<File, HubError> {
-        const LOOK: Duration = Duration::from_millis(100);
-        let path = self.folder.lock(&self.remote.hash);
-        let failed = || file_error("lock", &path);
-        fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(failed())?;
-        let options = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let lock = options.map_err(failed())?;
-        let length = || fs::metadata(part).map_or(0, |found| found.len());
-        let (mut since, mut last) = (Instant::now(), None);
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(lock),
-                Err(TryLockError::Error(error)) => return Err(failed()(error)),
-                Err(TryLockError::WouldBlock) => {}
-            }
-            let now = length();
-            if last.is_none() {
-                progress.init(self.size(), &format!("{} (by another process)", self.file));
-            }
-            if last != Some(now) {
-                (since, last) = (Instant::now(), Some(now));
-            }
-            let waited = since.elapsed();
-            if waited > self.client.patience().lock {
-                return Err(HubError::Locked { lock: path, waited });
-            }
-            std::thread::sleep(LOOK);
-        }
+        fs::metadata(blob).is_ok_and(|found| found.is_file() && found.len() == self.remote.size())
     }
 
     fn check_space(&self, folder: &Path, part: &Path) -> Result<(), HubError> {
@@ -119,7 +92,7 @@ impl Download<'_> {
             return Ok(());
         };
         let there = fs::metadata(part).map_or(0, |found| found.len());
-        let needed = self.remote.size.saturating_sub(there);
+        let needed = self.remote.size().saturating_sub(there);
         match disk.f_bavail * disk.f_frsize {
             free if free < needed => Err(HubError::Full {
                 path: folder.into(),
@@ -130,18 +103,24 @@ impl Download<'_> {
         }
     }
 
-    /// Asks for what is missing, adds it, and checks the whole.
-    fn attempt(&self, part: &Path, so_far: &mut SoFar, progress: &mut dyn Progress) -> Result<(), Failure> {
+    /// Asks for what is missing, adds it, checks the whole, and gives it its name.
+    fn attempt(
+        &self,
+        blob: &Path,
+        part: &Path,
+        so_far: &mut SoFar,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Failure> {
         let open = OpenOptions::new().append(true).create(true).open(part);
         let file = open.map_err(file_error("open", part))?;
         let mut start = file.metadata().map_err(file_error("read", part))?.len();
-        if start > self.remote.size {
+        if start > self.remote.size() {
             file.set_len(0).map_err(file_error("empty", part))?;
             start = 0;
         }
-        if start < self.remote.size {
+        if start < self.remote.size() {
             let path = self.path();
-            let mut response = self.client.get(&path, start, self.name)?;
+            let mut response = self.client.get(&path, start, self.name, Some(self.commit))?;
             if !self.continues(&response, start)? {
                 file.set_len(0).map_err(file_error("empty", part))?;
                 start = 0;
@@ -160,7 +139,7 @@ impl Download<'_> {
             )?;
         }
         match self.check(part) {
-            Ok(None) => Ok(()),
+            Ok(None) => self.keep(part, blob).map_err(|error| lost(error, "keep", blob)),
             Ok(Some(reason)) => {
                 fs::remove_file(part).map_err(file_error("remove", part))?;
                 so_far.damaged += 1;
@@ -173,8 +152,13 @@ impl Download<'_> {
                 }
                 Err(Failure::passing(reason))
             }
-            Err(error) => Err(file_error("read", part)(error).into()),
+            Err(error) => Err(lost(error, "read", part)),
         }
+    }
+
+    fn keep(&self, part: &Path, blob: &Path) -> io::Result<()> {
+        File::open(part)?.sync_all()?;
+        fs::rename(part, blob)
     }
 
     /// The file's address on the server.
@@ -198,7 +182,7 @@ impl Download<'_> {
             let (place, total) = range.split_once('/')?;
             let (from, _) = place.split_once('-')?;
             // A server may leave the length open.
-            let is_total = total == "*" || total.parse() == Ok(self.remote.size);
+            let is_total = total == "*" || total.parse() == Ok(self.remote.size());
             Some((from.parse::<u64>().ok()?, is_total))
         });
         match parts {
@@ -227,7 +211,7 @@ impl Download<'_> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => break error.to_string(),
             };
-            if part.length + count as u64 > self.remote.size {
+            if part.length + count as u64 > self.remote.size() {
                 // What came before cannot be trusted either: the answer is another file's.
                 part.file.set_len(0).map_err(file_error("empty", part.path))?;
                 return Err(Failure::passing("more arrives than the file has"));
@@ -237,13 +221,14 @@ impl Download<'_> {
             part.length += count as u64;
             progress.update(count);
         };
-        if part.length == self.remote.size {
+        if part.length == self.remote.size() {
             return Ok(());
         }
         let has_progress = part.length > so_far.reached;
         so_far.reached = so_far.reached.max(part.length);
         Err(Failure::Passing {
             reason: ended,
+            is_busy: false,
             wait: None,
             has_progress,
         })
@@ -253,7 +238,7 @@ impl Download<'_> {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => HubError::Full {
                 path: part.path.into(),
-                needed: self.remote.size - part.length,
+                needed: self.remote.size() - part.length,
                 free: 0,
             },
             _ => file_error("write", part.path)(error),
@@ -263,15 +248,23 @@ impl Download<'_> {
     /// The reason why a complete file is not the hub's, if it is not.
     fn check(&self, part: &Path) -> io::Result<Option<String>> {
         let length = fs::metadata(part)?.len();
-        if length != self.remote.size {
-            return Ok(Some(format!("{length} bytes instead of {}", self.remote.size)));
+        if length != self.remote.size() {
+            return Ok(Some(format!("{length} bytes instead of {}", self.remote.size())));
         }
-        let hash = match self.remote.hash.len() {
+        let hash = match self.remote.hash().len() {
             64 => digest(Sha256::new(), part)?,
             // git puts the kind and the length before the content.
             _ => digest(Sha1::new().chain_update(format!("blob {length}\0")), part)?,
         };
-        Ok((hash != self.remote.hash.to_ascii_lowercase()).then(|| "its hash is another".into()))
+        Ok((hash != self.remote.hash().to_ascii_lowercase()).then(|| "its hash is another".into()))
+    }
+}
+
+/// The failure of a part that is gone: another process took it over, which no lock kept away.
+fn lost(error: io::Error, action: &'static str, path: &Path) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::passing("another process takes what has arrived"),
+        _ => file_error(action, path)(error).into(),
     }
 }
 

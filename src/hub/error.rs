@@ -66,14 +66,11 @@ pub enum HubError {
     },
     #[error("{endpoint} cannot be used: {reason}; look at the network, the proxy (HTTPS_PROXY) and HF_ENDPOINT")]
     Unreachable { endpoint: String, reason: String },
-    #[error(
-        "{endpoint} is busy ({reason}) and asks to wait {}; try again later",
-        seconds(wait.as_secs_f64().into())
-    )]
+    #[error("{endpoint} is busy ({reason}){}; try again later", asked_wait(*wait))]
     Busy {
         endpoint: String,
         reason: String,
-        wait: Duration,
+        wait: Option<Duration>,
     },
     #[error("{endpoint} answers {status} for {what}{}", after_colon(message.as_deref()))]
     Refused {
@@ -106,10 +103,25 @@ pub enum HubError {
     },
 }
 
+impl HubError {
+    /// The reason why the server cannot be asked, if that is the error.
+    pub(super) fn silence(&self) -> Option<&str> {
+        match self {
+            Self::Unreachable { reason, .. } | Self::Busy { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 /// Makes an error of a file in the cache.
 pub(super) fn file_error(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> HubError {
     let path = path.into();
     move |source| HubError::File { action, path, source }
+}
+
+fn asked_wait(wait: Option<Duration>) -> String {
+    let seconds = |wait: Duration| seconds(wait.as_secs_f64().into());
+    wait.map_or_else(String::new, |wait| format!(" and asks to wait {}", seconds(wait)))
 }
 
 fn after_colon(text: Option<&str>) -> String {

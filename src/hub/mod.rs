@@ -10,6 +10,7 @@ mod download;
 mod error;
 mod listing;
 mod name;
+mod parts;
 mod repository;
 mod roots;
 mod settings;

@@ -155,9 +155,9 @@ impl Display for HubName {
     }
 }
 
-/// True for the 40 digits of a whole commit hash.
+/// True for the 40 digits of a whole commit hash, in lower case as git and Python's `huggingface_hub` write them.
 pub(super) fn is_commit(revision: &str) -> bool {
-    revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit())
+    revision.len() == 40 && revision.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// True for a relative path that stays within its folder.

@@ -1,7 +1,11 @@
 //! What the hub refuses, and what is asked of it.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use expctl::hub::{self, Hub, HubName, Patience, Settings, Wanted};
@@ -119,6 +123,147 @@ fn the_token_stays_with_the_endpoint() {
     };
     assert_eq!(tokens(true), [None]);
     assert!(tokens(false).iter().all(|token| *token == Some("secret")), "{seen:?}");
+}
+
+#[test]
+fn the_token_stays_with_the_endpoints_port() {
+    let other = Server::start([("o/small", small())], Faults::none());
+    let moved = Repository {
+        moved_to: Some(other.endpoint()),
+        ..small()
+    };
+    let server = Server::start([("o/small", moved)], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        token: Some("secret".into()),
+        ..settings(&server, cache.path())
+    };
+    fetch("o/small", &settings).unwrap();
+    assert!(server.seen().iter().all(|seen| seen.token.as_deref() == Some("secret")));
+    let seen = other.seen();
+    assert!(
+        !seen.is_empty() && seen.iter().all(|seen| seen.token.is_none()),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn the_error_tells_what_the_server_answered_last() {
+    let server = Server::start([("o/small", small())], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let mut settings = settings(&server, cache.path());
+    settings.patience.attempts = 3;
+    for (faults, expected) in [
+        (["500", "500", "503"], "is busy (it answers 503); try again later"),
+        (["500", "closed", "closed"], "is busy (it answers 500, and then "),
+        (["closed", "503", "500"], "is busy (it answers 500); try again later"),
+        (["closed", "closed", "closed"], "cannot be used: "),
+    ] {
+        server.set_faults(Faults::these(faults));
+        let error = fetch("o/small", &settings).unwrap_err();
+        assert!(error.contains(expected), "{faults:?}: {error}");
+    }
+}
+
+#[test]
+fn an_answer_of_another_commit_is_refused() {
+    let wrong = Repository {
+        claimed_commit: Some(commit(2)),
+        ..small()
+    };
+    let server = Server::start([("o/small", wrong)], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let error = fetch("o/small", &settings(&server, cache.path())).unwrap_err();
+    let expected = format!("it answers commit {} for {}", commit(2), commit(1));
+    assert!(error.contains(&expected), "{error}");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_serves_what_it_has() {
+    let server = Server::start([("o/small", small())], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let settings = settings(&server, cache.path());
+    fetch("o/small", &settings).unwrap();
+    let folder = cache.path().join("models--o--small");
+    for part in ["refs", "trees"] {
+        fs::remove_dir_all(folder.join(part)).unwrap();
+        // No file can be made in a file, whoever asks.
+        fs::write(folder.join(part), "").unwrap();
+    }
+    assert_eq!(fetch("o/small", &settings), Ok(commit(1)));
+}
+
+#[test]
+fn a_commit_in_pythons_cache_needs_no_network() {
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = cache.path().join("models--o--sharded/snapshots").join(commit(1));
+    fs::create_dir_all(&snapshot).unwrap();
+    let index = r#"{"weight_map": {"a": "model-00001-of-00001.safetensors"}}"#;
+    for (file, content) in [
+        ("config.json", "{}"),
+        ("model.safetensors.index.json", index),
+        ("model-00001-of-00001.safetensors", "weights"),
+    ] {
+        fs::write(snapshot.join(file), content).unwrap();
+    }
+    let server = Server::start([("o/small", small())], Faults::none());
+    let gone = Settings {
+        // A port that nothing listens on.
+        endpoint: "http://127.0.0.1:9".into(),
+        ..settings(&server, cache.path())
+    };
+    assert_eq!(fetch(&format!("o/sharded@{}", commit(1)), &gone), Ok(commit(1)));
+    fs::remove_file(snapshot.join("model-00001-of-00001.safetensors")).unwrap();
+    let error = fetch(&format!("o/sharded@{}", commit(1)), &gone).unwrap_err();
+    assert!(
+        error.contains("and the cache has no model-00001-of-00001.safetensors of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_repository_of_several_names_is_asked_for_once() {
+    let set = Repository::new(commit(1), [("a.jsonl", "{}"), ("b.jsonl", "{}")]);
+    let server = Server::start([("datasets/o/set", set)], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let hub = Hub::new(&settings(&server, cache.path()));
+    for name in [
+        "hf://datasets/o/set/a.jsonl",
+        "hf://datasets/o/set@main/b.jsonl",
+        "hf://o/set",
+    ] {
+        hub.open(&HubName::of_data(name).unwrap().unwrap()).unwrap();
+    }
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn a_link_is_replaced_without_a_gap() {
+    let server = Server::start([("o/small", small())], Faults::none());
+    let cache = tempfile::tempdir().unwrap();
+    let settings = settings(&server, cache.path());
+    fetch("o/small", &settings).unwrap();
+    let folder = cache.path().join("models--o--small");
+    let link = folder.join("snapshots").join(commit(1)).join("config.json");
+    fs::write(folder.join("blobs/damaged"), "of another length").unwrap();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let gaps = scope.spawn(|| {
+            let mut gaps = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                gaps += usize::from(fs::symlink_metadata(&link).is_err());
+            }
+            gaps
+        });
+        for _ in 0..300 {
+            symlink("../../blobs/damaged", link.with_extension("new")).unwrap();
+            fs::rename(link.with_extension("new"), &link).unwrap();
+            fetch("o/small", &settings).unwrap();
+            assert_eq!(fs::read_to_string(&link).unwrap(), "{}");
+        }
+        is_done.store(true, Ordering::Relaxed);
+        assert_eq!(gaps.join().unwrap(), 0);
+    });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -23,6 +24,7 @@ fn settings(server: &Server, cache: &Path) -> Settings {
         connect: Duration::from_secs(5),
         silence: Duration::from_secs(5),
         lock: Duration::from_secs(5),
+        quiet: Duration::from_millis(20),
     };
     server.settings(cache, patience)
 }
@@ -95,7 +97,8 @@ fn two_hundred_runs_of_random_faults() {
                 1 => vec![7; random.random_range(0..300_001)],
                 _ => vec![7; 300_002],
             };
-            fs::write(blobs.join(format!("{hash}.incomplete")), part).unwrap();
+            let name = if seed % 2 == 0 { "" } else { ".0a1b2c3d" };
+            fs::write(blobs.join(format!("{hash}{name}.incomplete")), part).unwrap();
         }
         let snapshot = match seed % 5 {
             // Two at once.
@@ -194,16 +197,48 @@ fn a_download_goes_on_where_it_stopped() {
     let repository = model(&mut StdRng::seed_from_u64(0));
     let content = repository.commits[&commit(7)]["weights/one.safetensors"].clone();
     let server = Server::start([("owner/name", repository)], Faults::none());
+    // The names of Python's versions.
+    for name in ["incomplete", "0a1b2c3d.incomplete"] {
+        let cache = tempfile::tempdir().unwrap();
+        let blobs = cache.path().join("models--owner--name/blobs");
+        fs::create_dir_all(&blobs).unwrap();
+        let hash = sha256(&content);
+        fs::write(blobs.join(format!("{hash}.{name}")), &content[..200_000]).unwrap();
+        fs::write(blobs.join(format!("{hash}.other.incomplete")), &content[..9]).unwrap();
+        fetch(&settings(&server, cache.path())).unwrap();
+        assert!(server.seen().iter().any(|seen| seen.start == Some(200_000)), "{name}");
+        let left = fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path());
+        assert_eq!(left.filter(|path| path.extension().is_some()).count(), 0, "{name}");
+    }
+}
+
+/// As on file systems where everybody gets the lock.
+#[test]
+fn a_part_that_grows_is_waited_for_without_a_lock() {
+    let repository = model(&mut StdRng::seed_from_u64(0));
+    let content = repository.commits[&commit(7)]["two.safetensors"].clone();
+    let server = Server::start([("owner/name", repository)], Faults::none());
     let cache = tempfile::tempdir().unwrap();
     let blobs = cache.path().join("models--owner--name/blobs");
     fs::create_dir_all(&blobs).unwrap();
-    fs::write(
-        blobs.join(format!("{}.incomplete", sha256(&content))),
-        &content[..200_000],
-    )
-    .unwrap();
-    fetch(&settings(&server, cache.path())).unwrap();
-    assert!(server.seen().iter().any(|seen| seen.start == Some(200_000)));
+    let part = blobs.join(format!("{}.0a1b2c3d.incomplete", sha256(&content)));
+    let mut settings = settings(&server, cache.path());
+    settings.patience.quiet = Duration::from_secs(1);
+    fs::write(&part, &content[..1000]).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = File::options().append(true).open(&part).unwrap();
+            for piece in content[1000..].chunks(10_000) {
+                thread::sleep(Duration::from_millis(100));
+                file.write_all(piece).unwrap();
+            }
+            fs::rename(&part, blobs.join(sha256(&content))).unwrap();
+        });
+        fetch(&settings).unwrap();
+    });
+    let seen = server.seen();
+    let again = seen.iter().filter(|seen| seen.path.contains("two.safetensors"));
+    assert_eq!(again.count(), 0, "the other's file is used");
 }
 
 /// Holds a lock until its standard input closes: run by the test below in a process of its own.

@@ -1,6 +1,6 @@
 //! A server of the hub's addresses and headers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
@@ -35,6 +35,10 @@ pub struct Repository {
     pub busy: Vec<u64>,
     /// A length that the list of files gives for this file.
     pub claimed_size: Option<(&'static str, u64)>,
+    /// The commit that the answers for files name instead of their own.
+    pub claimed_commit: Option<String>,
+    /// The server that all requests are sent on to.
+    pub moved_to: Option<String>,
 }
 
 impl Repository {
@@ -70,6 +74,8 @@ pub struct Faults {
     /// The most failures in a row for one address.
     in_a_row: usize,
     failed: HashMap<String, usize>,
+    /// The faults of the next answers, before the random ones.
+    next: VecDeque<&'static str>,
     /// The failures so far, by their name.
     pub counts: BTreeMap<&'static str, usize>,
 }
@@ -85,7 +91,16 @@ impl Faults {
             share,
             in_a_row,
             failed: HashMap::new(),
+            next: VecDeque::new(),
             counts: BTreeMap::new(),
+        }
+    }
+
+    /// These, and none from then on.
+    pub fn these(faults: impl IntoIterator<Item = &'static str>) -> Self {
+        Self {
+            next: faults.into_iter().collect(),
+            ..Self::none()
         }
     }
 
@@ -107,6 +122,9 @@ impl Faults {
             "page",
         ];
         let number = self.random.random();
+        if let Some(fault) = self.next.pop_front() {
+            return (Some(fault), number);
+        }
         let failed = self.failed.entry(path.to_owned()).or_default();
         if *failed >= self.in_a_row || !self.random.random_bool(self.share) {
             *failed = 0;
@@ -295,6 +313,9 @@ fn answer(state: &mut State, path: &str, token: Option<&str>) -> Answer {
             Some(_) => missing("RepoNotFound"),
         };
     };
+    if let Some(other) = &repository.moved_to {
+        return Answer::new(307).header("Location", format!("{other}/{path}"));
+    }
     if repository.token.is_some() && repository.token != token {
         return match (token, repository.gated) {
             (None, true) => Answer::new(401).header("X-Error-Code", "GatedRepo"),
@@ -315,6 +336,7 @@ fn answer(state: &mut State, path: &str, token: Option<&str>) -> Answer {
     let Some(content) = files.get(&file) else {
         return missing("EntryNotFound");
     };
+    let commit = repository.claimed_commit.as_ref().unwrap_or(commit);
     let answer = Answer::new(200).header("X-Repo-Commit", commit);
     if !is_large(&file) {
         return answer
@@ -410,10 +432,7 @@ fn send(
         Some("closed") => return close_now(stream),
         Some("429") => {
             (status, body, claimed) = (429, Vec::new(), 0);
-            headers = vec![match number % 2 {
-                0 => ("Retry-After".into(), "0".into()),
-                _ => ("RateLimit".into(), "\"api\";r=0;t=0".into()),
-            }];
+            headers = vec![("Retry-After".into(), "0".into())];
         }
         Some(code @ ("500" | "503")) => {
             (status, body, headers) = (code.parse().unwrap_or(500), b"oops".to_vec(), Vec::new());
