@@ -51,7 +51,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut studies = Vec::new();
     for path in &args.specs {
         let mut study = spec::load(path, &Overrides::default())?;
-        fetch(&mut study, Purpose::Plan)?;
+        fetch(&mut study, Purpose::Plan, |_| true)?;
         let dir = StudyDir::new(Path::new("results").join(&study.name));
         let study = resolved(study, Options::default(), &dir)?;
         report::check_study(&study)?;

@@ -2,22 +2,26 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::hub::{self, Roots};
 use crate::runner::{self, PreflightError, Purpose};
-use crate::spec::Study;
+use crate::spec::{Study, StudyCell};
 use crate::text::format::bytes;
 
 /// Files below this size are not worth a line, in bytes.
 const SMALL: usize = 1 << 20;
 
-/// Fetches what the study needs from the hub; prints progress and remarks to stderr.
+/// Fetches what the study's due cells need from the hub; prints progress and remarks to stderr.
 ///
 /// # Errors
 /// Those of [`runner::fetch`].
-pub(super) fn fetch(study: &mut Study, purpose: Purpose) -> Result<(), PreflightError> {
-    let notes = runner::fetch(study, purpose, &mut Downloads::default())?;
+pub(super) fn fetch(
+    study: &mut Study,
+    purpose: Purpose,
+    is_due: impl Fn(&StudyCell) -> bool,
+) -> Result<(), PreflightError> {
+    let notes = runner::fetch(study, purpose, is_due, &mut Downloads::default())?;
     for note in notes {
         let _ = writeln!(stderr(), "note: {note}");
     }
@@ -45,31 +49,36 @@ impl hub::Progress for Downloads {
             return;
         }
         let is_new = self.file != file;
-        self.file = file.into();
+        if is_new {
+            self.finish();
+            self.file = file.into();
+        }
         if stderr().is_terminal() {
-            if is_new {
-                self.bar = Some(ProgressBar::new(0));
-            }
-            if let Some(bar) = &mut self.bar {
-                // An attempt starts again from what is there.
-                bar.set_position(0);
-                hub::Progress::init(bar, size, file);
-            }
+            let bar = self.bar.get_or_insert_with(|| bar(size as u64, file));
+            // An attempt starts again from what is there.
+            bar.set_position(0);
         } else if is_new {
             let _ = writeln!(stderr(), "fetching {file} ({})", bytes((size as u64).into()));
         }
     }
 
     fn update(&mut self, size: usize) {
-        if let Some(bar) = &mut self.bar {
-            hub::Progress::update(bar, size);
+        if let Some(bar) = &self.bar {
+            bar.inc(size as u64);
         }
     }
 
+    /// Leaves the bar where it is, which after a failure is not its end.
     fn finish(&mut self) {
-        if let Some(mut bar) = self.bar.take() {
-            hub::Progress::finish(&mut bar);
+        if let Some(bar) = self.bar.take() {
+            bar.abandon();
         }
         self.file.clear();
     }
+}
+
+fn bar(size: u64, file: &str) -> ProgressBar {
+    let style = "{msg} [{elapsed_precise}] [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} ({eta})";
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(size).with_style(style).with_message(file.to_owned())
 }

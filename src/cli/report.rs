@@ -110,7 +110,7 @@ fn planned_study(path: &Path, args: &Args) -> anyhow::Result<Option<Study>> {
     if !is_planned {
         return Ok(None);
     }
-    fetch(&mut study, Purpose::Plan)?;
+    fetch(&mut study, Purpose::Plan, |_| true)?;
     Ok(Some(study))
 }
 
@@ -261,7 +261,7 @@ fn ids(study: &Study) -> BTreeSet<String> {
 fn load(path: &Path, overrides: &Overrides, dir: Option<&StudyDir>) -> anyhow::Result<Study> {
     let mut study = spec::load(path, overrides)?;
     if study.cells.iter().any(|planned| planned.cell.is_open()) {
-        fetch(&mut study, Purpose::Plan)?;
+        fetch(&mut study, Purpose::Plan, |_| true)?;
     }
     let named = StudyDir::new(Path::new("results").join(&study.name));
     Ok(resolved(study, plan::Options::default(), dir.unwrap_or(&named))?)

@@ -18,9 +18,10 @@ use crate::plan::{self, Planner};
 use crate::report::check_study;
 use crate::results::store::StudyDir;
 use crate::runner::{
-    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, preflight, schedule, trainable,
+    self, Bars, Json, Options, Plain, Progress, Purpose, Silent, Summary, add_fallbacks, due, preflight, schedule,
+    trainable,
 };
-use crate::spec::{self, Overrides, RecordSpec, SpecFile};
+use crate::spec::{self, Overrides, RecordSpec, SpecFile, StudyCell};
 
 /// Train the cells of a spec that have no result yet, and write the results and the report
 ///
@@ -115,8 +116,14 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Check everything that can be checked before the training.
     check_study(&study)?;
     trainable(&study)?;
-    fetch(&mut study, if args.dry_run { Purpose::Plan } else { Purpose::Train })?;
-    preflight(&study)?;
+    let due = due(&study, &options)?;
+    let is_due = |planned: &StudyCell| due.contains(&planned.id);
+    fetch(
+        &mut study,
+        if args.dry_run { Purpose::Plan } else { Purpose::Train },
+        is_due,
+    )?;
+    preflight(&study, is_due)?;
     if args.dry_run {
         let dir = StudyDir::new(&options.results);
         let mut study = resolved(study, plan::Options::default(), &dir)?;

@@ -96,7 +96,7 @@ impl Subject {
     fn read(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
         let mut studies = self.named(overrides, start)?;
         for study in &mut studies {
-            fetch(study, Purpose::Plan)?;
+            fetch(study, Purpose::Plan, |_| true)?;
         }
         Ok(studies)
     }

@@ -31,8 +31,8 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
     report::check_study(&study)?;
-    fetch(&mut study, Purpose::Check)?;
-    preflight(&study)?;
+    fetch(&mut study, Purpose::Check, |_| true)?;
+    preflight(&study, |_| true)?;
     print(&summary(&study))?;
     Ok(ExitCode::SUCCESS)
 }

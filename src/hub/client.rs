@@ -96,9 +96,9 @@ impl Client {
         commit: Option<&str>,
     ) -> Result<Response<Body>, Failure> {
         let address = format!("{}/{path}", self.endpoint);
-        let mut url: Uri = address.parse().map_err(|error| HubError::Unreachable {
+        let mut url = address.parse::<Uri>().map_err(|error| HubError::Unreachable {
             endpoint: self.endpoint.clone(),
-            reason: format!("{error}"),
+            reason: error.to_string(),
         })?;
         let origin = Origin::of(&url);
         for _ in 0..=MOST_REDIRECTS {

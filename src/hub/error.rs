@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::name::HubName;
-use super::splits::SplitError;
 use crate::text::format::{bytes, seconds};
+use crate::text::suggestion;
 
 /// A repository or file that cannot be had, and what helps.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +143,38 @@ fn data_set(name: &HubName) -> String {
     format!("{folder}the data set `{}`", name.id())
 }
 
+/// Files that are not one split. The messages go behind the data set's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SplitError {
+    /// None of the files is data.
+    #[error("has no files that can be read (parquet, jsonl, json, csv, txt)")]
+    NoData,
+    /// Other splits are there.
+    #[error("has no split `{split}`{}{}", listed(splits), did_you_mean(split, splits))]
+    NoSplit {
+        /// The split that was asked for.
+        split: String,
+        /// The splits that are there.
+        splits: Vec<String>,
+    },
+    /// Several sets of files could be meant: subsets, languages, or formats.
+    #[error("has several files that could be meant{}", listed(choices))]
+    Several {
+        /// Their folders, or the files if they share one.
+        choices: Vec<String>,
+    },
+    /// The names tell of more parts than there are.
+    #[error("has {found} of the {total} parts of {file}")]
+    MissingParts {
+        /// The first part that is there.
+        file: String,
+        /// The number of parts that are there.
+        found: usize,
+        /// The number that their names tell.
+        total: usize,
+    },
+}
+
 /// What to write instead.
 fn split_hint(name: &HubName, error: &SplitError) -> String {
     match error {
@@ -157,8 +189,13 @@ fn split_hint(name: &HubName, error: &SplitError) -> String {
     }
 }
 
+fn did_you_mean(split: &str, splits: &[String]) -> String {
+    let near = suggestion(split, splits.iter().map(String::as_str));
+    near.map_or_else(String::new, |near| format!("; {near}"))
+}
+
 /// Some of the names that there are.
-pub(super) fn listed(choices: &[String]) -> String {
+fn listed(choices: &[String]) -> String {
     const MOST: usize = 8;
     if choices.is_empty() {
         return String::new();

@@ -17,11 +17,11 @@ mod settings;
 mod splits;
 mod wanted;
 
-pub use error::HubError;
+pub use error::{HubError, SplitError};
 pub use hf_hub::api::Progress;
 pub use name::HubName;
 pub use repository::{Hub, Repository};
 pub use roots::{Revision, Roots, Snapshot};
 pub use settings::{Patience, Settings};
-pub use splits::{SplitError, data_files, files_of_folder, files_of_split};
+pub use splits::{data_files, files_of_folder, files_of_split};
 pub use wanted::{Wanted, check_weights, fetch_model};

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::error::SplitError;
 use super::name::HubName;
-use super::splits::{SplitError, files_of_split};
+use super::splits::files_of_split;
 
 /// A commit of a repository, and those of its files that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

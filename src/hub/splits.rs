@@ -9,10 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::{HubError, listed};
+use super::error::{HubError, SplitError};
 use super::repository::Repository;
 use crate::options::DataFormat;
-use crate::text::suggestion;
 
 /// The split that is meant without a word.
 const TRAIN: &str = "train";
@@ -23,38 +22,6 @@ const WORDS: [(&str, &[&str]); 3] = [
     ("validation", &["validation", "valid", "dev", "val"]),
     ("test", &["test", "testing", "eval", "evaluation"]),
 ];
-
-/// Files that are not one split. The messages go behind the data set's name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SplitError {
-    /// None of the files is data.
-    #[error("has no files that can be read (parquet, jsonl, json, csv, txt)")]
-    NoData,
-    /// Other splits are there.
-    #[error("has no split `{split}`{}{}", listed(splits), did_you_mean(split, splits))]
-    NoSplit {
-        /// The split that was asked for.
-        split: String,
-        /// The splits that are there.
-        splits: Vec<String>,
-    },
-    /// Several sets of files could be meant: subsets, languages, or formats.
-    #[error("has several files that could be meant{}", listed(choices))]
-    Several {
-        /// Their folders, or the files if they share one.
-        choices: Vec<String>,
-    },
-    /// The names tell of more parts than there are.
-    #[error("has {found} of the {total} parts of {file}")]
-    MissingParts {
-        /// The first part that is there.
-        file: String,
-        /// The number of parts that are there.
-        found: usize,
-        /// The number that their names tell.
-        total: usize,
-    },
-}
 
 /// The files of a data set: the one that its name gives, or those of a split in the folder that its name gives. The split is
 /// `train` by default; a data set of one file needs none.
@@ -145,11 +112,6 @@ fn wholes_of_split<'a>(
         });
     }
     Ok(wholes)
-}
-
-fn did_you_mean(split: &str, splits: &[String]) -> String {
-    let near = suggestion(split, splits.iter().map(String::as_str));
-    near.map_or_else(String::new, |near| format!("; {near}"))
 }
 
 /// The files that are data, in order. Texts in Markdown are mostly about the data, so they count if there is nothing else.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::preflight::{PreflightError, Reason};
 use crate::arch::Preset;
 use crate::hub::{self, Hub, HubError, HubName, Progress, Repository, Roots, Settings, Wanted};
-use crate::spec::Study;
 use crate::spec::cell::{Cell, Data, Stack, Weights};
+use crate::spec::{Study, StudyCell};
 use crate::text::{did_you_mean, nearest};
 
 /// The command that the files are for.
@@ -27,6 +27,8 @@ struct Request {
     wanted: Wanted,
     /// The splits of a data set.
     splits: BTreeSet<Option<String>>,
+    /// False if all these cells have results: then only the commit is looked up.
+    is_due: bool,
 }
 
 impl Request {
@@ -60,19 +62,30 @@ impl Request {
     }
 }
 
-/// Fetches what the cells need and has the study know it. Returns remarks for the user. A study without names of the hub
-/// asks nothing and reads no settings.
+/// Fetches what the cells that are due need, and has the study know it. Of the others only the commits are looked up, to
+/// say which have moved. Returns remarks for the user. A study without names of the hub asks nothing and reads no settings.
 ///
 /// # Errors
 /// The first name that leads to nothing, with the reason.
-pub fn fetch(study: &mut Study, purpose: Purpose, progress: &mut dyn Progress) -> Result<Vec<String>, PreflightError> {
-    let requests = requests(study);
+pub fn fetch(
+    study: &mut Study,
+    purpose: Purpose,
+    is_due: impl Fn(&StudyCell) -> bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<String>, PreflightError> {
+    let requests = requests(study, is_due);
     if requests.is_empty() {
         return Ok(Vec::new());
     }
     let hub = Hub::new(&Settings::from_environment());
     let (mut snapshots, mut notes) = (BTreeMap::new(), Vec::new());
     for (name, request) in requests {
+        if !request.is_due {
+            if let Ok(repository) = hub.open(&name) {
+                snapshots.insert(name.to_string(), repository.into_snapshot(false));
+            }
+            continue;
+        }
         let repository = request.fetch(&hub, &name, purpose, progress);
         let repository = repository.map_err(|error| {
             let reason = reason(error, request.key, &request.written, &study.roots());
@@ -107,6 +120,7 @@ pub fn fetch_description(model: &str, progress: &mut dyn Progress) -> Result<Roo
         written: model.into(),
         wanted: Wanted::default(),
         splits: BTreeSet::new(),
+        is_due: true,
     };
     let repository = request.fetch(&hub, &name, Purpose::Plan, progress);
     let repository = repository
@@ -121,23 +135,27 @@ pub(super) fn short(commit: &str) -> &str {
 }
 
 /// The names of the hub in a study, each with what its cells need together.
-fn requests(study: &Study) -> BTreeMap<HubName, Request> {
+fn requests(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> BTreeMap<HubName, Request> {
     let roots = study.roots();
     let mut requests = BTreeMap::new();
-    let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted, split: Option<&str>| {
-        if let Some(name) = name.filter(|_| is_remote(written, &roots)) {
-            let request = requests.entry(name).or_insert_with(|| Request {
-                key,
-                written: written.into(),
-                wanted,
-                splits: BTreeSet::new(),
-            });
-            request.wanted = request.wanted.and(wanted);
-            request.splits.insert(split.map(str::to_owned));
-        }
-    };
     for planned in &study.cells {
-        let cell = &planned.cell;
+        let (cell, is_due) = (&planned.cell, is_due(planned));
+        let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted, split: Option<&str>| {
+            if let Some(name) = name.filter(|_| is_remote(written, &roots)) {
+                let request = requests.entry(name).or_insert_with(|| Request {
+                    key,
+                    written: written.into(),
+                    wanted: Wanted::default(),
+                    splits: BTreeSet::new(),
+                    is_due: false,
+                });
+                request.is_due |= is_due;
+                if is_due {
+                    request.wanted = request.wanted.and(wanted);
+                    request.splits.insert(split.map(str::to_owned));
+                }
+            }
+        };
         // What is wrong with a name is reported where the spec is checked.
         let model = HubName::of_model(&cell.model).unwrap_or_default();
         add(

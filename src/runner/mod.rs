@@ -33,7 +33,7 @@ pub use preflight::{PreflightError, preflight, trainable};
 pub use progress::{Bars, Json, Plain, Progress, Silent};
 pub(crate) use provenance::provenance;
 pub use run::run;
-pub use schedule::{Schedule, schedule};
+pub use schedule::{Schedule, due, schedule};
 pub use summary::{Finished, Summary};
 pub use task::{Cached, Overview, Task};
 pub use trials::tried;

@@ -10,8 +10,8 @@ use crate::hub::{HubError, Roots};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
-use crate::spec::Study;
 use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
+use crate::spec::{Study, StudyCell};
 use crate::text::{Mistake, to_flow_yaml};
 
 use super::protocol::instruction_set;
@@ -79,18 +79,18 @@ impl PreflightError {
 }
 
 /// Checks the models, data and devices of all cells, each once, without reading weights or texts. Checks that this build
-/// and this CPU have the allocators and instruction sets. Skips cells that are planned and not run.
+/// and this CPU have the allocators and instruction sets. Skips cells that are not due, or planned and not run.
 ///
 /// # Errors
 /// The first value that is missing, damaged, or not for this build.
-pub fn preflight(study: &Study) -> Result<(), PreflightError> {
+pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(), PreflightError> {
     let roots = study.roots();
     let mut configs = HashMap::new();
     let mut seen = HashSet::new();
     for planned in &study.cells {
         let cell = &planned.cell;
         let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, key, value.to_string(), reason);
-        if planned.is_planned() {
+        if planned.is_planned() || !is_due(planned) {
             continue;
         }
         let config = match configs.entry(opened(cell)) {
@@ -184,7 +184,7 @@ mod tests {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
-        let checked = trainable(&study).and_then(|()| preflight(&study));
+        let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
         let message = checked.map_or_else(describe, |()| String::new());
         message.replace(&format!("{}/", folder.display()), "")
     }

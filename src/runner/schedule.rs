@@ -14,7 +14,7 @@ use crate::results::setting;
 use crate::results::store::{CellDir, StoreError, StudyDir, read_record};
 use crate::results::timeline::{self, TimelineError};
 use crate::spec::cell::Data;
-use crate::spec::{Fallback, Lineage, Study, StudyCell};
+use crate::spec::{Fallback, Lineage, OnOom, Study, StudyCell};
 use crate::text::counted;
 
 use super::fetch::short;
@@ -104,6 +104,30 @@ pub fn schedule(study: &Study, options: &Options) -> Result<Schedule, StoreError
         kept,
         notes,
     })
+}
+
+/// The ids of the cells whose models and data a run needs: those that it trains or plans, and those whose values or rungs
+/// it has yet to find.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn due(study: &Study, options: &Options) -> Result<HashSet<String>, StoreError> {
+    let Schedule { tasks, kept, .. } = schedule(study, options)?;
+    let is_followed =
+        |kept: &&Cached| study.on_oom != OnOom::Record && matches!(kept.record.status, Status::Oom | Status::Oversize);
+    let tasks = tasks.into_iter().map(|task| task.cell_id);
+    let kept = kept
+        .iter()
+        .filter(is_followed)
+        .map(|kept| study.cells[kept.index].id.clone());
+    let others = study
+        .cells
+        .iter()
+        .filter(|planned| planned.is_planned() || planned.cell.is_open());
+    Ok(tasks
+        .chain(kept)
+        .chain(others.map(|planned| planned.id.clone()))
+        .collect())
 }
 
 /// True if a cell with this outcome is not run again. A rung that the prediction rules out stays so.
@@ -219,8 +243,8 @@ fn moved(study: &Study, kept: &[Cached]) -> Vec<String> {
     }
     let remarks = older.into_iter().map(|((name, then, now), count)| {
         format!(
-            "{} made from `{name}` at commit {}, and it has moved to {}; --fresh makes all again, `@{then}` behind the name \
-             stays",
+            "{} made from `{name}` at commit {}, and it is at {} now; --fresh makes all again, and `@{then}` behind the \
+             repository's name keeps the old commit",
             results_were(count),
             short(then),
             short(now)

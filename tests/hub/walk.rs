@@ -217,7 +217,7 @@ fn a_branch_that_moved_is_reported() {
         .change("owner/tiny", |repository| repository.push(commit(2), files));
     let again = walk.expctl(&["run", "spec.yaml"]).exits(0);
     again.stderr_has(
-        "2 kept results were made from `hf://owner/tiny` at commit 010101010101, and it has moved to 020202020202",
+        "2 kept results were made from `hf://owner/tiny` at commit 010101010101, and it is at 020202020202 now",
     );
     assert_eq!(walk.downloads(), [""; 0], "no file changed that is needed");
     walk.expctl(&["run", "spec.yaml", "--fresh"]).exits(0);
@@ -234,6 +234,22 @@ fn a_branch_that_moved_is_reported() {
     planned
         .stderr_has("note: the hub does not answer")
         .stderr_has("`owner/tiny` is taken from the cache, at commit 020202020202");
+}
+
+#[test]
+fn a_finished_study_downloads_nothing() {
+    let walk = Walk::new(SPEC);
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    fs::remove_dir_all(walk.project.path("cache")).unwrap();
+    walk.downloads();
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    assert_eq!(walk.downloads(), [""; 0]);
+    // Nor does it ask, without a network.
+    let mut offline = walk.command(&["run", "spec.yaml"]);
+    Output::of(offline.env("HF_HUB_OFFLINE", "1")).exits(0);
+    fs::write(walk.project.path("spec.yaml"), SPEC.replace("[2, 4]", "[2, 8]")).unwrap();
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    assert!(walk.downloads().contains(&"config.json".to_owned()), "one cell is new");
 }
 
 #[test]
@@ -301,12 +317,33 @@ fn a_data_set_that_may_be_a_part_is_refused_offline() {
     fs::create_dir_all(cache.join("refs")).unwrap();
     fs::write(cache.join("refs/main"), commit(3)).unwrap();
     fs::write(snapshot.join("train-00000-of-00002.jsonl"), quotes(0..10)).unwrap();
-    walk.expctl(&["plan", "spec.yaml", "--set", "model=owner/shape"])
+    let other = "data={path: 'hf://datasets/owner/subsets/main', column: quote}";
+    walk.expctl(&["plan", "spec.yaml", "--set", "model=owner/shape", "--set", other])
         .exits(0);
     plan("owner/quotes")
         .exits(2)
         .stderr_has("the cache may hold a part of hf://datasets/owner/quotes alone (HF_HUB_OFFLINE is set)");
     plan("hf://datasets/owner/quotes/data/train-00000-of-00002.jsonl").exits(0);
+    // The list that Python keeps of a whole snapshot.
+    let files = [
+        ("train-00000-of-00002", quotes(0..10)),
+        ("train-00001-of-00002", quotes(10..16)),
+    ];
+    let entry = |(name, content): &(&str, String)| {
+        let hash = crate::server::git_hash(content.as_bytes());
+        (
+            format!("data/{name}.jsonl"),
+            json!({ "size": content.len(), "blob_id": hash }),
+        )
+    };
+    let list = json!({ "format_version": 1, "files": files.iter().map(entry).collect::<BTreeMap<_, _>>() });
+    fs::create_dir_all(cache.join("trees")).unwrap();
+    fs::write(cache.join(format!("trees/{}.json", commit(3))), list.to_string()).unwrap();
+    plan("owner/quotes")
+        .exits(2)
+        .stderr_has("data/train-00001-of-00002.jsonl), and HF_HUB_OFFLINE is set");
+    fs::write(snapshot.join("train-00001-of-00002.jsonl"), quotes(10..16)).unwrap();
+    plan("owner/quotes").exits(0);
 }
 
 #[test]
