@@ -4,7 +4,8 @@
 //!     cargo run --release --example crate_texts -- FOLDER
 //!
 //! It writes `documentation.jsonl` (doc comments) and `guides.jsonl` (READMEs, change logs), a `text` of at most some
-//! hundred words a line. Every crate is checked against its hash in `Cargo.lock`, so one lock file gives the same texts
+//! hundred words a line. One crate in sixteen is held out: its texts are in `documentation_held_out.jsonl` and
+//! `guides_held_out.jsonl`. Every crate is checked against its hash in `Cargo.lock`, so one lock file gives the same texts
 //! everywhere. A text that several crates share is written once.
 
 use std::collections::HashSet;
@@ -29,10 +30,13 @@ fn main() -> anyhow::Result<()> {
     };
     let folder = Path::new(folder);
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let mut documentation = Texts::create(folder.join("documentation.jsonl"))?;
-    let mut guides = Texts::create(folder.join("guides.jsonl"))?;
+    let [mut trained, mut held_out] = [Kinds::create(folder, "")?, Kinds::create(folder, "_held_out")?];
     let mut seen = HashSet::new();
     for package in packages()? {
+        let Kinds { documentation, guides } = match package.is_held_out() {
+            true => &mut held_out,
+            false => &mut trained,
+        };
         for (path, content) in package.files()? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let is_guide = ["README", "CHANGELOG", "CHANGES", "RELEASES"]
@@ -45,8 +49,27 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    documentation.finish()?;
-    guides.finish()
+    for kinds in [trained, held_out] {
+        kinds.documentation.finish()?;
+        kinds.guides.finish()?;
+    }
+    Ok(())
+}
+
+/// The two files of texts.
+struct Kinds {
+    documentation: Texts,
+    guides: Texts,
+}
+
+impl Kinds {
+    fn create(folder: &Path, suffix: &str) -> anyhow::Result<Self> {
+        let texts = |kind: &str| Texts::create(folder.join(format!("{kind}{suffix}.jsonl")));
+        Ok(Self {
+            documentation: texts("documentation")?,
+            guides: texts("guides")?,
+        })
+    }
 }
 
 /// A package in `Cargo.lock` that comes from a registry.
@@ -77,6 +100,11 @@ fn packages() -> anyhow::Result<Vec<Package>> {
 }
 
 impl Package {
+    /// True for one package in sixteen, whatever the others are.
+    fn is_held_out(&self) -> bool {
+        self.sha256.starts_with('0')
+    }
+
     /// The text files of the package in the order of their paths.
     fn files(&self) -> anyhow::Result<Vec<(PathBuf, String)>> {
         let bytes = self.read()?;
