@@ -3,11 +3,12 @@
 use rand::seq::SliceRandom;
 
 use super::{
-    DataError, Dataset, Sampler,
+    DataError, Sampler,
     collate::Collator,
     grouping::group_by_length,
     layout::Layout,
     micro_batch::{EffectiveBatch, MicroBatch},
+    samples::Contents,
 };
 use crate::{
     kernels::Sequences,
@@ -34,7 +35,9 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub(super) fn new(sampler: &'a Sampler, steps: usize, options: &DataOptions) -> Self {
+    /// The steps that these options ask for.
+    pub fn new(sampler: &'a Sampler, options: &DataOptions) -> Self {
+        let steps = sampler.steps(options);
         let shuffled = Shuffled {
             sampler,
             seed: options.seed,
@@ -185,14 +188,20 @@ impl Iterator for Shuffled<'_> {
 /// The effective batches of training, with the ids of their samples.
 #[derive(Debug)]
 pub struct Batches<'a> {
-    data: &'a Dataset,
+    sampler: &'a Sampler,
+    contents: &'a Contents,
     order: Order<'a>,
     collator: Collator,
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(data: &'a Dataset, order: Order<'a>, collator: Collator) -> Self {
-        Self { data, order, collator }
+    pub(super) fn new(sampler: &'a Sampler, contents: &'a Contents, order: Order<'a>, collator: Collator) -> Self {
+        Self {
+            sampler,
+            contents,
+            order,
+            collator,
+        }
     }
 }
 
@@ -201,7 +210,8 @@ impl Iterator for Batches<'_> {
     type Item = Result<EffectiveBatch, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let micro = self.collator.micro_batches(self.data, &self.order.next()?);
+        let samples = self.order.next()?;
+        let micro = self.collator.micro_batches(self.sampler, self.contents, &samples);
         Some(micro.map(|micro| EffectiveBatch {
             counted: micro.iter().map(MicroBatch::counted).sum(),
             micro,
@@ -218,6 +228,7 @@ impl ExactSizeIterator for Batches<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Dataset;
     use crate::data::testing::{config, dataset, dataset_of, options};
 
     fn steps(data: &Dataset, options: &DataOptions) -> Vec<EffectiveBatch> {
@@ -368,8 +379,8 @@ mod tests {
                 };
                 let data = dataset(&plain, 20);
                 let (plain_steps, first_steps): (Vec<_>, Vec<_>) = (
-                    data.sampler().order(&plain).collect(),
-                    data.sampler().order(&first).collect(),
+                    Order::new(data.sampler(), &plain).collect(),
+                    Order::new(data.sampler(), &first).collect(),
                 );
                 let sizes = largest(&data, &first);
                 assert_eq!(sizes[0], *sizes.iter().max().unwrap());
@@ -377,7 +388,7 @@ mod tests {
                 let mut others = plain_steps.clone();
                 others.remove(place);
                 assert_eq!(first_steps[1..], others[..]);
-                let mut order = data.sampler().order(&first);
+                let mut order = Order::new(data.sampler(), &first);
                 for left in (0..plain_steps.len()).rev() {
                     assert_eq!(order.len(), left + 1);
                     order.next();
@@ -396,7 +407,7 @@ mod tests {
                 ..options(4, 1)
             };
             let data = dataset(&options, 64);
-            let mut samples = data.sampler().order(&options).collect::<Vec<_>>().concat();
+            let mut samples = Order::new(data.sampler(), &options).collect::<Vec<_>>().concat();
             samples.sort_unstable();
             assert!(samples.into_iter().eq(0..64));
             let steps = steps(&data, &options).into_iter();

@@ -1,6 +1,6 @@
 //! Samples, put into micro-batches.
 
-use super::{DataError, Dataset, LaidOut, layout::Layout, micro_batch::MicroBatch};
+use super::{DataError, LaidOut, Sampler, layout::Layout, micro_batch::MicroBatch, samples::Contents};
 use crate::{arch::ModelConfig, options::DataOptions};
 
 /// Puts samples into micro-batches.
@@ -32,35 +32,43 @@ impl Collator {
         }
     }
 
-    /// The micro-batches of an effective batch: the samples of `data` with these indices.
+    /// The micro-batches of an effective batch: the samples with these indices.
     ///
     /// # Errors
     /// The ids cannot be read.
-    pub(super) fn micro_batches(self, data: &Dataset, samples: &[u32]) -> Result<Vec<MicroBatch>, DataError> {
-        let tokens = |&sample: &u32| data.sampler().lengths().tokens(sample);
-        let lengths: Vec<usize> = samples.iter().map(tokens).collect();
-        let laid_out = data.sampler().lay_out(&self.layout, samples).into_iter();
+    pub(super) fn micro_batches(
+        self,
+        sampler: &Sampler,
+        contents: &Contents,
+        samples: &[u32],
+    ) -> Result<Vec<MicroBatch>, DataError> {
+        let laid_out = sampler.lay_out(&self.layout, samples).into_iter();
         laid_out
-            .map(|laid| self.filled(data, samples, &lengths, laid))
+            .map(|laid| self.filled(sampler, contents, samples, laid))
             .collect()
     }
 
     /// A micro-batch with its ids and labels.
     fn filled(
         self,
-        data: &Dataset,
+        sampler: &Sampler,
+        contents: &Contents,
         samples: &[u32],
-        lengths: &[usize],
         laid: LaidOut,
     ) -> Result<MicroBatch, DataError> {
         let mut ids = vec![self.pad; laid.micro.sequences.tokens()];
         for &(place, start) in &laid.samples {
-            data.read(samples[place], &mut ids[start..start + lengths[place]])?;
+            let lengths = sampler.lengths();
+            let of_sample = &mut ids[start..start + lengths.tokens(samples[place])];
+            contents.ids.read(lengths.range(samples[place]), of_sample)?;
         }
         for &separator in &laid.micro.separators {
             ids[separator as usize] = self.separator;
         }
-        let labels = laid.samples.iter().filter_map(|&(place, _)| data.label(samples[place]));
+        let labels = laid
+            .samples
+            .iter()
+            .filter_map(|&(place, _)| contents.label(samples[place]));
         Ok(MicroBatch {
             ids,
             labels: labels.collect(),
@@ -81,7 +89,7 @@ mod tests {
     fn collated(options: &DataOptions, config: &ModelConfig, samples: &[u32]) -> MicroBatch {
         let data = dataset_of(&self::options(1, 1), [(&[5, 6, 7][..], None), (&[8, 9], None)]);
         let mut micro = Collator::new(options, config, Some(4))
-            .micro_batches(&data, samples)
+            .micro_batches(data.sampler(), data.contents(), samples)
             .unwrap();
         assert_eq!(micro.len(), 1);
         micro.remove(0)

@@ -5,8 +5,12 @@ use std::iter;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Batches, DataError, Sampler, collate::Collator, micro_batch::MicroBatch, samples::Samples, skipped::Skipped,
-    source::Found, token_ids::TokenIds,
+    Batches, DataError, Order, Sampler,
+    collate::Collator,
+    micro_batch::MicroBatch,
+    sampler::Found,
+    samples::{Contents, Samples},
+    skipped::Skipped,
 };
 use crate::{arch::ModelConfig, options::DataOptions, text::hex};
 
@@ -14,9 +18,7 @@ use crate::{arch::ModelConfig, options::DataOptions, text::hex};
 #[derive(Debug)]
 pub struct Dataset {
     sampler: Sampler,
-    ids: TokenIds,
-    /// One for each sample, or empty.
-    labels: Vec<u32>,
+    contents: Contents,
     /// The id of separators, if they are asked for.
     separator: Option<u32>,
     sha256: String,
@@ -35,13 +37,11 @@ impl Dataset {
         let Samples {
             lengths,
             targets,
-            ids,
-            labels,
+            contents,
         } = samples;
         Ok(Self {
             sampler: Sampler::new(options, lengths, targets, found)?,
-            ids,
-            labels,
+            contents,
             separator,
             sha256,
             skipped: found.skipped,
@@ -70,18 +70,23 @@ impl Dataset {
     /// # Errors
     /// The temporary file of the ids cannot be read.
     pub fn read(&self, sample: u32, ids: &mut [u32]) -> Result<(), DataError> {
-        self.ids.read(self.sampler.lengths().range(sample), ids)
+        self.contents.ids.read(self.sampler.lengths().range(sample), ids)
     }
 
-    /// The label of a sample, if samples have labels.
-    pub fn label(&self, sample: u32) -> Option<u32> {
-        self.labels.get(sample as usize).copied()
+    #[cfg(test)]
+    pub(super) fn contents(&self) -> &Contents {
+        &self.contents
     }
 
     /// The effective batches of training, one for each of the sampler's steps.
     pub fn batches(&self, options: &DataOptions, config: &ModelConfig) -> Batches<'_> {
         let collator = Collator::new(options, config, self.separator);
-        Batches::new(self, self.sampler.order(options), collator)
+        Batches::new(
+            &self.sampler,
+            &self.contents,
+            Order::new(&self.sampler, options),
+            collator,
+        )
     }
 
     /// The held-out samples in micro-batches, in their own order. They are not packed.
@@ -93,10 +98,12 @@ impl Dataset {
         let collator = Collator::new(options, config, self.separator).unpacked();
         let chunks = self.sampler.held_out().chunks(options.batch_size);
         // A micro-batch of too many tokens becomes several.
-        chunks.flat_map(move |samples| match collator.micro_batches(self, samples) {
-            Ok(micro) => micro.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        })
+        chunks.flat_map(
+            move |samples| match collator.micro_batches(&self.sampler, &self.contents, samples) {
+                Ok(micro) => micro.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            },
+        )
     }
 }
 
@@ -105,14 +112,13 @@ fn sha256(samples: &Samples) -> Result<String, DataError> {
     let Samples {
         lengths,
         targets,
-        ids,
-        labels,
+        contents,
     } = samples;
     let mut hash = Sha256::new();
-    let mut labels = labels.iter().copied();
+    let mut labels = contents.labels.iter().copied();
     let (mut bytes, mut sample) = (Vec::new(), 0);
     let tokens = (0..lengths.len()).map(|sample| lengths.tokens(sample as u32));
-    ids.for_each(tokens, |ids| {
+    contents.ids.for_each(tokens, |ids| {
         let ranges = targets.of(sample);
         let marked = ranges.map(|ranges| iter::once(u32::MAX).chain(ranges.iter().flat_map(|r| [r.start, r.end])));
         let words = iter::once(ids.len() as u32)
@@ -127,10 +133,11 @@ fn sha256(samples: &Samples) -> Result<String, DataError> {
     Ok(hex(&hash.finalize()))
 }
 
-#[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
+#[cfg(test)]
 mod tests {
     use super::super::testing::{config, options, samples_of};
+    use super::super::token_ids::TokenIds;
     use super::super::tokenise::Tokenised;
     use super::*;
 
@@ -143,10 +150,8 @@ mod tests {
         let options = options(2, 2);
         let folder = tempfile::tempdir().unwrap();
         let dataset = |ids| {
-            let mut samples = Samples {
-                ids,
-                ..Samples::new(folder.path())
-            };
+            let mut samples = Samples::new(folder.path());
+            samples.contents.ids = ids;
             for sample in 0..20 {
                 let ids: Vec<u32> = (sample..2 * sample + 2).collect();
                 let label = Some(sample % 3);

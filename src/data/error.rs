@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::chat_template::ChatTemplateError;
 use super::skipped::Skipped;
 use crate::arch::ArchError;
 use crate::hub::SplitError;
@@ -32,6 +31,11 @@ pub enum DataError {
     Pattern { pattern: PathBuf, reason: String },
     #[error("{path}: the file changed while it was read; wait until it is complete, and run again", path = path.display())]
     Changed { path: PathBuf },
+    #[error(
+        "{path}: the file is named twice; data is read once, and is either trained on or evaluated with",
+        path = path.display()
+    )]
+    Twice { path: PathBuf },
     #[error("{path}: the file is empty", path = path.display())]
     EmptyFile { path: PathBuf },
     #[error("{path}: a text file has no columns; remove `column: {column}`", path = path.display())]
@@ -198,4 +202,34 @@ fn left_out(skipped: &Skipped) -> String {
         nothing if nothing.is_empty() => nothing,
         skipped => format!(" ({skipped})"),
     }
+}
+
+/// The reason why there is no template that can be rendered.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ChatTemplateError {
+    /// The model has none.
+    #[error(
+        "{looked_at}: no chat template, which messages need; name a file with one: `data: {{chat_template: \
+         chat_template.jinja}}`"
+    )]
+    Missing {
+        /// Where it would be.
+        looked_at: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The file is not what it should be.
+    #[error("{place}: {reason}")]
+    Invalid {
+        /// The file, with a line if one is known.
+        place: String,
+        /// The reason.
+        reason: String,
+    },
 }

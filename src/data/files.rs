@@ -55,7 +55,7 @@ fn paths(path: &str, file: &DataFile, roots: &Roots) -> Result<Vec<PathBuf>, Dat
             path: local,
             split: split.into(),
         }),
-        _ if is_glob(path) && !local.exists() => matching(&local),
+        _ if is_glob(path) && !local.exists() => matching(path, roots.base_dir()),
         _ => Ok(vec![local]),
     }
 }
@@ -88,8 +88,9 @@ fn in_folder(folder: &Path, file: &DataFile) -> Result<Vec<PathBuf>, DataError> 
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// The files that match a pattern, by name.
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// The files that match a pattern, by name. The name of the folder that it starts at is no pattern.
+fn matching(pattern: &str, base: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let pattern = &PathBuf::from(glob::Pattern::escape(&base.display().to_string())).join(pattern);
     let found = glob::glob(&pattern.display().to_string()).map_err(|error| DataError::Pattern {
         pattern: pattern.into(),
         reason: error.to_string(),
@@ -223,6 +224,13 @@ mod tests {
         assert_eq!(found(&["*.parquet"]).unwrap_err(), "*.parquet: no file matches");
         assert!(found(&["a["]).unwrap_err().starts_with("a[: not a pattern of files: "));
         assert!(found(&["notes.docx"]).unwrap_err().contains("give the `format`"));
+    }
+
+    #[test]
+    fn the_specs_folder_is_no_pattern() {
+        let folder = folder(&["runs [1]/a.txt"]);
+        let file = DataFile::new("*.txt");
+        assert_eq!(found(&folder.path().join("runs [1]"), &file).unwrap(), ["a.txt"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::labels::Labels;
 use super::sample_lengths::SampleLengths;
 use super::sampler::{all_but, held_out};
 use super::skipped::Skipped;
-use super::tokenise::tokenise;
+use super::tokenise::{tokenise, tokeniser};
 use super::{DataError, source};
 use crate::arch::{ArchError, Location, ModelConfig, Preset, locate};
 use crate::hub::Roots;
@@ -49,7 +49,7 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Re
         Err(ArchError::Unknown { name, .. }) if Preset::of_hub_name(&name).is_some() => return Err(preset()),
         location => location?,
     };
-    let tokeniser = source::tokeniser(options, &location, config, config.max_position_embeddings, roots)?;
+    let tokeniser = tokeniser(options, &location, config, config.max_position_embeddings, roots)?;
     let mut labels = Labels::new(config.labels().unwrap_or(0));
     let (mut lengths, mut skipped) = (SampleLengths::default(), Skipped::default());
     tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
@@ -61,7 +61,6 @@ pub fn lengths(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Re
     })?;
     lengths.shrink();
     let origin = source::origin(&options.data, roots);
-    labels.in_order(&origin)?;
     match lengths.is_empty() {
         true => Err(DataError::Empty { origin, skipped }),
         false => Ok(TextLengths { lengths, origin }),
@@ -102,7 +101,7 @@ mod tests {
             max_seq_length: config.max_position_embeddings,
             ..options
         };
-        let sampler = source::sampler(&options, &config, &dir.path().into()).unwrap();
+        let sampler = crate::data::sampler(&options, &config, &dir.path().into()).unwrap();
         assert_eq!(lengths.lengths, *sampler.lengths());
     }
 

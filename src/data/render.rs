@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::DataError;
-use super::chat_template::{ChatTemplate, ChatTemplateError, Marked};
+use super::chat_template::{ChatTemplate, Marked};
 use super::form::Sample;
 use super::formats::Place;
+use super::{ChatTemplateError, DataError};
 
 /// A sample's text.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use rand::seq::SliceRandom;
 
-use super::{DataError, LaidOut, Layout, Order, sample_lengths::SampleLengths, source::Found, targets::SampleTargets};
+use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::Skipped, targets::SampleTargets};
 use crate::{
     options::{DataOptions, TrainingLength},
     random,
@@ -15,6 +15,19 @@ pub struct Sampler {
     targets: SampleTargets,
     /// Indices of the samples held out, ascending.
     held_out: Vec<u32>,
+}
+
+/// What is known of samples when all are read.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The files, for messages.
+    pub(super) origin: String,
+    /// Samples that were left out.
+    pub(super) skipped: Skipped,
+    /// The first sample of the data for evaluation, if there is such data.
+    pub(super) evaluated_from: Option<usize>,
+    /// The final number of each label, if labels are names.
+    pub(super) label_numbers: Option<Vec<u32>>,
 }
 
 impl Sampler {
@@ -103,11 +116,6 @@ impl Sampler {
             TrainingLength::Steps(steps) => steps,
             TrainingLength::Epochs(epochs) => (epochs * self.steps_per_epoch(options) as f64).ceil() as usize,
         }
-    }
-
-    /// The samples of each step of training.
-    pub fn order(&self, options: &DataOptions) -> Order<'_> {
-        Order::new(self, self.steps(options), options)
     }
 }
 

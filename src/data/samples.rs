@@ -11,9 +11,22 @@ use super::{
 pub(super) struct Samples {
     pub(super) lengths: SampleLengths,
     pub(super) targets: SampleTargets,
+    pub(super) contents: Contents,
+}
+
+/// The ids and the labels of samples whose lengths are known.
+#[derive(Debug)]
+pub(super) struct Contents {
     pub(super) ids: TokenIds,
     /// One for each sample, or empty.
     pub(super) labels: Vec<u32>,
+}
+
+impl Contents {
+    /// The label of a sample, if samples have labels.
+    pub(super) fn label(&self, sample: u32) -> Option<u32> {
+        self.labels.get(sample as usize).copied()
+    }
 }
 
 impl Samples {
@@ -22,8 +35,10 @@ impl Samples {
         Self {
             lengths: SampleLengths::default(),
             targets: SampleTargets::default(),
-            ids: TokenIds::new(folder),
-            labels: Vec::new(),
+            contents: Contents {
+                ids: TokenIds::new(folder),
+                labels: Vec::new(),
+            },
         }
     }
 
@@ -33,11 +48,11 @@ impl Samples {
     /// The temporary file cannot be made or written.
     pub(super) fn push(&mut self, sample: Tokenised) -> Result<(), DataError> {
         let Tokenised { ids, targets, label } = sample;
-        self.ids.extend(ids)?;
+        self.contents.ids.extend(ids)?;
         self.targets.push(self.lengths.len(), targets);
         // A sample is far below 2^32 tokens: its text is bounded.
         self.lengths.push(ids.len() as u32);
-        self.labels.extend(label);
+        self.contents.labels.extend(label);
         Ok(())
     }
 
@@ -47,14 +62,15 @@ impl Samples {
     /// The temporary file cannot be written.
     pub(super) fn finish(mut self, numbers: Option<&[u32]>) -> Result<Self, DataError> {
         if let Some(numbers) = numbers {
-            self.labels
+            self.contents
+                .labels
                 .iter_mut()
                 .for_each(|label| *label = numbers[*label as usize]);
         }
-        self.ids.finish()?;
+        self.contents.ids.finish()?;
         self.lengths.shrink();
         self.targets.shrink();
-        self.labels.shrink_to_fit();
+        self.contents.labels.shrink_to_fit();
         Ok(self)
     }
 }

@@ -41,8 +41,8 @@ impl SampleTargets {
     }
 }
 
-#[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

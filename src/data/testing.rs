@@ -1,6 +1,6 @@
 //! Small data sets for tests.
 
-use super::{Dataset, samples::Samples, source::Found, tokenise::Tokenised};
+use super::{Dataset, sampler::Found, samples::Samples, tokenise::Tokenised};
 use crate::{
     arch::ModelConfig,
     options::{Data, DataOptions, Padding, Synthetic, TrainingLength},

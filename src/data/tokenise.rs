@@ -3,14 +3,17 @@
 use std::ops::Range;
 use std::thread;
 
+use super::DataError;
+use super::chat_template::SpecialTokens;
 use super::form::Sample;
 use super::formats::Place;
 use super::labels::Labels;
 use super::render::Renderer;
-use super::tokenizer::{Encoder, Tokens};
-use super::{DataError, source};
+use super::source::{self, template};
+use super::tokenizer::{self, Encoder, Tokens};
+use crate::arch::{Location, ModelConfig};
 use crate::hub::Roots;
-use crate::options::Data;
+use crate::options::{Data, DataFile, DataOptions};
 
 /// Text that is tokenised at once, in bytes.
 const CHUNK: usize = 1 << 20;
@@ -38,6 +41,40 @@ impl Tokeniser {
     fn encode(&self, sample: &(Sample, Place)) -> Result<Tokens, DataError> {
         self.encoder.encode(&self.renderer.render(&sample.0, &sample.1)?)
     }
+}
+
+/// The tokeniser of samples for a model, of at most so many tokens.
+pub(super) fn tokeniser(
+    options: &DataOptions,
+    location: &Location,
+    config: &ModelConfig,
+    max_seq_length: usize,
+    roots: &Roots,
+) -> Result<Tokeniser, DataError> {
+    let encoder = Encoder::open(location, config.vocab_size, max_seq_length)?;
+    let file = match &options.data {
+        Data::File(file) => Some(&**file),
+        Data::Synthetic(_) | Data::Sample => None,
+    };
+    let special_tokens = SpecialTokens::of(location);
+    let eos = special_tokens
+        .as_ref()
+        .ok()
+        .and_then(|tokens| tokens.eos().map(str::to_owned));
+    let eos_id = match location {
+        Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
+        Location::Directory(_) => config.eos_token_id,
+    };
+    Ok(Tokeniser {
+        renderer: Renderer {
+            template: special_tokens.and_then(|tokens| template(file, location, &tokens, roots)),
+            eos: eos.or_else(|| encoder.token(eos_id?)),
+            completion_only: file.is_none_or(DataFile::completion_only_loss),
+            assistant_only: file.is_some_and(DataFile::assistant_only_loss),
+            model: options.model.clone(),
+        },
+        encoder,
+    })
 }
 
 /// Calls `each` with the tokens of every sample of some files or of the sample text, in their order.

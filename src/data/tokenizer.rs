@@ -169,8 +169,8 @@ fn read(path: &Path) -> Result<Vec<u8>, DataError> {
     })
 }
 
-#[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
+#[cfg(test)]
 mod tests {
     use tokenizers::processors::template::TemplateProcessing;
 

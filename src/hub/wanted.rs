@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::error::{HubError, file_error};
 use super::name::is_inside;
 use super::repository::Repository;
+use super::splits::files_of_split;
 
 const CONFIG: &str = "config.json";
 /// The tokenizer, its special tokens, and its chat template.
@@ -77,6 +78,35 @@ pub fn fetch_model(
         repository.fetch(&shard, progress)?;
     }
     Ok(())
+}
+
+/// The files of a data set: the one that its name gives, or those of a split in the folder that its name gives. The split is
+/// `train` by default; a data set of one file needs none.
+///
+/// # Errors
+/// There is no such file, folder or split; or several sets of files could be meant; or the hub does not answer.
+pub fn data_files(repository: &Repository<'_>, split: Option<&str>) -> Result<Vec<String>, HubError> {
+    let name = || Box::new(repository.name().clone());
+    let Some(path) = repository.name().file() else {
+        let files = files_of_split(&repository.files()?, split);
+        return files.map_err(|error| HubError::Split { name: name(), error });
+    };
+    if repository.has(path)? {
+        return match split {
+            None => Ok(vec![path.to_owned()]),
+            Some(split) => Err(HubError::SplitOfFile {
+                name: name(),
+                split: split.into(),
+            }),
+        };
+    }
+    let folder = format!("{path}/");
+    let mut files = repository.files()?;
+    files.retain(|file| file.starts_with(&folder));
+    if files.is_empty() {
+        return Err(repository.no_file(path));
+    }
+    files_of_split(&files, split).map_err(|error| HubError::Split { name: name(), error })
 }
 
 /// The files that an index names.

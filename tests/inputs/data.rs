@@ -157,7 +157,7 @@ fn files_that_cannot_be_used_say_why() {
         ),
         (
             "texts.jsonl",
-            "texts.jsonl:1: no column `title`; there are: id, text, body",
+            "texts.jsonl: no column `title`; there are: id, text, body",
         ),
         ("texts.csv", "texts.csv: no column `title`; there are: id, text, body"),
         (

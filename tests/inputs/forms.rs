@@ -140,7 +140,7 @@ fn forms_go_together_and_columns_have_any_name() {
     ]);
     let found = texts(dir.path(), file("[abc].jsonl"));
     assert_eq!(found.len(), 3);
-    assert_eq!(found[1], "two.<|endoftext|>");
+    assert_eq!(found[1], " two.<|endoftext|>", "a token of both counts as completion");
     let quotes = DataFile {
         column: Some("quote".into()),
         ..file("quotes.jsonl")

@@ -179,8 +179,8 @@ fn data_that_cannot_be_read_is_an_error() {
         project.write(file, content);
         project.plan(&[]).exits(2)
     };
-    let wrong = "{\"messages\": [], \"id\": 1}\n";
-    bad(SPEC, "texts.jsonl", wrong).stderr_has("texts.jsonl:1: no column `text`; there are: messages, id");
+    let wrong = "{\"title\": \"\", \"id\": 1}\n";
+    bad(SPEC, "texts.jsonl", wrong).stderr_has("and no `text`; there are: title, id");
     bad(SPEC, "texts.jsonl", "").stderr_has("texts.jsonl: the file is empty");
     bad(SPEC, "texts.jsonl", "{\"text\": \"\"}\n").stderr_has("texts.jsonl: nothing to train on");
     bad(SPEC, "model/tokenizer.json", "{}").stderr_has("tokenizer.json: not a tokenizer");

@@ -6,21 +6,21 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::ChatTemplateError;
 use crate::arch::Location;
+use crate::data::ChatTemplateError;
 
 const TEMPLATE: &str = "chat_template.jinja";
 const CONFIG: &str = "tokenizer_config.json";
 
 /// The special tokens of a tokenizer by name, such as `bos_token`.
 #[derive(Debug, Clone, Default)]
-pub(in crate::data) struct SpecialTokens {
+pub(crate) struct SpecialTokens {
     pub(super) by_name: Map<String, Value>,
 }
 
 impl SpecialTokens {
     /// Those that a model's tokenizer_config.json names; none if there is no such file.
-    pub(in crate::data) fn of(location: &Location) -> Result<Self, ChatTemplateError> {
+    pub(crate) fn of(location: &Location) -> Result<Self, ChatTemplateError> {
         let Location::Directory(dir) = location else {
             return Ok(Self::default());
         };
@@ -38,7 +38,7 @@ impl SpecialTokens {
     }
 
     /// The text of the token that ends a text.
-    pub(in crate::data) fn eos(&self) -> Option<&str> {
+    pub(crate) fn eos(&self) -> Option<&str> {
         self.by_name.get("eos_token")?.as_str()
     }
 }

@@ -12,10 +12,10 @@ const MARKS: [char; 2] = ['\u{fdd0}', '\u{fdd1}'];
 
 /// A text, and the parts of it that were marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::data) struct Marked {
-    pub(in crate::data) text: String,
+pub(crate) struct Marked {
+    pub(crate) text: String,
     /// Ranges of bytes.
-    pub(in crate::data) parts: Vec<Range<usize>>,
+    pub(crate) parts: Vec<Range<usize>>,
 }
 
 impl Marked {

@@ -12,9 +12,9 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::{Map, Value as Json};
 
-use super::DataError;
-use super::formats::Place;
 use crate::arch::Location;
+use crate::data::formats::Place;
+use crate::data::{ChatTemplateError, DataError};
 pub(super) use files::SpecialTokens;
 pub(super) use generation::Marked;
 
@@ -32,36 +32,6 @@ pub(super) struct ChatTemplate {
     place: String,
     /// True if `{% generation %}` marks what the assistant says.
     marks_generation: bool,
-}
-
-/// The reason why there is no template that can be rendered.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ChatTemplateError {
-    /// The model has none.
-    #[error(
-        "{looked_at}: no chat template, which messages need; name a file with one: `data: {{chat_template: \
-         chat_template.jinja}}`"
-    )]
-    Missing {
-        /// Where it would be.
-        looked_at: String,
-    },
-    /// A file cannot be read.
-    #[error("cannot read {path}: {reason}")]
-    Read {
-        /// The file.
-        path: String,
-        /// The system's reason.
-        reason: String,
-    },
-    /// The file is not what it should be.
-    #[error("{place}: {reason}")]
-    Invalid {
-        /// The file, with a line if one is known.
-        place: String,
-        /// The reason.
-        reason: String,
-    },
 }
 
 impl ChatTemplate {

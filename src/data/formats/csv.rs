@@ -8,7 +8,9 @@ use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use serde_json::Map;
 
 use super::metered::{Meter, Metered};
-use super::{DataError, EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Place, Row, missing};
+use super::place::Place;
+use super::row::{EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, missing};
+use crate::data::DataError;
 
 /// The names in the header.
 pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use serde::de::{self, DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Value};
 
+use super::jsonl;
 use super::lines::{BYTE_ORDER_MARK, Lines};
 use super::metered::{Meter, Metered};
-use super::{DataError, EachObject, LONGEST_SAMPLE_MIB, Place, jsonl};
+use super::place::Place;
+use super::row::{EachObject, LONGEST_SAMPLE_MIB};
+use crate::data::DataError;
 
 /// Calls `each` with each object. A file with an object a line is read as JSON lines, whatever its name.
 pub(super) fn objects(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {
@@ -221,7 +224,7 @@ mod tests {
             ),
             (
                 "{\"text\": \"a\"}",
-                "x.json: there is no array of objects; write one, or use `format: jsonl` for an object a line",
+                "x.json: there is no array of objects; write one array, or use `format: jsonl` for an object a line",
             ),
             (
                 "{\"a\": [{\"text\": \"a\"}], \"b\": [{\"text\": \"a\"}]}",
@@ -238,7 +241,7 @@ mod tests {
     fn an_object_without_an_end_is_not_read_forever() {
         let text = format!(
             "[{{\"text\": \"a\"}}, {{\"text\": \"{}",
-            "a".repeat(3 * super::super::LONGEST_SAMPLE)
+            "a".repeat(3 * super::super::row::LONGEST_SAMPLE)
         );
         assert_eq!(
             texts(&text).unwrap_err(),

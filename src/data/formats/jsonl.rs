@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::lines::Lines;
-use super::{DataError, EachObject, Place};
+use super::place::Place;
+use super::row::EachObject;
+use crate::data::DataError;
 
 /// Calls `each` with the object of each line. Skips blank lines.
 pub(super) fn objects(path: &Arc<Path>, each: &mut EachObject) -> Result<(), DataError> {

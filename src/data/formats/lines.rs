@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::{DataError, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
+use super::row::{LONGEST_SAMPLE, LONGEST_SAMPLE_MIB};
+use crate::data::DataError;
 
 /// Some editors write it before a text in UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-use super::LONGEST_SAMPLE;
+use super::row::LONGEST_SAMPLE;
 
 /// Room for the buffer of a parser that reads ahead.
 const READ_AHEAD: usize = 1 << 20;

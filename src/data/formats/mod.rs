@@ -7,6 +7,7 @@ mod lines;
 mod metered;
 mod parquet;
 mod place;
+mod row;
 mod text;
 
 use std::path::Path;
@@ -14,32 +15,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::DataError;
+use crate::data::DataError;
 use crate::options::DataFormat;
-use crate::text::suggestion;
 pub(super) use place::Place;
-
-/// The longest sample in MiB. A longer one would have over a million tokens: it is a wrong file.
-const LONGEST_SAMPLE_MIB: usize = 16;
-
-/// The same in bytes.
-const LONGEST_SAMPLE: usize = LONGEST_SAMPLE_MIB << 20;
-
-/// The only column of a text file.
-pub(super) const TEXT_COLUMN: &str = "text";
-
-/// A row of a file, with the columns that were asked for.
-#[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) place: Place,
-    pub(super) values: Map<String, Value>,
-}
-
-/// The callback of a file's reader: takes each row.
-type EachRow<'a> = dyn FnMut(Row) -> Result<(), DataError> + 'a;
-
-/// The callback of a reader of objects: returns false to stop.
-type EachObject<'a> = dyn FnMut(Place, Map<String, Value>) -> Result<bool, DataError> + 'a;
+use row::{EachObject, EachRow};
+pub(super) use row::{Row, TEXT_COLUMN, kind, missing};
 
 /// The names of a file's columns, those of its first row if rows may differ; `None` if it has no row.
 pub(super) fn columns(path: &Path, format: DataFormat) -> Result<Option<Vec<String>>, DataError> {
@@ -87,27 +67,4 @@ fn first_keys(
         Ok(false)
     })?;
     Ok(first)
-}
-
-/// The error of a column that is not among `names`.
-pub(super) fn missing<'a>(place: String, column: &str, names: impl Iterator<Item = &'a str>) -> DataError {
-    let names: Vec<&str> = names.collect();
-    DataError::MissingColumn {
-        place,
-        column: column.into(),
-        meant: suggestion(column, names.iter().copied()).map_or_else(String::new, |meant| format!("; {meant}")),
-        columns: names.join(", "),
-    }
-}
-
-/// The kind of a value, for messages.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }

@@ -10,7 +10,9 @@ use polars_io::SerReader;
 use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
 use serde_json::{Map, Value};
 
-use super::{DataError, EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Place, Row, missing};
+use super::place::Place;
+use super::row::{EachRow, LONGEST_SAMPLE, LONGEST_SAMPLE_MIB, Row, missing};
+use crate::data::DataError;
 
 /// The names of a file's columns.
 pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A row's place in its file.
 #[derive(Debug, Clone)]
-pub(in crate::data) struct Place {
+pub(crate) struct Place {
     path: Arc<Path>,
     unit: Unit,
     /// From 1.
@@ -21,7 +21,7 @@ enum Unit {
 }
 
 impl Place {
-    pub(in crate::data) fn line(path: &Arc<Path>, number: u64) -> Self {
+    pub(crate) fn line(path: &Arc<Path>, number: u64) -> Self {
         Self::new(path, Unit::Line, number)
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::Map;
 
 use super::lines::Lines;
-use super::{DataError, EachRow, LONGEST_SAMPLE, Place, Row, TEXT_COLUMN};
+use super::place::Place;
+use super::row::{EachRow, LONGEST_SAMPLE, Row, TEXT_COLUMN};
+use crate::data::DataError;
 
 /// Calls `each` with each paragraph of a file: the lines between blank lines, joined by `\n`.
 pub(super) fn read(path: &Arc<Path>, each: &mut EachRow) -> Result<(), DataError> {

@@ -7,7 +7,7 @@ use super::planned::Planned;
 use super::sequence::{Micro, Sequence};
 use crate::{
     arch::ModelConfig,
-    data::{DataError, EffectiveBatch, LaidOut, Layout, MicroBatch, Sampler},
+    data::{DataError, EffectiveBatch, LaidOut, Layout, MicroBatch, Order, Sampler},
     nn::loss::logits_held,
     options::{Data, DataOptions, Lengths, Task},
 };
@@ -100,7 +100,7 @@ fn chosen(sequence: &Sequence, task: Task, vocabulary: usize) -> Vec<usize> {
 /// The first `most` steps in our trainer's order.
 pub(super) fn sequence(sampler: &Sampler, options: &DataOptions, most: usize) -> Sequence {
     let (mut sequence, layout) = (Sequence::default(), Layout::new(options));
-    for samples in sampler.order(options).take(most) {
+    for samples in Order::new(sampler, options).take(most) {
         sequence.push_laid_out(sampler.lay_out(&layout, &samples), &samples, options);
     }
     sequence

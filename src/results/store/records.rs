@@ -24,6 +24,11 @@ pub fn write_record(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
     write_atomically(&path, &json)
 }
 
+/// True if there is no such file, or a file in place of its folder.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// The outcome of a cell; `None` if it has none yet.
 ///
 /// # Errors
@@ -32,7 +37,7 @@ pub fn read_record(dir: &CellDir) -> Result<Option<Record>, StoreError> {
     let path = dir.record();
     let json = match fs::read(&path) {
         Ok(json) => json,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(io_error("read", &path)(error)),
     };
     let record: Record = serde_json::from_slice(&json).map_err(|source| invalid("record", &path, source))?;

@@ -1,0 +1,199 @@
+//! Loads the data of a cell: its samples as tokens, and their order.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::labels::Labels;
+use super::sample_lengths::SampleLengths;
+use super::sampler::Found;
+use super::samples::Samples;
+use super::skipped::Skipped;
+use super::source::origin;
+use super::targets::SampleTargets;
+use super::tokenise::{EachSample, Tokenised, tokenise, tokeniser};
+use super::{DataError, Dataset, Sampler, synthetic, tokenizer};
+use crate::arch::{Location, ModelConfig, locate};
+use crate::hub::Roots;
+use crate::options::{Data, DataOptions, PackingSeparator};
+
+/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those that nothing can be learnt from are
+/// left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
+///
+/// # Errors
+/// If a file cannot be read, changes meanwhile, or has another format; the tokenizer or the chat template is missing or belongs
+/// to another model; no samples are left to train on; or the temporary file cannot be written.
+pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: &Path) -> Result<Dataset, DataError> {
+    let mut samples = Samples::new(folder);
+    let found = for_each_sample(options, Parts::All, config, roots, &mut |sample| samples.push(sample))?;
+    let samples = samples.finish(found.label_numbers.as_deref())?;
+    let separator = separator(options, config, roots)?;
+    Dataset::new(options, samples, separator, &found)
+}
+
+/// The order of the samples to train on that [`load`] loads, without their ids: plans need no more. Data for evaluation is not
+/// read.
+///
+/// # Errors
+/// Those of [`load`], but for the temporary file.
+pub fn sampler(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Sampler, DataError> {
+    let (mut lengths, mut targets) = (SampleLengths::default(), SampleTargets::default());
+    let found = for_each_sample(options, Parts::Training, config, roots, &mut |sample| {
+        targets.push(lengths.len(), sample.targets);
+        lengths.push(sample.ids.len() as u32);
+        Ok(())
+    })?;
+    lengths.shrink();
+    targets.shrink();
+    separator(options, config, roots)?;
+    Sampler::new(options, lengths, targets, &found)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    Training,
+    All,
+}
+
+/// Calls `each` with every sample that something can be learnt from, those to train on first.
+fn for_each_sample(
+    options: &DataOptions,
+    parts: Parts,
+    config: &ModelConfig,
+    roots: &Roots,
+    each: &mut EachSample,
+) -> Result<Found, DataError> {
+    if options.max_seq_length < 2 {
+        return Err(DataError::MaxSeqLength(options.max_seq_length));
+    }
+    let mut found = Found {
+        origin: origin(&options.data, roots),
+        ..Found::default()
+    };
+    if let Data::Synthetic(spec) = &options.data {
+        let (vocab_size, labels) = (config.vocab_size, config.labels());
+        if let Some(labels) = labels.filter(|labels| *labels > vocab_size) {
+            return Err(DataError::LabelsOfTokens { labels, vocab_size });
+        }
+        let length = options.max_seq_length;
+        found.skipped.short = synthetic::samples(spec, options.seed, vocab_size, labels, length, each)?;
+        return Ok(found);
+    }
+    let location = locate(&options.model, roots)?;
+    let tokeniser = tokeniser(options, &location, config, options.max_seq_length, roots)?;
+    let mut labels = Labels::new(config.labels().unwrap_or(0));
+    let mut sieve = Sieve {
+        each,
+        kept: 0,
+        skipped: Skipped::default(),
+    };
+    // A label counts even if its sample is left out: otherwise label numbers would depend on `max_seq_length`.
+    tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
+        sieve.take(sample)
+    })?;
+    let evaluated = match &options.data {
+        Data::File(file) if parts == Parts::All => file.evaluation(),
+        _ => None,
+    };
+    if let Some(file) = evaluated {
+        let (data, trained) = (Data::from(file), sieve.kept);
+        tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
+        if sieve.kept == trained {
+            return Err(DataError::NothingToEvaluate {
+                origin: origin(&data, roots),
+            });
+        }
+        found.evaluated_from = Some(trained);
+    }
+    found.skipped = sieve.skipped;
+    // Names that only the data for evaluation has are not known to a plan.
+    if parts == Parts::All {
+        found.label_numbers = labels.in_order(&found.origin)?;
+    }
+    Ok(found)
+}
+
+/// Hands on the samples that something can be learnt from.
+struct Sieve<'a, 'b> {
+    each: &'a mut EachSample<'b>,
+    kept: usize,
+    skipped: Skipped,
+}
+
+impl Sieve<'_, '_> {
+    fn take(&mut self, sample: Tokenised) -> Result<(), DataError> {
+        // Nothing predicts the first token.
+        let is_target = |range: &Range<u32>| range.end > 1;
+        if sample.ids.len() < 2 {
+            self.skipped.short += 1;
+            return Ok(());
+        }
+        if sample.targets.is_some_and(|targets| !targets.iter().any(is_target)) {
+            self.skipped.without_targets += 1;
+            return Ok(());
+        }
+        self.kept += 1;
+        (self.each)(sample)
+    }
+}
+
+/// The id of the token between packed samples; `None` if none is asked for.
+fn separator(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Option<u32>, DataError> {
+    if options.packing.map(|packing| packing.separator) != Some(PackingSeparator::Eos) {
+        return Ok(None);
+    }
+    let eos = match locate(&options.model, roots)? {
+        Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
+        Location::Directory(_) => config.eos_token_id,
+    };
+    let known = eos.filter(|&id| (id as usize) < config.vocab_size);
+    known.map(Some).ok_or_else(|| DataError::NoEos {
+        model: options.model.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::data::testing;
+    use crate::options::{Packing, PackingAttention, PackingStrategy};
+
+    /// A checkpoint names the end of a text in its config.json, and may name several.
+    #[test]
+    fn separators_need_an_end_of_text() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("model")).unwrap();
+        let with_eos = |eos: serde_json::Value| {
+            let mut config = serde_json::json!({
+                "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+                "num_attention_heads": 4, "vocab_size": 512, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
+            });
+            config["eos_token_id"] = eos;
+            std::fs::write(dir.path().join("model/config.json"), config.to_string()).unwrap();
+            let options = DataOptions {
+                model: "./model".into(),
+                packing: Some(Packing {
+                    separator: PackingSeparator::Eos,
+                    attention: PackingAttention::BlockDiagonal,
+                    strategy: PackingStrategy::Bfd,
+                }),
+                ..testing::options(1, 1)
+            };
+            let config = locate("./model", &dir.path().into()).unwrap().config().unwrap();
+            separator(&options, &config, &dir.path().into()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with_eos(serde_json::json!(7)), Ok(Some(7)));
+        assert_eq!(with_eos(serde_json::json!([9, 8])), Ok(Some(9)));
+        for unknown in [serde_json::json!(null), serde_json::json!(512)] {
+            let message = with_eos(unknown).unwrap_err();
+            assert!(message.contains("names no `eos_token_id`"), "{message}");
+        }
+        let options = testing::options(1, 1);
+        let config = Preset::named("tiny").unwrap().config();
+        assert_eq!(
+            separator(&options, &config, &dir.path().into()).unwrap(),
+            None,
+            "none is asked for"
+        );
+    }
+}
