@@ -40,6 +40,14 @@ impl<'a> LabelValue<'a> {
             }),
         }
     }
+
+    /// The label of a format whose values are all texts: an integer that is written as one.
+    pub(super) fn or_integer(self) -> Self {
+        match self {
+            Self::Name(name) => name.trim().parse().map_or(self, Self::Number),
+            Self::Number(_) => self,
+        }
+    }
 }
 
 /// Numbers the labels: a number stays, a name gets its position in alphabetical order, which is known at the end.
@@ -171,6 +179,8 @@ mod tests {
         };
         assert_eq!(of(&1.into()).unwrap(), "Number(1)");
         assert_eq!(of(&"pos".into()).unwrap(), "Name(\"pos\")");
+        assert_eq!(LabelValue::Name("10").or_integer(), LabelValue::Number(10));
+        assert_eq!(LabelValue::Name("ten").or_integer(), LabelValue::Name("ten"));
         for (value, kind) in [(Value::from(0.5), "a number"), (Value::Null, "null")] {
             let expected = format!("x:1: column `label` is {kind}, not an integer or a text");
             assert_eq!(of(&value).unwrap_err(), expected);

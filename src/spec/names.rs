@@ -225,7 +225,7 @@ pub(super) fn data_value(text: &str) -> Value {
     // A word that is nearly one of these, and not a file, is a mistake in it.
     let words = ["sample", "synthetic"];
     let is_word = |text: &str| words.contains(&text) || nearest(text, words).is_some() && !Path::new(text).exists();
-    match text.starts_with("hf://") || is_word(text) {
+    match is_word(text) {
         true => json!(text),
         false => json!({ "path": text }),
     }
