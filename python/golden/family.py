@@ -113,11 +113,14 @@ class Family:
         loading = {key: how.pop(key) for key in ("dtype", "adapter", "quantized") if key in how}
         return self.train(self.load(name, **loading), batches, **how)
 
+    def make_optimizer(self, model, weight_decay):
+        return self.optimizer(list(trainable(model).values()), lr=self.learning_rate, weight_decay=weight_decay)
+
     def train(self, model, batches, scheduler=None, weight_decay=0.0, max_grad_norm=0.0, accumulate=False):
         """Losses (before each step's update), gradient norms and learning rates. A step takes the next micro-batch in turn,
         or with `accumulate` all of them."""
         weights = list(trainable(model).values())
-        optimizer = self.optimizer(weights, lr=self.learning_rate, weight_decay=weight_decay)
+        optimizer = self.make_optimizer(model, weight_decay)
         schedule = scheduler and scheduler(optimizer, math.ceil(0.1 * STEPS), STEPS)
         losses, norms, rates = [], [], []
         for step in range(STEPS):

@@ -16,6 +16,7 @@ import dora
 import encoders
 import gemma
 import lion
+import lora
 import mistral
 import phi3
 import precision
@@ -41,6 +42,7 @@ def main():
     mistral.write(folder)
     gemma.write(folder)
     dora.write(folder)
+    lora.write(folder)
     lion.write(folder)
     precision.write(folder)
     quantisation.write(folder / "quant.safetensors")

@@ -3,9 +3,10 @@
 use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
+use super::module::Kind;
 use super::presets::Preset;
 use super::rope::RopeScaling;
-use crate::options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights};
+use crate::options::{Attention, LoraOptions, Loss, ModelOptions, Patterns, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
 pub const TRAINED: [Family; 9] = [
@@ -104,6 +105,9 @@ pub(super) fn check_model(
     stack: Stack,
     place: &str,
 ) -> Result<(), ArchError> {
+    if let Some(lora) = &options.lora {
+        check_patterns(config, lora)?;
+    }
     let unsupported = |error| ArchError::Unsupported {
         place: place.into(),
         error,
@@ -118,6 +122,47 @@ pub(super) fn check_model(
     match stack {
         Stack::Candle => check_options(config, options),
         Stack::Torch => check_torch(config, options).map_err(unsupported),
+    }
+}
+
+/// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
+fn check_patterns(config: &ModelConfig, lora: &LoraOptions) -> Result<(), ArchError> {
+    check_pattern("lora.rank_pattern", &lora.rank_pattern, config, lora)?;
+    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, config, lora)
+}
+
+fn check_pattern<T>(
+    key: &'static str,
+    patterns: &Patterns<T>,
+    config: &ModelConfig,
+    lora: &LoraOptions,
+) -> Result<(), ArchError> {
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    let adapted = config
+        .modules()
+        .filter(|(name, module)| module.kind == Kind::Linear && lora.target_modules.contains(name));
+    let names: Vec<String> = adapted.map(|(name, _)| name).collect();
+    for name in &names {
+        let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
+        if let (Some(first), Some(second)) = (found.next(), found.next()) {
+            return Err(ArchError::TwoPatterns {
+                key,
+                module: name.clone(),
+                patterns: [first.to_string(), second.to_string()],
+            });
+        }
+    }
+    match patterns
+        .keys()
+        .find(|pattern| !names.iter().any(|name| pattern.matches(name)))
+    {
+        Some(pattern) => Err(ArchError::NoModule {
+            key,
+            pattern: pattern.to_string(),
+        }),
+        None => Ok(()),
     }
 }
 

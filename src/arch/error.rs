@@ -121,6 +121,14 @@ pub enum ArchError {
     Labels { asked: usize, has: usize },
     #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
     Module { name: String, known: String },
+    #[error("`{key}`: both `{}` and `{}` match {module}", patterns[0], patterns[1])]
+    TwoPatterns {
+        key: &'static str,
+        module: String,
+        patterns: [String; 2],
+    },
+    #[error("`{key}`: `{pattern}` matches no module that has an adapter")]
+    NoModule { key: &'static str, pattern: String },
     #[error("`offload.weights`: {0}")]
     Blocks(Mistake),
 }

@@ -18,9 +18,9 @@ pub trait Chain {
     fn device(&self) -> &Device;
     /// Number of blocks.
     fn blocks(&self) -> usize;
-    /// Adds everything that is trained to the list, in a fixed order, each once.
+    /// Adds everything that is trained to the list, and the adapters' frozen tensors, in a fixed order, each once.
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
-    /// Adds what is trained of a block to the list, in a fixed order.
+    /// Adds the same of a block to the list, in a fixed order.
     fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>);
     /// The places of a block's weights that are not trained, in a fixed order.
     fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>);

@@ -57,6 +57,13 @@ pub(crate) use with_chain;
 impl Model {
     /// Everything that is trained, in a fixed order, each once.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
+        let mut params = self.saved();
+        params.retain(|param| param.trainable);
+        params
+    }
+
+    /// Everything that is saved of a trained adapter, in a fixed order: all that is trained, and the adapters' frozen tensors.
+    pub fn saved(&mut self) -> Vec<&mut Param> {
         with_chain!(self, chain => {
             // Few blocks have more.
             let mut params = Vec::with_capacity(16 * chain.blocks());

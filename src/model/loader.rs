@@ -64,7 +64,7 @@ impl<'a> Loader<'a> {
         // PEFT trains the head beside adapters whole (`modules_to_save`).
         let is_whole = module.kind == Kind::Classifier;
         let weight_name = name.part("weight");
-        let weight = match self.format().filter(|_| !is_whole) {
+        let mut weight = match self.format().filter(|_| !is_whole) {
             None => Weight::Dense(self.param(weight_name, shape.into(), is_whole || self.trains_all())?),
             Some(format) => {
                 let matrix = self.quantized(weight_name, shape, format)?;
@@ -85,7 +85,7 @@ impl<'a> Loader<'a> {
                     options,
                     self.options.seed,
                     name,
-                    &weight,
+                    &mut weight,
                     self.hidden(),
                     self.device,
                 )?)

@@ -24,6 +24,8 @@ pub struct Param {
     pub value: Tensor,
     /// True if it is trained.
     pub trainable: bool,
+    /// Its learning rate over the step's.
+    pub lr_ratio: f64,
     category: Category,
     gradient: Option<Tensor>,
     /// The gradient's elements while they wait in the host's memory.
@@ -36,9 +38,19 @@ impl Param {
         Self::new(name, value, trainable, Category::Parameter)
     }
 
-    /// A weight of an adapter; always trained.
+    /// A weight of an adapter, which is trained.
     pub fn adapter(name: WeightName, value: Tensor) -> Self {
         Self::new(name, value, true, Category::Adapter)
+    }
+
+    /// The same, which is not trained.
+    pub fn frozen_adapter(name: WeightName, value: Tensor) -> Self {
+        Self::new(name, value, false, Category::Adapter)
+    }
+
+    /// True for a weight of an adapter.
+    pub fn is_adapter(&self) -> bool {
+        self.category == Category::Adapter
     }
 
     /// A weight of the base model that waits in the host's memory, and is not trained.
@@ -64,6 +76,7 @@ impl Param {
             name,
             value,
             trainable,
+            lr_ratio: 1.0,
             category,
             gradient: None,
             host_gradient: None,

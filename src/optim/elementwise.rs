@@ -74,13 +74,14 @@ impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
     }
 
     /// One parameter after the other: its state comes, is changed, and goes.
-    fn step_from_host(&mut self, params: &mut [&mut Param], coefficients: R::Coefficients) -> Result<()> {
+    fn step_from_host(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         let states = self.states.chunks_exact_mut(N).zip(self.host.iter_mut().flatten());
         for (param, (states, host)) in params.iter_mut().zip(states) {
             host.fetch(&mut *states)?;
             let is_away = param.has_gradient_away();
             param.bring_gradient_back()?;
             if !memory::is_dry_run() {
+                let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
                 if param.value.has_kernels() {
                     update::<R, N>(param, states, coefficients)?;
                 } else {
@@ -107,9 +108,8 @@ impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
     fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
         self.prepare(params)?;
         self.steps += 1;
-        let coefficients = self.rule.coefficients(self.steps, learning_rate);
         if self.host.is_some() {
-            return self.step_from_host(params, coefficients);
+            return self.step_from_host(params, learning_rate);
         }
         if memory::is_dry_run() {
             return Ok(());
@@ -117,12 +117,13 @@ impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
         if have_kernels(params) {
             // All parameters share a parallel region: adapters are many and small.
             let states = self.states.par_chunks_exact_mut(N);
-            return params
-                .par_iter_mut()
-                .zip(states)
-                .try_for_each(|(param, states)| update::<R, N>(param, states, coefficients));
+            return params.par_iter_mut().zip(states).try_for_each(|(param, states)| {
+                let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
+                update::<R, N>(param, states, coefficients)
+            });
         }
         for (param, states) in params.iter_mut().zip(self.states.chunks_exact_mut(N)) {
+            let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
             update_plain::<R, N>(param, states, coefficients)?;
         }
         Ok(())

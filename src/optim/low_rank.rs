@@ -217,7 +217,6 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
         let (mut matrices, mut others) = self.partition(params);
         self.adamw.step(&mut others, learning_rate)?;
         self.steps += 1;
-        let coefficients = self.rule.coefficients(self.steps, learning_rate);
         // One after the other: the work space of a basis grows with the gradient's sides, and is freed before the next.
         let mut states = std::mem::take(&mut self.states);
         for (param, state) in matrices.iter_mut().zip(&mut states) {
@@ -227,6 +226,7 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
             }
             let is_away = param.has_gradient_away();
             param.bring_gradient_back()?;
+            let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
             self.update_param(param, state, coefficients)?;
             if let Some(mut host) = host {
                 host.give_back(state.tensors())?;

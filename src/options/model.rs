@@ -1,6 +1,9 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
-use super::{Adapter, Attention, Autocast, Dtype, Loss, OffloadedBlocks, TargetModules, Task, Upcast, Weights};
+use super::{
+    Adapter, Attention, Autocast, Dtype, InitLoraWeights, Loss, OffloadedBlocks, Patterns, TargetModules, Task, Upcast,
+    Weights, matching,
+};
 
 /// The number of labels by default, as in transformers.
 pub const DEFAULT_LABELS: usize = 2;
@@ -87,4 +90,48 @@ pub struct LoraOptions {
     pub target_modules: TargetModules,
     /// Number format of the factors, their gradients and their optimizer states.
     pub dtype: Dtype,
+    /// False if A is frozen (LoRA-FA).
+    pub trains_a: bool,
+    /// The adapter's product is scaled by `alpha / √rank` instead.
+    pub use_rslora: bool,
+    /// The start values of the factors.
+    pub init: InitLoraWeights,
+    /// Other ranks of some modules.
+    pub rank_pattern: Patterns<usize>,
+    /// Another alpha of some modules.
+    pub alpha_pattern: Patterns<f64>,
+    /// The learning rate of B, and of trained vectors, over that of A.
+    pub lr_ratio: f64,
+}
+
+impl LoraOptions {
+    /// LoRA on every linear layer, with `scale = alpha / rank` and no options of its own.
+    pub fn new(rank: usize, alpha: f64) -> Self {
+        Self {
+            adapter: Adapter::Lora,
+            rank,
+            alpha,
+            dropout: 0.0,
+            target_modules: TargetModules::AllLinear,
+            dtype: Dtype::Float32,
+            trains_a: true,
+            use_rslora: false,
+            init: InitLoraWeights::Default,
+            rank_pattern: Patterns::new(),
+            alpha_pattern: Patterns::new(),
+            lr_ratio: 1.0,
+        }
+    }
+
+    /// The rank of the module called `module` in full.
+    pub fn rank_of(&self, module: &str) -> usize {
+        matching(&self.rank_pattern, module).unwrap_or(self.rank)
+    }
+
+    /// The factor of the product of that module.
+    pub fn scale_of(&self, module: &str) -> f64 {
+        let rank = self.rank_of(module) as f64;
+        let divisor = if self.use_rslora { rank.sqrt() } else { rank };
+        matching(&self.alpha_pattern, module).unwrap_or(self.alpha) / divisor
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::formats::format;
-use crate::options::{Adapter, LoraOptions, Task};
+use crate::options::{Adapter, InitLoraWeights, LoraOptions, Patterns, Task, matching};
 
 /// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,9 +28,56 @@ pub struct Config {
     /// DoRA in place of LoRA.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     use_dora: bool,
+    /// The product is scaled by `lora_alpha / √r`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub use_rslora: bool,
+    /// The start values of the factors. PEFT takes those of PiSSA and OLoRA out of the weight again when it loads the adapter.
+    #[serde(default)]
+    pub init_lora_weights: Init,
+    /// Other ranks of some modules.
+    #[serde(default, skip_serializing_if = "Patterns::is_empty")]
+    pub rank_pattern: Patterns<usize>,
+    /// Another alpha of some modules.
+    #[serde(default, skip_serializing_if = "Patterns::is_empty")]
+    pub alpha_pattern: Patterns<f64>,
     bias: String,
     fan_in_fan_out: bool,
     inference_mode: bool,
+}
+
+/// PEFT's `init_lora_weights`: a word, or true for the default.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Init {
+    /// The default, if true.
+    Usual(bool),
+    /// A named one.
+    Named(InitLoraWeights),
+}
+
+impl Default for Init {
+    fn default() -> Self {
+        Self::Usual(true)
+    }
+}
+
+impl From<InitLoraWeights> for Init {
+    fn from(init: InitLoraWeights) -> Self {
+        match init {
+            InitLoraWeights::Default => Self::Usual(true),
+            named => Self::Named(named),
+        }
+    }
+}
+
+impl Init {
+    /// The start values; PEFT's `false` has none of its own.
+    pub fn init(self) -> InitLoraWeights {
+        match self {
+            Self::Usual(_) => InitLoraWeights::Default,
+            Self::Named(named) => named,
+        }
+    }
 }
 
 /// PEFT's type of adapter; DoRA is a kind of LoRA.
@@ -57,10 +104,19 @@ impl Config {
             target_modules: BTreeSet::new(),
             modules_to_save,
             use_dora: format(lora.adapter).use_dora,
+            use_rslora: lora.use_rslora,
+            init_lora_weights: lora.init.into(),
+            rank_pattern: lora.rank_pattern.clone(),
+            alpha_pattern: lora.alpha_pattern.clone(),
             bias: "none".into(),
             fan_in_fan_out: false,
             inference_mode: true,
         }
+    }
+
+    /// The rank of a module's factors.
+    pub(super) fn rank_of(&self, module: &str) -> usize {
+        matching(&self.rank_pattern, module).unwrap_or(self.r)
     }
 
     /// The method of the adapters.

@@ -110,17 +110,13 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Adapter, Dtype, LoraOptions, TargetModules, Task};
+    use crate::options::{Adapter, LoraOptions, Task};
     use crate::peft::{FileDtype, file_bytes};
 
     fn lora() -> LoraOptions {
         LoraOptions {
-            adapter: Adapter::Lora,
-            rank: 2,
-            alpha: 4.0,
             dropout: 0.1,
-            target_modules: TargetModules::AllLinear,
-            dtype: Dtype::Float32,
+            ..LoraOptions::new(2, 4.0)
         }
     }
 

@@ -47,7 +47,7 @@ impl AdapterTensor {
 
     /// The module's name for a tensor of its adapter, `None` for a module that is saved whole, or the mistake.
     pub(super) fn check(&self, config: &Config) -> Result<Option<&str>, String> {
-        let (rank, elements) = (config.r, self.shape.iter().product::<usize>());
+        let elements = self.shape.iter().product::<usize>();
         let saved = format(config.adapter()?).tensors;
         let found = saved.iter().find_map(|part| {
             let module = self.name.strip_suffix(part.name)?.strip_suffix('.')?;
@@ -55,6 +55,7 @@ impl AdapterTensor {
         });
         match found {
             Some((module, part)) => {
+                let rank = config.rank_of(module);
                 let has_rank = part.rank_at.is_none_or(|at| self.shape.get(at) == Some(&rank));
                 if self.shape.len() == part.dims && has_rank && elements == self.values.len() {
                     return Ok(Some(module));

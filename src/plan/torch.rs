@@ -38,6 +38,7 @@ impl Configuration {
             rank: cell.rank as u32,
             lora_dropout: cell.lora_dropout,
             lora_a: cell.lora_fa,
+            rank_pattern: cell.lora.rank_pattern.clone(),
             target_modules: cell.target_modules.clone(),
             adapter_dtype: floating(cell.adapter_dtype),
             bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{element::Element, int8::Int8, nf4::Nf4, parallel};
+use super::{builder::Format, double::Scales, element::Element, int8::Int8, nf4::Nf4, parallel};
 use crate::memory::tiers::Slot;
 
 /// A quantised matrix.
@@ -28,6 +28,16 @@ impl Quantized {
         match self {
             Self::Nf4(matrix) => matrix.cols(),
             Self::Int8(matrix) => matrix.cols(),
+        }
+    }
+
+    /// The format that it is stored in.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Nf4(matrix) => Format::Nf4 {
+                double_quant: matches!(matrix.scales(), Scales::Double(_)),
+            },
+            Self::Int8(_) => Format::Int8,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::hub::{HubError, Roots};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
-use crate::spec::cell::{Cell, Data, Device, Stack, TargetModules, Task, Weights};
+use crate::spec::cell::{Cell, Data, Device, Stack, Task, Weights};
 use crate::spec::{Study, StudyCell};
 use crate::text::{Mistake, to_flow_yaml};
 
@@ -148,12 +148,14 @@ fn open_model(cell: &Cell, roots: &Roots) -> Result<ModelConfig, ModelError> {
 }
 
 /// The settings that decide if a cell's model can be opened.
-fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<&[String]>) {
-    let modules = match &cell.target_modules {
-        TargetModules::Names(names) if cell.rank > 0 => Some(names.as_slice()),
-        _ => None,
-    };
-    (cell.model.as_str(), cell.weights(), cell.task, cell.num_labels, modules)
+fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<String>) {
+    (
+        cell.model.as_str(),
+        cell.weights(),
+        cell.task,
+        cell.num_labels,
+        cell.adapted_modules(),
+    )
 }
 
 /// The reason why kernels of this level cannot run on a CPU whose best is `best`.

@@ -5,8 +5,8 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, TargetModules, Upcast,
-    ZeroGrad,
+    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, Patterns, TargetModules,
+    Upcast, ZeroGrad,
 };
 
 /// The kernels whose memory is traced.
@@ -58,6 +58,8 @@ pub struct Configuration {
     pub rank: u32,
     /// Dropout on the adapters' input.
     pub lora_dropout: f64,
+    /// Other ranks of some modules.
+    pub rank_pattern: Patterns<usize>,
     /// The training of LoRA's A.
     pub lora_a: LoraATraining,
     /// The layers that get an adapter.
@@ -128,6 +130,7 @@ impl Configuration {
             torch_dtype: Dtype::Bfloat16,
             rank: 16,
             lora_dropout: 0.0,
+            rank_pattern: Patterns::new(),
             lora_a: LoraATraining::Trained,
             target_modules: TargetModules::AllLinear,
             adapter_dtype: Dtype::Float32,

@@ -81,7 +81,7 @@ fn train(options: &TrainOptions, config: &ModelConfig, steps: &[EffectiveBatch])
 pub fn adapter_file_bytes(options: &ModelOptions, config: &ModelConfig) -> Result<u64, TrainError> {
     let (bytes, _) = memory::dry_run(InstructionSet::ALL[0], 0, || {
         let mut model = model::load_dry(options, config)?;
-        let tensors = model.trainable().into_iter();
+        let tensors = model.saved().into_iter();
         let files = tensors.map(|param| (param.name.to_string(), FileDtype::F32, param.value.dims().to_vec()));
         Ok(peft::file_bytes(files))
     });

@@ -103,8 +103,7 @@ mod tests {
         model::{self, Model, Source},
         nn::testing::pass,
         options::{
-            Adapter, Attention, Autocast, Dtype, LoraOptions, Loss, ModelOptions, OffloadedBlocks, TargetModules, Task,
-            Upcast, Weights,
+            Attention, Autocast, Dtype, LoraOptions, Loss, ModelOptions, OffloadedBlocks, Task, Upcast, Weights,
         },
     };
 
@@ -123,14 +122,7 @@ mod tests {
             autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
-            lora: Some(LoraOptions {
-                adapter: Adapter::Lora,
-                rank: 2,
-                alpha: 4.0,
-                dropout: 0.0,
-                target_modules: TargetModules::AllLinear,
-                dtype: Dtype::Float32,
-            }),
+            lora: Some(LoraOptions::new(2, 4.0)),
             offloaded_blocks: Some(OffloadedBlocks::Ratio(1.0)),
             offloads_embeddings: false,
             max_seq_length: 8,

@@ -18,7 +18,7 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
         return Ok(None);
     };
     let mut tensors = Vec::new();
-    for param in trainer.trainable() {
+    for param in trainer.saved() {
         tensors.push(AdapterTensor {
             name: param.name.to_string(),
             shape: param.value.dims().to_vec(),

@@ -198,6 +198,11 @@ impl Trainer {
         self.model.trainable()
     }
 
+    /// What is saved of the trained adapters, in a fixed order.
+    pub fn saved(&mut self) -> Vec<&mut Param> {
+        self.model.saved()
+    }
+
     /// Number of trained elements.
     pub fn trainable_count(&mut self) -> u64 {
         self.trainable().iter().map(|param| param.value.len() as u64).sum()
@@ -250,10 +255,9 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, Adapter, Attention, Autocast, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype,
-            Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
-            OptimizerOptions, Padding, ScheduleOptions, Synthetic, TargetModules, Task, TrainingLength, Upcast,
-            Weights,
+            AdamwOptions, Attention, Autocast, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths,
+            LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
+            OptimizerOptions, Padding, ScheduleOptions, Synthetic, Task, TrainingLength, Upcast, Weights,
         },
     };
 
@@ -273,12 +277,8 @@ mod tests {
                 attn_implementation: Attention::Sdpa,
                 loss: Loss::Chunked,
                 lora: (rank > 0).then_some(LoraOptions {
-                    adapter: Adapter::Lora,
-                    rank,
-                    alpha: 2.0 * rank as f64,
                     dropout: 0.1,
-                    target_modules: TargetModules::AllLinear,
-                    dtype: Dtype::Float32,
+                    ..LoraOptions::new(rank, 2.0 * rank as f64)
                 }),
                 offloaded_blocks: None,
                 offloads_embeddings: false,

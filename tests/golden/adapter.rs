@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
 use crate::runs::DECODERS;
-use expctl::options::{Adapter, LoraOptions, TargetModules};
+use expctl::options::LoraOptions;
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 use expctl::spec::cell::Task;
 
@@ -36,12 +36,8 @@ fn the_settings_we_write_are_among_those_peft_writes() {
     let theirs = fixture("tiny_llama_adapter");
     let (read, tensors) = peft::read(&theirs).expect("PEFT's adapter");
     let lora = LoraOptions {
-        adapter: Adapter::Lora,
-        rank: read.r,
-        alpha: read.lora_alpha,
         dropout: read.lora_dropout,
-        target_modules: TargetModules::AllLinear,
-        dtype: expctl::spec::cell::Dtype::Float32,
+        ..LoraOptions::new(read.r, read.lora_alpha)
     };
     let config = peft::Config::new(Task::CausalLm, "tiny_llama", &lora);
     let dir = tempfile::tempdir().expect("a temporary folder");

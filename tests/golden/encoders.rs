@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Device;
 use expctl::model::Source;
-use expctl::options::{Adapter, LoraOptions};
+use expctl::options::LoraOptions;
 use expctl::peft;
 use expctl::spec::cell::{Cell, TargetModules, Task};
 
@@ -18,14 +18,7 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let theirs = Tensors::open(&format!("{model}_adapter/adapter_model.safetensors"));
         let (config, tensors) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
         let dir = tempfile::tempdir().expect("a folder");
-        let lora = LoraOptions {
-            adapter: Adapter::Lora,
-            rank: config.r,
-            alpha: config.lora_alpha,
-            dropout: 0.0,
-            target_modules: TargetModules::AllLinear,
-            dtype: expctl::spec::cell::Dtype::Float32,
-        };
+        let lora = LoraOptions::new(config.r, config.lora_alpha);
         let ours = peft::Config::new(Task::SequenceClassification, model, &lora);
         peft::write(dir.path(), &ours, &tensors).expect("the adapter");
         let written = std::fs::read(dir.path().join(peft::WEIGHTS_FILE)).expect("the weights");

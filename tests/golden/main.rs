@@ -10,6 +10,7 @@ mod dora;
 mod encoders;
 mod fixtures;
 mod lion;
+mod lora;
 mod masked;
 mod methods;
 mod models;

@@ -7,9 +7,10 @@ use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::peft;
-use expctl::spec::cell::{Cell, Dtype, LrScheduler, Task, Weights};
+use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::common::training;
 use crate::fixtures::{assert_relative, fixture, json};
@@ -43,11 +44,12 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "golden.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",
+    "golden_lora.json",
     "golden_phi3.json",
     "golden_gemma.json",
     "golden_mistral.json",
@@ -77,6 +79,9 @@ impl File {
 pub struct Golden {
     /// The model that has the weights, if this one has none of its own.
     base: Option<String>,
+    /// Keys of the cell that PEFT's configuration does not have.
+    #[serde(default)]
+    cell: BTreeMap<String, Value>,
     batches: Vec<Batch>,
     /// The loss of the sampled micro-batch with the adapter.
     pub loss: Option<f64>,
@@ -185,11 +190,22 @@ fn adapter(model: &str) -> PathBuf {
 pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
     assert_eq!(config.lora_alpha, 8.0, "{model}");
-    Cell {
+    let cell = Cell {
         adapter: config.adapter().expect("LoRA or DoRA"),
         lora_alpha: Some(config.lora_alpha),
+        lora: Lora {
+            use_rslora: config.use_rslora,
+            init_lora_weights: config.init_lora_weights.init(),
+            rank_pattern: config.rank_pattern,
+            alpha_pattern: config.alpha_pattern,
+            loraplus_lr_ratio: None,
+        },
         ..cell(model, config.r)
-    }
+    };
+    let others = Golden::of(model).cell;
+    others.iter().fold(cell, |cell, (key, value)| {
+        cell.with(key, value).expect("a key of a cell")
+    })
 }
 
 /// A trainer of the model's weights, and of its adapter if the cell has one.
@@ -204,7 +220,7 @@ pub fn trainer(model: &str, cell: &Cell) -> Trainer {
 /// Replaces the trainer's adapter, and the head that was saved with it: each tensor, and no other.
 pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     let (_, tensors) = peft::read(adapter).expect("the adapter");
-    let mut params = trainer.trainable();
+    let mut params = trainer.saved();
     assert_eq!(params.len(), tensors.len());
     for tensor in tensors {
         let param = params.iter_mut().find(|param| param.name.to_string() == tensor.name);

@@ -81,6 +81,7 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         .choose(random)
         .unwrap();
     set("rank", json!(rank));
+    let mut some_module = String::new();
     if dtype == "int4" {
         let formats = ["bfloat16", "float16", "float32"];
         set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
@@ -89,6 +90,7 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
     if rank > 0 {
         let count = random.random_range(1..=modules.len());
         let some = modules.iter().choose_multiple(random, count);
+        some_module = some[0].to_string();
         set(
             "target_modules",
             if random.random_bool(0.5) {
@@ -101,6 +103,17 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         let (adapter, dropout) = *[("lora", 0.0), ("lora", 0.1), ("dora", 0.0)].choose(random).unwrap();
         set("adapter", json!(adapter));
         set("lora_dropout", json!(dropout));
+    }
+    if rank > 0 && random.random_bool(0.4) {
+        set("lora_fa", json!(["none", "frozen"].choose(random)));
+        // Some of these weights have no more than 8 rows.
+        let inits = ["default", "gaussian", "olora", "pissa"];
+        let init = inits[..if rank > 4 { 2 } else { 4 }].choose(random);
+        let mut lora = json!({ "use_rslora": random.random_bool(0.5), "init_lora_weights": init });
+        if random.random_bool(0.5) {
+            lora["rank_pattern"] = json!({ some_module: 3 });
+        }
+        set("lora", lora);
     }
     if rank > 0 {
         set("adapter_dtype", json!(["float32", "bfloat16"].choose(random)));

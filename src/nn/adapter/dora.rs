@@ -73,9 +73,11 @@ impl Dora {
             let _scope = memory::scope(Category::Adapter);
             convert::into_narrow(magnitude, low_rank.a.value.dtype())?
         };
+        let mut magnitude = Param::adapter(module.part(peft::MAGNITUDE), magnitude);
+        magnitude.lr_ratio = low_rank.b.lr_ratio;
         Ok(Self {
             low_rank,
-            magnitude: Param::adapter(module.part(peft::MAGNITUDE), magnitude),
+            magnitude,
             squared_norms,
             hidden,
         })
@@ -189,8 +191,8 @@ impl Adapter for Dora {
         self.magnitude.accumulate(gradient)
     }
 
-    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.low_rank.trainable(params);
+    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.low_rank.params(params);
         params.push(&mut self.magnitude);
     }
 }

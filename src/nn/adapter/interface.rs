@@ -29,8 +29,8 @@ pub trait Adapter: Debug + Send {
         Ok(())
     }
 
-    /// What is trained, in a fixed order.
-    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
+    /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is.
+    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
 }
 
 /// A factor of each output of a layer, all `[out]` in float32.

@@ -1,4 +1,6 @@
-//! LoRA (Hu et al. 2021, arXiv:2106.09685): the low-rank term alone, with `scale = alpha / r`.
+//! LoRA (Hu et al. 2021, arXiv:2106.09685): the low-rank term alone, with `scale = alpha / r`, or `alpha / √r` by rsLoRA
+//! (Kalajdzievski 2023, arXiv:2312.03732). LoRA-FA (Zhang et al. 2023, arXiv:2308.03303) freezes A; LoRA+ (Hayou et al.
+//! 2024, arXiv:2402.12354) trains B with a higher learning rate.
 
 use super::{interface::Adapter, low_rank::LowRank};
 use crate::nn::param::Param;
@@ -16,7 +18,7 @@ impl Adapter for Lora {
         Some(&mut self.0)
     }
 
-    fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.0.trainable(params);
+    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.0.params(params);
     }
 }

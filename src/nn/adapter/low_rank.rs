@@ -14,7 +14,7 @@ use crate::{
         param::Param,
         tensor::{Tensor, floating, for_format},
     },
-    options::LoraOptions,
+    options::{InitLoraWeights, LoraOptions},
     peft::{LORA_A, LORA_B},
 };
 
@@ -40,9 +40,14 @@ impl LowRank {
         (rows, cols): (usize, usize),
         device: &Device,
     ) -> Result<Self> {
-        let rank = options.rank;
+        let name = module.to_string();
+        let rank = options.rank_of(&name);
         let dropout = Dropout::new(seed, module, options.dropout);
-        let factors = (!memory::is_dry_run()).then(|| start::init(seed, &module.to_string(), rank, cols, rows));
+        let deviation = match options.init {
+            InitLoraWeights::Gaussian => Some(1.0 / rank as f32),
+            _ => None,
+        };
+        let factors = (!memory::is_dry_run()).then(|| start::init(seed, &name, rank, cols, rows, deviation));
         // From here on, all that is allocated is the adapter's.
         let _scope = memory::scope(Category::Adapter);
         let (a, b) = factors.map(|Factors { a, b }| (a, b)).unwrap_or_default();
@@ -52,10 +57,16 @@ impl LowRank {
                 Tensor::on_device(values, shape, device)
             })
         };
+        let a = factor(a, (rank, cols))?;
+        let mut b = Param::adapter(module.part(LORA_B), factor(b, (rows, rank))?);
+        b.lr_ratio = options.lr_ratio;
         Ok(Self {
-            a: Param::adapter(module.part(LORA_A), factor(a, (rank, cols))?),
-            b: Param::adapter(module.part(LORA_B), factor(b, (rows, rank))?),
-            scale: options.alpha / rank as f64,
+            a: match options.trains_a {
+                true => Param::adapter(module.part(LORA_A), a),
+                false => Param::frozen_adapter(module.part(LORA_A), a),
+            },
+            b,
+            scale: options.scale_of(&name),
             dropout,
         })
     }
@@ -65,8 +76,8 @@ impl LowRank {
         self.a.value.rows()
     }
 
-    /// What is trained, in a fixed order.
-    pub(super) fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+    /// Both factors.
+    pub(super) fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         params.push(&mut self.a);
         params.push(&mut self.b);
     }
@@ -92,8 +103,11 @@ impl LowRank {
         let input = self.input_plain(x, pass)?;
         let h = input.matmul(&self.a.value.to_candle_f32()?.t()?)?;
         let dy = (dy * self.scale)?;
-        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
         self.b.accumulate(Tensor::from_candle(dy.t()?.matmul(&h)?)?)?;
+        if !self.a.trainable {
+            return Ok(());
+        }
+        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
         self.a.accumulate(Tensor::from_candle(dh.t()?.matmul(&input)?)?)
     }
 

@@ -1,5 +1,6 @@
 //! Adapters of linear layers, one a file.
 
+mod decomposed;
 mod dora;
 mod interface;
 mod lora;

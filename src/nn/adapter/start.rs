@@ -16,16 +16,33 @@ pub(super) struct Factors {
 
 /// The initial factors of a module: A uniform in ±1/sqrt(input features), Kaiming's bound with a = sqrt(5), and B zero.
 /// The values follow from the seed and the module's name only, not from the order of the modules.
-pub(super) fn init(seed: u64, module: &str, rank: usize, in_features: usize, out_features: usize) -> Factors {
+/// With a `deviation`, A is normal instead.
+pub(super) fn init(
+    seed: u64,
+    module: &str,
+    rank: usize,
+    in_features: usize,
+    out_features: usize,
+    deviation: Option<f32>,
+) -> Factors {
     let mut rng = random::stream(seed, &format!("{module}.{LORA_A}"));
     let bound = 1.0 / (in_features as f32).sqrt();
-    let a = (0..rank * in_features)
-        .map(|_| bound * (2.0 * unit(rng.next_u32()) - 1.0))
-        .collect();
+    let mut element = || match deviation {
+        None => bound * (2.0 * unit(rng.next_u32()) - 1.0),
+        Some(deviation) => deviation * normal(&mut rng),
+    };
+    let a = (0..rank * in_features).map(|_| element()).collect();
     Factors {
         a,
         b: vec![0.0; out_features * rank],
     }
+}
+
+/// A standard normal number, by Box and Muller's method.
+fn normal(rng: &mut impl RngCore) -> f32 {
+    // Above 0, so that the logarithm is finite.
+    let radius = (-2.0 * (1.0 - unit(rng.next_u32())).ln()).sqrt();
+    radius * (std::f32::consts::TAU * unit(rng.next_u32())).cos()
 }
 
 /// The upper 24 bits as a number in [0, 1), which float32 holds exactly.
@@ -39,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_is_uniform_within_its_bound_and_b_is_zero() {
-        let Factors { a, b } = init(7, "model.layers.0.self_attn.q_proj", 16, 400, 300);
+        let Factors { a, b } = init(7, "model.layers.0.self_attn.q_proj", 16, 400, 300, None);
         assert_eq!((a.len(), b.len()), (16 * 400, 300 * 16));
         assert!(b.iter().all(|&value| value == 0.0));
         let bound = 1.0 / 20.0;
@@ -51,7 +68,19 @@ mod tests {
     }
 
     #[test]
+    fn a_gaussian_has_its_deviation() {
+        let Factors { a, .. } = init(7, "q_proj", 16, 400, 1, Some(0.25));
+        let mean = a.iter().sum::<f32>() / a.len() as f32;
+        let variance = a.iter().map(|value| value * value).sum::<f32>() / a.len() as f32;
+        let fourth = a.iter().map(|value| value.powi(4)).sum::<f32>() / a.len() as f32;
+        assert!(mean.abs() < 0.01, "{mean}");
+        assert!((variance / 0.0625 - 1.0).abs() < 0.05, "{variance}");
+        assert!((fourth / (3.0 * variance * variance) - 1.0).abs() < 0.15, "{fourth}");
+    }
+
+    #[test]
     fn seed_and_name_choose_the_values() {
+        let init = |seed, name, rank, cols, rows| init(seed, name, rank, cols, rows, None);
         let first = init(1, "a", 2, 8, 8);
         assert_eq!(first, init(1, "a", 2, 8, 8));
         assert_ne!(first, init(2, "a", 2, 8, 8));

@@ -39,13 +39,13 @@ impl Linear {
         }
     }
 
-    /// What is trained of this layer, in a fixed order.
+    /// What is trained of this layer, and what its adapter keeps frozen, in a fixed order.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         if let Weight::Dense(param) = &mut self.weight {
             param.push_trainable(params);
         }
         if let Some(adapter) = &mut self.adapter {
-            adapter.trainable(params);
+            adapter.params(params);
         }
         if let Some(bias) = &mut self.bias {
             bias.push_trainable(params);

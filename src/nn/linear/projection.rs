@@ -113,7 +113,7 @@ impl<const N: usize> Projection<N> {
         }
     }
 
-    /// What is trained of the layers, in a fixed order.
+    /// What is trained of the layers, and what their adapters keep frozen, in a fixed order.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         for linear in &mut self.linears {
             linear.trainable(params);

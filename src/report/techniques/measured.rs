@@ -8,7 +8,7 @@ use super::super::entry::Entry;
 use super::super::group::{Group, groups};
 use super::super::speeds::{self, Speed};
 use crate::options::Stack;
-use crate::results::columns::{is_optional, key_kinds};
+use crate::results::columns::{is_of_free_map, is_optional, key_kinds};
 use crate::results::setting;
 use crate::spec::cell::Cell;
 use crate::spec::cell::techniques::Technique;
@@ -96,7 +96,7 @@ fn of_study(technique: &Technique, study: &StudyRows) -> Option<Saving> {
 /// The columns of the configuration but the seed, those of free names included.
 fn keys(rows: &[Entry]) -> BTreeSet<String> {
     let known = key_kinds().into_iter().filter_map(|(name, kind)| kind.map(|_| name));
-    let is_free = |column: &&str| column.starts_with("env.") || column.starts_with("allocator.env.");
+    let is_free = |column: &&str| is_of_free_map(column);
     let free = rows.first().into_iter().flat_map(Entry::columns).filter(is_free);
     let free: Vec<String> = free.map(str::to_owned).collect();
     known.chain(free).filter(|key| key != "seed").collect()

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::kind::Kind;
 use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
 use crate::results::datum::Datum;
-use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, TargetModules, Torch, Weights};
+use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, Lora, TargetModules, Torch, Weights};
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
 /// that its default comes to, and one that the cell does not heed is null. `device_memory` and
@@ -33,8 +33,13 @@ pub fn is_optional(key: &str) -> bool {
         let open = default_keys().into_iter().filter(|(_, value)| value.is_null());
         open.map(|(name, _)| name).collect()
     });
-    let is_free = |prefix: &str| key.starts_with(prefix);
-    OPTIONAL.contains(key) || is_free("env.") || is_free("allocator.env.")
+    OPTIONAL.contains(key) || is_of_free_map(key)
+}
+
+/// True for an entry of a map of free names, such as `env.OMP_NUM_THREADS`.
+pub fn is_of_free_map(key: &str) -> bool {
+    const MAPS: [&str; 4] = ["env.", "allocator.env.", "lora.rank_pattern.", "lora.alpha_pattern."];
+    MAPS.iter().any(|map| key.starts_with(map))
 }
 
 /// The keys with the values that their defaults come to.
@@ -44,6 +49,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.loss = Some(cell.loss());
     resolved.loss_scaling = Some(cell.loss_scaling());
     resolved.lora_alpha = Some(cell.lora_alpha());
+    resolved.lora.loraplus_lr_ratio = Some(cell.lora.loraplus_lr_ratio());
     resolved.max_steps = cell.max_steps();
     resolved.pad_to_multiple_of = Some(cell.pad_to_multiple_of.unwrap_or(1));
     resolved.optim_rank = Some(cell.optim_rank());
@@ -102,6 +108,10 @@ fn exemplar() -> Cell {
     Cell {
         weights: Some(Weights::Random),
         lora_alpha: Some(32.0),
+        lora: Lora {
+            loraplus_lr_ratio: Some(1.0),
+            ..Lora::default()
+        },
         loss: Some(Loss::Chunked),
         loss_scaling: Some(LossScaling::Dynamic),
         target_modules: TargetModules::AllLinear,
@@ -148,6 +158,7 @@ fn dotted(prefix: &str, map: serde_json::Map<String, Json>, columns: &mut Vec<(S
         let name = format!("{prefix}.{key}");
         match value {
             Json::Object(map) => dotted(&name, map, columns),
+            Json::Number(number) if is_of_free_map(&name) => columns.push((name, number.to_string().into())),
             value => columns.push((name, value.into())),
         }
     }

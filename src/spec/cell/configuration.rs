@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, Variable};
+use super::lora::Lora;
 use super::stacks;
 use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
@@ -79,8 +80,10 @@ pub struct Cell {
     ]))]
     pub target_modules: TargetModules,
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
-    /// optimizer leaves it out, as happens once PEFT's disable_adapter was used.
+    /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
     pub lora_fa: LoraATraining,
+    /// Options of LoRA and DoRA in PEFT's words.
+    pub lora: Lora,
     /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
     /// trainer has float32 and bfloat16.
     pub adapter_dtype: Dtype,
@@ -260,6 +263,7 @@ impl Default for Cell {
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
             lora_fa: LoraATraining::Trained,
+            lora: Lora::default(),
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_use_double_quant: true,

@@ -4,14 +4,20 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 6] = [
+pub(super) const ADAPTER: [&str; 7] = [
     "adapter",
     "lora_alpha",
     "lora_dropout",
     "target_modules",
     "lora_fa",
+    "lora",
     "adapter_dtype",
 ];
+
+/// True for a key of an adapter, or one below it.
+fn is_of_adapter(path: &str) -> bool {
+    ADAPTER.contains(&path.split('.').next().unwrap_or(path))
+}
 
 impl Cell {
     /// True if the key `path`, such as `rank` or `torch.use_cache`, can change anything in this cell.
@@ -30,7 +36,7 @@ impl Cell {
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
             // PEFT's k-bit preparation.
             "upcast" => self.dtype.is_quantised(),
-            path => self.optim.heeds(path) && (self.rank > 0 || !ADAPTER.contains(&path)),
+            path => self.optim.heeds(path) && (self.rank > 0 || !is_of_adapter(path)),
         }
     }
 }

@@ -5,6 +5,7 @@ mod check;
 mod configuration;
 mod heeds;
 mod id;
+mod lora;
 mod options;
 mod stacks;
 pub mod techniques;
@@ -19,5 +20,6 @@ pub use crate::options::{
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};
 pub use configuration::Cell;
+pub use lora::Lora;
 pub use stacks::stacks;
 pub use torch::Torch;

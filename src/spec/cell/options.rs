@@ -2,8 +2,8 @@
 
 use super::Cell;
 use crate::options::{
-    AdamwOptions, Attention, DataOptions, LengthGroups, LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions,
-    Packing, ScheduleOptions, TrainOptions, TrainingLength,
+    AdamwOptions, Attention, DataOptions, LengthGroups, LoraATraining, LoraOptions, LowRankOptions, ModelOptions,
+    OptimizerOptions, Packing, ScheduleOptions, TrainOptions, TrainingLength,
 };
 
 impl Cell {
@@ -28,12 +28,24 @@ impl Cell {
                 dropout: self.lora_dropout,
                 target_modules: self.target_modules.clone(),
                 dtype: self.adapter_dtype,
+                trains_a: self.lora_fa == LoraATraining::Trained,
+                use_rslora: self.lora.use_rslora,
+                init: self.lora.init_lora_weights,
+                rank_pattern: self.lora.rank_pattern.clone(),
+                alpha_pattern: self.lora.alpha_pattern.clone(),
+                lr_ratio: self.lora.loraplus_lr_ratio(),
             }),
             offloaded_blocks: self.offload.weights.clone(),
             offloads_embeddings: self.offload.embeddings,
             max_seq_length: self.data_options().longest_sequence(),
             seed: self.seed,
         }
+    }
+
+    /// The keys that say which modules have which adapter, as text; `None` without adapters.
+    pub fn adapted_modules(&self) -> Option<String> {
+        let (ranks, alphas) = (&self.lora.rank_pattern, &self.lora.alpha_pattern);
+        (self.rank > 0).then(|| format!("{:?} {ranks:?} {alphas:?}", self.target_modules))
     }
 
     /// The samples and their batches.

@@ -9,7 +9,7 @@ use super::Stack;
 pub(super) const SINGLE_STACK: [(&str, Stack); 20] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
-    ("lora_fa", Stack::Torch),
+    ("lora.loraplus_lr_ratio", Stack::Candle),
     ("bnb_4bit_quant_type", Stack::Torch),
     ("max_tokens_per_batch", Stack::Candle),
     ("length_buckets", Stack::Candle),

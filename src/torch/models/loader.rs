@@ -7,7 +7,7 @@ use crate::arch::{ModelConfig, Module};
 use crate::memory::Category;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
-use crate::options::Upcast;
+use crate::options::{Upcast, matching};
 use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
@@ -202,9 +202,17 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.rank == 0 || !targeted {
             return;
         }
+        let name = match block {
+            Some(block) => {
+                let blocks = configuration.model.family.description().blocks;
+                format!("{blocks}.{block}.{}", linear.path)
+            }
+            None => linear.path.to_owned(),
+        };
+        let rank = matching(&configuration.rank_pattern, &name);
         let adapter = self.tape.adapter(
             linear.dims,
-            configuration.rank,
+            rank.map_or(configuration.rank, |rank| rank as u32),
             configuration.adapter_dtype,
             configuration.lora_a,
             configuration.lora_dropout > 0.0,

@@ -117,6 +117,55 @@ where
     for<'a> Stored<'a>: OperandReader<P>,
 {
     let (tokens, inputs) = (x.rows(), x.cols());
+    let trains_a = linears
+        .iter()
+        .filter_map(Linear::low_rank)
+        .any(|low_rank| low_rank.a.trainable);
+    let das = match trains_a {
+        true => Some(factor_gradients::<P, N>(linears, x, ranks, dh, pass)?),
+        false => None,
+    };
+    let mut start = 0;
+    for (at, linear) in linears.iter_mut().enumerate() {
+        let (rank, outputs) = (ranks.of[at], linear.weight.rows());
+        let Some(low_rank) = linear.adapter.as_mut().and_then(|adapter| adapter.low_rank_mut()) else {
+            continue;
+        };
+        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), (outputs, rank));
+        if !memory::is_dry_run() {
+            let h = ranks.window(h, at)?;
+            for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {
+                let dy = dys.reader::<E, P>(index, cut)?;
+                let term = token_sum::<P>(&h, &*dy, tokens);
+                let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
+                let out = Output::new(db, rank);
+                one_product(rank, cut.width, vec![term], &Transposed { out });
+            }
+        }
+        if let Some(das) = &das {
+            let da = Tensor::written((rank, inputs), |da: &mut [f32]| {
+                da.copy_from_slice(&das.values()[start..start + rank * inputs]);
+            });
+            start += rank * inputs;
+            low_rank.a.accumulate(da)?;
+        }
+        low_rank.b.accumulate(db)?;
+    }
+    Ok(())
+}
+
+/// The gradients of all A, one below the other.
+fn factor_gradients<P: Multiply, const N: usize>(
+    linears: &[Linear],
+    x: &Tensor,
+    ranks: &Ranks<N>,
+    dh: &Tensor,
+    pass: &Pass,
+) -> Result<Buffer<f32>>
+where
+    for<'a> Stored<'a>: OperandReader<P>,
+{
+    let (tokens, inputs) = (x.rows(), x.cols());
     let mut das = Buffer::<f32>::unwritten(ranks.total * inputs);
     if !memory::is_dry_run() {
         let reader = Stored::tensor(x)?;
@@ -141,31 +190,7 @@ where
             );
         }
     }
-    let mut start = 0;
-    for (at, linear) in linears.iter_mut().enumerate() {
-        let (rank, outputs) = (ranks.of[at], linear.weight.rows());
-        let Some(low_rank) = linear.adapter.as_mut().and_then(|adapter| adapter.low_rank_mut()) else {
-            continue;
-        };
-        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), (outputs, rank));
-        if !memory::is_dry_run() {
-            let h = ranks.window(h, at)?;
-            for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {
-                let dy = dys.reader::<E, P>(index, cut)?;
-                let term = token_sum::<P>(&h, &*dy, tokens);
-                let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
-                let out = Output::new(db, rank);
-                one_product(rank, cut.width, vec![term], &Transposed { out });
-            }
-        }
-        let da = Tensor::written((rank, inputs), |da: &mut [f32]| {
-            da.copy_from_slice(&das.values()[start..start + rank * inputs]);
-        });
-        start += rank * inputs;
-        low_rank.a.accumulate(da)?;
-        low_rank.b.accumulate(db)?;
-    }
-    Ok(())
+    Ok(das)
 }
 
 /// A factor's gradient is the dot product of its output, as it is before the scale, with that output's gradient. The outputs

@@ -1,10 +1,11 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, TargetModules, stacks};
+use super::super::{Adapter, Cell, LoraATraining, Stack, TargetModules, stacks};
 use super::found::Found;
-use super::invalid::{Invalid, at_most, number};
+use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::check;
+use crate::options::InitLoraWeights;
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
@@ -46,6 +47,7 @@ impl Cell {
                 .help("leave the key out, or use `adapter: lora`"),
             );
         }
+        self.check_lora(found);
         if self.rank == 0 {
             self.check_no_adapter(found);
         }
@@ -66,6 +68,55 @@ impl Cell {
             if names[..index].contains(name) {
                 found.add(invalid(format!("`{name}` is here twice")));
             }
+        }
+    }
+
+    /// The options below `lora`.
+    fn check_lora(&self, found: &mut Found) {
+        let lora = &self.lora;
+        for (pattern, rank) in &lora.rank_pattern {
+            let key = format!("lora.rank_pattern.{pattern}");
+            found.check(at_least(&key, *rank, 1).and_then(|()| at_most(&key, *rank, 1 << 16)));
+        }
+        for (pattern, alpha) in &lora.alpha_pattern {
+            let key = format!("lora.alpha_pattern.{pattern}");
+            let holds = *alpha > 0.0 && *alpha <= 1e6;
+            found.check(number(&key, *alpha, holds, "more than 0 and at most 1e6"));
+        }
+        if let Some(ratio) = lora.loraplus_lr_ratio {
+            let holds = ratio > 0.0 && ratio <= 1e6;
+            found.check(number(
+                "lora.loraplus_lr_ratio",
+                ratio,
+                holds,
+                "more than 0 and at most 1e6",
+            ));
+        }
+        let init = lora.init_lora_weights;
+        if !init.changes_weight() {
+            return;
+        }
+        let invalid = |message: &str| Invalid::new("lora.init_lora_weights", message);
+        let help = "use `init_lora_weights: default` or `gaussian`";
+        if init == InitLoraWeights::Pissa && self.dtype.is_quantised() {
+            let message = "PiSSA's rest of a weight cannot be taken out of quantised numbers, as in PEFT";
+            found.add(
+                invalid(message)
+                    .with("dtype")
+                    .help("use `init_lora_weights: olora`, or `dtype: bfloat16`"),
+            );
+        }
+        if self.adapter == Adapter::Dora {
+            let message = "DoRA's magnitudes are not computed from factors that were taken out of the weight yet";
+            found.add(invalid(message).with("adapter").help(help));
+        }
+        if self.lora_fa != LoraATraining::Trained {
+            let message = "LoRA-FA is defined with a random A, and a B of zeros";
+            found.add(invalid(message).with("lora_fa").help(help));
+        }
+        if self.stack == Stack::Torch {
+            let message = "PEFT's decomposition of the weights is not planned yet";
+            found.add(invalid(message).with("stack").help(help));
         }
     }
 

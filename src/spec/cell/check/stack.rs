@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Loss, LossScaling, Optimizer, Stack, TargetModules, Task,
-    Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack,
+    TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
@@ -109,6 +109,11 @@ impl Cell {
             found.add(Invalid::new("optim", message).help("`stack: torch` can be planned with it"));
         }
         self.check_formats(found);
+        if self.lora_fa == LoraATraining::Unstepped {
+            let message = "the candle stack computes no gradients that nothing uses; supported: `none` and `frozen`";
+            let invalid = Invalid::new("lora_fa", message).with("stack");
+            found.add(invalid.help("use `lora_fa: frozen`"));
+        }
         if self.attn_implementation == Attention::FlashAttention2 {
             let message = "flash-attn is a package of PyTorch's stack, and this cell's is candle";
             let invalid = Invalid::new("attn_implementation", message).with("stack");

@@ -3,7 +3,7 @@
 use super::price::{Harm, Price};
 use super::technique::{Technique, nothing_follows};
 use super::trainable::trainable_share;
-use crate::options::{LoraATraining, Stack};
+use crate::options::LoraATraining;
 use crate::spec::cell::Cell;
 
 pub(super) const LORA_FA: Technique = Technique {
@@ -13,8 +13,10 @@ pub(super) const LORA_FA: Technique = Technique {
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
-    steps: |cell, _| match (cell.stack, cell.rank, cell.lora_fa) {
-        (_, 0, _) | (_, _, LoraATraining::Frozen) | (Stack::Candle, ..) => Vec::new(),
+    steps: |cell, _| match (cell.rank, cell.lora_fa) {
+        (0, _) | (_, LoraATraining::Frozen) => Vec::new(),
+        // Its start values have no frozen A.
+        _ if cell.lora.init_lora_weights.changes_weight() => Vec::new(),
         _ => vec![Cell {
             lora_fa: LoraATraining::Frozen,
             ..cell.clone()

@@ -27,7 +27,11 @@ pub(super) const RANK: Technique = Technique {
     settle: |from, to| {
         // The adapter's scale stays.
         if from.rank > 0 {
-            to.lora_alpha = from.lora_alpha.map(|alpha| alpha * to.rank as f64 / from.rank as f64);
+            let ratio = to.rank as f64 / from.rank as f64;
+            to.lora_alpha = match from.lora.use_rslora {
+                true => Some(from.lora_alpha() * ratio.sqrt()),
+                false => from.lora_alpha.map(|alpha| alpha * ratio),
+            };
         }
     },
     copy: |from: &Cell, to: &mut Cell| {

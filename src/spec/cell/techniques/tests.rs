@@ -5,7 +5,8 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 38] = [
+const OTHERS: [&str; 39] = [
+    "lora",
     "auto_batch_size",
     "model",
     "weights",

@@ -2,7 +2,7 @@
 
 use super::technique::Change;
 use crate::arch::{Kind, ModelConfig};
-use crate::options::{LoraATraining, TargetModules};
+use crate::options::{LoraATraining, TargetModules, matching};
 use crate::spec::cell::Cell;
 
 /// The trained weights of the changed cell, as a share of the given one's.
@@ -28,11 +28,13 @@ fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
         module.kind == Kind::Linear
             && (cell.target_modules == TargetModules::AllLinear || cell.target_modules.contains(name))
     });
-    let elements = modules.map(|(_, module)| match (&module.dims(model)[..], cell.lora_fa) {
-        (&[rows, columns], LoraATraining::Trained) => rows + columns,
-        (&[rows, _], _) => rows,
-        _ => 0,
+    let elements = modules.map(|(name, module)| {
+        let rank = matching(&cell.lora.rank_pattern, &name).unwrap_or(rank);
+        match (&module.dims(model)[..], cell.lora_fa) {
+            (&[rows, columns], LoraATraining::Trained) => (rows + columns) * rank,
+            (&[rows, _], _) => rows * rank,
+            _ => 0,
+        }
     });
-    let elements: usize = elements.sum();
-    (elements * rank) as u64
+    elements.sum::<usize>() as u64
 }

@@ -1,0 +1,69 @@
+"""Golden numbers of LoRA's options: `golden_lora.json`, and adapters of tiny_llama. Called by make.py, after decoders.py."""
+import bitsandbytes
+import peft
+import torch
+import transformers
+from peft.optimizers import create_loraplus_optimizer
+
+import family
+from decoders import Decoders
+from family import trainable
+
+
+class LoraDecoders(Decoders):
+    """Each model has `settings` of LoraConfig, and `cell`, keys of a spec that an adapter's configuration does not have."""
+
+    models = {
+        name: Decoders.models["tiny_llama"] | dict(base="tiny_llama", cell={}, runs=["float32"]) | spec
+        for name, spec in {
+            "tiny_llama_rslora": dict(settings=dict(use_rslora=True, init_lora_weights="gaussian")),
+            # Layers that share an input have other ranks, and other scales.
+            "tiny_llama_patterns": dict(settings=dict(
+                rank_pattern={"q_proj": 2, r"layers\.0\.mlp\..*": 7, "model.layers.1.self_attn.v_proj": 1},
+                alpha_pattern={"[kv]_proj": 3.0, "layers.1.mlp.up_proj": 1.5})),
+            "tiny_llama_lora_fa": dict(settings={}, cell=dict(lora_fa="frozen")),
+            "tiny_llama_loraplus": dict(
+                settings={}, cell=dict(lora=dict(loraplus_lr_ratio=16.0)), runs=["float32", "linear"]),
+            # Their factors are those that PEFT begins with, moved a little.
+            "tiny_llama_pissa": dict(settings=dict(init_lora_weights="pissa"), runs=["float32", "bfloat16"]),
+            "tiny_llama_olora": dict(settings=dict(init_lora_weights="olora"), runs=["float32", "bfloat16", "int4"]),
+        }.items()
+    }
+
+    def adapter_config(self, spec):
+        return super().adapter_config(spec, **spec["settings"])
+
+    def adapter_value(self, weight, generator):
+        value = super().adapter_value(weight, generator)
+        return weight + 0.2 * value if weight.ne(0).all() and self.keeps_start else value
+
+    def adapted(self, model, name):
+        model = super().adapted(model, name)
+        if self.models[name]["cell"].get("lora_fa"):
+            for key, weight in model.named_parameters():
+                weight.requires_grad_(weight.requires_grad and "lora_A" not in key)
+        self.ratio = self.models[name]["cell"].get("lora", {}).get("loraplus_lr_ratio")
+        return model
+
+    def make_optimizer(self, model, weight_decay):
+        if self.ratio is None:
+            return super().make_optimizer(model, weight_decay)
+        return create_loraplus_optimizer(
+            model, self.optimizer, lr=self.learning_rate, loraplus_lr_ratio=self.ratio, loraplus_weight_decay=weight_decay)
+
+    def make(self, name, spec, generator):
+        """Also the trained values after the float32 run."""
+        self.keeps_start = spec["settings"].get("init_lora_weights") in ["pissa", "olora"]
+        self.make_adapter(name, spec, generator)
+        batches = self.make_batches(spec["config"].vocab_size, generator)
+        loss, tensors = self.sample(self.load(name), batches[self.sampled])
+        model = self.load(name)
+        self.train(model, batches)
+        tensors |= {f"trained.{key}": weight.detach() for key, weight in trainable(model).items()}
+        self.save_tensors(name, tensors)
+        runs = {run: self.run(name, batches, **self.runs[run]) for run in spec["runs"]}
+        return dict(base=spec["base"], cell=spec["cell"], batches=batches, loss=loss, runs=runs)
+
+
+def write(folder):
+    family.write(folder / "golden_lora.json", [LoraDecoders(folder)], [torch, transformers, peft, bitsandbytes])

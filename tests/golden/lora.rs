@@ -1,0 +1,119 @@
+//! LoRA's options, on a decoder whose golden numbers have other factors for each.
+
+use std::fs;
+
+use expctl::options::InitLoraWeights;
+use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
+use expctl::spec::cell::{Cell, Dtype, LrScheduler};
+use serde_json::{Map, Value};
+
+use crate::common::training::{self, values};
+use crate::fixtures::{Tensors, assert_close, assert_same, fixture};
+use crate::models::{assert_gradients, assert_logits};
+use crate::runs::{Golden, adapter_cell, assert_run, cell};
+
+const MODELS: [&str; 6] = [
+    "tiny_llama_rslora",
+    "tiny_llama_patterns",
+    "tiny_llama_lora_fa",
+    "tiny_llama_loraplus",
+    "tiny_llama_pissa",
+    "tiny_llama_olora",
+];
+
+#[test]
+fn logits_loss_and_gradients_are_those_of_peft() {
+    for model in MODELS {
+        let cell = adapter_cell(model);
+        assert_logits(model, &cell, "");
+        assert_gradients(model, &cell, "", Golden::of(model).loss.expect("a loss"));
+    }
+}
+
+#[test]
+fn twenty_steps_train_the_adapter_of_peft() {
+    for model in MODELS {
+        let mut trainer = assert_run(model, "float32", &adapter_cell(model), 1e-4);
+        let tensors = Tensors::open(&format!("{model}.safetensors"));
+        let trained = trainer.trainable();
+        assert_eq!(trained.len(), if model == "tiny_llama_lora_fa" { 14 } else { 28 });
+        for param in trained {
+            let name = param.name.to_string();
+            let theirs = tensors.f32(&format!("trained.{name}"));
+            assert_close(&values(&param.value), &theirs, 1e-3, &format!("{model}: {name}"));
+        }
+    }
+}
+
+#[test]
+fn twenty_steps_with_a_schedule_decay_every_group() {
+    let cell = Cell {
+        lr_scheduler_type: LrScheduler::Linear,
+        warmup_ratio: 0.1,
+        weight_decay: 0.1,
+        max_grad_norm: 0.5,
+        ..adapter_cell("tiny_llama_loraplus")
+    };
+    assert_run("tiny_llama_loraplus", "linear", &cell, 1e-4);
+}
+
+#[test]
+fn twenty_steps_of_decomposed_weights_in_fewer_bits() {
+    for (model, dtype, run) in [
+        ("tiny_llama_pissa", Dtype::Bfloat16, "bfloat16"),
+        ("tiny_llama_olora", Dtype::Bfloat16, "bfloat16"),
+        ("tiny_llama_olora", Dtype::Int4, "int4"),
+    ] {
+        let cell = Cell {
+            dtype,
+            ..adapter_cell(model)
+        };
+        assert_run(model, run, &cell, 2e-2);
+    }
+}
+
+/// The base and the new adapter compute what the base did.
+#[test]
+fn a_new_decomposed_adapter_changes_nothing() {
+    let base = "tiny_llama";
+    let batch = Golden::of(base).sampled(base).micro.remove(0);
+    let logits = |cell: &Cell| {
+        let (mut trainer, _) = training::trainer(cell, &fixture(""));
+        values(&trainer.logits(&batch).expect("logits"))
+    };
+    let want = logits(&cell(base, 4));
+    for init_lora_weights in [InitLoraWeights::Pissa, InitLoraWeights::Olora] {
+        let mut decomposed = cell(base, 4);
+        decomposed.lora.init_lora_weights = init_lora_weights;
+        assert_close(&logits(&decomposed), &want, 1e-5, init_lora_weights.name());
+    }
+}
+
+#[test]
+fn an_adapter_that_peft_wrote_is_written_as_peft_does() {
+    for model in MODELS {
+        let theirs = fixture(&format!("{model}_adapter"));
+        let (_, tensors) = peft::read(&theirs).expect("PEFT's adapter");
+        let options = adapter_cell(model).model_options();
+        let config = peft::Config::new(options.task, "tiny_llama", &options.lora.expect("an adapter"));
+        let dir = tempfile::tempdir().expect("a folder");
+        peft::write(dir.path(), &config, &tensors).expect("the adapter is written");
+        let read = |folder: &std::path::Path, file: &str| fs::read(folder.join(file)).expect("a file");
+        assert_same(&read(dir.path(), WEIGHTS_FILE), &read(&theirs, WEIGHTS_FILE), model);
+        let json = |folder| -> Map<String, Value> { serde_json::from_slice(&read(folder, CONFIG_FILE)).expect("JSON") };
+        let (ours, theirs) = (json(dir.path()), json(&theirs));
+        for key in [
+            "use_rslora",
+            "init_lora_weights",
+            "rank_pattern",
+            "alpha_pattern",
+            "use_dora",
+        ] {
+            let default = match key {
+                "rank_pattern" | "alpha_pattern" => serde_json::json!({}),
+                _ => serde_json::json!(false),
+            };
+            assert_eq!(ours.get(key).unwrap_or(&default), &theirs[key], "{model}: {key}");
+        }
+    }
+}
