@@ -93,7 +93,8 @@ class Family:
         path = folder / "adapter_config.json"
         settings = json.loads(path.read_text())
         settings["base_model_name_or_path"] = base
-        settings["target_modules"] = sorted(settings["target_modules"])
+        if isinstance(settings["target_modules"], list):
+            settings["target_modules"] = sorted(settings["target_modules"])
         path.write_text(json.dumps(settings, indent=2))
 
     def inputs(self, batch):

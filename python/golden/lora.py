@@ -27,6 +27,10 @@ class LoraDecoders(Decoders):
             # Their factors are those that PEFT begins with, moved a little.
             "tiny_llama_pissa": dict(settings=dict(init_lora_weights="pissa"), runs=["float32", "bfloat16"]),
             "tiny_llama_olora": dict(settings=dict(init_lora_weights="olora"), runs=["float32", "bfloat16", "int4"]),
+            "tiny_llama_pattern": dict(targets=r".*\.(0\.self_attn\.[qv]|1\.mlp\.(up|down))_proj", settings={}),
+            "tiny_llama_layers": dict(
+                targets=["q_proj", "o_proj", "down_proj"], settings=dict(layers_to_transform=[1]),
+                cell=dict(target_modules=["q_proj", "o_proj", "down_proj"], layers_to_transform=[1])),
         }.items()
     }
 

@@ -18,6 +18,7 @@ import gemma
 import lion
 import lora
 import mistral
+import partial
 import phi3
 import precision
 import quantisation
@@ -44,6 +45,7 @@ def main():
     dora.write(folder)
     lora.write(folder)
     lion.write(folder)
+    partial.write(folder)
     precision.write(folder)
     quantisation.write(folder / "quant.safetensors")
 

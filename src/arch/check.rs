@@ -3,7 +3,7 @@
 use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
-use super::module::Kind;
+use super::module::{Kind, Module};
 use super::presets::Preset;
 use super::rope::RopeScaling;
 use crate::options::{Attention, LoraOptions, Loss, ModelOptions, Patterns, Stack, TargetModules, Task, Weights};
@@ -105,7 +105,9 @@ pub(super) fn check_model(
     stack: Stack,
     place: &str,
 ) -> Result<(), ArchError> {
+    check_trainable(config, options)?;
     if let Some(lora) = &options.lora {
+        check_layers(config, lora)?;
         check_patterns(config, lora)?;
     }
     let unsupported = |error| ArchError::Unsupported {
@@ -125,10 +127,52 @@ pub(super) fn check_model(
     }
 }
 
+/// Checks that each pattern is one of some weight, and no weight that is trained is quantised.
+fn check_trainable(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
+    for pattern in options.trainable.iter().flatten() {
+        let is_of = |name: &str, module: &Module| {
+            let has_bias = module.bias.of(config) && pattern.matches(&format!("{name}.bias"));
+            has_bias || pattern.matches(name) || pattern.matches(&format!("{name}.weight"))
+        };
+        if !config.modules().any(|(name, module)| is_of(&name, module)) {
+            return Err(ArchError::NoWeight(pattern.to_string()));
+        }
+    }
+    let is_dense = !options.dtype.is_quantised() || options.lora.is_some();
+    let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    match linear.find(|(name, _)| !is_dense && options.trains(name, "weight")) {
+        Some((module, _)) => Err(ArchError::TrainedQuantised(module)),
+        None => Ok(()),
+    }
+}
+
+/// The linear layers that get an adapter, by their names in full.
+fn adapted(config: &ModelConfig, lora: &LoraOptions) -> Vec<String> {
+    let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    let adapted = linear.filter(|(name, _)| lora.adapts(name, config.block_of(name)));
+    adapted.map(|(name, _)| name).collect()
+}
+
 /// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
 fn check_patterns(config: &ModelConfig, lora: &LoraOptions) -> Result<(), ArchError> {
     check_pattern("lora.rank_pattern", &lora.rank_pattern, config, lora)?;
     check_pattern("lora.alpha_pattern", &lora.alpha_pattern, config, lora)
+}
+
+/// Checks that there are all of the blocks, and a layer with an adapter.
+fn check_layers(config: &ModelConfig, lora: &LoraOptions) -> Result<(), ArchError> {
+    let blocks = config.num_hidden_layers;
+    let mut layers = lora.layers_to_transform.iter().flatten();
+    if let Some(&asked) = layers.find(|layer| **layer >= blocks) {
+        return Err(ArchError::Layer { asked, blocks });
+    }
+    match &lora.target_modules {
+        TargetModules::Pattern(pattern) if adapted(config, lora).is_empty() => Err(ArchError::NoModule {
+            key: "target_modules",
+            pattern: pattern.to_string(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_pattern<T>(
@@ -140,10 +184,7 @@ fn check_pattern<T>(
     if patterns.is_empty() {
         return Ok(());
     }
-    let adapted = config
-        .modules()
-        .filter(|(name, module)| module.kind == Kind::Linear && lora.target_modules.contains(name));
-    let names: Vec<String> = adapted.map(|(name, _)| name).collect();
+    let names = adapted(config, lora);
     for name in &names {
         let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
         if let (Some(first), Some(second)) = (found.next(), found.next()) {

@@ -127,7 +127,13 @@ pub enum ArchError {
         module: String,
         patterns: [String; 2],
     },
-    #[error("`{key}`: `{pattern}` matches no module that has an adapter")]
+    #[error("`trainable`: `{0}` matches no weight of the model")]
+    NoWeight(String),
+    #[error("`trainable`: {0} is quantised, and only dense weights can be trained")]
+    TrainedQuantised(String),
+    #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
+    Layer { asked: usize, blocks: usize },
+    #[error("`{key}`: `{pattern}` matches no module that can have an adapter")]
     NoModule { key: &'static str, pattern: String },
     #[error("`offload.weights`: {0}")]
     Blocks(Mistake),

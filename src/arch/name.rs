@@ -19,6 +19,11 @@ impl ModuleName {
         Self { block: None, path }
     }
 
+    /// The index of the block that has the module.
+    pub fn block(self) -> Option<usize> {
+        self.block.map(|(_, index)| index)
+    }
+
     /// A weight of the module: `part` is what follows its name, such as `weight`.
     pub const fn part(self, part: &'static str) -> WeightName {
         WeightName { module: self, part }

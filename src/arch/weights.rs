@@ -57,6 +57,12 @@ impl ModelConfig {
         modules.filter(|(_, module)| module.kind != Kind::TokenHead || !self.tie_word_embeddings)
     }
 
+    /// The index of the block that has the module called `name` in full.
+    pub fn block_of(&self, name: &str) -> Option<usize> {
+        let within = name.strip_prefix(self.family.description().blocks)?.strip_prefix('.')?;
+        within.split('.').next()?.parse().ok()
+    }
+
     /// Every weight of the model, in the order of a forward pass.
     pub fn weights(&self) -> Vec<WeightSpec> {
         let modules = self.modules();

@@ -56,6 +56,7 @@ mod tests {
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
             lora: None,
+            trainable: None,
             offloaded_blocks: None,
             offloads_embeddings: false,
             max_seq_length: 16,

@@ -65,7 +65,7 @@ impl<'a> Loader<'a> {
         let is_whole = module.kind == Kind::Classifier;
         let weight_name = name.part("weight");
         let mut weight = match self.format().filter(|_| !is_whole) {
-            None => Weight::Dense(self.param(weight_name, shape.into(), is_whole || self.trains_all())?),
+            None => Weight::Dense(self.param(weight_name, shape.into(), is_whole || self.trains(weight_name))?),
             Some(format) => {
                 let matrix = self.quantized(weight_name, shape, format)?;
                 let products = floating(self.options.products_dtype());
@@ -78,7 +78,7 @@ impl<'a> Loader<'a> {
             }
         };
         let options = self.options.lora.as_ref().filter(|_| !is_whole);
-        let adapter = match options.filter(|lora| lora.target_modules.contains(module.path)) {
+        let adapter = match options.filter(|lora| lora.adapts(&name.to_string(), name.block())) {
             Some(options) => {
                 let _module = memory::whole(name);
                 Some(adapter::new(
@@ -93,7 +93,8 @@ impl<'a> Loader<'a> {
             None => None,
         };
         let bias = if module.bias.of(self.config) {
-            Some(self.param(name.part("bias"), shape.0.into(), is_whole || self.trains_all())?)
+            let name = name.part("bias");
+            Some(self.param(name, shape.0.into(), is_whole || self.trains(name))?)
         } else {
             None
         };
@@ -105,9 +106,10 @@ impl<'a> Loader<'a> {
         self.linear(name, module).map(Projection::of)
     }
 
-    /// A dense weight `part` of a module, trained if there are no adapters.
+    /// A dense weight `part` of a module.
     pub(super) fn dense(&mut self, name: ModuleName, module: &Module, part: &'static str) -> Result<Param, LoadError> {
-        self.param(name.part(part), self.shape(module), self.trains_all())
+        let name = name.part(part);
+        self.param(name, self.shape(module), self.trains(name))
     }
 
     fn shape(&self, module: &Module) -> Shape {
@@ -119,10 +121,10 @@ impl<'a> Loader<'a> {
 
     /// The table of an embedding or a head, which may wait in the host's memory.
     pub(super) fn table(&mut self, name: ModuleName, module: &Module) -> Result<Param, LoadError> {
-        if !self.options.offloads_embeddings || self.trains_all() {
-            return self.dense(name, module, "weight");
+        let (module_name, name, shape) = (name, name.part("weight"), self.shape(module));
+        if !self.options.offloads_embeddings || self.trains(name) {
+            return self.dense(module_name, module, "weight");
         }
-        let (name, shape) = (name.part("weight"), self.shape(module));
         let mut value = self.value(name, shape, Category::Offloaded, &Device::Cpu)?;
         if !self.device.is_cpu() {
             // The device's ops read it, not the kernels.
@@ -186,8 +188,8 @@ impl<'a> Loader<'a> {
         self.options.max_seq_length
     }
 
-    fn trains_all(&self) -> bool {
-        self.options.lora.is_none()
+    fn trains(&self, name: WeightName) -> bool {
+        self.options.trains(&name.module, name.part)
     }
 
     /// The format of matrices that are not dense.

@@ -11,7 +11,8 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
 
 use super::checkpoint::SINGLE;
-use crate::arch::Location;
+use super::source::Source;
+use crate::arch::{Location, WeightSpec};
 use crate::nn::param::Param;
 use crate::whole_file;
 
@@ -39,11 +40,18 @@ pub struct SaveError {
 }
 
 /// Writes the weights, the `config.json` and the tokenizer of the model at `location` into `dir`, and creates the folder.
+/// Weights that were not trained come from `source`, in the format of those that were.
 /// `tokenizer` is that of a preset. The weights are written last and appear as a whole: a folder that has them is complete.
 ///
 /// # Errors
 /// If a file cannot be read or written.
-pub fn save(dir: &Path, location: &Location, tokenizer: &[u8], weights: &[&Param]) -> Result<(), SaveError> {
+pub fn save(
+    dir: &Path,
+    location: &Location,
+    tokenizer: &[u8],
+    trained: &[&Param],
+    source: &Source,
+) -> Result<(), SaveError> {
     let file = dir.join(SINGLE);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -63,8 +71,8 @@ pub fn save(dir: &Path, location: &Location, tokenizer: &[u8], weights: &[&Param
         }
     }
     let path = dir.join("config.json");
-    write_config(&path, location, weights).map_err(failed(&path))?;
-    write_weights(&file, weights).map_err(failed(&file))
+    write_config(&path, location, trained).map_err(failed(&path))?;
+    write_weights(&file, trained, source).map_err(failed(&file))
 }
 
 /// True if a folder has a model's weights.
@@ -73,10 +81,10 @@ pub fn is_saved(dir: &Path) -> bool {
 }
 
 /// The model's own `config.json`, with the number format of the weights.
-fn write_config(path: &Path, location: &Location, weights: &[&Param]) -> io::Result<()> {
+fn write_config(path: &Path, location: &Location, trained: &[&Param]) -> io::Result<()> {
     let text = location.json()?;
     let mut config: Value = serde_json::from_slice(&text)?;
-    if let (Some(keys), Some(weight)) = (config.as_object_mut(), weights.first()) {
+    if let (Some(keys), Some(weight)) = (config.as_object_mut(), trained.first()) {
         keys.retain(|key, _| !key.starts_with('_') && key != "dtype" && key != "quantization_config");
         // Every release of transformers knows this name of it.
         keys.insert("torch_dtype".into(), name_of(dtype(weight)?).into());
@@ -85,23 +93,25 @@ fn write_config(path: &Path, location: &Location, weights: &[&Param]) -> io::Res
 }
 
 /// One safetensors file, a tensor after the other: no second copy of a weight is held.
-fn write_weights(path: &Path, weights: &[&Param]) -> io::Result<()> {
-    let mut weights: Vec<_> = weights
+fn write_weights(path: &Path, trained: &[&Param], source: &Source) -> io::Result<()> {
+    let format = trained.first().map_or(Ok(Dtype::F32), |weight| dtype(weight))?;
+    let by_name: HashMap<String, &Param> = trained
         .iter()
         .map(|weight| (weight.name.to_string(), *weight))
         .collect();
-    weights.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut weights = source.config().weights();
+    weights.sort_by(|a, b| a.name.cmp(&b.name));
     let mut end = 0;
     let mut tensors = Vec::with_capacity(weights.len());
-    for (name, weight) in &weights {
+    for weight in &weights {
         let begin = end;
-        end += weight.value.len() * weight.value.dtype().size_in_bytes();
+        end += weight.shape.iter().product::<usize>() * format.bitsize() / 8;
         let info = TensorInfo {
-            dtype: dtype(weight)?,
-            shape: weight.value.dims().to_vec(),
+            dtype: format,
+            shape: weight.shape.clone(),
             data_offsets: (begin, end),
         };
-        tensors.push((name.clone(), info));
+        tensors.push((weight.name.clone(), info));
     }
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let header = Metadata::new(Some(metadata), tensors).map_err(io::Error::other)?;
@@ -113,16 +123,36 @@ fn write_weights(path: &Path, weights: &[&Param]) -> io::Result<()> {
         let mut out = BufWriter::new(file);
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
-        for (_, weight) in &weights {
-            write_elements(&mut out, weight)?;
+        for weight in &weights {
+            match by_name.get(&weight.name) {
+                Some(trained) => {
+                    let values = trained.value.to_vec_f32().map_err(io::Error::other)?;
+                    write_elements(&mut out, &values, format)?;
+                }
+                None => write_as_it_was(&mut out, weight, source, format)?,
+            }
         }
         out.flush()
     })
 }
 
-fn write_elements(out: &mut impl Write, weight: &Param) -> io::Result<()> {
-    let values = weight.value.to_vec_f32().map_err(io::Error::other)?;
-    let format = dtype(weight)?;
+/// A weight that was not trained, some rows at a time.
+fn write_as_it_was(out: &mut impl Write, weight: &WeightSpec, source: &Source, format: Dtype) -> io::Result<()> {
+    let (rows, columns) = (weight.rows(), weight.columns());
+    let step = (CHUNK / columns).clamp(1, rows);
+    let mut values = vec![0f32; step * columns];
+    for start in (0..rows).step_by(step) {
+        let end = rows.min(start + step);
+        let values = &mut values[..(end - start) * columns];
+        source
+            .read_rows(&weight.name, start..end, values)
+            .map_err(io::Error::other)?;
+        write_elements(out, values, format)?;
+    }
+    Ok(())
+}
+
+fn write_elements(out: &mut impl Write, values: &[f32], format: Dtype) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(4 * CHUNK);
     for chunk in values.chunks(CHUNK) {
         bytes.clear();

@@ -38,7 +38,8 @@ impl EncoderEmbedding {
 
     /// Adds the gradients of what is trained, given that of the output, float32.
     pub fn backward(&mut self, ids: &Buffer<u32>, dy: Tensor, hidden: DType, pass: &Pass) -> Result<()> {
-        if !self.words.trainable {
+        let tables = [Some(&self.words), Some(&self.positions), self.token_types.as_ref()];
+        if !self.norm.is_trained() && !tables.into_iter().flatten().any(|table| table.trainable) {
             return Ok(());
         }
         let dropped = self.dropout.backward(&dy, DType::F32, pass)?.copy();

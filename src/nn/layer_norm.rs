@@ -40,7 +40,7 @@ impl LayerNorm {
     /// The gradient of the input from the output's, float32, in its memory. Adds the gradients of weight and bias if they
     /// are trained.
     pub fn backward(&mut self, x: &Tensor, mut dy: Tensor) -> Result<Tensor> {
-        if self.weight.trainable {
+        if self.is_trained() {
             let [weight, bias] = self.parameter_gradients(x, &dy)?;
             self.weight.accumulate(weight)?;
             self.bias.accumulate(bias)?;
@@ -57,6 +57,11 @@ impl LayerNorm {
             })?;
         }
         Ok(dy)
+    }
+
+    /// True if weight or bias are trained.
+    pub(super) fn is_trained(&self) -> bool {
+        self.weight.trainable || self.bias.trainable
     }
 
     /// What is trained of this layer, in a fixed order.

@@ -36,7 +36,7 @@ pub use device::{Device, NoCuda};
 pub use init_lora_weights::InitLoraWeights;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use length_groups::LengthGroups;
-pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions};
+pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions, is_in};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{Optimizer, UpdateRule};

@@ -1,8 +1,10 @@
 //! The options that decide a model: its shape, its weights, and which of them are trained.
 
+use std::fmt::Display;
+
 use super::{
-    Adapter, Attention, Autocast, Dtype, InitLoraWeights, Loss, OffloadedBlocks, Patterns, TargetModules, Task, Upcast,
-    Weights, matching,
+    Adapter, Attention, Autocast, Dtype, InitLoraWeights, Loss, NamePattern, OffloadedBlocks, Patterns, TargetModules,
+    Task, Upcast, Weights, matching,
 };
 
 /// The number of labels by default, as in transformers.
@@ -33,8 +35,10 @@ pub struct ModelOptions {
     pub attn_implementation: Attention,
     /// How the causal loss is computed in training.
     pub loss: Loss,
-    /// The adapters; `None` trains every weight.
+    /// The adapters; `None` trains weights.
     pub lora: Option<LoraOptions>,
+    /// The weights that are trained without adapters; all without patterns.
+    pub trainable: Option<Vec<NamePattern>>,
     /// The blocks whose frozen weights wait in the host's memory.
     pub offloaded_blocks: Option<OffloadedBlocks>,
     /// True if the frozen tables of embedding and head wait there.
@@ -64,6 +68,19 @@ impl ModelOptions {
         }
     }
 
+    /// True if the weight `part` of the module called `module` is trained. A head that adapters train whole is not meant.
+    pub fn trains(&self, module: &impl Display, part: &str) -> bool {
+        if self.lora.is_some() {
+            return false;
+        }
+        self.trainable.as_ref().is_none_or(|patterns| {
+            let names = [module.to_string(), format!("{module}.{part}")];
+            patterns
+                .iter()
+                .any(|pattern| names.iter().any(|name| pattern.matches(name)))
+        })
+    }
+
     /// Bytes of an element that a layer gives.
     pub fn bytes_of_outputs(&self) -> u64 {
         let is_wide = self.hidden_dtype() == Dtype::Float32;
@@ -73,6 +90,11 @@ impl ModelOptions {
             2
         }
     }
+}
+
+/// True if `block` is one of `blocks`, or there is no such list.
+pub fn is_in(blocks: Option<&[usize]>, block: Option<usize>) -> bool {
+    blocks.is_none_or(|blocks| block.is_some_and(|block| blocks.contains(&block)))
 }
 
 /// Low-rank adapters.
@@ -88,6 +110,8 @@ pub struct LoraOptions {
     pub dropout: f64,
     /// The linear layers that get an adapter.
     pub target_modules: TargetModules,
+    /// The blocks in which they get one; all, and what lies outside, without.
+    pub layers_to_transform: Option<Vec<usize>>,
     /// Number format of the factors, their gradients and their optimizer states.
     pub dtype: Dtype,
     /// False if A is frozen (LoRA-FA).
@@ -113,6 +137,7 @@ impl LoraOptions {
             alpha,
             dropout: 0.0,
             target_modules: TargetModules::AllLinear,
+            layers_to_transform: None,
             dtype: Dtype::Float32,
             trains_a: true,
             use_rslora: false,
@@ -121,6 +146,11 @@ impl LoraOptions {
             alpha_pattern: Patterns::new(),
             lr_ratio: 1.0,
         }
+    }
+
+    /// True if the linear layer called `module` in full, in this block if any, gets an adapter.
+    pub fn adapts(&self, module: &str, block: Option<usize>) -> bool {
+        is_in(self.layers_to_transform.as_deref(), block) && self.target_modules.contains(module)
     }
 
     /// The rank of the module called `module` in full.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::text::quoted;
 
-/// A regular expression that matches the whole of a module's name, or the last of its parts (PEFT's `get_pattern_key`).
+/// A regular expression for the name of a module, or for the last parts of it (PEFT's `get_pattern_key`).
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
@@ -34,9 +34,20 @@ impl NamePattern {
     /// # Errors
     /// If the text is not a regular expression.
     pub fn new(text: &str) -> Result<Self, String> {
+        Self::within(r"^(?:.*\.)?", text)
+    }
+
+    /// A pattern that matches whole names only, as PEFT's `target_modules` does.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn whole(text: &str) -> Result<Self, String> {
+        Self::within("^", text)
+    }
+
+    fn within(start: &str, text: &str) -> Result<Self, String> {
         // By itself first: a message has positions.
-        let regex = Regex::new(text).and_then(|_| Regex::new(&format!("^(?:.*\\.)?(?:{text})$")));
-        match regex {
+        match Regex::new(text).and_then(|_| Regex::new(&format!("{start}(?:{text})$"))) {
             Ok(regex) => Ok(Self {
                 text: text.to_owned(),
                 regex,
@@ -122,6 +133,8 @@ mod tests {
             r".*(?<!\.1\d)\.self_attn\.q_proj",
             "model.layers.9.self_attn.q_proj"
         ));
+        let whole = |pattern: &str| NamePattern::whole(pattern).unwrap().matches(query);
+        assert!(whole(r".*\.q_proj") && !whole("q_proj") && !whole(".*0"));
         assert!(NamePattern::new("(").unwrap_err().contains("not a regular expression"));
     }
 }

@@ -7,22 +7,30 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::pattern::NamePattern;
 use crate::text::{quoted, suggestion};
 
-/// The linear layers that get an adapter: `all-linear`, or a list of the last parts of their names.
+/// The linear layers that get an adapter: `all-linear`, a list of the last parts of their names, or a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
     AllLinear,
     /// The layers with these names.
     Names(Vec<String>),
+    /// The layers whose names in full match.
+    Pattern(NamePattern),
 }
 
+/// Characters that make a text a regular expression rather than a name.
+const OF_PATTERNS: [char; 12] = ['.', '*', '+', '?', '(', '[', '{', '|', '\\', '^', '$', ')'];
+
 impl TargetModules {
-    /// True if the linear layer called `module`, in full or by its last part, gets an adapter. A head never gets one.
+    /// True if the linear layer called `module` gets an adapter. A name in full is needed for a pattern, the last part is
+    /// enough otherwise. A head never gets one.
     pub fn contains(&self, module: &str) -> bool {
         match self {
             Self::AllLinear => true,
+            Self::Pattern(pattern) => pattern.matches(module),
             Self::Names(names) => names.iter().any(|name| module.rsplit('.').next() == Some(name)),
         }
     }
@@ -33,6 +41,7 @@ impl Serialize for TargetModules {
         match self {
             Self::AllLinear => serializer.serialize_str("all-linear"),
             Self::Names(names) => names.serialize(serializer),
+            Self::Pattern(pattern) => pattern.serialize(serializer),
         }
     }
 }
@@ -45,12 +54,15 @@ impl<'de> Deserialize<'de> for TargetModules {
             type Value = TargetModules;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`all-linear` or a list such as `[q_proj, v_proj]`")
+                f.write_str("`all-linear`, a list such as `[q_proj, v_proj]`, or a regular expression for whole names")
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<TargetModules, E> {
                 if word == "all-linear" {
                     return Ok(TargetModules::AllLinear);
+                }
+                if word.contains(OF_PATTERNS) {
+                    return NamePattern::whole(word).map(TargetModules::Pattern).map_err(E::custom);
                 }
                 let meant = suggestion(word, ["all-linear"]).unwrap_or_else(|| format!("write `[{word}]`"));
                 Err(E::custom(format!(
@@ -87,7 +99,8 @@ impl JsonSchema for TargetModules {
                     "items": { "type": "string" },
                     "minItems": 1,
                     "uniqueItems": true
-                }
+                },
+                { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" }
             ]
         })
     }

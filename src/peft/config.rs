@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::formats::format;
-use crate::options::{Adapter, InitLoraWeights, LoraOptions, Patterns, Task, matching};
+use crate::options::{Adapter, InitLoraWeights, LoraOptions, Patterns, TargetModules, Task, matching};
 
 /// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,8 +20,11 @@ pub struct Config {
     pub lora_alpha: f64,
     /// Dropout on the adapter's input while it was trained.
     pub lora_dropout: f64,
-    /// Last components of the names of the modules that have an adapter.
-    pub target_modules: BTreeSet<String>,
+    /// The modules that have an adapter.
+    pub target_modules: Targets,
+    /// The blocks that have them; all without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers_to_transform: Option<Layers>,
     /// Suffixes of the names of modules that are trained and saved whole, besides the adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules_to_save: Option<Vec<String>>,
@@ -43,6 +46,26 @@ pub struct Config {
     bias: String,
     fan_in_fan_out: bool,
     inference_mode: bool,
+}
+
+/// PEFT's `target_modules`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Targets {
+    /// Last components of the modules' names, or the names in full.
+    Names(BTreeSet<String>),
+    /// A regular expression for names in full.
+    Pattern(String),
+}
+
+/// PEFT's `layers_to_transform`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Layers {
+    /// One block.
+    One(usize),
+    /// Some blocks.
+    Several(Vec<usize>),
 }
 
 /// PEFT's `init_lora_weights`: a word, or true for the default.
@@ -101,7 +124,11 @@ impl Config {
             r: lora.rank,
             lora_alpha: lora.alpha,
             lora_dropout: lora.dropout,
-            target_modules: BTreeSet::new(),
+            target_modules: match &lora.target_modules {
+                TargetModules::Pattern(pattern) => Targets::Pattern(pattern.to_string()),
+                TargetModules::AllLinear | TargetModules::Names(_) => Targets::Names(BTreeSet::new()),
+            },
+            layers_to_transform: lora.layers_to_transform.clone().map(Layers::Several),
             modules_to_save,
             use_dora: format(lora.adapter).use_dora,
             use_rslora: lora.use_rslora,

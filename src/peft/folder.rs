@@ -7,7 +7,7 @@ use std::path::Path;
 use safetensors::tensor::SafeTensors;
 
 use super::{
-    config::Config,
+    config::{Config, Targets},
     error::AdapterError,
     tensor::{AdapterTensor, PREFIX},
 };
@@ -17,7 +17,8 @@ pub const CONFIG_FILE: &str = "adapter_config.json";
 /// The weights' file.
 pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
-/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules.
+/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules,
+/// unless they are a pattern.
 /// Returns the bytes of the weights' file.
 ///
 /// # Errors
@@ -40,7 +41,9 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
     })?;
     let path = dir.join(CONFIG_FILE);
     let mut config = config.clone();
-    config.target_modules = target_modules;
+    if let Targets::Names(names) = &mut config.target_modules {
+        *names = target_modules;
+    }
     let json = serde_json::to_string_pretty(&config).map_err(|source| AdapterError::Config {
         path: path.clone(),
         source,
@@ -144,7 +147,7 @@ mod tests {
                 .len()
         );
         let mut config = config;
-        config.target_modules = BTreeSet::from(["q_proj".to_owned()]);
+        config.target_modules = Targets::Names(BTreeSet::from(["q_proj".to_owned()]));
         assert_eq!(read(&folder)?, (config, tensors));
         Ok(())
     }
@@ -190,7 +193,8 @@ mod tests {
         write(dir.path(), &config, &tensors)?;
         let (read_config, read_tensors) = read(dir.path())?;
         assert_eq!(read_tensors, tensors);
-        assert_eq!(read_config.target_modules, BTreeSet::from(["q_proj".to_owned()]));
+        let names = Targets::Names(BTreeSet::from(["q_proj".to_owned()]));
+        assert_eq!(read_config.target_modules, names);
         let json = fs::read_to_string(dir.path().join(CONFIG_FILE)).expect("the configuration");
         assert!(json.contains(r#""task_type": "SEQ_CLS""#), "{json}");
         Ok(())

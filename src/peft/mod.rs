@@ -7,7 +7,7 @@ mod formats;
 mod size;
 mod tensor;
 
-pub use config::{Config, Init};
+pub use config::{Config, Init, Layers, Targets};
 pub use error::AdapterError;
 pub use folder::{CONFIG_FILE, WEIGHTS_FILE, read, write};
 pub use formats::{LORA_A, LORA_B, MAGNITUDE};

@@ -9,9 +9,9 @@ use crate::{
     arch::{self, ArchError, ModelConfig},
     data::{self, DataError, Sampler, TextLengths},
     hub::Roots,
-    options::{Adapter, DataOptions, ModelOptions, PackingSeparator, Patterns},
+    options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
     peft::{self, FileDtype},
-    spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, TargetModules, Task, Upcast, Weights},
+    spec::cell::{Cell, Data, Dtype, LoraATraining, Stack, Task, Upcast, Weights},
     torch,
     train::{self, TrainError},
 };
@@ -29,8 +29,8 @@ pub(super) struct Inputs {
     lengths: Mutex<Option<(LengthsKey, Arc<TextLengths>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
-    /// Sizes of adapters' files, by model, adapter, ranks and target modules.
-    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, TargetModules, Patterns<usize>), u64>>,
+    /// Sizes of adapters' files, by model, adapter, rank and trained modules.
+    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, Option<String>), u64>>,
     /// Sizes of files with all weights, by model and format.
     checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
 }
@@ -45,17 +45,17 @@ type LengthsKey = (ModelKey, Data);
 /// The cell's keys that decide a model's shape.
 type ModelKey = (String, Task, usize);
 
-/// The keys that decide whether it can be used: the stack, the origin of the weights, and the modules that get an adapter.
+/// The keys that decide whether it can be used: the stack, the origin of the weights, and the modules that are trained.
 type ConfigKey = (ModelKey, Stack, Weights, Option<String>);
 
-/// The keys that decide its counts: dtype, compute dtype, upcast, ranks, target modules, lora_fa, adapter dtype.
+/// The keys that decide its counts: dtype, compute dtype, upcast, rank, trained modules, lora_fa, adapter dtype.
 type CountsKey = (
     ModelKey,
     Dtype,
     Dtype,
     Upcast,
-    (usize, Patterns<usize>),
-    TargetModules,
+    usize,
+    Option<String>,
     LoraATraining,
     Dtype,
 );
@@ -79,7 +79,7 @@ impl Inputs {
     /// # Errors
     /// It cannot be read, or the cell's stack cannot do it.
     pub(super) fn model(&self, cell: &Cell) -> Result<Arc<ModelConfig>, ArchError> {
-        let key = (model_key(cell), cell.stack, cell.weights(), cell.adapted_modules());
+        let key = (model_key(cell), cell.stack, cell.weights(), cell.trained_modules());
         cached(&self.models, key, || {
             arch::open(&cell.model_options(), cell.stack, &self.roots).map(Arc::new)
         })
@@ -124,8 +124,8 @@ impl Inputs {
             cell.dtype,
             cell.bnb_4bit_compute_dtype,
             cell.upcast,
-            (cell.rank, cell.lora.rank_pattern.clone()),
-            cell.target_modules.clone(),
+            cell.rank,
+            cell.trained_modules(),
             cell.lora_fa,
             cell.adapter_dtype,
         );
@@ -140,13 +140,7 @@ impl Inputs {
         config: &ModelConfig,
     ) -> Result<Option<u64>, TrainError> {
         let Some(lora) = &options.lora else { return Ok(None) };
-        let key = (
-            model_key(cell),
-            lora.adapter,
-            lora.rank,
-            lora.target_modules.clone(),
-            lora.rank_pattern.clone(),
-        );
+        let key = (model_key(cell), lora.adapter, lora.rank, cell.trained_modules());
         cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
 

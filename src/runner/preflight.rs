@@ -154,7 +154,7 @@ fn opened(cell: &Cell) -> (&str, Weights, Task, usize, Option<String>) {
         cell.weights(),
         cell.task,
         cell.num_labels,
-        cell.adapted_modules(),
+        cell.trained_modules(),
     )
 }
 

@@ -5,8 +5,8 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, Patterns, TargetModules,
-    Upcast, ZeroGrad,
+    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, NamePattern, Optimizer, OutputLifetime, Patterns,
+    TargetModules, Upcast, ZeroGrad,
 };
 
 /// The kernels whose memory is traced.
@@ -54,8 +54,10 @@ pub struct Configuration {
     pub dtype: options::Dtype,
     /// The format of the weights that int8 and int4 leave unquantised.
     pub torch_dtype: Dtype,
-    /// LoRA's rank; 0 trains every weight.
+    /// LoRA's rank; 0 trains weights.
     pub rank: u32,
+    /// The weights that rank 0 trains; all without.
+    pub trainable: Option<Vec<NamePattern>>,
     /// Dropout on the adapters' input.
     pub lora_dropout: f64,
     /// Other ranks of some modules.
@@ -64,6 +66,8 @@ pub struct Configuration {
     pub lora_a: LoraATraining,
     /// The layers that get an adapter.
     pub target_modules: TargetModules,
+    /// The blocks in which they get one; all without.
+    pub layers_to_transform: Option<Vec<usize>>,
     /// The format of the adapters.
     pub adapter_dtype: Dtype,
     /// Quantise the scales of int4 too.
@@ -129,10 +133,12 @@ impl Configuration {
             dtype: options::Dtype::Int4,
             torch_dtype: Dtype::Bfloat16,
             rank: 16,
+            trainable: None,
             lora_dropout: 0.0,
             rank_pattern: Patterns::new(),
             lora_a: LoraATraining::Trained,
             target_modules: TargetModules::AllLinear,
+            layers_to_transform: None,
             adapter_dtype: Dtype::Float32,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,

@@ -123,6 +123,7 @@ mod tests {
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
             lora: Some(LoraOptions::new(2, 4.0)),
+            trainable: None,
             offloaded_blocks: Some(OffloadedBlocks::Ratio(1.0)),
             offloads_embeddings: false,
             max_seq_length: 8,

@@ -6,7 +6,7 @@ use super::{TrainError, Trainer};
 use crate::{
     arch, data,
     hub::Roots,
-    model::{self, ModelError},
+    model::{self, ModelError, Source},
     nn::param::Param,
     options::ModelOptions,
     peft::{self, AdapterTensor},
@@ -29,7 +29,7 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }
 
-/// Writes the whole model into `dir`: all its weights are trained.
+/// Writes the whole model into `dir`: the trained weights, and the others as they were.
 pub(super) fn model(
     options: &ModelOptions,
     roots: &Roots,
@@ -37,6 +37,13 @@ pub(super) fn model(
     dir: &Path,
 ) -> Result<(), TrainError> {
     let location = arch::locate(&options.name, roots).map_err(ModelError::from)?;
-    let weights: Vec<&Param> = trainer.trainable().into_iter().map(|param| &*param).collect();
-    Ok(model::save(dir, &location, data::EMBEDDED_TOKENIZER, &weights)?)
+    let source = Source::open(options, roots)?;
+    let trained: Vec<&Param> = trainer.trainable().into_iter().map(|param| &*param).collect();
+    Ok(model::save(
+        dir,
+        &location,
+        data::EMBEDDED_TOKENIZER,
+        &trained,
+        &source,
+    )?)
 }

@@ -280,6 +280,7 @@ mod tests {
                     dropout: 0.1,
                     ..LoraOptions::new(rank, 2.0 * rank as f64)
                 }),
+                trainable: None,
                 offloaded_blocks: None,
                 offloads_embeddings: false,
                 max_seq_length: 140,

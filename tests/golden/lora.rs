@@ -12,7 +12,9 @@ use crate::fixtures::{Tensors, assert_close, assert_same, fixture};
 use crate::models::{assert_gradients, assert_logits};
 use crate::runs::{Golden, adapter_cell, assert_run, cell};
 
-const MODELS: [&str; 6] = [
+const MODELS: [&str; 8] = [
+    "tiny_llama_pattern",
+    "tiny_llama_layers",
     "tiny_llama_rslora",
     "tiny_llama_patterns",
     "tiny_llama_lora_fa",
@@ -36,7 +38,13 @@ fn twenty_steps_train_the_adapter_of_peft() {
         let mut trainer = assert_run(model, "float32", &adapter_cell(model), 1e-4);
         let tensors = Tensors::open(&format!("{model}.safetensors"));
         let trained = trainer.trainable();
-        assert_eq!(trained.len(), if model == "tiny_llama_lora_fa" { 14 } else { 28 });
+        let count = match model {
+            "tiny_llama_pattern" => 8,
+            "tiny_llama_layers" => 6,
+            "tiny_llama_lora_fa" => 14,
+            _ => 28,
+        };
+        assert_eq!(trained.len(), count, "{model}");
         for param in trained {
             let name = param.name.to_string();
             let theirs = tensors.f32(&format!("trained.{name}"));
@@ -102,6 +110,12 @@ fn an_adapter_that_peft_wrote_is_written_as_peft_does() {
         assert_same(&read(dir.path(), WEIGHTS_FILE), &read(&theirs, WEIGHTS_FILE), model);
         let json = |folder| -> Map<String, Value> { serde_json::from_slice(&read(folder, CONFIG_FILE)).expect("JSON") };
         let (ours, theirs) = (json(dir.path()), json(&theirs));
+        if model == "tiny_llama_pattern" {
+            assert_eq!(ours["target_modules"], theirs["target_modules"]);
+        }
+        if model == "tiny_llama_layers" {
+            assert_eq!(ours["layers_to_transform"], theirs["layers_to_transform"]);
+        }
         for key in [
             "use_rslora",
             "init_lora_weights",

@@ -14,6 +14,7 @@ mod lora;
 mod masked;
 mod methods;
 mod models;
+mod partial;
 mod precision;
 mod quant;
 mod runs;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
+use expctl::options::NamePattern;
 use expctl::peft;
-use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, Task, Weights};
+use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, TargetModules, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
 use serde_json::Value;
@@ -44,12 +45,13 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "golden.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",
     "golden_lora.json",
+    "golden_partial.json",
     "golden_phi3.json",
     "golden_gemma.json",
     "golden_mistral.json",
@@ -170,14 +172,22 @@ pub fn cell(model: &str, rank: usize) -> Cell {
         max_grad_norm: 0.0,
         ..Cell::default()
     };
-    match is_encoder(model) {
+    let cell = match is_encoder(model) {
         true => Cell {
             task: Task::SequenceClassification,
             num_labels: LABELS,
             ..cell
         },
         false => cell,
-    }
+    };
+    with_own_keys(model, cell)
+}
+
+/// The cell with the keys that its golden numbers name.
+fn with_own_keys(model: &str, cell: Cell) -> Cell {
+    let keys = Golden::of(model).cell;
+    let with = |cell: Cell, (key, value): (&String, &Value)| cell.with(key, value).expect("a key of a cell");
+    keys.iter().fold(cell, with)
 }
 
 /// The folder of PEFT's adapter: the model's own, or that of the model with its weights.
@@ -193,6 +203,10 @@ pub fn adapter_cell(model: &str) -> Cell {
     let cell = Cell {
         adapter: config.adapter().expect("LoRA or DoRA"),
         lora_alpha: Some(config.lora_alpha),
+        target_modules: match &config.target_modules {
+            peft::Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
+            peft::Targets::Names(_) => TargetModules::AllLinear,
+        },
         lora: Lora {
             use_rslora: config.use_rslora,
             init_lora_weights: config.init_lora_weights.init(),
@@ -202,10 +216,7 @@ pub fn adapter_cell(model: &str) -> Cell {
         },
         ..cell(model, config.r)
     };
-    let others = Golden::of(model).cell;
-    others.iter().fold(cell, |cell, (key, value)| {
-        cell.with(key, value).expect("a key of a cell")
-    })
+    with_own_keys(model, cell)
 }
 
 /// A trainer of the model's weights, and of its adapter if the cell has one.

@@ -87,6 +87,12 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
         set("bnb_4bit_use_double_quant", json!(random.random_bool(0.5)));
     }
+    if rank == 0 && !is_quantised && random.random_bool(0.5) {
+        set(
+            "trainable",
+            json!([[".*[nN]orm"], ["bias", ".*[nN]orm.*"], [r".*\.1\..*"]].choose(random)),
+        );
+    }
     if rank > 0 {
         let count = random.random_range(1..=modules.len());
         let some = modules.iter().choose_multiple(random, count);
@@ -99,6 +105,9 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
                 json!(some)
             },
         );
+        if random.random_bool(0.2) {
+            set("layers_to_transform", json!([random.random_range(0..2)]));
+        }
         // DoRA has no dropout.
         let (adapter, dropout) = *[("lora", 0.0), ("lora", 0.1), ("dora", 0.0)].choose(random).unwrap();
         set("adapter", json!(adapter));

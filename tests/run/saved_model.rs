@@ -34,9 +34,16 @@ fn measured(project: &Project, study: &str, figure: &str) -> Value {
 
 #[test]
 fn a_saved_model_has_the_loss_that_it_ended_with() {
-    for dtype in ["float32", "bfloat16", "float16"] {
+    // All weights, or some.
+    for (dtype, trainable) in [
+        ("float32", ""),
+        ("bfloat16", ""),
+        ("float16", ""),
+        ("bfloat16", "\n  trainable: [norm, '.*layers.1.*']"),
+    ] {
         let project = Project::empty();
-        project.write("specs/base.yaml", spec(dtype, "model: ../models/base"));
+        let base = spec(dtype, "model: ../models/base").replace("rank: 0", &format!("rank: 0{trainable}"));
+        project.write("specs/base.yaml", base);
         let went_on = "
 name: went_on
 defaults:

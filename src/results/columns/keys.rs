@@ -115,6 +115,8 @@ fn exemplar() -> Cell {
         loss: Some(Loss::Chunked),
         loss_scaling: Some(LossScaling::Dynamic),
         target_modules: TargetModules::AllLinear,
+        layers_to_transform: Some(vec![0]),
+        trainable: Some(Vec::new()),
         gradient_checkpointing: Checkpointing::None,
         auto_batch_size: Some(AutoBatchSize {
             start: 1,

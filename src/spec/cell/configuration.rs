@@ -12,8 +12,9 @@ use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data,
-    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload, Optimizer,
-    PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
+    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure, NamePattern, Offload,
+    Optimizer, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast,
+    Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -57,8 +58,13 @@ pub struct Cell {
     /// PyTorch's training loop, and the releases of its libraries.
     pub torch: Torch,
 
-    /// Rank of the adapters; 0 trains every weight.
+    /// Rank of the adapters; 0 trains the model's weights.
     pub rank: usize,
+    /// The weights that rank 0 trains, by regular expressions for the ends of their modules' names or their own: [bias] is
+    /// BitFit, ['.*norm'] trains a decoder's norms, and ['layers\\.1\\..*'] a block. The new head of an encoder is always
+    /// trained. Default: all.
+    #[schemars(with = "Option<Vec<String>>", length(min = 1))]
+    pub trainable: Option<Vec<NamePattern>>,
     /// The method of the adapters: lora, or dora, which is PEFT's `use_dora: true`. It scales each row of W + BA, with W the
     /// weight and BA LoRA's product, to a trained magnitude, and has no lora_dropout. PyTorch's stack has lora.
     pub adapter: Adapter,
@@ -67,8 +73,9 @@ pub struct Cell {
     /// Dropout on the adapter's input.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lora_dropout: f64,
-    /// The linear layers that get an adapter: all-linear (all but the head) or a list such as [q_proj, v_proj]. Names of
-    /// DistilBERT are such as q_lin, of BERT such as query; the new head of an encoder is always trained.
+    /// The linear layers that get an adapter: all-linear (all but the head), a list such as [q_proj, v_proj], or a regular
+    /// expression for their names in full, such as '.*layers\\.[01]\\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
+    /// of BERT such as query; the new head of an encoder is always trained.
     #[schemars(extend("oneOf" = [
         { "const": "all-linear" },
         {
@@ -76,9 +83,13 @@ pub struct Cell {
             "items": { "enum": target_modules(Family::ALL.iter().copied()) },
             "minItems": 1,
             "uniqueItems": true
-        }
+        },
+        { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" }
     ]))]
     pub target_modules: TargetModules,
+    /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
+    #[schemars(length(min = 1))]
+    pub layers_to_transform: Option<Vec<usize>>,
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
     /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
     pub lora_fa: LoraATraining,
@@ -258,10 +269,12 @@ impl Default for Cell {
             gpu: None,
             torch: Torch::default(),
             rank: 16,
+            trainable: None,
             adapter: Adapter::Lora,
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
+            layers_to_transform: None,
             lora_fa: LoraATraining::Trained,
             lora: Lora::default(),
             adapter_dtype: Dtype::Float32,

@@ -4,11 +4,12 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 7] = [
+pub(super) const ADAPTER: [&str; 8] = [
     "adapter",
     "lora_alpha",
     "lora_dropout",
     "target_modules",
+    "layers_to_transform",
     "lora_fa",
     "lora",
     "adapter_dtype",
@@ -31,6 +32,7 @@ impl Cell {
             "loss" => self.task == Task::CausalLm,
             "padding" | "pad_to_multiple_of" => !self.packing,
             "packing_separator" | "packing_attention" | "torch.packing_strategy" => self.packing,
+            "trainable" => self.rank == 0,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,

@@ -117,6 +117,12 @@ impl Cell {
         if let Some(OffloadedBlocks::Blocks(indices)) = &mut cell.offload.weights {
             indices.sort_unstable();
         }
+        if let Some(patterns) = &mut cell.trainable {
+            patterns.sort_unstable();
+        }
+        if let Some(layers) = &mut cell.layers_to_transform {
+            layers.sort_unstable();
+        }
         if let TargetModules::Names(names) = &mut cell.target_modules {
             names.sort_unstable();
         }

@@ -27,6 +27,7 @@ impl Cell {
                 alpha: self.lora_alpha(),
                 dropout: self.lora_dropout,
                 target_modules: self.target_modules.clone(),
+                layers_to_transform: self.layers_to_transform.clone(),
                 dtype: self.adapter_dtype,
                 trains_a: self.lora_fa == LoraATraining::Trained,
                 use_rslora: self.lora.use_rslora,
@@ -35,6 +36,7 @@ impl Cell {
                 alpha_pattern: self.lora.alpha_pattern.clone(),
                 lr_ratio: self.lora.loraplus_lr_ratio(),
             }),
+            trainable: self.trainable.clone(),
             offloaded_blocks: self.offload.weights.clone(),
             offloads_embeddings: self.offload.embeddings,
             max_seq_length: self.data_options().longest_sequence(),
@@ -42,10 +44,15 @@ impl Cell {
         }
     }
 
-    /// The keys that say which modules have which adapter, as text; `None` without adapters.
-    pub fn adapted_modules(&self) -> Option<String> {
+    /// The keys that say which modules have which adapter, or which weights are trained, as text; `None` if all are.
+    pub fn trained_modules(&self) -> Option<String> {
+        if let Some(patterns) = &self.trainable {
+            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            return Some(format!("{patterns:?} {:?}", self.dtype));
+        }
         let (ranks, alphas) = (&self.lora.rank_pattern, &self.lora.alpha_pattern);
-        (self.rank > 0).then(|| format!("{:?} {ranks:?} {alphas:?}", self.target_modules))
+        let layers = &self.layers_to_transform;
+        (self.rank > 0).then(|| format!("{:?} {layers:?} {ranks:?} {alphas:?}", self.target_modules))
     }
 
     /// The samples and their batches.

@@ -3,11 +3,11 @@
 //! biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass; the modelling code asks for
 //! them by name in its own order.
 
-use crate::arch::{ModelConfig, Module};
+use crate::arch::{Kind, ModelConfig, Module};
 use crate::memory::Category;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
-use crate::options::{Upcast, matching};
+use crate::options::{NamePattern, Upcast, is_in, matching};
 use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
@@ -124,11 +124,36 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.upcast == Upcast::Trl && TRL_CASTS.iter().any(|name| path.contains(name)) {
             weight = make(Dtype::Bfloat16);
         }
-        if configuration.rank == 0 {
+        if configuration.rank == 0 && self.trains(path, part) {
             weight = self.tape.leaf(weight);
             self.trainable.push(weight.clone());
         }
         weight
+    }
+
+    /// The name in full of a module in a block, if any.
+    fn name(&self, path: &str, block: Option<usize>) -> String {
+        match block {
+            Some(block) => {
+                let blocks = self.configuration.model.family.description().blocks;
+                format!("{blocks}.{block}.{path}")
+            }
+            None => path.to_owned(),
+        }
+    }
+
+    /// True if rank 0 trains this weight: a new head always.
+    fn trains(&self, path: &str, part: Part) -> bool {
+        let Some(patterns) = &self.configuration.trainable else {
+            return true;
+        };
+        let module = self.name(path, self.block);
+        let weight = match part {
+            Part::Weight => format!("{module}.weight"),
+            Part::Bias => format!("{module}.bias"),
+        };
+        let is_meant = |pattern: &NamePattern| pattern.matches(&module) || pattern.matches(&weight);
+        self.module(path).kind == Kind::Classifier || patterns.iter().any(is_meant)
     }
 
     /// The weight of an embedding or a norm.
@@ -192,23 +217,19 @@ impl<'t, 'c> Loader<'t, 'c> {
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
     pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
+        let name = self.name(linear.path, block);
         let targeted = match &configuration.target_modules {
             TargetModules::AllLinear => block.is_some() || linear.path != "lm_head",
             TargetModules::Names(names) => names.iter().any(|name| {
                 let rest = linear.path.strip_suffix(name.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }),
+            TargetModules::Pattern(pattern) => pattern.matches(&name),
         };
+        let targeted = targeted && is_in(configuration.layers_to_transform.as_deref(), block);
         if configuration.rank == 0 || !targeted {
             return;
         }
-        let name = match block {
-            Some(block) => {
-                let blocks = configuration.model.family.description().blocks;
-                format!("{blocks}.{block}.{}", linear.path)
-            }
-            None => linear.path.to_owned(),
-        };
         let rank = matching(&configuration.rank_pattern, &name);
         let adapter = self.tape.adapter(
             linear.dims,

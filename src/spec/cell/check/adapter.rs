@@ -1,24 +1,26 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, LoraATraining, Stack, TargetModules, stacks};
+use super::super::{Adapter, Cell, Checkpointing, LoraATraining, Stack, TargetModules, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::check;
-use crate::options::InitLoraWeights;
+use crate::options::{InitLoraWeights, NamePattern};
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
 impl Cell {
     pub(super) fn check_adapter(&self, found: &mut Found) {
-        if self.rank == 0 && self.dtype.is_quantised() {
+        if let Some(patterns) = &self.trainable {
+            self.check_trainable(patterns, found);
+        } else if self.rank == 0 && self.dtype.is_quantised() {
             found.add(
                 Invalid::new(
                     "rank",
                     "rank 0 trains every weight, and quantised weights cannot be trained",
                 )
                 .with("dtype")
-                .help("use `rank: 1` or more, or a `dtype` of float32, float16 or bfloat16"),
+                .help("use `rank: 1` or more, a `dtype` of float32, float16 or bfloat16, or `trainable: ['.*norm']`"),
             );
         }
         found.check(at_most("rank", self.rank, 1 << 16));
@@ -51,6 +53,9 @@ impl Cell {
         if self.rank == 0 {
             self.check_no_adapter(found);
         }
+        if let Some(layers) = &self.layers_to_transform {
+            self.check_layers(layers, found);
+        }
         let TargetModules::Names(names) = &self.target_modules else {
             return;
         };
@@ -68,6 +73,51 @@ impl Cell {
             if names[..index].contains(name) {
                 found.add(invalid(format!("`{name}` is here twice")));
             }
+        }
+    }
+
+    fn check_trainable(&self, patterns: &[NamePattern], found: &mut Found) {
+        let invalid = |message: &str| Invalid::new("trainable", message);
+        if self.rank > 0 {
+            let message = "adapters leave the model's weights as they are";
+            found.add(
+                invalid(message)
+                    .with("rank")
+                    .help("leave the key out, or use `rank: 0`"),
+            );
+        }
+        if patterns.is_empty() {
+            found.add(invalid("the list is empty").help("leave the key out to train every weight"));
+        }
+        if let Some(at) = (1..patterns.len()).find(|&at| patterns[..at].contains(&patterns[at])) {
+            found.add(Invalid::new(
+                format!("trainable[{at}]"),
+                format!("`{}` is here twice", patterns[at]),
+            ));
+        }
+        let reentrant = self.torch.use_reentrant == Some(true);
+        if reentrant && self.gradient_checkpointing != Checkpointing::None {
+            let message = "reentrant checkpointing gives no gradients to blocks whose input needs none";
+            found.add(
+                invalid(message)
+                    .with("torch.use_reentrant")
+                    .help("leave `torch.use_reentrant` out"),
+            );
+        }
+    }
+
+    fn check_layers(&self, layers: &[usize], found: &mut Found) {
+        let invalid = |message: &str| Invalid::new("layers_to_transform", message);
+        if layers.is_empty() {
+            found.add(invalid("the list is empty").help("leave the key out, or use `rank: 0`"));
+        }
+        if let Some(at) = (1..layers.len()).find(|&at| layers[..at].contains(&layers[at])) {
+            let key = format!("layers_to_transform[{at}]");
+            found.add(Invalid::new(key, format!("{} is here twice", layers[at])));
+        }
+        if matches!(self.target_modules, TargetModules::Pattern(_)) {
+            let message = "a regular expression says which blocks are meant by itself, as in PEFT";
+            found.add(invalid(message).with("target_modules").help("leave the key out"));
         }
     }
 

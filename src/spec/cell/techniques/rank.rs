@@ -20,6 +20,8 @@ pub(super) const RANK: Technique = Technique {
         let with = |rank| Cell { rank, ..cell.clone() };
         let halved = |rank: &usize| (*rank > 1).then_some(rank / 2);
         match cell.rank {
+            // Adapters in place of some weights are another study.
+            0 if cell.trainable.is_some() => Vec::new(),
             0 => ADAPTERS.into_iter().map(with).collect(),
             rank => std::iter::successors(Some(rank), halved).skip(1).map(with).collect(),
         }

@@ -5,7 +5,9 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 39] = [
+const OTHERS: [&str; 41] = [
+    "trainable",
+    "layers_to_transform",
     "lora",
     "auto_batch_size",
     "model",
