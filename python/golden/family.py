@@ -172,7 +172,7 @@ def write(path, families, modules):
 
 def trainable(model):
     """The trained weights, by the names that PEFT saves."""
-    names = {"base_model.model.": "", "_vector.default.weight": "_vector", ".default": "", ".modules_to_save": ""}
+    names = {"base_model.model.": "", "_vector.default.weight": "_vector", ".default": "", ".modules_to_save": "", ".base_layer": ""}
     named = {}
     for key, weight in model.named_parameters():
         if weight.requires_grad:

@@ -8,6 +8,7 @@ from peft.optimizers import create_loraplus_optimizer
 import family
 from decoders import Decoders
 from family import trainable
+from qwen2 import Qwen2
 
 
 class LoraDecoders(Decoders):
@@ -69,5 +70,18 @@ class LoraDecoders(Decoders):
         return dict(base=spec["base"], cell=spec["cell"], batches=batches, loss=loss, runs=runs)
 
 
+class LoraQwen2(LoraDecoders):
+    """Biases that are trained with adapters: all of them, and those of layers that have one."""
+
+    models = {
+        name: Qwen2.models["tiny_qwen2"] | dict(base="tiny_qwen2", runs=["float32"]) | spec
+        for name, spec in {
+            "tiny_qwen2_bias_all": dict(settings=dict(bias="all"), cell={}),
+            "tiny_qwen2_bias_lora_only": dict(
+                targets=["q_proj", "o_proj"], settings=dict(bias="lora_only"), cell=dict(target_modules=["q_proj", "o_proj"])),
+        }.items()
+    }
+
+
 def write(folder):
-    family.write(folder / "golden_lora.json", [LoraDecoders(folder)], [torch, transformers, peft, bitsandbytes])
+    family.write(folder / "golden_lora.json", [LoraDecoders(folder), LoraQwen2(folder)], [torch, transformers, peft, bitsandbytes])

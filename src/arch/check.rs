@@ -138,7 +138,7 @@ fn check_trainable(config: &ModelConfig, options: &ModelOptions) -> Result<(), A
             return Err(ArchError::NoWeight(pattern.to_string()));
         }
     }
-    let is_dense = !options.dtype.is_quantised() || options.lora.is_some();
+    let is_dense = !options.dtype.is_quantised() || options.trainable.is_none();
     let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
     match linear.find(|(name, _)| !is_dense && options.trains(name, "weight")) {
         Some((module, _)) => Err(ArchError::TrainedQuantised(module)),

@@ -19,7 +19,7 @@ use crate::{
         tensor::{Float, Shape, Tensor, floating},
         weight::Weight,
     },
-    options::{Attention, Autocast, Dtype, Loss, ModelOptions, OffloadedBlocks},
+    options::{Attention, Autocast, Bias, Dtype, Loss, ModelOptions, OffloadedBlocks},
     quant::{self, Quantized, device::OnDevice},
 };
 
@@ -94,7 +94,8 @@ impl<'a> Loader<'a> {
         };
         let bias = if module.bias.of(self.config) {
             let name = name.part("bias");
-            Some(self.param(name, shape.0.into(), is_whole || self.trains(name))?)
+            let beside_adapter = adapter.is_some() && options.is_some_and(|lora| lora.bias == Bias::LoraOnly);
+            Some(self.param(name, shape.0.into(), is_whole || beside_adapter || self.trains(name))?)
         } else {
             None
         };
@@ -205,7 +206,11 @@ impl<'a> Loader<'a> {
 
     fn param(&mut self, name: WeightName, shape: Shape, trainable: bool) -> Result<Param, LoadError> {
         let value = self.value(name, shape, Category::Parameter, self.device)?;
-        Ok(Param::base(name, value, trainable))
+        let mut param = Param::base(name, value, trainable);
+        if let ([_], Some(lora)) = (shape.dims(), &self.options.lora) {
+            param.lr_ratio = lora.lr_ratio;
+        }
+        Ok(param)
     }
 
     /// The value of a dense weight, of category `category` on `device`.

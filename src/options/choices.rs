@@ -117,6 +117,19 @@ impl Adapter {
     }
 }
 
+/// The biases that are trained beside adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Bias {
+    /// No bias.
+    #[default]
+    None,
+    /// All biases of the model.
+    All,
+    /// The biases of layers that have an adapter.
+    LoraOnly,
+}
+
 /// The training of LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -26,7 +26,7 @@ pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Adapter, Attention, Autocast, Dtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime,
+    Adapter, Attention, Autocast, Bias, Dtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime,
     Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, Synthetic};

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use super::{
-    Adapter, Attention, Autocast, Dtype, InitLoraWeights, Loss, NamePattern, OffloadedBlocks, Patterns, TargetModules,
-    Task, Upcast, Weights, matching,
+    Adapter, Attention, Autocast, Bias, Dtype, InitLoraWeights, Loss, NamePattern, OffloadedBlocks, Patterns,
+    TargetModules, Task, Upcast, Weights, matching,
 };
 
 /// The number of labels by default, as in transformers.
@@ -68,10 +68,11 @@ impl ModelOptions {
         }
     }
 
-    /// True if the weight `part` of the module called `module` is trained. A head that adapters train whole is not meant.
+    /// True if the weight `part` of the module called `module` is trained. A head that adapters train whole is not meant, nor
+    /// a bias that is trained because its layer has an adapter.
     pub fn trains(&self, module: &impl Display, part: &str) -> bool {
-        if self.lora.is_some() {
-            return false;
+        if let Some(lora) = &self.lora {
+            return part == "bias" && lora.bias == Bias::All;
         }
         self.trainable.as_ref().is_none_or(|patterns| {
             let names = [module.to_string(), format!("{module}.{part}")];
@@ -126,6 +127,8 @@ pub struct LoraOptions {
     pub alpha_pattern: Patterns<f64>,
     /// The learning rate of B, and of trained vectors, over that of A.
     pub lr_ratio: f64,
+    /// The biases that are trained.
+    pub bias: Bias,
 }
 
 impl LoraOptions {
@@ -145,6 +148,7 @@ impl LoraOptions {
             rank_pattern: Patterns::new(),
             alpha_pattern: Patterns::new(),
             lr_ratio: 1.0,
+            bias: Bias::None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::formats::format;
-use crate::options::{Adapter, InitLoraWeights, LoraOptions, Patterns, TargetModules, Task, matching};
+use crate::options::{Adapter, Bias, InitLoraWeights, LoraOptions, Patterns, TargetModules, Task, matching};
 
 /// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,7 +43,8 @@ pub struct Config {
     /// Another alpha of some modules.
     #[serde(default, skip_serializing_if = "Patterns::is_empty")]
     pub alpha_pattern: Patterns<f64>,
-    bias: String,
+    /// The biases that are saved with the adapters.
+    pub bias: Bias,
     fan_in_fan_out: bool,
     inference_mode: bool,
 }
@@ -56,6 +57,20 @@ pub enum Targets {
     Names(BTreeSet<String>),
     /// A regular expression for names in full.
     Pattern(String),
+}
+
+impl Targets {
+    /// The last components of the names; none of a regular expression.
+    pub fn last_components(&self) -> BTreeSet<String> {
+        let names = match self {
+            Self::Names(names) => names.iter(),
+            Self::Pattern(_) => return BTreeSet::new(),
+        };
+        names
+            .filter_map(|name| name.rsplit('.').next())
+            .map(str::to_owned)
+            .collect()
+    }
 }
 
 /// PEFT's `layers_to_transform`.
@@ -135,7 +150,7 @@ impl Config {
             init_lora_weights: lora.init.into(),
             rank_pattern: lora.rank_pattern.clone(),
             alpha_pattern: lora.alpha_pattern.clone(),
-            bias: "none".into(),
+            bias: lora.bias,
             fan_in_fan_out: false,
             inference_mode: true,
         }
@@ -156,8 +171,11 @@ impl Config {
         found.ok_or_else(|| format!("no known adapter is saved with `use_dora: {}`", self.use_dora))
     }
 
-    /// True if a tensor belongs to a module that is saved whole.
+    /// True if a tensor belongs to a module that is saved whole, or is a trained bias.
     pub(super) fn saves_whole(&self, name: &str) -> bool {
+        if self.bias != Bias::None && name.ends_with(".bias") {
+            return true;
+        }
         let module = name.rsplit_once('.').map_or("", |(module, _)| module);
         let mut saved = self.modules_to_save.iter().flatten();
         saved.any(|suffix| module.ends_with(suffix.as_str()))

@@ -2,6 +2,8 @@
 
 use crate::options::Adapter;
 
+/// The bias of a layer that has an adapter.
+pub const BASE_BIAS: &str = "base_layer.bias";
 /// LoRA's A, `[rank, input features]`.
 pub const LORA_A: &str = "lora_A.weight";
 /// LoRA's B, `[output features, rank]`.

@@ -10,6 +10,6 @@ mod tensor;
 pub use config::{Config, Init, Layers, Targets};
 pub use error::AdapterError;
 pub use folder::{CONFIG_FILE, WEIGHTS_FILE, read, write};
-pub use formats::{LORA_A, LORA_B, MAGNITUDE};
+pub use formats::{BASE_BIAS, LORA_A, LORA_B, MAGNITUDE};
 pub use size::{FileDtype, file_bytes, safetensors_bytes};
 pub use tensor::AdapterTensor;

@@ -30,7 +30,7 @@ pub(super) struct Inputs {
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
     torch_counts: Mutex<HashMap<CountsKey, torch::Counts>>,
     /// Sizes of adapters' files, by model, adapter, rank and trained modules.
-    adapter_files: Mutex<HashMap<(ModelKey, Adapter, usize, Option<String>), u64>>,
+    adapter_files: Mutex<HashMap<AdapterKey, u64>>,
     /// Sizes of files with all weights, by model and format.
     checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
 }
@@ -38,6 +38,9 @@ pub(super) struct Inputs {
 /// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs; and the token
 /// between them.
 type DataKey = (ModelKey, Data, u64, usize, u64, (usize, Option<PackingSeparator>));
+
+/// The keys that decide the size of an adapter's file: model, adapter, rank, and the trained modules.
+type AdapterKey = (ModelKey, Adapter, usize, Option<String>);
 
 /// The keys that decide the lengths of a file's samples before they are cut.
 type LengthsKey = (ModelKey, Data);

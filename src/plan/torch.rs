@@ -36,7 +36,6 @@ impl Configuration {
             dtype: cell.dtype,
             torch_dtype: compute,
             rank: cell.rank as u32,
-            trainable: cell.trainable.clone(),
             lora_dropout: cell.lora_dropout,
             lora_a: cell.lora_fa,
             rank_pattern: cell.lora.rank_pattern.clone(),

@@ -1,18 +1,6 @@
-//! The formats of quantised matrices, and a builder for either.
+//! A builder of quantised matrices.
 
-use super::{error::QuantError, int8, nf4, quantized::Quantized};
-
-/// The storage format of a matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// bitsandbytes' NF4.
-    Nf4 {
-        /// True if the scales are quantised a second time (bitsandbytes' `bnb_4bit_use_double_quant`).
-        double_quant: bool,
-    },
-    /// int8 with a scale for each row, its absolute maximum / 127.
-    Int8,
-}
+use super::{error::QuantError, format::Format, int8, nf4, quantized::Quantized};
 
 /// Quantises a matrix that arrives in consecutive slices.
 #[derive(Debug)]

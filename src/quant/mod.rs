@@ -11,14 +11,16 @@ pub mod double;
 pub mod dynamic;
 mod element;
 mod error;
+mod format;
 pub mod int8;
 pub mod nf4;
 mod parallel;
 mod quantized;
 
-pub use builder::{Builder, Format};
+pub use builder::Builder;
 pub use element::Element;
 pub use error::QuantError;
+pub use format::Format;
 pub use int8::Int8;
 pub use nf4::Nf4;
 pub use quantized::Quantized;

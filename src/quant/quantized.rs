@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{builder::Format, double::Scales, element::Element, int8::Int8, nf4::Nf4, parallel};
+use super::{double::Scales, element::Element, format::Format, int8::Int8, nf4::Nf4, parallel};
 use crate::memory::tiers::Slot;
 
 /// A quantised matrix.

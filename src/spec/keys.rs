@@ -120,12 +120,18 @@ fn matches(pattern: &str, path: &[String]) -> bool {
 /// A key that was one of PyTorch's stack alone, and where it is now.
 const FROM_TORCH: (&str, &str) = ("torch.loss", "loss");
 
-/// The place of a key that has moved: `torch.use_cache` for `use_cache`.
+/// The place of a key that has moved, or that PEFT has at the top: `torch.use_cache` for `use_cache`, `lora.use_rslora` for
+/// `use_rslora`.
 pub(crate) fn moved(name: &str) -> Option<&'static str> {
     if name == FROM_TORCH.0 {
         return Some(FROM_TORCH.1);
     }
-    named().find(|path| path.strip_prefix("torch.") == Some(name))
+    let is_below = |path: &&str| {
+        ["torch.", "lora."]
+            .iter()
+            .any(|map| path.strip_prefix(map) == Some(name))
+    };
+    named().find(is_below)
 }
 
 /// The dotted keys of a cell, without those that stand for any name.

@@ -5,8 +5,8 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, NamePattern, Optimizer, OutputLifetime, Patterns,
-    TargetModules, Upcast, ZeroGrad,
+    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, Patterns, TargetModules,
+    Upcast, ZeroGrad,
 };
 
 /// The kernels whose memory is traced.
@@ -54,10 +54,8 @@ pub struct Configuration {
     pub dtype: options::Dtype,
     /// The format of the weights that int8 and int4 leave unquantised.
     pub torch_dtype: Dtype,
-    /// LoRA's rank; 0 trains weights.
+    /// LoRA's rank; 0 trains every weight.
     pub rank: u32,
-    /// The weights that rank 0 trains; all without.
-    pub trainable: Option<Vec<NamePattern>>,
     /// Dropout on the adapters' input.
     pub lora_dropout: f64,
     /// Other ranks of some modules.
@@ -133,7 +131,6 @@ impl Configuration {
             dtype: options::Dtype::Int4,
             torch_dtype: Dtype::Bfloat16,
             rank: 16,
-            trainable: None,
             lora_dropout: 0.0,
             rank_pattern: Patterns::new(),
             lora_a: LoraATraining::Trained,

@@ -1,6 +1,6 @@
 //! The trainer without numbers: it loads a model and trains it for some steps, and its buffers record themselves.
 
-use super::{TrainError, Trainer};
+use super::{TrainError, Trainer, save::saved_names};
 use crate::{
     arch::ModelConfig,
     data::EffectiveBatch,
@@ -81,8 +81,10 @@ fn train(options: &TrainOptions, config: &ModelConfig, steps: &[EffectiveBatch])
 pub fn adapter_file_bytes(options: &ModelOptions, config: &ModelConfig) -> Result<u64, TrainError> {
     let (bytes, _) = memory::dry_run(InstructionSet::ALL[0], 0, || {
         let mut model = model::load_dry(options, config)?;
-        let tensors = model.saved().into_iter();
-        let files = tensors.map(|param| (param.name.to_string(), FileDtype::F32, param.value.dims().to_vec()));
+        let params = model.saved();
+        let names = saved_names(&params).into_iter();
+        let files = names.zip(&params);
+        let files = files.map(|(name, param)| (name, FileDtype::F32, param.value.dims().to_vec()));
         Ok(peft::file_bytes(files))
     });
     bytes

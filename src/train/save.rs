@@ -1,10 +1,11 @@
 //! What was trained: the adapter and the head in PEFT's format, or the whole model in transformers'.
 
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 use super::{TrainError, Trainer};
 use crate::{
-    arch, data,
+    arch::{self, ModuleName, WeightName},
+    data,
     hub::Roots,
     model::{self, ModelError, Source},
     nn::param::Param,
@@ -17,16 +18,28 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
     let Some(lora) = &options.lora else {
         return Ok(None);
     };
-    let mut tensors = Vec::new();
-    for param in trainer.saved() {
+    let params = trainer.saved();
+    let mut tensors = Vec::with_capacity(params.len());
+    for (param, name) in params.iter().zip(saved_names(&params)) {
         tensors.push(AdapterTensor {
-            name: param.name.to_string(),
+            name,
             shape: param.value.dims().to_vec(),
             values: param.value.to_vec_f32()?,
         });
     }
     let config = peft::Config::new(options.task, &options.name, lora);
     Ok(Some(peft::write(dir, &config, &tensors)?))
+}
+
+/// The names that PEFT saves tensors by. The bias of a layer with an adapter belongs to the layer within.
+pub(super) fn saved_names(params: &[&mut Param]) -> Vec<String> {
+    let of_adapters = params.iter().filter(|param| param.is_adapter());
+    let adapted: HashSet<ModuleName> = of_adapters.map(|param| param.name.module).collect();
+    let name = |name: WeightName| match name.part {
+        "bias" if adapted.contains(&name.module) => format!("{}.{}", name.module, peft::BASE_BIAS),
+        _ => name.to_string(),
+    };
+    params.iter().map(|param| name(param.name)).collect()
 }
 
 /// Writes the whole model into `dir`: the trained weights, and the others as they were.

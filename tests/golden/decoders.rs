@@ -6,12 +6,12 @@ use candle_core::{Device, Tensor};
 use expctl::data::MicroBatch;
 use expctl::kernels::Sequences;
 use expctl::peft;
-use expctl::spec::cell::{Cell, Dtype, LrScheduler, TargetModules};
+use expctl::spec::cell::{Cell, Dtype, LrScheduler};
 use tokenizers::Tokenizer;
 
 use crate::common::training::{self, values};
 use crate::fixtures::{Tensors, assert_close};
-use crate::runs::{DECODERS, Golden, adapter_cell, assert_run, cell, set_adapter, trainer};
+use crate::runs::{DECODERS, Golden, adapter_cell, assert_run, cell, set_adapter, trainer, with_adapter};
 
 #[test]
 fn twenty_steps_with_schedule_decay_and_clipping() {
@@ -108,14 +108,9 @@ fn writes_logits_for_check_adapter() {
 
     let (config, _) = peft::read(&adapter).expect("the adapter");
     let cell = Cell {
-        lora_alpha: Some(config.lora_alpha),
-        target_modules: TargetModules::Names(config.target_modules.into_iter().collect()),
-        max_seq_length: ids.len(),
-        ..cell("tiny_llama", config.r)
-    };
-    let cell = Cell {
         model: base.display().to_string(),
-        ..cell
+        max_seq_length: ids.len(),
+        ..with_adapter(cell("tiny_llama", config.r), &config)
     };
     let len = ids.len();
     let input_ids = Tensor::new(ids.as_slice(), &Device::Cpu)

@@ -12,7 +12,9 @@ use crate::fixtures::{Tensors, assert_close, assert_same, fixture};
 use crate::models::{assert_gradients, assert_logits};
 use crate::runs::{Golden, adapter_cell, assert_run, cell};
 
-const MODELS: [&str; 8] = [
+const MODELS: [&str; 10] = [
+    "tiny_qwen2_bias_all",
+    "tiny_qwen2_bias_lora_only",
     "tiny_llama_pattern",
     "tiny_llama_layers",
     "tiny_llama_rslora",
@@ -39,6 +41,8 @@ fn twenty_steps_train_the_adapter_of_peft() {
         let tensors = Tensors::open(&format!("{model}.safetensors"));
         let trained = trainer.trainable();
         let count = match model {
+            "tiny_qwen2_bias_all" => 34,
+            "tiny_qwen2_bias_lora_only" => 10,
             "tiny_llama_pattern" => 8,
             "tiny_llama_layers" => 6,
             "tiny_llama_lora_fa" => 14,
@@ -110,6 +114,7 @@ fn an_adapter_that_peft_wrote_is_written_as_peft_does() {
         assert_same(&read(dir.path(), WEIGHTS_FILE), &read(&theirs, WEIGHTS_FILE), model);
         let json = |folder| -> Map<String, Value> { serde_json::from_slice(&read(folder, CONFIG_FILE)).expect("JSON") };
         let (ours, theirs) = (json(dir.path()), json(&theirs));
+        assert_eq!(ours["bias"], theirs["bias"]);
         if model == "tiny_llama_pattern" {
             assert_eq!(ours["target_modules"], theirs["target_modules"]);
         }

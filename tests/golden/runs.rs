@@ -7,7 +7,7 @@ use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::options::NamePattern;
-use expctl::peft;
+use expctl::peft::{self, Layers, Targets};
 use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, TargetModules, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
@@ -200,23 +200,33 @@ fn adapter(model: &str) -> PathBuf {
 pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
     assert_eq!(config.lora_alpha, 8.0, "{model}");
-    let cell = Cell {
+    with_own_keys(model, with_adapter(cell(model, config.r), &config))
+}
+
+/// The cell with the options of an adapter's configuration.
+pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
+    Cell {
         adapter: config.adapter().expect("LoRA or DoRA"),
+        rank: config.r,
         lora_alpha: Some(config.lora_alpha),
         target_modules: match &config.target_modules {
-            peft::Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
-            peft::Targets::Names(_) => TargetModules::AllLinear,
+            Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
+            names @ Targets::Names(_) => TargetModules::Names(names.last_components().into_iter().collect()),
         },
+        layers_to_transform: config.layers_to_transform.as_ref().map(|layers| match layers {
+            Layers::One(layer) => vec![*layer],
+            Layers::Several(layers) => layers.clone(),
+        }),
         lora: Lora {
             use_rslora: config.use_rslora,
             init_lora_weights: config.init_lora_weights.init(),
-            rank_pattern: config.rank_pattern,
-            alpha_pattern: config.alpha_pattern,
+            rank_pattern: config.rank_pattern.clone(),
+            alpha_pattern: config.alpha_pattern.clone(),
+            bias: config.bias,
             loraplus_lr_ratio: None,
         },
-        ..cell(model, config.r)
-    };
-    with_own_keys(model, cell)
+        ..cell
+    }
 }
 
 /// A trainer of the model's weights, and of its adapter if the cell has one.
@@ -234,7 +244,9 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     let mut params = trainer.saved();
     assert_eq!(params.len(), tensors.len());
     for tensor in tensors {
-        let param = params.iter_mut().find(|param| param.name.to_string() == tensor.name);
+        // The bias of a layer with an adapter.
+        let name = tensor.name.replace("base_layer.", "");
+        let param = params.iter_mut().find(|param| param.name.to_string() == name);
         let param = param.expect(&tensor.name);
         assert_eq!(param.value.dims(), tensor.shape, "{}", tensor.name);
         let value = Tensor::from_f32(&tensor.values, param.value.shape(), param.value.dtype());

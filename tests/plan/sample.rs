@@ -87,11 +87,10 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
         set("bnb_4bit_use_double_quant", json!(random.random_bool(0.5)));
     }
-    if rank == 0 && !is_quantised && random.random_bool(0.5) {
-        set(
-            "trainable",
-            json!([[".*[nN]orm"], ["bias", ".*[nN]orm.*"], [r".*\.1\..*"]].choose(random)),
-        );
+    if rank == 0 && random.random_bool(0.5) {
+        // With matrices, which an optimizer may want to project.
+        let blocks = [json!([r".*\.1\..*"]), json!([r".*\.0\..*", ".*[nN]orm.*"])];
+        set("trainable", blocks.choose(random).cloned().unwrap_or_default());
     }
     if rank > 0 {
         let count = random.random_range(1..=modules.len());
@@ -117,10 +116,14 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         set("lora_fa", json!(["none", "frozen"].choose(random)));
         // Some of these weights have no more than 8 rows.
         let inits = ["default", "gaussian", "olora", "pissa"];
-        let init = inits[..if rank > 4 { 2 } else { 4 }].choose(random);
-        let mut lora = json!({ "use_rslora": random.random_bool(0.5), "init_lora_weights": init });
-        if random.random_bool(0.5) {
-            lora["rank_pattern"] = json!({ some_module: 3 });
+        let init = random.random_range(0..if rank > 4 { 2 } else { 4 });
+        let mut lora = json!({ "use_rslora": random.random_bool(0.5), "init_lora_weights": inits[init] });
+        if !modules.contains(&"dense") && !modules.contains(&"q_lin") {
+            lora["bias"] = json!(["none", "all", "lora_only"].choose(random));
+        }
+        // More than an optimizer's rank.
+        if init < 2 && random.random_bool(0.5) {
+            lora["rank_pattern"] = json!({ some_module: 17 });
         }
         set("lora", lora);
     }

@@ -1,10 +1,15 @@
 //! Nothing is parsed and ignored: every key of the training acts.
 
-use expctl::spec::cell::{Cell, Dtype, LrScheduler, Padding, TargetModules};
+use expctl::options::{InitLoraWeights, NamePattern};
+use expctl::spec::cell::{Cell, Dtype, LoraATraining, LrScheduler, Padding, TargetModules};
 
 use crate::setup::{Run, Training, cell, turn, values};
 
 type Change = fn(&mut Cell);
+
+fn pattern(text: &str) -> NamePattern {
+    NamePattern::new(text).expect("a pattern")
+}
 
 /// The losses of three steps: the second step's change shows in the third.
 fn losses(cell: &Cell) -> Vec<f64> {
@@ -20,13 +25,33 @@ fn changed(cell: &Cell, change: Change) -> Cell {
 #[test]
 fn every_key_moves_the_losses() {
     let _turn = turn();
-    let changes: [(&str, Change); 19] = [
+    let changes: [(&str, Change); 28] = [
         ("lora_alpha", |cell| cell.lora_alpha = Some(3.0)),
         ("lora_dropout", |cell| cell.lora_dropout = 0.3),
         ("rank", |cell| cell.rank = 3),
         ("rank 0", |cell| cell.rank = 0),
         ("target_modules", |cell| {
             cell.target_modules = TargetModules::Names(vec!["v_proj".into()]);
+        }),
+        ("layers_to_transform", |cell| cell.layers_to_transform = Some(vec![1])),
+        ("lora_fa", |cell| cell.lora_fa = LoraATraining::Frozen),
+        ("lora.use_rslora", |cell| cell.lora.use_rslora = true),
+        ("lora.init_lora_weights: gaussian", |cell| {
+            cell.lora.init_lora_weights = InitLoraWeights::Gaussian;
+        }),
+        ("lora.init_lora_weights: olora", |cell| {
+            cell.lora.init_lora_weights = InitLoraWeights::Olora;
+        }),
+        ("lora.rank_pattern", |cell| {
+            cell.lora.rank_pattern.insert(pattern("q_proj"), 2);
+        }),
+        ("lora.alpha_pattern", |cell| {
+            cell.lora.alpha_pattern.insert(pattern("q_proj"), 2.5);
+        }),
+        ("lora.loraplus_lr_ratio", |cell| cell.lora.loraplus_lr_ratio = Some(4.0)),
+        ("trainable", |cell| {
+            cell.rank = 0;
+            cell.trainable = Some(vec![pattern(".*norm")]);
         }),
         ("dtype", |cell| cell.dtype = Dtype::Int8),
         ("batch_size", |cell| cell.batch_size = 3),

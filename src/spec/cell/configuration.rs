@@ -61,7 +61,7 @@ pub struct Cell {
     /// Rank of the adapters; 0 trains the model's weights.
     pub rank: usize,
     /// The weights that rank 0 trains, by regular expressions for the ends of their modules' names or their own: [bias] is
-    /// BitFit, ['.*norm'] trains a decoder's norms, and ['layers\\.1\\..*'] a block. The new head of an encoder is always
+    /// BitFit, ['.*norm'] trains a decoder's norms, and ['layers\.1\..*'] a block. The new head of an encoder is always
     /// trained. Default: all.
     #[schemars(with = "Option<Vec<String>>", length(min = 1))]
     pub trainable: Option<Vec<NamePattern>>,
@@ -74,7 +74,7 @@ pub struct Cell {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lora_dropout: f64,
     /// The linear layers that get an adapter: all-linear (all but the head), a list such as [q_proj, v_proj], or a regular
-    /// expression for their names in full, such as '.*layers\\.[01]\\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
+    /// expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
     /// of BERT such as query; the new head of an encoder is always trained.
     #[schemars(extend("oneOf" = [
         { "const": "all-linear" },

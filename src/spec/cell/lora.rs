@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::stacks;
-use crate::options::{InitLoraWeights, Patterns};
+use crate::options::{Bias, InitLoraWeights, Patterns};
 
 /// Options of LoRA and DoRA.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +25,8 @@ pub struct Lora {
     /// The same of lora_alpha.
     #[schemars(with = "BTreeMap<String, f64>")]
     pub alpha_pattern: Patterns<f64>,
+    /// The biases that are trained with the adapters: none, all, or lora_only (those of layers that have one). For decoders.
+    pub bias: Bias,
     /// LoRA+: the learning rate of B, and of trained vectors, over that of A. Default: 1.
     #[schemars(range(min = 0.0))]
     pub loraplus_lr_ratio: Option<f64>,

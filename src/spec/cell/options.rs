@@ -35,6 +35,7 @@ impl Cell {
                 rank_pattern: self.lora.rank_pattern.clone(),
                 alpha_pattern: self.lora.alpha_pattern.clone(),
                 lr_ratio: self.lora.loraplus_lr_ratio(),
+                bias: self.lora.bias,
             }),
             trainable: self.trainable.clone(),
             offloaded_blocks: self.offload.weights.clone(),
@@ -50,9 +51,8 @@ impl Cell {
             let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
             return Some(format!("{patterns:?} {:?}", self.dtype));
         }
-        let (ranks, alphas) = (&self.lora.rank_pattern, &self.lora.alpha_pattern);
-        let layers = &self.layers_to_transform;
-        (self.rank > 0).then(|| format!("{:?} {layers:?} {ranks:?} {alphas:?}", self.target_modules))
+        let (targets, layers, lora) = (&self.target_modules, &self.layers_to_transform, &self.lora);
+        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {lora:?}"))
     }
 
     /// The samples and their batches.

@@ -102,6 +102,9 @@ impl de::Error for Error {
         // The cell's own keys; those of a map within it have not moved.
         let is_cell = expected.contains(&"torch");
         let mistake = match keys::moved(field).filter(|_| is_cell) {
+            Some(below) if below.starts_with("lora.") => {
+                Mistake::new("the key stands under `lora`").help(format!("write `{}`", nested(below)))
+            }
             Some(moved) => Mistake::new("the key has moved").help(format!("write `{}`", nested(moved))),
             None if is_cell && keys::is_known(&segments) => {
                 Mistake::new("the key of an inner map has no dot").help(format!("write `{}`", nested(field)))

@@ -3,11 +3,11 @@
 //! biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass; the modelling code asks for
 //! them by name in its own order.
 
-use crate::arch::{Kind, ModelConfig, Module};
+use crate::arch::{ModelConfig, Module};
 use crate::memory::Category;
 use crate::options::LoraATraining;
 use crate::options::TargetModules;
-use crate::options::{NamePattern, Upcast, is_in, matching};
+use crate::options::{Upcast, is_in, matching};
 use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
@@ -124,7 +124,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.upcast == Upcast::Trl && TRL_CASTS.iter().any(|name| path.contains(name)) {
             weight = make(Dtype::Bfloat16);
         }
-        if configuration.rank == 0 && self.trains(path, part) {
+        if configuration.rank == 0 {
             weight = self.tape.leaf(weight);
             self.trainable.push(weight.clone());
         }
@@ -140,20 +140,6 @@ impl<'t, 'c> Loader<'t, 'c> {
             }
             None => path.to_owned(),
         }
-    }
-
-    /// True if rank 0 trains this weight: a new head always.
-    fn trains(&self, path: &str, part: Part) -> bool {
-        let Some(patterns) = &self.configuration.trainable else {
-            return true;
-        };
-        let module = self.name(path, self.block);
-        let weight = match part {
-            Part::Weight => format!("{module}.weight"),
-            Part::Bias => format!("{module}.bias"),
-        };
-        let is_meant = |pattern: &NamePattern| pattern.matches(&module) || pattern.matches(&weight);
-        self.module(path).kind == Kind::Classifier || patterns.iter().any(is_meant)
     }
 
     /// The weight of an embedding or a norm.
@@ -214,22 +200,27 @@ impl<'t, 'c> Loader<'t, 'c> {
         })
     }
 
+    /// True if the layer is one of the targets. `block` is the one it is in, if any.
+    fn is_target(&self, path: &str, block: Option<usize>) -> bool {
+        let configuration = self.configuration;
+        let is_meant = match &configuration.target_modules {
+            TargetModules::AllLinear => block.is_some() || path != "lm_head",
+            TargetModules::Names(names) => names.iter().any(|name| {
+                let rest = path.strip_suffix(name.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }),
+            TargetModules::Pattern(pattern) => pattern.matches(&self.name(path, block)),
+        };
+        is_meant && is_in(configuration.layers_to_transform.as_deref(), block)
+    }
+
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
     pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
-        let name = self.name(linear.path, block);
-        let targeted = match &configuration.target_modules {
-            TargetModules::AllLinear => block.is_some() || linear.path != "lm_head",
-            TargetModules::Names(names) => names.iter().any(|name| {
-                let rest = linear.path.strip_suffix(name.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }),
-            TargetModules::Pattern(pattern) => pattern.matches(&name),
-        };
-        let targeted = targeted && is_in(configuration.layers_to_transform.as_deref(), block);
-        if configuration.rank == 0 || !targeted {
+        if configuration.rank == 0 || !self.is_target(linear.path, block) {
             return;
         }
+        let name = self.name(linear.path, block);
         let rank = matching(&configuration.rank_pattern, &name);
         let adapter = self.tape.adapter(
             linear.dims,

@@ -1,11 +1,11 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, Checkpointing, LoraATraining, Stack, TargetModules, stacks};
+use super::super::{Adapter, Cell, LoraATraining, Stack, TargetModules, Task, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::check;
-use crate::options::{InitLoraWeights, NamePattern};
+use crate::options::{Bias, InitLoraWeights, NamePattern};
 use crate::text::did_you_mean;
 use crate::text::{nearest, quoted};
 
@@ -95,15 +95,6 @@ impl Cell {
                 format!("`{}` is here twice", patterns[at]),
             ));
         }
-        let reentrant = self.torch.use_reentrant == Some(true);
-        if reentrant && self.gradient_checkpointing != Checkpointing::None {
-            let message = "reentrant checkpointing gives no gradients to blocks whose input needs none";
-            found.add(
-                invalid(message)
-                    .with("torch.use_reentrant")
-                    .help("leave `torch.use_reentrant` out"),
-            );
-        }
     }
 
     fn check_layers(&self, layers: &[usize], found: &mut Found) {
@@ -141,6 +132,18 @@ impl Cell {
                 holds,
                 "more than 0 and at most 1e6",
             ));
+        }
+        let is_classifier = self.task == Task::SequenceClassification;
+        if lora.bias != Bias::None && is_classifier {
+            let message = "a classifier's biases are not trained beside adapters yet";
+            let invalid = Invalid::new("lora.bias", message).with("task");
+            found.add(invalid.help("leave the key out, or use `rank: 0` with `trainable: [bias]`"));
+        }
+        let has_biases = lora.bias != Bias::None || is_classifier;
+        if lora.loraplus_lr_ratio.is_some() && has_biases && self.weight_decay > 0.0 {
+            let message = "PEFT decays no bias with LoRA+, and all that is trained is decayed here";
+            let invalid = Invalid::new("lora.loraplus_lr_ratio", message).with("weight_decay");
+            found.add(invalid.help("use `weight_decay: 0`"));
         }
         let init = lora.init_lora_weights;
         if !init.changes_weight() {
