@@ -82,7 +82,7 @@ pub enum DataError {
     )]
     NoForm { place: String, columns: String },
     #[error("{place}: `{key}` is not for {form}; leave it out, or name the columns of another form")]
-    LossOfForm {
+    KeyOfForm {
         place: String,
         key: &'static str,
         form: &'static str,

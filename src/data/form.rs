@@ -84,15 +84,14 @@ impl Form {
         let given = [
             ("completion_only_loss", file.completion_only_loss.is_some()),
             ("assistant_only_loss", file.assistant_only_loss == Some(true)),
-            ("chat_template", file.chat_template.is_some()),
         ];
         let is_for = |key: &str| match &form {
             Self::Text(_) => false,
             Self::PromptCompletion { .. } => true,
-            Self::Messages(_) => key != "completion_only_loss",
+            Self::Messages(_) => key == "assistant_only_loss",
         };
         match given.into_iter().find(|(key, is_given)| *is_given && !is_for(key)) {
-            Some((key, _)) => Err(DataError::LossOfForm {
+            Some((key, _)) => Err(DataError::KeyOfForm {
                 place: place.into(),
                 key,
                 form: form.noun(),

@@ -73,31 +73,10 @@ pub(super) fn origin(data: &Data, roots: &Roots) -> String {
 /// # Errors
 /// Those of [`load`] that show without reading all.
 pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<(), DataError> {
-    let is_complete = |snapshot: Option<&Snapshot>| snapshot.is_none_or(|snapshot| snapshot.is_complete);
-    let mut has_messages = None;
-    if let Data::File(file) = &options.data {
-        let mut seen = HashSet::new();
-        for file in [Some((**file).clone()), file.evaluation()].into_iter().flatten() {
-            if !file.path.iter().all(|path| is_complete(roots.data_set(path))) {
-                continue;
-            }
-            for source in files::sources(&file, roots)? {
-                let path = source.path.canonicalize().unwrap_or_else(|_| source.path.clone());
-                if !seen.insert(path) {
-                    return Err(DataError::Twice { path: source.path });
-                }
-                let form = form_of(&file, &source, config.labels().is_some())?;
-                let may_have_messages = match form {
-                    Some(Form::Messages(_)) => true,
-                    Some(Form::PromptCompletion { .. }) => file.chat_template.is_some(),
-                    Some(Form::Text(_)) | None => false,
-                };
-                if may_have_messages {
-                    has_messages.get_or_insert_with(|| source.path.display().to_string());
-                }
-            }
-        }
-    }
+    let conversation = match &options.data {
+        Data::File(file) => check_files(file, config.labels().is_some(), roots)?,
+        Data::Synthetic(_) | Data::Sample => None,
+    };
     if !is_complete(roots.model(&options.model)) || matches!(options.data, Data::Synthetic(_)) {
         return Ok(());
     }
@@ -108,11 +87,49 @@ pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
             return Err(DataError::NoTokenizer { path });
         }
     }
-    if let (Data::File(file), Some(place)) = (&options.data, has_messages) {
+    if let (Data::File(file), Some(place)) = (&options.data, conversation) {
         let found = SpecialTokens::of(&location).and_then(|tokens| template(Some(file), &location, &tokens, roots));
         found.map_err(|error| DataError::ChatTemplate { place, error })?;
     }
     Ok(())
+}
+
+/// True unless the files are to be fetched later.
+fn is_complete(snapshot: Option<&Snapshot>) -> bool {
+    snapshot.is_none_or(|snapshot| snapshot.is_complete)
+}
+
+/// Checks the files and their columns. Returns the first file that may have conversations.
+fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Option<String>, DataError> {
+    let (mut seen, mut conversation, mut is_fetched) = (HashSet::new(), None, true);
+    for part in [Some(file.clone()), file.evaluation()].into_iter().flatten() {
+        if !part.path.iter().all(|path| is_complete(roots.data_set(path))) {
+            is_fetched = false;
+            continue;
+        }
+        for source in files::sources(&part, roots)? {
+            let path = source.path.canonicalize().unwrap_or_else(|_| source.path.clone());
+            if !seen.insert(path) {
+                return Err(DataError::Twice { path: source.path });
+            }
+            let may_have_messages = match form_of(&part, &source, has_labels)? {
+                Some(Form::Messages(_)) => true,
+                Some(Form::PromptCompletion { .. }) => file.chat_template.is_some(),
+                Some(Form::Text(_)) | None => false,
+            };
+            if may_have_messages {
+                conversation.get_or_insert_with(|| source.path.display().to_string());
+            }
+        }
+    }
+    match file.chat_template.is_some() && is_fetched && conversation.is_none() {
+        true => Err(DataError::KeyOfForm {
+            place: file.path.iter().collect::<Vec<_>>().join(", "),
+            key: "chat_template",
+            form: "texts",
+        }),
+        false => Ok(conversation),
+    }
 }
 
 /// The form of a file's samples; `None` if it has none.
@@ -149,7 +166,7 @@ fn read_file(file: &DataFile, source: &Source, has_labels: bool, each: &mut Each
     let read = formats::read(path, *format, &columns, &mut |mut row| {
         let sample = form.sample(&mut row)?;
         if file.assistant_only_loss() && matches!(sample, Sample::PromptCompletion { .. }) {
-            return Err(DataError::LossOfForm {
+            return Err(DataError::KeyOfForm {
                 place: row.place.to_string(),
                 key: "assistant_only_loss",
                 form: "prompts and completions that are texts",

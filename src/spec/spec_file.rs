@@ -219,7 +219,7 @@ mod tests {
             "  model: tiny",
             "  data: sample",
             "  dtype: float32  # Number format of the base weights",
-            "  rank: 4  # Rank of the adapters; 0 trains every weight",
+            "  rank: 4  # Rank of the adapters; 0 trains the model's weights",
             "report: {template: plan}",
         ];
         assert_eq!(file.text.lines().collect::<Vec<_>>(), text);

@@ -160,10 +160,7 @@ fn files_that_cannot_be_used_say_why() {
             "texts.jsonl: no column `title`; there are: id, text, body",
         ),
         ("texts.csv", "texts.csv: no column `title`; there are: id, text, body"),
-        (
-            "texts.json",
-            "texts.json: object 1: no column `title`; there are: id, text, body",
-        ),
+        ("texts.json", "texts.json: no column `title`; there are: id, text, body"),
         (
             "texts.parquet",
             "texts.parquet: no column `title`; there are: id, text, body",

@@ -61,3 +61,8 @@ pub(super) fn invalid(what: &'static str, path: &Path, source: serde_json::Error
         source,
     }
 }
+
+/// True if there is no such file, or a file in place of its folder.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

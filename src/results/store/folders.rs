@@ -1,10 +1,9 @@
 //! The folders of studies and cells, and the names of their files.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::{StoreError, io_error};
+use super::error::{StoreError, io_error, is_absent};
 use crate::spec::STUDY_FILE;
 
 /// The folder of a study, `results/<name>`.
@@ -65,7 +64,7 @@ impl StudyDir {
         let path = self.0.join("cells");
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(io_error("list", &path)(error)),
         };
         let mut cells = Vec::new();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use super::error::{StoreError, invalid, io_error};
+use super::error::{StoreError, invalid, io_error, is_absent};
 use super::folders::CellDir;
 use super::write::{write_atomically, write_if_changed};
 use crate::results::prediction::Prediction;
@@ -22,11 +22,6 @@ pub fn write_record(dir: &CellDir, record: &Record) -> Result<(), StoreError> {
     })?;
     json.push(b'\n');
     write_atomically(&path, &json)
-}
-
-/// True if there is no such file, or a file in place of its folder.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// The outcome of a cell; `None` if it has none yet.
