@@ -49,24 +49,14 @@ pub fn forward_onto<E: Element, R: Element>(x: &[E], weight: &[f32], eps: f32, r
 
 /// Adds the input's gradient to `dx`: with `n = x / rms(x)` and `g = dy · w`, it is `(g - n · mean(g · n)) / rms(x)`.
 pub fn backward<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [f32]) {
-    let cols = weight.len();
-    assert!(x.len() == dy.len() && x.len() == dx.len() && x.len().is_multiple_of(cols));
-    for_rows(
+    gradients(
+        x,
+        weight,
+        eps,
+        dy,
         dx,
-        cols,
         #[inline(always)]
-        |start, part| {
-            let rows = x[start..]
-                .chunks_exact(cols)
-                .zip(dy[start..].chunks_exact(cols))
-                .zip(part.chunks_exact_mut(cols));
-            for ((x, dy), dx) in rows {
-                let (inverse, slope) = slopes(x, dy, weight, eps);
-                for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
-                    *dx += inverse * (dy * weight - x.widen() * slope);
-                }
-            }
-        },
+        |dx, gradient| *dx += gradient,
     );
 }
 
@@ -88,6 +78,26 @@ pub fn backward_in_place<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &mut
 
 /// The input's gradient as [`backward`] has it, written to `dx` and rounded once.
 pub fn gradient<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &mut [E]) {
+    gradients(
+        x,
+        weight,
+        eps,
+        dy,
+        dx,
+        #[inline(always)]
+        |dx, gradient| *dx = E::narrow(gradient),
+    );
+}
+
+/// Gives each element of the input's gradient to `store`, with its place in `dx`.
+fn gradients<E: Element, D: Send>(
+    x: &[E],
+    weight: &[f32],
+    eps: f32,
+    dy: &[f32],
+    dx: &mut [D],
+    store: impl Fn(&mut D, f32) + Sync,
+) {
     let cols = weight.len();
     assert!(x.len() == dy.len() && x.len() == dx.len() && x.len().is_multiple_of(cols));
     for_rows(
@@ -102,7 +112,7 @@ pub fn gradient<E: Element>(x: &[E], weight: &[f32], eps: f32, dy: &[f32], dx: &
             for ((x, dy), dx) in rows {
                 let (inverse, slope) = slopes(x, dy, weight, eps);
                 for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
-                    *dx = E::narrow(inverse * (dy * weight - x.widen() * slope));
+                    store(dx, inverse * (dy * weight - x.widen() * slope));
                 }
             }
         },
