@@ -77,14 +77,8 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
         InstructionSet::current().compute(
             #[inline(always)]
             |arithmetic| {
-                let capped;
-                let block = match self.cap {
-                    Some(cap) => {
-                        capped = cap_block(arithmetic, cap, block);
-                        &capped
-                    }
-                    None => block,
-                };
+                let mut capped = None;
+                let block = cap_block(arithmetic, self.cap, block, &mut capped);
                 let mut above = [0f32; BLOCK];
                 let count = rows.len() * TILE;
                 for (above, &base) in above

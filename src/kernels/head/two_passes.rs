@@ -116,14 +116,8 @@ impl Epilogue for LogSumExps<'_> {
         InstructionSet::current().compute(
             #[inline(always)]
             |arithmetic| {
-                let capped;
-                let block = match self.cap {
-                    Some(cap) => {
-                        capped = cap_block(arithmetic, cap, block);
-                        &capped
-                    }
-                    None => block,
-                };
+                let mut capped = None;
+                let block = cap_block(arithmetic, self.cap, block, &mut capped);
                 let count = rows.len() * TILE;
                 let mut bases = [0f32; BLOCK];
                 for (at, row) in rows.clone().enumerate() {
@@ -217,14 +211,8 @@ impl<E: Element> Epilogue for SoftmaxGradient<'_, E> {
         InstructionSet::current().compute(
             #[inline(always)]
             |arithmetic| {
-                let capped;
-                let block = match self.cap {
-                    Some(cap) => {
-                        capped = cap_block(arithmetic, cap, block);
-                        &capped
-                    }
-                    None => block,
-                };
+                let mut capped = None;
+                let block = cap_block(arithmetic, self.cap, block, &mut capped);
                 let mut sums = [0f32; BLOCK];
                 for (sums, row) in sums.as_chunks_mut::<TILE>().0.iter_mut().zip(rows.clone()) {
                     sums.fill(self.log_sum_exps[row]);
