@@ -12,7 +12,7 @@ use super::source::origin;
 use super::targets::SampleTargets;
 use super::tokenise::{EachSample, Tokenised, tokenise, tokeniser};
 use super::{DataError, Dataset, Sampler, synthetic, tokenizer};
-use crate::arch::{Location, ModelConfig, locate};
+use crate::arch::{ModelConfig, locate};
 use crate::hub::Roots;
 use crate::options::{Data, DataOptions, PackingSeparator};
 
@@ -141,10 +141,7 @@ fn separator(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
     if options.packing.map(|packing| packing.separator) != Some(PackingSeparator::Eos) {
         return Ok(None);
     }
-    let eos = match locate(&options.model, roots)? {
-        Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
-        Location::Directory(_) => config.eos_token_id,
-    };
+    let eos = tokenizer::eos(&locate(&options.model, roots)?, config);
     let known = eos.filter(|&id| (id as usize) < config.vocab_size);
     known.map(Some).ok_or_else(|| DataError::NoEos {
         model: options.model.clone(),

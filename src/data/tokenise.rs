@@ -61,14 +61,10 @@ pub(super) fn tokeniser(
         .as_ref()
         .ok()
         .and_then(|tokens| tokens.eos().map(str::to_owned));
-    let eos_id = match location {
-        Location::Preset(_) => Some(tokenizer::EMBEDDED_EOS),
-        Location::Directory(_) => config.eos_token_id,
-    };
     Ok(Tokeniser {
         renderer: Renderer {
             template: special_tokens.and_then(|tokens| template(file, location, &tokens, roots)),
-            eos: eos.or_else(|| encoder.token(eos_id?)),
+            eos: eos.or_else(|| encoder.token(tokenizer::eos(location, config)?)),
             completion_only: file.is_none_or(DataFile::completion_only_loss),
             assistant_only: file.is_some_and(DataFile::assistant_only_loss),
             model: options.model.clone(),

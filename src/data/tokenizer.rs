@@ -7,14 +7,22 @@ use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
 
 use super::DataError;
 use super::render::Rendered;
-use crate::arch::Location;
+use crate::arch::{Location, ModelConfig};
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
 /// tokens it fits the vocabulary of every preset.
 pub const EMBEDDED: &[u8] = include_bytes!("../../data/tokenizer.json");
 
 /// The id of `<|endoftext|>` there.
-pub(super) const EMBEDDED_EOS: u32 = 0;
+const EMBEDDED_EOS: u32 = 0;
+
+/// The token that ends a text: that of the presets' tokenizer, or the one in a checkpoint's `config.json`.
+pub(super) fn eos(location: &Location, config: &ModelConfig) -> Option<u32> {
+    match location {
+        Location::Preset(_) => Some(EMBEDDED_EOS),
+        Location::Directory(_) => config.eos_token_id,
+    }
+}
 
 /// The tokenizer file of a model's directory.
 pub(super) fn path(dir: &Path) -> PathBuf {
