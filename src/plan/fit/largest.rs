@@ -74,7 +74,7 @@ impl Largest {
             Self::MaxSeqLength => changed.max_seq_length = value,
             Self::Rank => {
                 // The adapter's scale stays.
-                changed.lora_alpha = cell.lora_alpha.map(|alpha| alpha * value as f64 / cell.rank as f64);
+                changed.lora_alpha = cell.alpha_at_rank(value);
                 changed.rank = value;
             }
         }

@@ -356,6 +356,15 @@ impl Cell {
         self.lora_alpha.unwrap_or(self.default_alpha())
     }
 
+    /// The value of `lora_alpha` that keeps the adapter's scale at another rank.
+    pub fn alpha_at_rank(&self, rank: usize) -> Option<f64> {
+        let ratio = rank as f64 / self.rank as f64;
+        match self.lora.use_rslora {
+            true => Some(self.lora_alpha() * ratio.sqrt()),
+            false => self.lora_alpha.map(|alpha| alpha * ratio),
+        }
+    }
+
     pub(super) fn default_alpha(&self) -> f64 {
         2.0 * self.rank as f64
     }

@@ -29,11 +29,7 @@ pub(super) const RANK: Technique = Technique {
     settle: |from, to| {
         // The adapter's scale stays.
         if from.rank > 0 {
-            let ratio = to.rank as f64 / from.rank as f64;
-            to.lora_alpha = match from.lora.use_rslora {
-                true => Some(from.lora_alpha() * ratio.sqrt()),
-                false => from.lora_alpha.map(|alpha| alpha * ratio),
-            };
+            to.lora_alpha = from.alpha_at_rank(to.rank);
         }
     },
     copy: |from: &Cell, to: &mut Cell| {

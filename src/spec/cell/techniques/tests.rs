@@ -297,3 +297,20 @@ fn the_loop_keeps_less() {
         ["128", "96", "64", "48", "32"]
     );
 }
+
+/// Alpha over the rank, or over its root with rsLoRA.
+#[test]
+fn another_rank_keeps_the_adapters_scale() {
+    let plain = Cell::default();
+    assert_eq!(plain.alpha_at_rank(64), None, "alpha follows the rank");
+    let mut given = Cell {
+        rank: 16,
+        lora_alpha: Some(32.0),
+        ..Cell::default()
+    };
+    assert_eq!(given.alpha_at_rank(64), Some(128.0));
+    given.lora.use_rslora = true;
+    assert_eq!(given.alpha_at_rank(64), Some(64.0));
+    given.lora_alpha = None;
+    assert_eq!(given.alpha_at_rank(64), Some(64.0), "twice the rank of 16 by default");
+}
