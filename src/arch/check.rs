@@ -6,7 +6,7 @@ use super::family::{self, Family};
 use super::module::{Kind, Module};
 use super::presets::Preset;
 use super::rope::RopeScaling;
-use crate::options::{Attention, LoraOptions, Loss, ModelOptions, Patterns, Stack, TargetModules, Task, Weights};
+use crate::options::{AdapterOptions, Attention, Loss, ModelOptions, Patterns, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
 pub const TRAINED: [Family; 9] = [
@@ -106,9 +106,9 @@ pub(super) fn check_model(
     place: &str,
 ) -> Result<(), ArchError> {
     check_trainable(config, options)?;
-    if let Some(lora) = &options.lora {
-        check_layers(config, lora)?;
-        check_patterns(config, lora)?;
+    if let Some(adapter) = &options.adapter {
+        check_layers(config, adapter)?;
+        check_patterns(config, adapter)?;
     }
     let unsupported = |error| ArchError::Unsupported {
         place: place.into(),
@@ -147,27 +147,30 @@ fn check_trainable(config: &ModelConfig, options: &ModelOptions) -> Result<(), A
 }
 
 /// The linear layers that get an adapter, by their names in full.
-fn adapted(config: &ModelConfig, lora: &LoraOptions) -> Vec<String> {
+fn adapted(config: &ModelConfig, adapter: &AdapterOptions) -> Vec<String> {
     let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let adapted = linear.filter(|(name, _)| lora.adapts(name, config.block_of(name)));
+    let adapted = linear.filter(|(name, _)| adapter.adapts(name, config.block_of(name)));
     adapted.map(|(name, _)| name).collect()
 }
 
 /// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
-fn check_patterns(config: &ModelConfig, lora: &LoraOptions) -> Result<(), ArchError> {
-    check_pattern("lora.rank_pattern", &lora.rank_pattern, config, lora)?;
-    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, config, lora)
+fn check_patterns(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let Some(lora) = adapter.lora_options() else {
+        return Ok(());
+    };
+    check_pattern("lora.rank_pattern", &lora.rank_pattern, config, adapter)?;
+    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, config, adapter)
 }
 
 /// Checks that there are all of the blocks, and a layer with an adapter.
-fn check_layers(config: &ModelConfig, lora: &LoraOptions) -> Result<(), ArchError> {
+fn check_layers(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
     let blocks = config.num_hidden_layers;
-    let mut layers = lora.layers_to_transform.iter().flatten();
+    let mut layers = adapter.layers_to_transform.iter().flatten();
     if let Some(&asked) = layers.find(|layer| **layer >= blocks) {
         return Err(ArchError::Layer { asked, blocks });
     }
-    match &lora.target_modules {
-        TargetModules::Pattern(pattern) if adapted(config, lora).is_empty() => Err(ArchError::NoModule {
+    match &adapter.target_modules {
+        TargetModules::Pattern(pattern) if adapted(config, adapter).is_empty() => Err(ArchError::NoModule {
             key: "target_modules",
             pattern: pattern.to_string(),
         }),
@@ -179,12 +182,12 @@ fn check_pattern<T>(
     key: &'static str,
     patterns: &Patterns<T>,
     config: &ModelConfig,
-    lora: &LoraOptions,
+    adapter: &AdapterOptions,
 ) -> Result<(), ArchError> {
     if patterns.is_empty() {
         return Ok(());
     }
-    let names = adapted(config, lora);
+    let names = adapted(config, adapter);
     for name in &names {
         let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
         if let (Some(first), Some(second)) = (found.next(), found.next()) {
@@ -231,7 +234,7 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
     if let Some(offloaded) = &options.offloaded_blocks {
         offloaded.check(config.num_hidden_layers).map_err(ArchError::Blocks)?;
     }
-    let Some(TargetModules::Names(names)) = options.lora.as_ref().map(|lora| &lora.target_modules) else {
+    let Some(TargetModules::Names(names)) = options.adapter.as_ref().map(|adapter| &adapter.target_modules) else {
         return Ok(());
     };
     let known = config.target_modules();

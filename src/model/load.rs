@@ -55,7 +55,7 @@ mod tests {
             autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
-            lora: None,
+            adapter: None,
             trainable: None,
             offloaded_blocks: None,
             offloads_embeddings: false,

@@ -77,8 +77,8 @@ impl<'a> Loader<'a> {
                 }
             }
         };
-        let options = self.options.lora.as_ref().filter(|_| !is_whole);
-        let adapter = match options.filter(|lora| lora.adapts(&name.to_string(), name.block())) {
+        let options = self.options.adapter.as_ref().filter(|_| !is_whole);
+        let adapter = match options.filter(|options| options.adapts(&name.to_string(), name.block())) {
             Some(options) => {
                 let _module = memory::whole(name);
                 Some(adapter::new(
@@ -94,7 +94,7 @@ impl<'a> Loader<'a> {
         };
         let bias = if module.bias.of(self.config) {
             let name = name.part("bias");
-            let beside_adapter = adapter.is_some() && options.is_some_and(|lora| lora.bias == Bias::LoraOnly);
+            let beside_adapter = adapter.is_some() && options.is_some_and(|options| options.bias() == Bias::LoraOnly);
             Some(self.param(name, shape.0.into(), is_whole || beside_adapter || self.trains(name))?)
         } else {
             None
@@ -207,8 +207,8 @@ impl<'a> Loader<'a> {
     fn param(&mut self, name: WeightName, shape: Shape, trainable: bool) -> Result<Param, LoadError> {
         let value = self.value(name, shape, Category::Parameter, self.device)?;
         let mut param = Param::base(name, value, trainable);
-        if let ([_], Some(lora)) = (shape.dims(), &self.options.lora) {
-            param.lr_ratio = lora.lr_ratio;
+        if let ([_], Some(adapter)) = (shape.dims(), &self.options.adapter) {
+            param.lr_ratio = adapter.lr_ratio();
         }
         Ok(param)
     }

@@ -1,5 +1,6 @@
 //! The vocabulary of a configuration: every choice of names, each declared once, for the spec, the trainer and the plans.
 
+mod adapter;
 mod allocator_backend;
 mod auto_batch_size;
 mod byte_size;
@@ -12,6 +13,7 @@ mod device;
 mod init_lora_weights;
 mod instruction_set;
 mod length_groups;
+mod lora;
 mod model;
 mod offload;
 mod optimizer;
@@ -21,6 +23,7 @@ mod pattern;
 mod target_modules;
 mod train;
 
+pub use adapter::{AdapterMethod, AdapterOptions, is_in};
 pub use allocator_backend::AllocatorBackend;
 pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
@@ -36,7 +39,8 @@ pub use device::{Device, NoCuda};
 pub use init_lora_weights::InitLoraWeights;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use length_groups::LengthGroups;
-pub use model::{DEFAULT_LABELS, LoraOptions, ModelOptions, is_in};
+pub use lora::LoraOptions;
+pub use model::{DEFAULT_LABELS, ModelOptions};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{Optimizer, UpdateRule};

@@ -113,14 +113,14 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Adapter, LoraOptions, Task};
+    use crate::options::{Adapter, AdapterMethod, AdapterOptions, LoraOptions, Task};
     use crate::peft::{FileDtype, file_bytes};
 
-    fn lora() -> LoraOptions {
-        LoraOptions {
+    fn options(method: fn(LoraOptions) -> AdapterMethod) -> AdapterOptions {
+        AdapterOptions::new(method(LoraOptions {
             dropout: 0.1,
             ..LoraOptions::new(2, 4.0)
-        }
+        }))
     }
 
     fn example() -> (Config, Vec<AdapterTensor>) {
@@ -131,7 +131,10 @@ mod tests {
         };
         let a = tensor("lora_A", [2, 3], vec![1.0, -2.5, 3.0, 0.0, f32::MIN_POSITIVE, 6.0]);
         let b = tensor("lora_B", [4, 2], vec![0.5; 8]);
-        (Config::new(Task::CausalLm, "tiny", &lora()), vec![a, b])
+        (
+            Config::new(Task::CausalLm, "tiny", &options(AdapterMethod::Lora)),
+            vec![a, b],
+        )
     }
 
     #[test]
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn the_head_of_a_classifier_is_saved_whole() -> Result<(), AdapterError> {
         let (_, mut tensors) = example();
-        let config = Config::new(Task::SequenceClassification, "bert", &lora());
+        let config = Config::new(Task::SequenceClassification, "bert", &options(AdapterMethod::Lora));
         tensors.insert(
             0,
             AdapterTensor {
@@ -211,14 +214,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let error = write(dir.path(), &lora_config, &tensors).expect_err("LoRA has none");
         assert!(error.to_string().ends_with("lora_A.weight, lora_B.weight"), "{error}");
-        let options = LoraOptions {
-            adapter: Adapter::Dora,
-            ..lora()
-        };
+        let options = options(AdapterMethod::Dora);
         write(dir.path(), &Config::new(Task::CausalLm, "tiny", &options), &tensors)?;
         let (config, read_tensors) = read(dir.path())?;
-        assert_eq!((config.adapter(), read_tensors), (Ok(Adapter::Dora), tensors));
-        assert_eq!(lora_config.adapter(), Ok(Adapter::Lora));
+        assert_eq!((config.adapter(), read_tensors), (Adapter::Dora, tensors));
+        assert_eq!(lora_config.adapter(), Adapter::Lora);
         Ok(())
     }
 

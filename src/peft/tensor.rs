@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use safetensors::tensor::{Dtype, TensorView, View};
 
-use super::{config::Config, formats::format};
+use super::config::Config;
 
 /// PEFT's prefix of a module's name.
 pub(super) const PREFIX: &str = "base_model.model.";
@@ -48,7 +48,7 @@ impl AdapterTensor {
     /// The module's name for a tensor of its adapter, `None` for a module that is saved whole, or the mistake.
     pub(super) fn check(&self, config: &Config) -> Result<Option<&str>, String> {
         let elements = self.shape.iter().product::<usize>();
-        let saved = format(config.adapter()?).tensors;
+        let saved = config.tensors();
         let found = saved.iter().find_map(|part| {
             let module = self.name.strip_suffix(part.name)?.strip_suffix('.')?;
             Some((module, part))

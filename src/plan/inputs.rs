@@ -142,8 +142,15 @@ impl Inputs {
         options: &ModelOptions,
         config: &ModelConfig,
     ) -> Result<Option<u64>, TrainError> {
-        let Some(lora) = &options.lora else { return Ok(None) };
-        let key = (model_key(cell), lora.adapter, lora.rank, cell.trained_modules());
+        let Some(adapter) = &options.adapter else {
+            return Ok(None);
+        };
+        let key = (
+            model_key(cell),
+            adapter.method.adapter(),
+            cell.rank,
+            cell.trained_modules(),
+        );
         cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
 

@@ -103,7 +103,7 @@ mod tests {
         model::{self, Model, Source},
         nn::testing::pass,
         options::{
-            Attention, Autocast, Dtype, LoraOptions, Loss, ModelOptions, OffloadedBlocks, Task, Upcast, Weights,
+            AdapterOptions, Attention, Autocast, Dtype, Loss, ModelOptions, OffloadedBlocks, Task, Upcast, Weights,
         },
     };
 
@@ -122,7 +122,7 @@ mod tests {
             autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,
             loss: Loss::Chunked,
-            lora: Some(LoraOptions::new(2, 4.0)),
+            adapter: Some(AdapterOptions::lora(2, 4.0)),
             trainable: None,
             offloaded_blocks: Some(OffloadedBlocks::Ratio(1.0)),
             offloads_embeddings: false,

@@ -61,7 +61,7 @@ pub(super) fn run(
     steps.end(trainer, &batch, outcome, at_end, start)?;
 
     let bytes = |category| live.by_category[category];
-    let adapter_bytes = options.model.lora.as_ref().map(|_| bytes(Category::Adapter));
+    let adapter_bytes = options.model.adapter.as_ref().map(|_| bytes(Category::Adapter));
     let (parameter_bytes, optimizer_state_bytes) = (bytes(Category::Parameter), bytes(Category::OptimizerState));
     let gradient_bytes = bytes(Category::Gradient);
     let element = options.model.bytes_of_outputs();

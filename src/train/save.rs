@@ -15,7 +15,7 @@ use crate::{
 
 /// Writes the adapter into `dir`. Returns the bytes of its weights' file, `None` without adapters.
 pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path) -> Result<Option<u64>, TrainError> {
-    let Some(lora) = &options.lora else {
+    let Some(adapter) = &options.adapter else {
         return Ok(None);
     };
     let params = trainer.saved();
@@ -27,7 +27,7 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
             values: param.value.to_vec_f32()?,
         });
     }
-    let config = peft::Config::new(options.task, &options.name, lora);
+    let config = peft::Config::new(options.task, &options.name, adapter);
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }
 

@@ -230,8 +230,8 @@ impl Trainer {
             Model::Decoder(_) => (Vec::new(), false),
             Model::Encoder(model) => (micro.lengths.clone(), model.has_dropout),
         };
-        let lora = self.options.model.lora.as_ref();
-        let drops = has_dropout || lora.is_some_and(|lora| lora.dropout > 0.0);
+        let adapter = self.options.model.adapter.as_ref();
+        let drops = has_dropout || adapter.is_some_and(|adapter| adapter.dropout() > 0.0);
         let dropout = step.filter(|_| drops).map(|step| DropoutPass {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
@@ -255,9 +255,10 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, Attention, Autocast, Checkpointing, Data, DataOptions, Device as DeviceName, Dtype, Lengths,
-            LoraOptions, Loss, LowRankOptions, LrScheduler, Measure, ModelOptions, Optimizer as OptimizerName,
-            OptimizerOptions, Padding, ScheduleOptions, Synthetic, Task, TrainingLength, Upcast, Weights,
+            AdamwOptions, AdapterMethod, AdapterOptions, Attention, Autocast, Checkpointing, Data, DataOptions,
+            Device as DeviceName, Dtype, Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure,
+            ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding, ScheduleOptions, Synthetic, Task,
+            TrainingLength, Upcast, Weights,
         },
     };
 
@@ -276,10 +277,10 @@ mod tests {
                 autocast: Autocast::None,
                 attn_implementation: Attention::Sdpa,
                 loss: Loss::Chunked,
-                lora: (rank > 0).then_some(LoraOptions {
+                adapter: (rank > 0).then_some(AdapterOptions::new(AdapterMethod::Lora(LoraOptions {
                     dropout: 0.1,
                     ..LoraOptions::new(rank, 2.0 * rank as f64)
-                }),
+                }))),
                 trainable: None,
                 offloaded_blocks: None,
                 offloads_embeddings: false,
@@ -368,7 +369,7 @@ mod tests {
             if autocast == Autocast::Float16 {
                 options.loss_scaling = LossScaling::Dynamic;
             }
-            if let Some(lora) = &mut options.model.lora {
+            if let Some(lora) = &mut options.model.adapter {
                 lora.dtype = adapter;
             }
             options

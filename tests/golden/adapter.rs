@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::fixtures::{assert_same, fixture};
 use crate::runs::DECODERS;
-use expctl::options::LoraOptions;
+use expctl::options::{AdapterMethod, AdapterOptions, LoraOptions};
 use expctl::peft::{self, CONFIG_FILE, WEIGHTS_FILE};
 use expctl::spec::cell::Task;
 
@@ -35,10 +35,11 @@ fn weights_that_peft_wrote_are_written_byte_for_byte() {
 fn the_settings_we_write_are_among_those_peft_writes() {
     let theirs = fixture("tiny_llama_adapter");
     let (read, tensors) = peft::read(&theirs).expect("PEFT's adapter");
-    let lora = LoraOptions {
+    let read = read.lora().expect("LoRA");
+    let lora = AdapterOptions::new(AdapterMethod::Lora(LoraOptions {
         dropout: read.lora_dropout,
         ..LoraOptions::new(read.r, read.lora_alpha)
-    };
+    }));
     let config = peft::Config::new(Task::CausalLm, "tiny_llama", &lora);
     let dir = tempfile::tempdir().expect("a temporary folder");
     peft::write(dir.path(), &config, &tensors).expect("the adapter is written");

@@ -110,7 +110,7 @@ fn writes_logits_for_check_adapter() {
     let cell = Cell {
         model: base.display().to_string(),
         max_seq_length: ids.len(),
-        ..with_adapter(cell("tiny_llama", config.r), &config)
+        ..with_adapter(cell("tiny_llama", Cell::default().rank), &config)
     };
     let len = ids.len();
     let input_ids = Tensor::new(ids.as_slice(), &Device::Cpu)

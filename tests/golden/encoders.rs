@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Device;
 use expctl::model::Source;
-use expctl::options::LoraOptions;
+use expctl::options::AdapterOptions;
 use expctl::peft;
 use expctl::spec::cell::{Cell, TargetModules, Task};
 
@@ -18,7 +18,8 @@ fn an_adapter_is_saved_as_peft_saves_it() {
         let theirs = Tensors::open(&format!("{model}_adapter/adapter_model.safetensors"));
         let (config, tensors) = peft::read(&fixture(&format!("{model}_adapter"))).expect("PEFT's adapter");
         let dir = tempfile::tempdir().expect("a folder");
-        let lora = LoraOptions::new(config.r, config.lora_alpha);
+        let read = config.lora().expect("LoRA");
+        let lora = AdapterOptions::lora(read.r, read.lora_alpha);
         let ours = peft::Config::new(Task::SequenceClassification, model, &lora);
         peft::write(dir.path(), &ours, &tensors).expect("the adapter");
         let written = std::fs::read(dir.path().join(peft::WEIGHTS_FILE)).expect("the weights");

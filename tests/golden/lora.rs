@@ -107,7 +107,7 @@ fn an_adapter_that_peft_wrote_is_written_as_peft_does() {
         let theirs = fixture(&format!("{model}_adapter"));
         let (_, tensors) = peft::read(&theirs).expect("PEFT's adapter");
         let options = adapter_cell(model).model_options();
-        let config = peft::Config::new(options.task, "tiny_llama", &options.lora.expect("an adapter"));
+        let config = peft::Config::new(options.task, "tiny_llama", &options.adapter.expect("an adapter"));
         let dir = tempfile::tempdir().expect("a folder");
         peft::write(dir.path(), &config, &tensors).expect("the adapter is written");
         let read = |folder: &std::path::Path, file: &str| fs::read(folder.join(file)).expect("a file");

@@ -7,7 +7,7 @@ use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::options::NamePattern;
-use expctl::peft::{self, Layers, Targets};
+use expctl::peft::{self, Layers, MethodConfig, Targets};
 use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, TargetModules, Task, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
@@ -199,16 +199,31 @@ fn adapter(model: &str) -> PathBuf {
 /// The cell of PEFT's adapter.
 pub fn adapter_cell(model: &str) -> Cell {
     let (config, _) = peft::read(&adapter(model)).expect("PEFT's adapter");
-    assert_eq!(config.lora_alpha, 8.0, "{model}");
-    with_own_keys(model, with_adapter(cell(model, config.r), &config))
+    if let Some(lora) = config.lora() {
+        assert_eq!(lora.lora_alpha, 8.0, "{model}");
+    }
+    with_own_keys(model, with_adapter(cell(model, Cell::default().rank), &config))
 }
 
 /// The cell with the options of an adapter's configuration.
 pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
+    let cell = match &config.method {
+        MethodConfig::Lora(lora) => Cell {
+            rank: lora.r,
+            lora_alpha: Some(lora.lora_alpha),
+            lora: Lora {
+                use_rslora: lora.use_rslora,
+                init_lora_weights: lora.init_lora_weights.init(),
+                rank_pattern: lora.rank_pattern.clone(),
+                alpha_pattern: lora.alpha_pattern.clone(),
+                bias: lora.bias,
+                loraplus_lr_ratio: None,
+            },
+            ..cell
+        },
+    };
     Cell {
-        adapter: config.adapter().expect("LoRA or DoRA"),
-        rank: config.r,
-        lora_alpha: Some(config.lora_alpha),
+        adapter: config.adapter(),
         target_modules: match &config.target_modules {
             Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
             names @ Targets::Names(_) => TargetModules::Names(names.last_components().into_iter().collect()),
@@ -217,14 +232,6 @@ pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
             Layers::One(layer) => vec![*layer],
             Layers::Several(layers) => layers.clone(),
         }),
-        lora: Lora {
-            use_rslora: config.use_rslora,
-            init_lora_weights: config.init_lora_weights.init(),
-            rank_pattern: config.rank_pattern.clone(),
-            alpha_pattern: config.alpha_pattern.clone(),
-            bias: config.bias,
-            loraplus_lr_ratio: None,
-        },
         ..cell
     }
 }

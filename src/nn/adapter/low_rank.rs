@@ -14,7 +14,7 @@ use crate::{
         param::Param,
         tensor::{Tensor, floating, for_format},
     },
-    options::{InitLoraWeights, LoraOptions},
+    options::{Dtype, InitLoraWeights, LoraOptions},
     peft::{LORA_A, LORA_B},
 };
 
@@ -35,6 +35,7 @@ impl LowRank {
     /// The term of a layer `[rows, cols]` before training.
     pub(super) fn new(
         options: &LoraOptions,
+        dtype: Dtype,
         seed: u64,
         module: ModuleName,
         (rows, cols): (usize, usize),
@@ -52,7 +53,7 @@ impl LowRank {
         let _scope = memory::scope(Category::Adapter);
         let (a, b) = factors.map(|Factors { a, b }| (a, b)).unwrap_or_default();
         let factor = |values: Vec<f32>, shape: (usize, usize)| {
-            for_format!(floating(options.dtype), E => {
+            for_format!(floating(dtype), E => {
                 let values = Buffer::<E>::from_fn(shape.0 * shape.1, |at| Element::narrow(values[at]));
                 Tensor::on_device(values, shape, device)
             })

@@ -2,8 +2,9 @@
 
 use super::Cell;
 use crate::options::{
-    AdamwOptions, Attention, DataOptions, LengthGroups, LoraATraining, LoraOptions, LowRankOptions, ModelOptions,
-    OptimizerOptions, Packing, ScheduleOptions, TrainOptions, TrainingLength,
+    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, LengthGroups, LoraATraining,
+    LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, Packing, ScheduleOptions, TrainOptions,
+    TrainingLength,
 };
 
 impl Cell {
@@ -21,27 +22,35 @@ impl Cell {
             autocast: self.autocast,
             attn_implementation: self.attn_implementation,
             loss: self.loss(),
-            lora: (self.rank > 0).then(|| LoraOptions {
-                adapter: self.adapter,
-                rank: self.rank,
-                alpha: self.lora_alpha(),
-                dropout: self.lora_dropout,
+            adapter: (self.rank > 0).then(|| AdapterOptions {
+                method: match self.adapter {
+                    Adapter::Lora => AdapterMethod::Lora(self.lora_options()),
+                    Adapter::Dora => AdapterMethod::Dora(self.lora_options()),
+                },
                 target_modules: self.target_modules.clone(),
                 layers_to_transform: self.layers_to_transform.clone(),
                 dtype: self.adapter_dtype,
-                trains_a: self.lora_fa == LoraATraining::Trained,
-                use_rslora: self.lora.use_rslora,
-                init: self.lora.init_lora_weights,
-                rank_pattern: self.lora.rank_pattern.clone(),
-                alpha_pattern: self.lora.alpha_pattern.clone(),
-                lr_ratio: self.lora.loraplus_lr_ratio(),
-                bias: self.lora.bias,
             }),
             trainable: self.trainable.clone(),
             offloaded_blocks: self.offload.weights.clone(),
             offloads_embeddings: self.offload.embeddings,
             max_seq_length: self.data_options().longest_sequence(),
             seed: self.seed,
+        }
+    }
+
+    fn lora_options(&self) -> LoraOptions {
+        LoraOptions {
+            rank: self.rank,
+            alpha: self.lora_alpha(),
+            dropout: self.lora_dropout,
+            trains_a: self.lora_fa == LoraATraining::Trained,
+            use_rslora: self.lora.use_rslora,
+            init: self.lora.init_lora_weights,
+            rank_pattern: self.lora.rank_pattern.clone(),
+            alpha_pattern: self.lora.alpha_pattern.clone(),
+            lr_ratio: self.lora.loraplus_lr_ratio(),
+            bias: self.lora.bias,
         }
     }
 
@@ -163,6 +172,6 @@ mod tests {
             rank: 0,
             ..Cell::default()
         };
-        assert_eq!(cell.model_options().lora, None);
+        assert_eq!(cell.model_options().adapter, None);
     }
 }

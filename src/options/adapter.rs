@@ -1,0 +1,86 @@
+//! The options that decide the adapters of a model.
+
+use super::{Adapter, Bias, Dtype, LoraOptions, TargetModules};
+
+/// Adapters of linear layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdapterOptions {
+    /// The method, with its own options.
+    pub method: AdapterMethod,
+    /// The linear layers that get an adapter.
+    pub target_modules: TargetModules,
+    /// The blocks in which they get one; all, and what lies outside, without.
+    pub layers_to_transform: Option<Vec<usize>>,
+    /// Number format of what is trained, its gradients and its optimizer states.
+    pub dtype: Dtype,
+}
+
+/// A method with its own options.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AdapterMethod {
+    /// LoRA.
+    Lora(LoraOptions),
+    /// DoRA, which has LoRA's options.
+    Dora(LoraOptions),
+}
+
+impl AdapterMethod {
+    /// The method without its options.
+    pub fn adapter(&self) -> Adapter {
+        match self {
+            Self::Lora(_) => Adapter::Lora,
+            Self::Dora(_) => Adapter::Dora,
+        }
+    }
+}
+
+impl AdapterOptions {
+    /// LoRA on every linear layer, with `scale = alpha / rank` and no options of its own.
+    pub fn lora(rank: usize, alpha: f64) -> Self {
+        Self::new(AdapterMethod::Lora(LoraOptions::new(rank, alpha)))
+    }
+
+    /// The method on every linear layer, in float32.
+    pub fn new(method: AdapterMethod) -> Self {
+        Self {
+            method,
+            target_modules: TargetModules::AllLinear,
+            layers_to_transform: None,
+            dtype: Dtype::Float32,
+        }
+    }
+
+    /// The options of LoRA and DoRA.
+    pub fn lora_options(&self) -> Option<&LoraOptions> {
+        match &self.method {
+            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Some(lora),
+        }
+    }
+
+    /// True if the linear layer called `module` in full, in this block if any, gets an adapter.
+    pub fn adapts(&self, module: &str, block: Option<usize>) -> bool {
+        is_in(self.layers_to_transform.as_deref(), block) && self.target_modules.contains(module)
+    }
+
+    /// Probability of dropout on the adapters' inputs.
+    pub fn dropout(&self) -> f64 {
+        match &self.method {
+            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.dropout,
+        }
+    }
+
+    /// The biases that are trained beside the adapters.
+    pub fn bias(&self) -> Bias {
+        self.lora_options().map_or(Bias::None, |lora| lora.bias)
+    }
+
+    /// The learning rate of trained vectors over the step's.
+    pub fn lr_ratio(&self) -> f64 {
+        self.lora_options().map_or(1.0, |lora| lora.lr_ratio)
+    }
+}
+
+/// True if `block` is one of `blocks`, or there is no such list.
+pub fn is_in(blocks: Option<&[usize]>, block: Option<usize>) -> bool {
+    blocks.is_none_or(|blocks| block.is_some_and(|block| blocks.contains(&block)))
+}
