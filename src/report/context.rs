@@ -106,7 +106,7 @@ impl<'a> Context<'a> {
         };
         let losses = methods::losses(&groups);
         if losses.rank {
-            mark_pareto(&mut groups, "allocated_peak_bytes", HELD_OUT);
+            mark_pareto(&mut groups, HELD_OUT);
         }
         let held = |category: &Category| {
             let column = category_column(category.name());

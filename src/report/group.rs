@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::entry::Entry;
+use super::front::{Fronts, Place, front};
 use crate::options::Stack;
 use crate::results::columns::{Kind, PREDICTED, outcomes, predictions};
 use crate::results::setting;
@@ -75,14 +76,37 @@ pub(crate) struct Group {
     pub ratio: IndexMap<String, Option<f64>>,
     /// True for the group that the others are compared with.
     pub baseline: bool,
-    /// True if no other group is at least as good in memory and loss, and better in one of them; see [`mark_pareto`].
-    pub pareto: bool,
+    /// Its places on the Pareto fronts.
+    pub pareto: Fronts,
+}
+
+/// What a method leaves on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct SavedFile {
+    /// Its size.
+    pub bytes: f64,
+    /// True if the size is predicted: a checkpoint's follows from its shapes, and it is not written.
+    pub is_predicted: bool,
 }
 
 impl Group {
     /// The stack of its cells.
     pub(crate) fn stack(&self) -> Stack {
         self.cells[0].stack()
+    }
+
+    /// The file that training leaves: the adapter's, or the checkpoint of a model that is trained itself.
+    pub(crate) fn file(&self) -> Option<SavedFile> {
+        let measured = |bytes| SavedFile {
+            bytes,
+            is_predicted: false,
+        };
+        let predicted = self.predicted.get("checkpoint_file_bytes").copied().flatten();
+        let predicted = predicted.filter(|_| self.ok > 0).map(|stat| SavedFile {
+            bytes: stat.mean,
+            is_predicted: true,
+        });
+        self.mean("adapter_file_bytes").map(measured).or(predicted)
     }
 
     /// The mean of a measured column.
@@ -129,7 +153,7 @@ pub(crate) fn groups(entries: &[Entry], axes: &[String]) -> Vec<Group> {
                 predicted: predicted.iter().map(prediction).collect(),
                 ratio: measured.iter().map(|column| (column.clone(), None)).collect(),
                 baseline: false,
-                pareto: false,
+                pareto: Fronts::default(),
                 cells,
             }
         })
@@ -227,31 +251,42 @@ pub(crate) fn compare_with_baseline(groups: &mut [Group], wanted: Option<&str>) 
     }
 }
 
-/// Marks the groups on the Pareto front of two columns, where lower is better. A group that lacks one is not on it.
-pub(crate) fn mark_pareto(groups: &mut [Group], first: &str, second: &str) {
-    let at: Vec<Option<(f64, f64)>> = groups
-        .iter()
-        .map(|group| group.mean(first).zip(group.mean(second)))
-        .collect();
-    for (group, on_front) in groups.iter_mut().zip(front(&at)) {
-        group.pareto = on_front;
+/// Sets the places of all groups on the Pareto fronts of this loss.
+pub(crate) fn mark_pareto(groups: &mut [Group], loss: &str) {
+    let repeats = repeats(groups);
+    let memory = places(groups, &repeats, |group| {
+        group.mean("allocated_peak_bytes").zip(group.mean(loss))
+    });
+    let file = places(groups, &repeats, |group| {
+        group.file().map(|file| file.bytes).zip(group.mean(loss))
+    });
+    for ((group, memory), file) in groups.iter_mut().zip(memory).zip(file) {
+        group.pareto = Fronts { memory, file };
     }
 }
 
-/// True for each point that no other point beats, by being at least as good in both and better in one.
-pub(crate) fn front(points: &[Option<(f64, f64)>]) -> Vec<bool> {
-    let finite = |(a, b): &(f64, f64)| a.is_finite() && b.is_finite();
-    let known: Vec<(f64, f64)> = points.iter().flatten().copied().filter(finite).collect();
-    let beaten = |(a, b): (f64, f64)| known.iter().any(|&(x, y)| x <= a && y <= b && (x < a || y < b));
-    points
-        .iter()
-        .map(|point| point.filter(finite).is_some_and(|point| !beaten(point)))
-        .collect()
+fn places(groups: &[Group], repeats: &[Vec<Group>], at: impl Fn(&Group) -> Option<(f64, f64)>) -> Vec<Place> {
+    let of = |groups: &[Group]| front(&groups.iter().map(&at).collect::<Vec<_>>());
+    let mut places: Vec<Place> = of(groups)
+        .into_iter()
+        .map(|on| Place {
+            on,
+            seeds: 0,
+            of: repeats.len(),
+        })
+        .collect();
+    for repeat in repeats {
+        for (place, on) in places.iter_mut().zip(of(repeat)) {
+            place.seeds += usize::from(on);
+        }
+    }
+    places
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::datum::Datum;
 
     #[test]
     fn deviation_is_the_samples() {
@@ -263,16 +298,31 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_what_nothing_beats() {
-        let points = [
-            Some((1.0, 5.0)),
-            Some((2.0, 3.0)),
-            Some((2.0, 3.0)),
-            Some((2.0, 4.0)),
-            Some((3.0, 3.0)),
-            Some((0.5, f64::NAN)),
-            None,
+    fn a_place_is_counted_by_seeds() {
+        let cell = |(id, peak, loss, seed): (&str, u64, f64, u64)| {
+            let mut entry = Entry::default();
+            entry.set("group_id", id.into());
+            entry.set("status", "ok".into());
+            entry.set("allocated_peak_bytes", Datum::Int(peak));
+            entry.set("loss_eval", Datum::Float(loss));
+            entry.set("seed", Datum::Int(seed));
+            entry
+        };
+        // b needs more, and is better in the mean and with one of two seeds.
+        let cells = [
+            ("a", 1, 4.0, 0),
+            ("a", 1, 4.0, 1),
+            ("b", 2, 3.0, 0),
+            ("b", 2, 4.5, 1),
+            ("c", 3, 5.0, 0),
+            ("c", 3, 5.0, 1),
         ];
-        assert_eq!(front(&points), [true, true, true, false, false, false, false]);
+        let mut groups = groups(&cells.map(cell), &[]);
+        mark_pareto(&mut groups, "loss_eval");
+        let places = [0, 1, 2].map(|at: usize| groups[at].pareto.memory);
+        let place = |on, seeds| Place { on, seeds, of: 2 };
+        assert_eq!(places, [place(true, 2), place(true, 1), place(false, 0)]);
+        assert_eq!(places.map(Place::is_uncertain), [false, true, false]);
+        assert!(groups.iter().all(|group| !group.pareto.file.on), "no file is known");
     }
 }

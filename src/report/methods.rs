@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::entry::Entry;
-use super::group::Group;
+use super::group::{Group, SavedFile};
+use super::labels::Labels;
 use crate::options::Adapter;
 use crate::results::{all_parameters, trainable_share};
 
@@ -18,10 +19,8 @@ pub(crate) struct Method {
     pub parameters: Option<f64>,
     /// Trained weights over all weights.
     pub trainable_share: Option<f64>,
-    /// The size of the file that the method saves: the adapter's, or the checkpoint's of full fine-tuning.
-    pub file_bytes: Option<f64>,
-    /// True if that size is predicted: our trainer saves adapters, and no checkpoints.
-    pub file_is_predicted: bool,
+    /// The file that the method saves.
+    pub file: Option<SavedFile>,
 }
 
 impl Method {
@@ -29,14 +28,11 @@ impl Method {
         let cell = &group.cells[0];
         let rank = cell.get("rank").as_int().unwrap_or(0);
         let counts = group.mean("parameter_count").zip(group.mean("trainable_count"));
-        let adapter = group.mean("adapter_file_bytes");
-        let predicted = group.predicted.get("checkpoint_file_bytes").copied().flatten();
         Self {
             name: name(cell),
             parameters: counts.map(|(all, trained)| all_parameters(rank, all, trained)),
             trainable_share: counts.and_then(|(all, trained)| trainable_share(rank, all, trained)),
-            file_bytes: adapter.or(predicted.filter(|_| group.ok > 0).map(|stat| stat.mean)),
-            file_is_predicted: adapter.is_none() && predicted.is_some(),
+            file: group.file(),
             group: group.clone(),
         }
     }
@@ -45,6 +41,20 @@ impl Method {
 /// The groups as methods.
 pub(crate) fn methods(groups: &[Group]) -> Vec<Method> {
     groups.iter().map(Method::of).collect()
+}
+
+/// A short title of each group: the name of its method, and the axes in which groups of that name differ.
+pub(crate) fn titles(groups: &[&Group], axes: &[String]) -> Vec<String> {
+    let names: Vec<&str> = groups.iter().map(|group| name(&group.cells[0])).collect();
+    let title = |(group, of): (&&Group, &&str)| {
+        let same = groups.iter().zip(&names).filter(|(_, name)| *name == of);
+        let same: Vec<&Group> = same.map(|(group, _)| *group).collect();
+        match same.len() {
+            1 => (*of).to_owned(),
+            _ => format!("{of}, {}", Labels::new(&same, axes).of(group)),
+        }
+    };
+    groups.iter().zip(&names).map(title).collect()
 }
 
 /// The name of a cell's method. A new method gets its line here.

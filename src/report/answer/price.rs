@@ -5,7 +5,8 @@ use super::extremes::{MEMORY, telling_memory};
 use super::figures::Figures;
 use super::naming::listed;
 use super::sentence::Sentence;
-use crate::report::group::{Group, Stat, front};
+use crate::report::front::front;
+use crate::report::group::{Group, Stat};
 use crate::report::speeds::{Speed, noise};
 use crate::text::format::{number, rate};
 

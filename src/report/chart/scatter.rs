@@ -21,6 +21,8 @@ pub struct Point {
     pub x: f64,
     /// The value on the vertical axis.
     pub y: f64,
+    /// The deviation of the horizontal value, drawn to both sides.
+    pub deviation: Option<f64>,
     /// The text at the point.
     pub label: String,
     /// The text that the point says when it is pointed at.
@@ -40,6 +42,8 @@ pub struct Scatter {
     pub x_title: String,
     /// The vertical axis.
     pub y_title: String,
+    /// True if the vertical axis is logarithmic; its values are above zero.
+    pub y_is_log: bool,
     /// The points.
     pub points: Vec<Point>,
     /// A line behind the points, such as a front.
@@ -77,9 +81,26 @@ impl Scatter {
         let entries = series.iter().enumerate().map(entry).collect();
         let legend = Legend::new(entries, Mark::Dot { radius: RADIUS }, 16);
         let head = Head::new(&self.title, &self.subtitle, legend);
-        let (x_range, x_decimals) = axis(self.points.iter().map(|p| p.x));
-        let (y_range, y_decimals) = axis(self.points.iter().map(|p| p.y));
-        let y_width = text_width(&format::number(y_range.end.into(), y_decimals), LETTERS) + 44;
+        let ends = |p: &Point| {
+            let deviation = p.deviation.unwrap_or(0.0);
+            [p.x - deviation, p.x + deviation]
+        };
+        let (x_range, x_decimals) = axis(self.points.iter().flat_map(ends));
+        let heights = self.points.iter().map(|p| self.height(p.y));
+        let (y_range, y_decimals) = match self.y_is_log {
+            true => (decades(heights), 0),
+            false => axis(heights),
+        };
+        let y_label = |height: f64| match self.y_is_log {
+            true => power_of_ten(height),
+            false => format::number(height.into(), y_decimals),
+        };
+        let y_labels = match self.y_is_log {
+            true => (y_range.end - y_range.start) as usize + 1,
+            false => 8,
+        };
+        let widest = [y_range.start, y_range.end].map(|height| text_width(&y_label(height), LETTERS));
+        let y_width = widest[0].max(widest[1]) + 44;
         let key_height = match key.rows() {
             0 => 0,
             rows => rows * LEGEND_ROW + 10,
@@ -96,16 +117,24 @@ impl Scatter {
                 .build_cartesian_2d(x_range, y_range)?;
             themed(&mut chart.configure_mesh())
                 .x_labels(8)
-                .y_labels(8)
+                .y_labels(y_labels)
                 .x_desc(self.x_title.as_str())
                 .y_desc(self.y_title.as_str())
                 .x_label_formatter(&|v| format::number((*v).into(), x_decimals))
-                .y_label_formatter(&|v| format::number((*v).into(), y_decimals))
+                .y_label_formatter(&|v| y_label(*v))
                 .draw()?;
 
             let area = chart.plotting_area();
-            let spots: Vec<(i32, i32)> = self.points.iter().map(|p| area.map_coordinate(&(p.x, p.y))).collect();
-            let line: Vec<(i32, i32)> = self.line.iter().map(|at| area.map_coordinate(at)).collect();
+            let spots: Vec<(i32, i32)> = self
+                .points
+                .iter()
+                .map(|p| area.map_coordinate(&(p.x, self.height(p.y))))
+                .collect();
+            let line: Vec<(i32, i32)> = self
+                .line
+                .iter()
+                .map(|&(x, y)| area.map_coordinate(&(x, self.height(y))))
+                .collect();
             let lines: Vec<labels::Line> = line.windows(2).map(|ends| (ends[0], ends[1])).collect();
             if !lines.is_empty() {
                 canvas.area.draw(&DashedPathElement::new(line, 4, 4, MUTED))?;
@@ -117,6 +146,12 @@ impl Scatter {
             for (point, &spot) in self.points.iter().zip(&spots) {
                 let of_series = |name: &String| series.iter().position(|s| s == name);
                 let number = point.series.as_ref().and_then(of_series).unwrap_or(0);
+                if point.deviation.is_some() {
+                    let ends = ends(point).map(|x| area.map_coordinate(&(x, self.height(point.y))));
+                    canvas
+                        .area
+                        .draw(&PathElement::new(ends.to_vec(), series_colour(number).stroke_width(2)))?;
+                }
                 canvas
                     .area
                     .draw(&Circle::new(spot, RADIUS, series_colour(number).filled()))?;
@@ -130,6 +165,11 @@ impl Scatter {
             canvas.legend(key, head.height() + PLOT + 6)
         })?;
         Ok((svg, left_out))
+    }
+
+    /// A value's height on the vertical axis.
+    fn height(&self, y: f64) -> f64 {
+        if self.y_is_log { y.log10() } else { y }
     }
 
     /// The names of the series in the order of their first point.
@@ -169,9 +209,30 @@ fn axis(values: impl Iterator<Item = f64>) -> (std::ops::Range<f64>, usize) {
     (start..end, tick_decimals(end - start))
 }
 
+/// The range of whole decades around these logarithms.
+fn decades(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+        (low.min(v), high.max(v))
+    });
+    let start = low.floor();
+    start..high.ceil().max(start + 1.0)
+}
+
+/// The number that a height on a logarithmic axis stands for.
+fn power_of_ten(height: f64) -> String {
+    format::number(10_f64.powf(height).into(), (-height).max(0.0).ceil() as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decades_are_whole() {
+        assert_eq!(decades([-1.2, 2.5].into_iter()), -2.0..3.0);
+        assert_eq!(decades([1.0, 1.0].into_iter()), 1.0..2.0, "one value");
+        assert_eq!([-2.0, 0.0, 3.0].map(power_of_ten), ["0.01", "1", "1,000"]);
+    }
 
     #[test]
     fn axes_have_room_and_enough_decimals() {

@@ -46,6 +46,7 @@ fn scatter(labels: &[String]) -> Scatter {
     let point = |(at, label): (usize, &String)| Point {
         x: 100.0 + (at * 37 % 11) as f64,
         y: 200.0 + (at * 53 % 7) as f64,
+        deviation: (at % 3 == 0).then_some(0.5),
         label: label.clone(),
         says: format!("{label}: 200 MiB"),
         series: Some(format!("dtype {}", at % 2)),
@@ -55,6 +56,7 @@ fn scatter(labels: &[String]) -> Scatter {
         subtitle: "Lower is better.".into(),
         x_title: "Speed (tokens/s)".into(),
         y_title: "Peak allocated (MiB)".into(),
+        y_is_log: false,
         points: labels.iter().enumerate().map(point).collect(),
         line: vec![(100.0, 200.0), (104.0, 200.0), (104.0, 204.0)],
     }

@@ -1,9 +1,9 @@
 //! The memory that the allocator and the process hold, in studies of the allocator.
 
-use super::labels::Labels;
 use super::view::{ALLOCATED, Memory, PROCESS, RESERVED, View, few_enough, said};
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
+use crate::report::labels::Labels;
 
 /// Reserved and process memory of each group, if allocated memory is not what the study varies.
 pub(super) fn allocator(view: &View<'_>) -> Result<Bars, String> {

@@ -1,11 +1,11 @@
 //! The live bytes at the instant of the peak, by category.
 
-use super::labels::Labels;
 use super::view::{ALLOCATED, View, few_enough, said};
 use crate::memory::Category;
 use crate::report::change::{self, Order};
 use crate::report::chart::{Bar, Bars, Colour, Part, Row};
 use crate::report::group::Group;
+use crate::report::labels::Labels;
 use crate::results::columns::category_column;
 use crate::results::prediction::ROUNDING;
 

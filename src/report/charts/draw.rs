@@ -30,6 +30,7 @@ pub(crate) fn draw(context: &Context<'_>) -> Result<BTreeMap<String, Drawing>, C
     add! {
         "allocator": allocator::allocator(&view),
         "categories": categories::categories(&view),
+        "file_loss": scatter::file_loss(&view, context.loss),
         "growth": growth::growth(&view),
         "memory_loss": scatter::memory_loss(&view, context.loss),
         "memory_speed": scatter::memory_speed(&view, &context.speeds),

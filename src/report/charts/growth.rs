@@ -1,10 +1,10 @@
 //! Memory and speed over the axis that is a quantity.
 
-use super::labels::Labels;
-use super::view::{View, distinct, said, varying};
+use super::view::{View, said, varying};
 use crate::report::axes::last_part;
 use crate::report::chart::{Growth, SERIES_COLOURS, Sample, Series};
 use crate::report::group::Group;
+use crate::report::labels::{Labels, distinct};
 use crate::text::format;
 
 /// The fewest values of a quantity that show growth.

@@ -4,7 +4,6 @@ mod allocator;
 mod categories;
 mod draw;
 mod growth;
-mod labels;
 mod scatter;
 #[cfg(test)]
 mod testing;

@@ -1,10 +1,12 @@
 //! Memory against speed, and against loss.
 
-use super::labels::{Labels, is_optional};
-use super::view::{Memory, View, distinct, said, varying};
+use super::view::{Memory, View, said, varying};
 use crate::report::axes::last_part;
 use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
+use crate::report::front::Place;
 use crate::report::group::Group;
+use crate::report::labels::{Labels, distinct, is_optional};
+use crate::report::methods::titles;
 use crate::report::speeds::Speeds;
 use crate::text::format;
 
@@ -26,6 +28,7 @@ pub(super) fn memory_speed(view: &View<'_>, speeds: &Speeds) -> Result<Scatter, 
         subtitle: view.subtitle(&format!("Lower and further right is better.{labelled}")),
         x_title: format!("Speed ({})", speeds.of.unit),
         y_title: view.scale(memory.name),
+        y_is_log: false,
         points,
         line: Vec::new(),
     })
@@ -34,33 +37,95 @@ pub(super) fn memory_speed(view: &View<'_>, speeds: &Speeds) -> Result<Scatter, 
 /// Memory against the loss that methods are compared by.
 pub(super) fn memory_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter, String> {
     let memory = view.memory()?;
-    let axis = Axis {
-        column: loss,
-        name: "loss",
-        said: |value| format!("loss {}", format::number(value.into(), 4)),
-        unit: "",
+    let name = format!("{} memory", memory.name);
+    let in_unit = |group: &Group| Some(view.in_unit(view.value(group, memory.column)?));
+    let says = |group: &Group| {
+        let bytes = view.value(group, memory.column).unwrap_or_default();
+        format!("{} {}", memory.name.to_lowercase(), said(bytes))
     };
-    let (points, labelled) = points(view, memory, &axis)?;
-    let at = |group: &Group| {
-        Some((
-            view.value(group, loss)?,
-            view.in_unit(view.value(group, memory.column)?),
-        ))
-    };
-    let mut front: Vec<(f64, f64)> = view.groups.iter().filter(|group| group.pareto).filter_map(at).collect();
-    front.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (points, front) = by_method(view, loss, in_unit, says, |group| group.pareto.memory)?;
+    Ok(Scatter {
+        title: view.title(&format!("{name} against loss")),
+        y_title: view.scale(memory.name),
+        y_is_log: false,
+        ..against_loss(view, loss, points, front)
+    })
+}
+
+/// The size of what a method saves against the loss.
+pub(super) fn file_loss(view: &View<'_>, loss: &'static str) -> Result<Scatter, String> {
+    view.measured()?;
+    let megabytes = |group: &Group| Some(group.file()?.bytes / 1e6).filter(|megabytes| *megabytes > 0.0);
+    let says = |group: &Group| format!("file {} MB", format::rate(megabytes(group).unwrap_or_default().into()));
+    let (points, front) = by_method(view, loss, megabytes, says, |group| group.pareto.file)?;
+    Ok(Scatter {
+        title: view.title("File size against loss"),
+        y_title: "File (MB)".into(),
+        y_is_log: true,
+        ..against_loss(view, loss, points, front)
+    })
+}
+
+/// What charts of a loss share.
+fn against_loss(view: &View<'_>, loss: &str, points: Vec<Point>, front: Vec<(f64, f64)>) -> Scatter {
     let dashed = match front[..] {
         [] => "",
         _ => "; the dashed line is the Pareto front",
     };
-    Ok(Scatter {
-        title: view.title(&format!("{} memory against loss", memory.name)),
-        subtitle: view.subtitle(&format!("Lower and further left is better{dashed}.{labelled}")),
+    let bars = match points.iter().any(|point| point.deviation.is_some()) {
+        true => " Bars: the standard deviation over seeds.",
+        false => "",
+    };
+    Scatter {
+        title: String::new(),
+        subtitle: view.subtitle(&format!("Lower and further left is better{dashed}.{bars}")),
         x_title: if loss == "loss_eval" { "Eval loss" } else { "Train loss" }.into(),
-        y_title: view.scale(memory.name),
+        y_title: String::new(),
+        y_is_log: false,
         points,
         line: staircase(&front),
-    })
+    }
+}
+
+/// A point for each method that has the loss and the quantity, and the front's corners from the lowest loss on.
+fn by_method(
+    view: &View<'_>,
+    loss: &'static str,
+    quantity: impl Fn(&Group) -> Option<f64>,
+    says: impl Fn(&Group) -> String,
+    place: impl Fn(&Group) -> Place,
+) -> Result<(Vec<Point>, Vec<(f64, f64)>), String> {
+    let at = |group: &Group| Some((view.value(group, loss)?, quantity(group)?));
+    let shown: Vec<&Group> = view.groups.iter().filter(|group| at(group).is_some()).collect();
+    match shown[..] {
+        [] => return Err("no loss was measured".into()),
+        [_] => return Err("the loss of only one cell was measured".into()),
+        [first, ..]
+            if shown
+                .iter()
+                .all(|group| view.value(group, loss) == view.value(first, loss)) =>
+        {
+            return Err("the loss is the same in all cells".into());
+        }
+        _ => {}
+    }
+    let titles = titles(&shown, view.axes);
+    let point = |(group, title): (&&Group, &String)| {
+        let (x, y) = at(group)?;
+        Some(Point {
+            x,
+            y,
+            deviation: view.deviation(group, loss),
+            label: title.clone(),
+            says: format!("{title}: {}, loss {}", says(group), format::number(x.into(), 4)),
+            series: None,
+        })
+    };
+    let points = shown.iter().zip(&titles).filter_map(point).collect();
+    let on_front = shown.iter().filter(|group| place(group).on);
+    let mut front: Vec<(f64, f64)> = on_front.filter_map(|group| at(group)).collect();
+    front.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Ok((points, front))
 }
 
 /// The front as a staircase: up to the next point's loss, no method needs less memory than this point.
@@ -104,6 +169,7 @@ fn points(view: &View<'_>, memory: Memory, x: &Axis) -> Result<(Vec<Point>, Stri
         Some(Point {
             x: x_value,
             y: view.in_unit(bytes),
+            deviation: None,
             label: labels.of_set(group).unwrap_or_else(|| all.of(group)),
             says: format!(
                 "{}: {} {}, {} {}",

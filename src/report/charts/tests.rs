@@ -1,10 +1,10 @@
 //! The choice of charts: each shows what varies, or says why there is nothing to draw.
 
-use super::labels::Labels;
 use super::testing::study;
 use super::view::View;
 use super::{allocator, categories, growth, scatter, waterfall};
 use crate::report::group::Group;
+use crate::report::labels::Labels;
 use crate::report::speeds::speeds;
 use crate::text::format::ByteUnit;
 

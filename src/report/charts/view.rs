@@ -1,8 +1,7 @@
 //! The groups of a study as charts see them: measured or, in a plan, predicted.
 
-use std::collections::BTreeSet;
-
 use crate::report::group::Group;
+use crate::report::labels::distinct;
 use crate::text::format::{self, ByteUnit};
 
 /// A column of memory, and its name in titles.
@@ -57,6 +56,13 @@ impl<'a> View<'a> {
             group.mean(column)
         };
         value.filter(|value| value.is_finite())
+    }
+
+    /// The deviation of a measured column over the repeats of a group.
+    pub(super) fn deviation(&self, group: &Group, column: &str) -> Option<f64> {
+        let stat = group.stats.get(column).copied().flatten();
+        stat.and_then(|stat| stat.deviation)
+            .filter(|deviation| *deviation > 0.0)
     }
 
     /// The groups that have all of these columns.
@@ -152,10 +158,4 @@ pub(super) fn said(bytes: f64) -> String {
 /// The axes in which the groups of a chart differ. A failed group, which is not shown, may be the only different one.
 pub(super) fn varying<'a>(shown: &[&Group], axes: &'a [String]) -> Vec<&'a String> {
     axes.iter().filter(|axis| distinct(shown, axis) > 1).collect()
-}
-
-/// The number of different values of an axis.
-pub(super) fn distinct(shown: &[&Group], axis: &str) -> usize {
-    let values: BTreeSet<&String> = shown.iter().map(|group| &group.axes[axis]).collect();
-    values.len()
 }

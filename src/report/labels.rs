@@ -1,15 +1,16 @@
 //! Short names of groups, by the axes in which they differ.
 
-use super::view::distinct;
-use crate::report::axes::last_part;
-use crate::report::group::Group;
+use std::collections::BTreeSet;
+
+use super::axes::last_part;
+use super::group::Group;
 use crate::text::format::ABSENT;
 
 /// The axes that name the groups of a chart.
 ///
 /// A value stands for itself, and the subtitle says its axis. An axis that some groups leave unset stands with its name,
 /// in the groups that set it.
-pub(super) struct Labels<'a> {
+pub(crate) struct Labels<'a> {
     axes: Vec<(&'a String, IsOptional)>,
     /// True if the only axis that always has a value needs its name.
     is_named: bool,
@@ -19,7 +20,7 @@ type IsOptional = bool;
 
 impl<'a> Labels<'a> {
     /// Labels from the axes in which the groups differ. A failed group, which is not shown, may be the only different one.
-    pub(super) fn new(shown: &[&Group], axes: impl IntoIterator<Item = &'a String>) -> Self {
+    pub(crate) fn new(shown: &[&Group], axes: impl IntoIterator<Item = &'a String>) -> Self {
         let differing = axes.into_iter().filter(|axis| distinct(shown, axis) > 1);
         let axes: Vec<(&String, IsOptional)> = differing.map(|axis| (axis, is_optional(shown, axis))).collect();
         let always = axes.iter().filter(|(_, is_optional)| !is_optional).count();
@@ -30,12 +31,12 @@ impl<'a> Labels<'a> {
     }
 
     /// True if the groups differ in none of the axes.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.axes.is_empty()
     }
 
     /// The label of a group.
-    pub(super) fn of(&self, group: &Group) -> String {
+    pub(crate) fn of(&self, group: &Group) -> String {
         if self.axes.is_empty() {
             return group.label.clone();
         }
@@ -46,7 +47,7 @@ impl<'a> Labels<'a> {
     }
 
     /// The label of a group; `None` if it leaves all axes unset.
-    pub(super) fn of_set(&self, group: &Group) -> Option<String> {
+    pub(crate) fn of_set(&self, group: &Group) -> Option<String> {
         let part = |(axis, is_optional): &(&String, IsOptional)| {
             let value = &group.axes[*axis];
             match is_optional {
@@ -71,7 +72,7 @@ impl<'a> Labels<'a> {
     }
 
     /// The sentence that names the axes of bare values, after another sentence; empty if there are none.
-    pub(super) fn explained(&self) -> String {
+    pub(crate) fn explained(&self) -> String {
         let bare = self
             .axes
             .iter()
@@ -85,10 +86,16 @@ impl<'a> Labels<'a> {
 }
 
 /// True if some of the groups leave the axis unset.
-pub(super) fn is_optional(shown: &[&Group], axis: &str) -> bool {
+pub(crate) fn is_optional(shown: &[&Group], axis: &str) -> bool {
     shown.iter().any(|group| is_unset(&group.axes[axis]))
 }
 
 fn is_unset(value: &str) -> bool {
     value == ABSENT || value == "unset"
+}
+
+/// The number of different values of an axis.
+pub(crate) fn distinct(shown: &[&Group], axis: &str) -> usize {
+    let values: BTreeSet<&String> = shown.iter().map(|group| &group.axes[axis]).collect();
+    values.len()
 }
