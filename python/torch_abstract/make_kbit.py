@@ -43,15 +43,17 @@ class MatMul4Bit(torch.autograd.Function):
     """The product with a 4-bit weight: `MatMul4Bit` in `bitsandbytes/autograd/_functions.py`."""
 
     @staticmethod
-    def forward(ctx, a, linear):
+    def forward(ctx, a, linear, bias):
         ctx.linear = linear
         if linear.direct:
-            return torch.nn.functional.linear(a, linear.dequantised(a.dtype))
-        return torch.nn.functional.linear(a, linear.dequantised(torch.bfloat16).to(a.dtype))
+            return torch.nn.functional.linear(a, linear.dequantised(a.dtype), bias)
+        return torch.nn.functional.linear(a, linear.dequantised(torch.bfloat16).to(a.dtype), bias)
 
     @staticmethod
     def backward(ctx, grad):
-        return torch.matmul(grad, ctx.linear.dequantised(torch.bfloat16).to(grad.dtype)), None
+        needs, _, bias_needs = ctx.needs_input_grad
+        of_bias = grad.sum(0, dtype=torch.bfloat16) if bias_needs else None
+        return torch.matmul(grad, ctx.linear.dequantised(torch.bfloat16).to(grad.dtype)) if needs else None, None, of_bias
 
 
 class Linear4bit(torch.nn.Module):
@@ -62,7 +64,7 @@ class Linear4bit(torch.nn.Module):
         self.direct, self.shape = release == "0.50.0", linear.weight.shape
         # `set_compute_type` follows the first input, whatever was configured, until 0.47.0.
         self.compute_dtype = None if release == "0.46.1" else torch.bfloat16
-        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.in_features, self.out_features, self.bias = linear.in_features, linear.out_features, linear.bias
         numel = linear.weight.numel()
         self.register_buffer("packed", torch.empty(numel // 2, dtype=torch.uint8))
         self.register_buffer("scales", torch.empty((numel + 63) // 64, dtype=torch.float32))
@@ -74,7 +76,8 @@ class Linear4bit(torch.nn.Module):
     def forward(self, x):
         if self.compute_dtype is None:
             self.compute_dtype = x.dtype
-        return MatMul4Bit.apply(x.to(self.compute_dtype), self).to(x.dtype)
+        bias = None if self.bias is None else self.bias.to(self.compute_dtype)
+        return MatMul4Bit.apply(x.to(self.compute_dtype), self, bias).to(x.dtype)
 
 
 class Lora(torch.nn.Module):
@@ -107,8 +110,8 @@ def prepare(model, upcast):
                 module.to(torch.bfloat16)
 
 
-def build(case):
-    """The model of the case in training mode, prepared and with its adapters."""
+def build(case, adapted=None):
+    """The model of the case in training mode, prepared and with its adapters, which `adapted` may put on layers by their names."""
     family, keys = preset(case["model"])
     keys |= dict(num_hidden_layers=LAYERS, max_position_embeddings=positions(case["model"]))
     if family == "Mistral":
@@ -129,7 +132,8 @@ def build(case):
         setattr(part, name, Linear4bit(linear, case["bitsandbytes"]))
     prepare(model, case["upcast"])
     for part, name, _ in quantised:
-        setattr(part, name, Lora(getattr(part, name), case["dropout"], case["autocast"]))
+        layer = getattr(part, name)
+        setattr(part, name, adapted(name, layer) if adapted else Lora(layer, case["dropout"], case["autocast"]))
     if case["gradient_checkpointing"] != "none":
         reentrant = case["gradient_checkpointing"] == "reentrant"
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})

@@ -1,62 +1,153 @@
-"""Live tensor bytes of steps in which some layers have adapters, with ranks of their own.
+"""Live tensor bytes of steps with PEFT's methods: adapters of some layers, and what is trained beside or in place of LoRA.
 
     python python/torch_abstract/make_methods.py > tests/fixtures/torch_abstract/methods.csv
 
-Written with torch 2.15.0, transformers 5.23.0 and peft 0.21.2. The first columns are those of make_torch_abstract.py. Those
-behind them are options of LoraConfig. Lists are separated by spaces.
+Written with torch 2.15.0, transformers 5.23.0 and peft 0.21.2. The first columns are those of make_torch_abstract.py; `dtype` may
+be int4, whose layers are those of make_kbit.py with PEFT's own adapters beside them. Those behind them are keys of a spec, where
+`trainable` is what is trained with rank 0 and `pattern` a regular expression in place of target_modules. Lists are separated
+by spaces.
 """
 
 import csv
 import gc
+import re
 import sys
 
+import make_kbit
 import make_torch_abstract as plain
+import peft
 import torch
 from live import Live, second_step
 from make_torch_abstract import DEFAULTS, FIGURES, KEYS
-from peft import LoraConfig
+from peft.optimizers import create_loraplus_optimizer
+from peft.tuners.lora import bnb, dora
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-OPTIONS = ["rank_pattern", "layers_to_transform", "pattern"]
+OPTIONS = dict(rank_pattern="", layers_to_transform="", pattern="", trainable="", adapter="lora", bias="none", loraplus=False,
+               lora_dropout=0)
 LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+MODELS = ["smollm2-135m", "qwen2.5-0.5b"]
 
 
 def cases():
-    for model in ["smollm2-135m", "qwen2.5-0.5b"]:
+    for model in MODELS:
         yield dict(model=model, rank_pattern="q_proj=4 down_proj=64")
         yield dict(model=model, target_modules=LINEAR, layers_to_transform="1")
         yield dict(model=model, target_modules=LINEAR, layers_to_transform="0 2", gradient_checkpointing=True)
         yield dict(model=model, pattern=r".*\.1\..*(q_proj|down_proj)", len=300)
+    yield from partial()
+    yield from lora()
+
+
+def partial():
+    """Some weights, without adapters."""
+    for model in [*MODELS, "gemma-3-270m"]:
+        for trainable in ["norm", "bias", "embed_tokens", "mlp.down_proj", "layers.1.*", "q_proj norm"]:
+            if trainable != "bias" or model.startswith("qwen"):
+                case = dict(model=model, rank=0, trainable=trainable)
+                yield case
+                yield case | dict(gradient_checkpointing=True, batch=3, len=77)
+                yield case | dict(dtype="float32", batch=1, len=100)
+    for trainable in ["bias", "LayerNorm"]:
+        yield dict(model="bert-base", rank=0, trainable=trainable, dtype="float32", batch=8, len=128)
+
+
+def lora():
+    """LoRA's options, and DoRA."""
+    options = [dict(bias="all"), dict(bias="lora_only", target_modules="q_proj,o_proj"), dict(bias="all", target_modules="k_proj"),
+               dict(loraplus=True), dict(loraplus=True, bias="all")]
+    for option in options:
+        for change in [dict(), dict(gradient_checkpointing=True, batch=3, len=77), dict(dtype="float32", autocast=True), dict(dtype="int4", rank=8)]:
+            yield dict(model="qwen2.5-0.5b") | option | change
+    for model in MODELS:
+        for change in [dict(), dict(lora_dropout=0.1), dict(target_modules="q_proj,v_proj", rank=5, batch=3, len=77)]:
+            case = dict(model=model, adapter="dora") | change
+            yield case
+            yield case | dict(dtype="float32")
+            yield case | dict(dtype="float32", autocast=True)
+            yield case | dict(gradient_checkpointing=True)
+            yield case | dict(dtype="int4")
+            yield case | dict(dtype="int4", gradient_checkpointing=True, len=33)
+    yield dict(model="qwen2.5-0.5b", adapter="dora", bias="all")
+
+
+def settings(case):
+    """The options of LoraConfig."""
+    given = dict(r=case["rank"], lora_alpha=2 * case["rank"], task_type="CAUSAL_LM", target_modules=case["target_modules"],
+                 use_dora=case["adapter"] == "dora", bias=case["bias"], lora_dropout=case["lora_dropout"])
+    if case["target_modules"] != "all-linear":
+        given["target_modules"] = case["target_modules"].split(",")
+    if case["rank_pattern"]:
+        ranks = (pair.split("=") for pair in case["rank_pattern"].split())
+        given["rank_pattern"] = {name: int(rank) for name, rank in ranks}
+    if case["layers_to_transform"]:
+        given["layers_to_transform"] = [int(layer) for layer in case["layers_to_transform"].split()]
+    if case["pattern"]:
+        given["target_modules"] = case["pattern"]
+    return given
+
+
+def train_some(model, ends):
+    """Trains the weights that one of the patterns matches, or whose module it does, and a classifier."""
+    for name, parameter in model.named_parameters():
+        names = [name, name.rsplit(".", 1)[0]]
+        is_meant = any(re.fullmatch(rf"(.*\.)?({end})", name) for end in ends for name in names)
+        parameter.requires_grad_(is_meant or names[1] == "classifier")
+
+
+def build_kbit(case):
+    """A model of 4-bit layers, with PEFT's adapters on them."""
+    dora.dequantize_module_weight = lambda layer: layer.dequantised(torch.bfloat16) if hasattr(layer, "dequantised") else layer.weight
+    # PEFT copies a layer of this name before it asks for its weight, which fake tensors can't be.
+    make_kbit.Linear4bit.__name__ = "Linear4bitToAsk"
+    given = settings(case)
+    names = given.pop("target_modules")
+
+    def adapted(name, base):
+        if not (names == "all-linear" or name in names):
+            return base
+        config = peft.LoraConfig(**given)
+        return bnb.Linear4bit(base, "default", config, r=config.r, lora_alpha=config.lora_alpha)
+
+    kbit = dict(bitsandbytes="0.50.0", upcast="none", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
+    model = make_kbit.build(case | kbit, adapted)
+    for name, parameter in model.named_parameters():
+        is_bias = name.endswith(".bias") and (case["bias"] == "all" or case["bias"] == "lora_only" and "base_layer" in name)
+        parameter.requires_grad_("lora_" in name or is_bias)
+    return model, True
+
+
+def optimizer_of(model, case):
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if case["loraplus"]:
+        return create_loraplus_optimizer(model, torch.optim.AdamW, lr=1e-3, loraplus_lr_ratio=16, foreach=False)
+    return torch.optim.AdamW(trainable, foreach=False)
 
 
 def measure(case):
-    settings = {}
-    if case["rank_pattern"]:
-        ranks = (pair.split("=") for pair in case["rank_pattern"].split())
-        settings["rank_pattern"] = {name: int(rank) for name, rank in ranks}
-    if case["layers_to_transform"]:
-        settings["layers_to_transform"] = [int(layer) for layer in case["layers_to_transform"].split()]
-    if case["pattern"]:
-        settings["target_modules"] = case["pattern"]
-    plain.LoraConfig = lambda **given: LoraConfig(**(given | settings))
+    plain.LoraConfig = lambda **_: peft.LoraConfig(**settings(case))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
-        model, causal = plain.build(case)
-        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trainable, foreach=False)
+        model, causal = build_kbit(case) if case["dtype"] == "int4" else plain.build(case)
+        if case["trainable"]:
+            train_some(model, case["trainable"].split())
+        optimizer = optimizer_of(model, case)
         ids = torch.randint(0, 100, (case["batch"], case["len"]))
         labels = ids if causal else torch.randint(0, 2, (case["batch"],))
-        return second_step(model, optimizer, ids, labels, Live(), case["autocast"])
+        live = Live()
+        live.live[ids.untyped_storage()._cdata] = 0
+        return second_step(model, optimizer, ids, labels, live, case["autocast"])
 
 
 def main():
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(KEYS + OPTIONS + FIGURES)
+    table.writerow([*KEYS, *OPTIONS, *FIGURES])
     for case in cases():
-        case = DEFAULTS | dict.fromkeys(OPTIONS, "") | case
-        row = [str(case[key]).lower() if isinstance(case[key], bool) else case[key] for key in KEYS + OPTIONS]
+        case = DEFAULTS | OPTIONS | case
+        row = [str(case[key]).lower() if isinstance(case[key], bool) else case[key] for key in [*KEYS, *OPTIONS]]
         table.writerow(row + list(measure(case)))
         sys.stdout.flush()
         gc.collect()
 
 
-main()
+if __name__ == "__main__":
+    main()

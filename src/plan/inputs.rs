@@ -51,7 +51,7 @@ type ModelKey = (String, Task, usize);
 /// The keys that decide whether it can be used: the stack, the origin of the weights, and the modules that are trained.
 type ConfigKey = (ModelKey, Stack, Weights, Option<String>);
 
-/// The keys that decide its counts: dtype, compute dtype, upcast, rank, trained modules, lora_fa, adapter dtype.
+/// The keys that decide its counts: dtype, compute dtype, upcast, rank, trained modules, adapter, lora_fa, adapter dtype.
 type CountsKey = (
     ModelKey,
     Dtype,
@@ -59,7 +59,7 @@ type CountsKey = (
     Upcast,
     usize,
     Option<String>,
-    LoraATraining,
+    (Adapter, LoraATraining),
     Dtype,
 );
 
@@ -129,7 +129,7 @@ impl Inputs {
             cell.upcast,
             cell.rank,
             cell.trained_modules(),
-            cell.lora_fa,
+            (cell.adapter, cell.lora_fa),
             cell.adapter_dtype,
         );
         let Ok(counts) = cached(&self.torch_counts, key, || Ok::<_, Infallible>(configuration.counts()));

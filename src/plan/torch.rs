@@ -31,13 +31,19 @@ impl Configuration {
             Some(version) => Pytorch::of(version)?,
             None => Pytorch::TODAY,
         };
+        check_reentrant(cell, &model, &transformers)?;
         Ok(Self {
             model,
             dtype: cell.dtype,
             torch_dtype: compute,
+            adapter: cell.adapter,
             rank: cell.rank as u32,
+            trainable: cell.trainable.clone(),
             lora_dropout: cell.lora_dropout,
+            init: cell.lora.init_lora_weights,
             lora_a: cell.lora_fa,
+            bias: cell.lora.bias,
+            loraplus: cell.lora.loraplus_lr_ratio() != 1.0,
             rank_pattern: cell.lora.rank_pattern.clone(),
             target_modules: cell.target_modules.clone(),
             layers_to_transform: cell.layers_to_transform.clone(),
@@ -51,8 +57,9 @@ impl Configuration {
             use_cache: cell.torch.use_cache,
             empty_cache_steps: cell.empty_cache_steps as u32,
             gradient_checkpointing: cell.gradient_checkpointing.clone(),
-            // PEFT asks for it where the model checkpoints.
-            enable_input_require_grads: cell.rank > 0 && cell.gradient_checkpointing != Checkpointing::None,
+            // PEFT asks for it where the model checkpoints, and newer releases of transformers.
+            enable_input_require_grads: cell.gradient_checkpointing != Checkpointing::None
+                && (cell.rank > 0 || transformers.requires_input_grads),
             optim: cell.optim,
             optim_rank: cell.optim_rank() as u32,
             update_proj_gap: cell.update_proj_gap() as u32,
@@ -75,6 +82,22 @@ impl Configuration {
             backend: Backend::Cuda,
         })
     }
+}
+
+/// Checks that gradients come to the blocks. Reentrant checkpoints give none to a block whose input wants none.
+fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
+    let options = cell.model_options();
+    let mut embeddings = model.family.description().embeddings.iter();
+    let is_partial = cell.rank == 0 && cell.trainable.is_some();
+    let is_reentrant = transformers.use_reentrant
+        && !transformers.requires_input_grads
+        && cell.gradient_checkpointing != Checkpointing::None;
+    if !is_partial || !is_reentrant || embeddings.any(|module| options.trains(&module.path, "weight")) {
+        return Ok(());
+    }
+    let message =
+        "reentrant checkpoints give no gradient to blocks whose input wants none, and no embedding is trained";
+    Err(Mistake::new(message).help("use `torch: { use_reentrant: false }`"))
 }
 
 /// A floating-point format; the spec refuses integers where this is asked.

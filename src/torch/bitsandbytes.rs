@@ -89,17 +89,33 @@ impl Tape {
 }
 
 impl<'t> FourBit<'t> {
+    /// `dequantize_4bit` of the weight.
+    pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        let dims = [self.out_features, self.in_features];
+        dequantised(tape, &dims, self.source, self.double_quant)
+    }
+
+    /// The same layer with another weight, which is quantised.
+    pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
+        let tape = weight.tape;
+        tape.four_bit(weight, self.compute, self.double_quant, self.release)
+    }
+
     /// `Linear4bit.forward`.
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
             let [(input, _), (dims, source), _] = backward.attributes.inputs;
+            let bias = backward.bias_gradient(grad);
+            if !backward.needs[0] {
+                return [None, None, bias];
+            }
             let weight = dequantised(tape, &dims, source, backward.attributes.double_quant);
             let cast = weight.to(grad.dtype());
             drop(weight);
             let this = tape.product(&input, grad.dtype());
             drop(cast);
-            [Some(this), None, None]
+            [Some(this), None, bias]
         }
         // The format of the input won if products are safe in it: `Linear4bit.set_compute_type` in `nn/modules.py`.
         let compute = match input.dtype() {
@@ -110,7 +126,11 @@ impl<'t> FourBit<'t> {
         let bias = bias.map(|bias| bias.to(compute));
         let dims = [self.out_features, self.in_features];
         let tape = input.tape;
-        let record = tape.record(&[&cast], derivative);
+        let frozen = cast.clone().detach();
+        let record = match &bias {
+            Some(bias) => tape.record(&[&cast, &frozen, bias], derivative),
+            None => tape.record(&[&cast], derivative),
+        };
         let mut record = record.argument(1, &dims, self.source).double_quant(self.double_quant);
         if self.release.keeps_inputs {
             record.keep_unseen(&cast);
@@ -123,14 +143,22 @@ impl<'t> FourBit<'t> {
             (weight.to(compute), None)
         };
         // Autocast takes part in the product within.
-        let operands = (tape.autocast_to(&weight), tape.autocast_to(&cast.clone().detach()));
+        let operands = (tape.autocast_to(&weight), tape.autocast_to(&frozen));
         let output = record.finish(cast.with_width(self.out_features, operands.1.dtype()));
         match bias {
             Some(_) => tape.use_cublas_lt(),
             None => tape.use_cublas(),
         }
-        drop((operands, weight, scales, bias));
+        drop((operands, weight, scales, bias, frozen));
         output.to(input.dtype())
+    }
+}
+
+impl<'t> Backward<'t> {
+    /// `grad.sum(0)` in the format of the bias, which the engine brings to its shape.
+    fn bias_gradient(&self, grad: &Tensor<'t>) -> Option<Tensor<'t>> {
+        let (_, dtype) = self.attributes.inputs[2];
+        self.needs[2].then(|| self.tape.empty(&grad.dims()[1..], dtype))
     }
 }
 
@@ -150,11 +178,23 @@ fn float32_scales<'t>(tape: &'t Tape, dims: &[u32]) -> Tensor<'t> {
 }
 
 impl<'t> EightBit<'t> {
+    /// `int8_vectorwise_dequant` of the weight.
+    pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        let scaled = tape.empty(self.weight.dims(), Dtype::Float32);
+        let weight = tape.empty(self.weight.dims(), Dtype::Float32);
+        drop(scaled);
+        weight
+    }
+
     /// `Linear8bitLt.forward`, no column of whose input has an outlier.
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             let tape = backward.tape;
             let [(input, dtype), (weight, _), _] = backward.attributes.inputs;
+            let bias = backward.bias_gradient(grad);
+            if !backward.needs[0] {
+                return [None, None, bias];
+            }
             let flat = grad.reshaped(&grad.rows_and_width());
             let dequantised = tape.empty(&weight, dtype);
             let scales = tape.empty(&weight[..1], Dtype::Float32);
@@ -162,10 +202,13 @@ impl<'t> EightBit<'t> {
             let cast = flat.to(dtype);
             let this = tape.empty(&input, dtype);
             drop((dequantised, cast));
-            [Some(this), None, None]
+            [Some(this), None, bias]
         }
         let tape = input.tape;
-        let mut record = tape.record(&[input, &self.weight], derivative);
+        let mut record = match bias {
+            Some(bias) => tape.record(&[input, &self.weight, bias], derivative),
+            None => tape.record(&[input, &self.weight], derivative),
+        };
         let [rows, width] = input.rows_and_width();
         let out_features = self.weight.dims()[0];
         let half = input.to(Dtype::Float16).detach();
@@ -178,7 +221,6 @@ impl<'t> EightBit<'t> {
         let output = tape.empty(&[rows, out_features], Dtype::Float16);
         drop(sums);
         let output = output.to(input.dtype()).detach();
-        let _ = bias;
         drop((quantised, row_scales));
         // Kept on the context itself, where checkpointing does not see it.
         record.keep_unseen(input);

@@ -5,8 +5,8 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Attention, Autocast, Checkpointing, LoraATraining, Loss, Optimizer, OutputLifetime, Patterns, TargetModules,
-    Upcast, ZeroGrad,
+    self, Adapter, Attention, Autocast, Bias, Checkpointing, InitLoraWeights, LoraATraining, Loss, NamePattern,
+    Optimizer, OutputLifetime, Patterns, TargetModules, Upcast, ZeroGrad,
 };
 
 /// The kernels whose memory is traced.
@@ -54,14 +54,24 @@ pub struct Configuration {
     pub dtype: options::Dtype,
     /// The format of the weights that int8 and int4 leave unquantised.
     pub torch_dtype: Dtype,
-    /// LoRA's rank; 0 trains every weight.
+    /// The method of the adapters.
+    pub adapter: Adapter,
+    /// LoRA's rank; 0 trains weights.
     pub rank: u32,
+    /// The weights that are trained with rank 0: all without patterns.
+    pub trainable: Option<Vec<NamePattern>>,
     /// Dropout on the adapters' input.
     pub lora_dropout: f64,
     /// Other ranks of some modules.
     pub rank_pattern: Patterns<usize>,
+    /// The start values of LoRA's factors.
+    pub init: InitLoraWeights,
     /// The training of LoRA's A.
     pub lora_a: LoraATraining,
+    /// The biases that are trained beside the adapters.
+    pub bias: Bias,
+    /// LoRA's A and B are groups of their own to the optimizer, as with LoRA+.
+    pub loraplus: bool,
     /// The layers that get an adapter.
     pub target_modules: TargetModules,
     /// The blocks in which they get one; all without.
@@ -86,7 +96,7 @@ pub struct Configuration {
     pub empty_cache_steps: u32,
     /// The blocks that recompute their forward pass.
     pub gradient_checkpointing: Checkpointing,
-    /// Make the embeddings' output require a gradient, as checkpointing with adapters needs or used to need.
+    /// Make the embeddings' output require a gradient, as checkpointing of frozen embeddings needs or used to need.
     pub enable_input_require_grads: bool,
     /// The optimizer.
     pub optim: Optimizer,
@@ -130,10 +140,15 @@ impl Configuration {
             model,
             dtype: options::Dtype::Int4,
             torch_dtype: Dtype::Bfloat16,
+            adapter: Adapter::Lora,
             rank: 16,
+            trainable: None,
             lora_dropout: 0.0,
             rank_pattern: Patterns::new(),
+            init: InitLoraWeights::Default,
             lora_a: LoraATraining::Trained,
+            bias: Bias::None,
+            loraplus: false,
             target_modules: TargetModules::AllLinear,
             layers_to_transform: None,
             adapter_dtype: Dtype::Float32,
@@ -185,8 +200,15 @@ impl Configuration {
         }
     }
 
-    pub(super) fn inputs_require_grad(&self) -> bool {
-        self.rank > 0 && self.enable_input_require_grads
+    /// True if the weight `part` of the module called `module` is trained without adapters.
+    pub(super) fn trains(&self, module: &str, part: &str) -> bool {
+        self.rank == 0
+            && self.trainable.as_ref().is_none_or(|patterns| {
+                let whole = format!("{module}.{part}");
+                patterns
+                    .iter()
+                    .any(|pattern| pattern.matches(module) || pattern.matches(&whole))
+            })
     }
 
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.

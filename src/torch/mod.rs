@@ -18,6 +18,7 @@ mod dtype;
 mod frames;
 pub mod gpu;
 mod graph;
+mod groups;
 mod layout;
 mod loading;
 mod low_rank;

@@ -3,6 +3,7 @@
 use super::adafactor::Adafactor;
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
+use super::groups::Groups;
 use super::low_rank::Rsvd;
 use super::tape::Tape;
 use super::tape::Tensor;
@@ -114,13 +115,29 @@ impl<'t> OptimizerState<'t> {
     }
 
     /// `optimizer.step()`.
-    pub(super) fn step(&mut self, tape: &'t Tape, trainable: &[Tensor<'t>]) {
-        if self.held.is_empty() {
-            self.held = match self.algorithm {
+    pub(super) fn step(&mut self, tape: &'t Tape, parameters: &Groups<'t>) {
+        let is_first = self.held.is_empty();
+        // The other programs go over all parameters in one function.
+        if let Algorithm::Adamw(AdamwImpl::ForLoop | AdamwImpl::Foreach | AdamwImpl::Fused) | Algorithm::Sgd { .. } =
+            self.algorithm
+        {
+            for group in parameters.groups() {
+                self.step_together(tape, group, is_first);
+            }
+        } else {
+            let all: Vec<_> = parameters.iter().cloned().collect();
+            self.step_together(tape, &all, is_first);
+        }
+    }
+
+    /// The same for parameters that a function steps together.
+    fn step_together(&mut self, tape: &'t Tape, trainable: &[Tensor<'t>], is_first: bool) {
+        if is_first {
+            self.held.extend(match self.algorithm {
                 Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
                 Algorithm::Sgd { .. } | Algorithm::Rsvd | Algorithm::Adafactor => Vec::new(),
                 Algorithm::Bitsandbytes(states) => tape.bitsandbytes_states(trainable, states),
-            };
+            });
         }
         let like = |parameter: &Tensor<'t>| parameter.like(parameter.dtype());
         match self.algorithm {
@@ -242,7 +259,7 @@ mod tests {
         let parameter = tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
         let mut optimizer = OptimizerState::new(configuration);
         tape.phase(crate::memory::Phase::Optimizer);
-        optimizer.step(&tape, std::slice::from_ref(&parameter));
+        optimizer.step(&tape, &Groups::of(std::slice::from_ref(&parameter)));
         let account = Account::of(&tape.take_trace(), 1, 0);
         [account.at_end, account.peak.bytes].map(|bytes| bytes - parameter.numel() * dtype.size())
     }

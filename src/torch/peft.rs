@@ -1,10 +1,14 @@
-//! Linear layers as the model has them: a base weight, and LoRA beside it as PEFT computes it.
+//! Linear layers as the model has them: a base weight, and a PEFT method beside it. One file a method.
+
+mod dora;
+pub(super) mod lora;
+mod start;
 
 use super::bitsandbytes::{EightBit, FourBit};
 use super::dtype::Dtype;
 use super::tape::Tape;
 use super::tape::Tensor;
-use crate::options::LoraATraining;
+use lora::Lora;
 
 /// The weight of a linear layer.
 pub(super) enum Base<'t> {
@@ -13,11 +17,9 @@ pub(super) enum Base<'t> {
     EightBit(EightBit<'t>),
 }
 
-/// LoRA's two factors.
-pub(super) struct Adapter<'t> {
-    pub(super) a: Tensor<'t>,
-    pub(super) b: Tensor<'t>,
-    pub(super) dropout: bool,
+/// What PEFT puts beside a linear layer.
+pub(super) enum Adapter<'t> {
+    Lora(Lora<'t>),
 }
 
 /// A linear layer.
@@ -32,51 +34,13 @@ pub(super) struct Linear<'t> {
 
 impl<'t> Linear<'t> {
     pub(super) fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
-        let result = self.base(input);
-        let Some(adapter) = &self.adapter else {
-            return result;
-        };
-        let tape = input.tape;
-        let expected = result.dtype();
-        match &self.base {
-            Base::Dense(_) => {
-                let cast = input.to(adapter.a.dtype());
-                let sum = {
-                    let delta = adapter.delta(&cast);
-                    let sum = result.add(&delta);
-                    drop(delta);
-                    drop(result);
-                    sum
-                };
-                let output = sum.to(expected);
-                drop(sum);
-                output
-            }
-            Base::FourBit(_) | Base::EightBit(_) => {
-                let result = match &self.base {
-                    Base::FourBit(_) => {
-                        let copy = result.copy();
-                        drop(result);
-                        copy
-                    }
-                    _ => result,
-                };
-                // Autocast does what is left out under it.
-                let convert = tape.autocast_dtype().is_none();
-                let cast = if convert {
-                    input.to(adapter.a.dtype())
-                } else {
-                    input.clone()
-                };
-                let mut delta = adapter.delta(&cast);
-                if convert {
-                    delta = delta.to(expected);
-                }
-                result.add(&delta)
-            }
+        match &self.adapter {
+            None => self.base(input),
+            Some(Adapter::Lora(lora)) => lora.forward(self, input),
         }
     }
 
+    /// `self.base_layer(input)`.
     fn base(&self, input: &Tensor<'t>) -> Tensor<'t> {
         match &self.base {
             Base::Dense(weight) => input.linear(weight, self.bias.as_ref()),
@@ -84,43 +48,44 @@ impl<'t> Linear<'t> {
             Base::EightBit(weight) => weight.forward(input, self.bias.as_ref()),
         }
     }
+
+    /// The same; PEFT copies what a 4-bit layer gives.
+    fn base_copied(&self, input: &Tensor<'t>) -> Tensor<'t> {
+        let result = self.base(input);
+        match self.base {
+            Base::FourBit(_) => result.copy(),
+            Base::Dense(_) | Base::EightBit(_) => result,
+        }
+    }
 }
 
-impl<'t> Adapter<'t> {
-    /// `lora_B(lora_A(dropout(input))) * scaling`.
-    fn delta(&self, input: &Tensor<'t>) -> Tensor<'t> {
-        let dropped = if self.dropout { input.dropout() } else { input.clone() };
-        let inner = dropped.linear(&self.a, None);
-        drop(dropped);
-        let outer = inner.linear(&self.b, None);
-        drop(inner);
-        outer.scale()
+impl<'t> Base<'t> {
+    /// `dequantize_module_weight` in `utils/integrations.py`: the weight as numbers.
+    fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        match self {
+            Self::Dense(weight) => weight.clone().detach(),
+            Self::FourBit(weight) => weight.dequantised(tape),
+            Self::EightBit(weight) => weight.dequantised(tape),
+        }
     }
 }
 
 impl Tape {
-    /// An adapter of `rank` on a layer of (out, in), whose B wants gradients, and A unless it is frozen.
-    pub(super) fn adapter<'t>(
-        &'t self,
-        dims: [u32; 2],
-        rank: u32,
-        dtype: Dtype,
-        lora_a: LoraATraining,
-        dropout: bool,
-    ) -> Adapter<'t> {
-        let make = |dims: [u32; 2]| {
-            let layout = super::layout::Layout::contiguous(&dims);
-            self.empty_as(layout, dtype, crate::memory::Category::Adapter)
-        };
-        let (a, b) = (make([rank, dims[1]]), make([dims[0], rank]));
-        Adapter {
-            a: if lora_a == LoraATraining::Frozen {
-                a
-            } else {
-                self.leaf(a)
-            },
-            b: self.leaf(b),
-            dropout,
+    /// Another weight in place of one of this format, with the numbers of `tensor`.
+    fn parameter<'t>(&'t self, tensor: &Tensor<'t>, dtype: Dtype) -> Tensor<'t> {
+        let layout = super::layout::Layout::contiguous(tensor.dims());
+        match tensor.dtype() == dtype {
+            true => {
+                self.label_parameter(tensor.view.storage);
+                tensor.clone()
+            }
+            false => self.empty_as(layout, dtype, crate::memory::Category::Parameter),
         }
+    }
+
+    /// A tensor of an adapter.
+    pub(super) fn factor(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        let layout = super::layout::Layout::contiguous(dims);
+        self.empty_as(layout, dtype, crate::memory::Category::Adapter)
     }
 }

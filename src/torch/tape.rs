@@ -350,6 +350,11 @@ impl Tape {
         self.label(storage, Category::Activation, false);
     }
 
+    /// It is a weight of the model.
+    pub(super) fn label_parameter(&self, storage: StorageId) {
+        self.label(storage, Category::Parameter, true);
+    }
+
     /// It is the gradient of something that is trained.
     pub(super) fn label_gradient(&self, storage: StorageId) {
         self.label(storage, Category::Gradient, true);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::configuration::{Configuration, MicroBatchShape};
 use super::dtype::Dtype;
 use super::frames::Frame;
+use super::groups::Groups;
 use super::layout::Layout;
 use super::model::Model;
 use super::models::attention::Cache;
@@ -84,7 +85,7 @@ struct Training<'t, 'c> {
     configuration: &'c Configuration,
     model: Model<'t>,
     /// The parameters that the optimizer steps.
-    trainable: Vec<Tensor<'t>>,
+    trainable: Groups<'t>,
     /// Leaves whose gradients the optimizer does not step.
     unstepped: Vec<Tensor<'t>>,
     optimizer: OptimizerState<'t>,
@@ -128,7 +129,7 @@ impl Training<'_, '_> {
 
     /// `optimizer.zero_grad()`.
     fn zero_grad(&self) {
-        for parameter in &self.trainable {
+        for parameter in self.trainable.iter() {
             drop(self.tape.take_gradient(parameter));
         }
     }

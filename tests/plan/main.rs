@@ -12,6 +12,7 @@ mod fit;
 mod fms_acceleration;
 mod gpus;
 mod kbit;
+mod methods;
 mod models;
 mod names;
 mod published;

@@ -2,7 +2,7 @@
 
 use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{Category, Phase};
-use expctl::options::{self, Attention, Autocast, Checkpointing, Loss, NamePattern, Optimizer, TargetModules, Upcast};
+use expctl::options::{self, Attention, Autocast, Checkpointing, Loss, Optimizer, TargetModules, Upcast};
 use expctl::torch::caching_allocator::{DeviceMemory, Settings, replay};
 use expctl::torch::gpu::ComputeCapability;
 use expctl::torch::{
@@ -77,6 +77,7 @@ fn dtype(name: &str) -> (Dtype, options::Dtype) {
         "float32" => (Dtype::Float32, options::Dtype::Float32),
         "float16" => (Dtype::Float16, options::Dtype::Float16),
         "bfloat16" => (Dtype::Bfloat16, options::Dtype::Bfloat16),
+        "int4" => (Dtype::Bfloat16, options::Dtype::Int4),
         other => panic!("dtype {other}"),
     }
 }
@@ -144,7 +145,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The configuration of a step in the columns of `make_torch_abstract.py`.
-fn configuration(row: &Row) -> Configuration {
+pub fn configuration(row: &Row) -> Configuration {
     let mut model = Preset::named(row.get("model")).expect("a preset").config();
     if !row.get("num_hidden_layers").is_empty() {
         model.num_hidden_layers = row.count("num_hidden_layers") as usize;
@@ -207,45 +208,6 @@ fn steps_on_fake_tensors_take_what_pytorch_says() {
         assert!(median == 0.0 && worst <= 1e-4, "{key}: median {median}, worst {worst}");
     }
     assert!(cases >= 120 && exact * 10 >= cases * 8, "{exact} of {cases} cases");
-}
-
-/// Adapters of some layers, with ranks of their own.
-#[test]
-fn steps_with_adapters_of_some_layers_take_what_pytorch_says() {
-    let cases = rows(include_str!("../fixtures/torch_abstract/methods.csv"), |row| {
-        let words = |key: &str| {
-            row.get(key)
-                .split(' ')
-                .filter(|word| !word.is_empty())
-                .map(str::to_owned)
-        };
-        let pattern = |text: &str| NamePattern::new(text).expect("a pattern");
-        let rank = |pair: String| {
-            let (name, rank) = pair.split_once('=').expect("a name and a rank");
-            (pattern(name), rank.parse().expect("a rank"))
-        };
-        let plain = configuration(row);
-        let configuration = Configuration {
-            rank_pattern: words("rank_pattern").map(rank).collect(),
-            layers_to_transform: match row.get("layers_to_transform") {
-                "" => None,
-                layers => Some(layers.split(' ').map(|layer| layer.parse().expect("a block")).collect()),
-            },
-            target_modules: match row.get("pattern") {
-                "" => plain.target_modules.clone(),
-                text => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
-            },
-            ..plain
-        };
-        let micro = row.micro("batch", "len");
-        let ours = figures(&trace(&configuration, &[&micro, &micro]));
-        for (key, ours) in FIGURES.iter().zip(ours) {
-            let error = ours as f64 / row.number(key) - 1.0;
-            println!("{:?}: {key} {ours}, {:+.4} %", row.values, 100.0 * error);
-            assert!(error.abs() <= 1e-4, "{:?}: {key} {ours}", row.values);
-        }
-    });
-    assert_eq!(cases, 8);
 }
 
 /// TRL's chunked loss.

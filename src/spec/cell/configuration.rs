@@ -66,7 +66,7 @@ pub struct Cell {
     #[schemars(with = "Option<Vec<String>>", length(min = 1))]
     pub trainable: Option<Vec<NamePattern>>,
     /// The method of the adapters: lora, or dora, which is PEFT's `use_dora: true`. It scales each row of W + BA, with W the
-    /// weight and BA LoRA's product, to a trained magnitude, and has no lora_dropout. PyTorch's stack has lora.
+    /// weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
     pub adapter: Adapter,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,

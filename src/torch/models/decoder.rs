@@ -234,7 +234,7 @@ impl<'t> Decoder<'t> {
         if let Some(scale) = &self.embedding_scale {
             embedded = embedded.mul(&scale.to(self.embedding.dtype()));
         }
-        if configuration.inputs_require_grad() && !embedded.requires_grad() {
+        if configuration.enable_input_require_grads && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
         part("model");

@@ -234,7 +234,7 @@ impl<'t> Encoder<'t> {
         let length = ids.dim_from_last(0);
         let segment_ids = self.segments.as_ref().map(|_| tape.empty(&[1, length], Dtype::Int64));
         let mut words = self.words.embedding(ids);
-        if configuration.inputs_require_grad() && !words.requires_grad() {
+        if configuration.enable_input_require_grads && !words.requires_grad() {
             words = tape.require_grad(words);
         }
         let position_ids = tape.empty_as(Layout::contiguous(&[1, length]), Dtype::Int64, Category::Input);
@@ -275,7 +275,8 @@ impl<'t> Encoder<'t> {
         let part = |name| tape.enter(Module { name, layer: None });
         let labels = tape.empty_as(Layout::contiguous(&[micro.batch]), Dtype::Int64, Category::Input);
         part("embeddings");
-        let mut hidden = self.embed(ids, configuration);
+        let embedded = self.embed(ids, configuration);
+        let mut hidden = embedded.clone();
         let mask = micro.padded.then(|| {
             let is_eager = self.attention.implementation == Attention::Eager;
             tape.padding_mask(micro.batch, micro.len, is_eager.then(|| hidden.dtype()))
@@ -294,6 +295,7 @@ impl<'t> Encoder<'t> {
         part("classifier");
         let first = hidden.first_position();
         let mut pooled = self.pooler.forward(&first);
+        drop(embedded);
         pooled = pooled.activation_of_result();
         pooled = self.dropout(pooled);
         let logits = self.classifier.forward(&pooled);

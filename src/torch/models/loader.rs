@@ -3,18 +3,17 @@
 //! biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass; the modelling code asks for
 //! them by name in its own order.
 
-use crate::arch::{ModelConfig, Module};
+use crate::arch::{Kind, ModelConfig, Module};
 use crate::memory::Category;
-use crate::options::LoraATraining;
-use crate::options::TargetModules;
-use crate::options::{Upcast, is_in, matching};
+use crate::options::{self, Bias, LoraATraining, TargetModules, Upcast, is_in, matching};
 use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
+use crate::torch::groups::Groups;
 use crate::torch::layout::{Dims, Layout};
 use crate::torch::loading::{Loaded, Part, Weight};
 use crate::torch::ops::rotary::Rotary;
-use crate::torch::peft::{Base, Linear};
+use crate::torch::peft::{Adapter, Base, Linear};
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 use crate::torch::versions::RotaryTables;
@@ -27,7 +26,7 @@ pub(crate) struct Loader<'t, 'c> {
     pub(crate) tape: &'t Tape,
     pub(crate) configuration: &'c Configuration,
     /// The tensors that the optimizer updates, in its order.
-    pub(crate) trainable: Vec<Tensor<'t>>,
+    pub(crate) trainable: Groups<'t>,
     /// The tensors with gradients that the optimizer does not update.
     pub(crate) unstepped: Vec<Tensor<'t>>,
     /// Weights of the base model so far.
@@ -54,7 +53,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         Self {
             tape,
             configuration,
-            trainable: Vec::new(),
+            trainable: Groups::new(configuration.loraplus),
             unstepped: Vec::new(),
             parameters: 0,
             saved: Vec::new(),
@@ -124,9 +123,16 @@ impl<'t, 'c> Loader<'t, 'c> {
         if configuration.upcast == Upcast::Trl && TRL_CASTS.iter().any(|name| path.contains(name)) {
             weight = make(Dtype::Bfloat16);
         }
-        if configuration.rank == 0 {
+        let name = match part {
+            Part::Weight => "weight",
+            Part::Bias => "bias",
+        };
+        // A new head is always trained.
+        let is_trained =
+            || self.module(path).kind == Kind::Classifier || configuration.trains(&self.name(path, self.block), name);
+        if configuration.rank == 0 && is_trained() {
             weight = self.tape.leaf(weight);
-            self.trainable.push(weight.clone());
+            self.trainable.push(weight.clone(), name);
         }
         weight
     }
@@ -217,28 +223,48 @@ impl<'t, 'c> Loader<'t, 'c> {
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
     pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
-        if configuration.rank == 0 || !self.is_target(linear.path, block) {
+        let is_target = configuration.rank > 0 && self.is_target(linear.path, block);
+        let trains_bias = match configuration.bias {
+            Bias::None => false,
+            Bias::All => true,
+            Bias::LoraOnly => is_target,
+        };
+        if let Some(bias) = linear.bias.take_if(|_| trains_bias) {
+            let bias = self.tape.leaf(bias);
+            self.trainable.push(bias.clone(), "bias");
+            let part = if is_target { peft::BASE_BIAS } else { "bias" };
+            self.record(block, linear.path, part, &bias);
+            linear.bias = Some(bias);
+        }
+        if !is_target {
             return;
         }
         let name = self.name(linear.path, block);
         let rank = matching(&configuration.rank_pattern, &name);
-        let adapter = self.tape.adapter(
+        let mut lora = self.tape.lora(
             linear.dims,
             rank.map_or(configuration.rank, |rank| rank as u32),
             configuration.adapter_dtype,
             configuration.lora_a,
             configuration.lora_dropout > 0.0,
         );
+        lora.take_out(linear, configuration.init, self.tape);
         match configuration.lora_a {
-            LoraATraining::Trained => self.trainable.push(adapter.a.clone()),
+            LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
             LoraATraining::Frozen => {}
-            LoraATraining::Unstepped => self.unstepped.push(adapter.a.clone()),
+            LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
         }
-        self.trainable.push(adapter.b.clone());
-        for (part, factor) in [(peft::LORA_A, &adapter.a), (peft::LORA_B, &adapter.b)] {
+        self.trainable.push(lora.b.clone(), peft::LORA_B);
+        for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
             self.record(block, linear.path, part, factor);
         }
-        linear.adapter = Some(adapter);
+        if configuration.adapter == options::Adapter::Dora {
+            let magnitude = self.tape.leaf(lora.dora_magnitude(linear, self.tape));
+            self.trainable.push(magnitude.clone(), peft::MAGNITUDE);
+            self.record(block, linear.path, peft::MAGNITUDE, &magnitude);
+            lora.magnitude = Some(magnitude);
+        }
+        linear.adapter = Some(Adapter::Lora(lora));
     }
 
     fn record(&mut self, block: Option<usize>, module: &'static str, part: &'static str, tensor: &Tensor<'t>) {
@@ -261,7 +287,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             let layout = original.view.layout;
             let empty = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
             let copy = self.tape.leaf(empty);
-            self.trainable.push(copy.clone());
+            self.trainable.push(copy.clone(), part);
             self.record(None, path, part, &copy);
             copy
         };

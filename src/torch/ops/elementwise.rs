@@ -83,6 +83,26 @@ impl<'t> Tensor<'t> {
         record.finish(self.times(other))
     }
 
+    /// `self / other` by a divisor without a history.
+    pub(crate) fn div(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            [Some(grad.times(&backward.saved(0))), None, None]
+        }
+        let mut record = self.tape.record(&[self], derivative);
+        record.save(other);
+        record.finish(self.times(other))
+    }
+
+    /// `self - other`.
+    pub(crate) fn sub(&self, other: &Self) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let other = backward.needs[1].then(|| grad.like(grad.dtype()));
+            [backward.needs[0].then(|| grad.clone()), other, None]
+        }
+        let record = self.tape.record(&[self, other], derivative);
+        record.finish(self.times(other))
+    }
+
     /// The product, without a history.
     fn times(&self, other: &Self) -> Tensor<'t> {
         let dtype = self.dtype().promote(other.dtype());

@@ -38,7 +38,7 @@ impl<'t> Tensor<'t> {
     }
 
     /// `self + epsilon`.
-    fn add_number(&self) -> Tensor<'t> {
+    pub(crate) fn add_number(&self) -> Tensor<'t> {
         fn derivative<'t>(_: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
             [Some(grad.clone()), None, None]
         }

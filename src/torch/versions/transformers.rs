@@ -51,6 +51,9 @@ pub struct Transformers {
     pub multiplies_angles: bool,
     /// `gradient_checkpointing_enable()` asks for reentrant checkpointing. Until 5.0.0: `modeling_utils.py`.
     pub use_reentrant: bool,
+    /// `gradient_checkpointing_enable()` makes the embeddings' output require a gradient in every model, and not only in those with
+    /// adapters. From 5.0.0: `modeling_utils.py`.
+    pub requires_input_grads: bool,
     /// The order in which weights that are quantised arrive. From 5.0.0 until 5.4.0 a `ThreadPoolExecutor` brings them:
     /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
     /// `modeling_utils.py` takes one after the other.
@@ -73,6 +76,7 @@ impl Transformers {
         copies_into_cache: true,
         multiplies_angles: false,
         use_reentrant: false,
+        requires_input_grads: true,
         load_order: LoadOrder::InTurn,
         warm_up: WarmUp::Quantised,
     };
@@ -147,6 +151,7 @@ impl Transformers {
             copies_into_cache: !before(56),
             multiplies_angles: true,
             use_reentrant: true,
+            requires_input_grads: false,
             load_order: LoadOrder::InTurn,
             warm_up: match () {
                 () if before(50) => WarmUp::None,

@@ -1,7 +1,7 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, LoraATraining, Stack, TargetModules, Task, stacks};
+use super::super::{Adapter, Cell, Dtype, LoraATraining, Stack, TargetModules, Task, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::check;
@@ -39,7 +39,7 @@ impl Cell {
             (0.0..1.0).contains(&dropout),
             "at least 0 and less than 1",
         ));
-        if self.adapter == Adapter::Dora && dropout > 0.0 {
+        if self.stack == Stack::Candle && self.adapter == Adapter::Dora && dropout > 0.0 {
             found.add(
                 Invalid::new(
                     "lora_dropout",
@@ -159,7 +159,7 @@ impl Cell {
                     .help("use `init_lora_weights: olora`, or `dtype: bfloat16`"),
             );
         }
-        if self.adapter == Adapter::Dora {
+        if self.stack == Stack::Candle && self.adapter == Adapter::Dora {
             let message = "DoRA's magnitudes are not computed from factors that were taken out of the weight yet";
             found.add(invalid(message).with("adapter").help(help));
         }
@@ -167,9 +167,9 @@ impl Cell {
             let message = "LoRA-FA is defined with a random A, and a B of zeros";
             found.add(invalid(message).with("lora_fa").help(help));
         }
-        if self.stack == Stack::Torch {
-            let message = "PEFT's decomposition of the weights is not planned yet";
-            found.add(invalid(message).with("stack").help(help));
+        if self.stack == Stack::Torch && init == InitLoraWeights::Olora && self.dtype == Dtype::Int8 {
+            let message = "PEFT leaves weights of int8 in float32 after it, which is not planned";
+            found.add(invalid(message).with("dtype").help(help));
         }
     }
 

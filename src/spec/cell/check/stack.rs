@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack,
-    TargetModules, Task, Upcast,
+    Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack, TargetModules,
+    Task, Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
@@ -181,16 +181,6 @@ impl Cell {
                 either(&theirs)
             );
             found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
-        }
-        if self.adapter != Adapter::Lora {
-            found.add(
-                Invalid::new(
-                    "adapter",
-                    "the torch stack cannot be planned with this yet; supported: `lora`",
-                )
-                .with("stack")
-                .help("use `adapter: lora`, or `stack: candle`"),
-            );
         }
         if let Some(name) = &self.gpu {
             let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));

@@ -1,0 +1,58 @@
+//! The parameters that are trained, in the groups that the optimizer steps one after the other.
+
+use super::tape::Tensor;
+use crate::peft;
+
+/// Groups of LoRA+: A and all else, B and vectors, biases (`create_loraplus_optimizer` in `optimizers/loraplus.py`).
+const GROUPS: usize = 3;
+
+/// The parameters that are trained.
+pub(super) struct Groups<'t> {
+    is_split: bool,
+    groups: [Vec<Tensor<'t>>; GROUPS],
+}
+
+impl<'t> Groups<'t> {
+    /// No parameters yet; of several groups if `loraplus`.
+    pub(super) fn new(loraplus: bool) -> Self {
+        Self {
+            is_split: loraplus,
+            groups: [const { Vec::new() }; GROUPS],
+        }
+    }
+
+    /// One group of these parameters.
+    #[cfg(test)]
+    pub(super) fn of(parameters: &[Tensor<'t>]) -> Self {
+        let mut groups = Self::new(false);
+        groups.groups[0].extend_from_slice(parameters);
+        groups
+    }
+
+    /// Adds the parameter that is `part` of its module, such as `lora_B.weight`.
+    pub(super) fn push(&mut self, parameter: Tensor<'t>, part: &str) {
+        let group = match part {
+            _ if !self.is_split => 0,
+            "bias" => 2,
+            peft::LORA_B => 1,
+            _ if parameter.dims().len() == 1 => 1,
+            _ => 0,
+        };
+        self.groups[group].push(parameter);
+    }
+
+    /// All parameters, group by group.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Tensor<'t>> {
+        self.groups.iter().flatten()
+    }
+
+    /// The groups that have parameters.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &[Tensor<'t>]> {
+        self.groups.iter().map(Vec::as_slice).filter(|group| !group.is_empty())
+    }
+
+    /// The number of parameters.
+    pub(super) fn len(&self) -> usize {
+        self.groups.iter().map(Vec::len).sum()
+    }
+}

@@ -1,0 +1,79 @@
+//! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are taken anew in each forward
+//! pass, from a product of the factors that is as large as the weight.
+
+use super::lora::Lora;
+use super::{Base, Linear};
+use crate::torch::dtype::Dtype;
+use crate::torch::tape::{Mode, Tape, Tensor};
+
+impl<'t> Lora<'t> {
+    /// What is added to `result`, the output of the base layer. With dropout the base layer is computed once more.
+    pub(super) fn dora_delta(
+        &self,
+        magnitude: &Tensor<'t>,
+        linear: &Linear<'t>,
+        input: &Tensor<'t>,
+        result: &Tensor<'t>,
+    ) -> Tensor<'t> {
+        let tape = input.tape;
+        let input = &if self.dropout { input.dropout() } else { input.clone() };
+        // `get_lora_weight` from an identity. Its graph lasts until the end, and no gradient comes to it.
+        // Autocast keeps the casts that it makes of the factors here, and their history.
+        drop([&self.a, &self.b].map(Tensor::cast_for_autocast));
+        let eye = tape.empty(&[linear.dims[1]; 2], self.a.dtype());
+        let [cast, inner, product] = tape.within(Mode::NoGrad, || {
+            let cast = eye.cast_for_autocast();
+            let inner = cast.linear(&self.a, None);
+            let product = inner.linear(&self.b, None);
+            [cast, inner, product]
+        });
+        let keeps = matches!(tape.mode(), Mode::Record | Mode::Recompute(_));
+        let graph = keeps.then(|| (self.a.requires_grad().then(|| cast.clone()), inner.clone()));
+        drop((eye, cast, inner));
+        let product = product.to(input.dtype());
+        let weight = linear.base.dequantised(tape).to(input.dtype());
+        let norm = weight.norm_of_rows(&product);
+        let factor = magnitude.div(&norm).reshape(&[1, linear.dims[0]]);
+        let low_rank = input.linear(&self.a, None).linear(&self.b, None);
+        let base = match (&linear.bias, self.dropout) {
+            (_, true) => input.linear(&weight, None),
+            (Some(bias), false) => result.sub(bias),
+            (None, false) => result.clone(),
+        };
+        let of_base = factor.add_number().mul(&base);
+        let of_product = {
+            let scaled = factor.mul(&low_rank);
+            scaled.scale()
+        };
+        let delta = of_base.add(&of_product);
+        drop((of_base, of_product, graph, product, weight));
+        delta
+    }
+
+    /// The format of the factors before `cast_adapter_dtype` in `tuners_utils.py`: that of the base, unless it is quantised.
+    fn start_dtype(&self, linear: &Linear<'t>) -> Dtype {
+        match &linear.base {
+            Base::Dense(weight) => weight.dtype(),
+            Base::FourBit(_) | Base::EightBit(_) => Dtype::Float32,
+        }
+    }
+
+    /// The magnitudes before training: the norms of the rows (`update_layer`).
+    pub(crate) fn dora_magnitude(&self, linear: &Linear<'t>, tape: &'t Tape) -> Tensor<'t> {
+        let weight = linear.base.dequantised(tape);
+        let product = tape.product(&linear.dims, self.start_dtype(linear));
+        drop(weight.norm_of_rows(&product));
+        drop((weight, product));
+        tape.factor(&linear.dims[..1], self.a.dtype())
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// `torch.linalg.norm(self + scaling * other, dim=1)`, without a history.
+    fn norm_of_rows(&self, other: &Self) -> Tensor<'t> {
+        let scaled = other.like(other.dtype());
+        let sum = self.like(self.dtype().promote(other.dtype()));
+        drop(scaled);
+        self.tape.empty(&self.dims()[..1], sum.dtype())
+    }
+}

@@ -1,0 +1,65 @@
+//! Plans of PEFT's methods, and of training some weights, against PEFT on fake tensors.
+
+use expctl::options::{Adapter, Bias, NamePattern, TargetModules};
+use expctl::torch::{Configuration, trace};
+
+use super::torch::{FIGURES, Row, configuration, figures, rows};
+
+/// The words of a list.
+fn words(row: &Row, key: &str) -> Vec<String> {
+    let words = row.get(key).split(' ').filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+fn pattern(text: &str) -> NamePattern {
+    NamePattern::new(text).expect("a pattern")
+}
+
+/// The configuration of a step in the columns of `make_methods.py`.
+fn with_method(row: &Row) -> Configuration {
+    let rank = |pair: &String| {
+        let (name, rank) = pair.split_once('=').expect("a name and a rank");
+        (pattern(name), rank.parse().expect("a rank"))
+    };
+    let number = |word: &String| word.parse().expect("a block");
+    let plain = configuration(row);
+    let trainable: Vec<_> = words(row, "trainable").iter().map(|text| pattern(text)).collect();
+    let layers: Vec<usize> = words(row, "layers_to_transform").iter().map(number).collect();
+    Configuration {
+        adapter: Adapter::named(row.get("adapter")).expect("an adapter"),
+        rank_pattern: words(row, "rank_pattern").iter().map(rank).collect(),
+        layers_to_transform: (!layers.is_empty()).then_some(layers),
+        target_modules: match row.get("pattern") {
+            "" => plain.target_modules.clone(),
+            text => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
+        },
+        trainable: (!trainable.is_empty()).then_some(trainable),
+        bnb_4bit_use_double_quant: false,
+        bias: match row.get("bias") {
+            "all" => Bias::All,
+            "lora_only" => Bias::LoraOnly,
+            _ => Bias::None,
+        },
+        loraplus: row.is("loraplus"),
+        lora_dropout: row.number("lora_dropout"),
+        ..plain
+    }
+}
+
+#[test]
+fn steps_of_methods_take_what_pytorch_says() {
+    let mut wrong = 0;
+    let cases = rows(include_str!("../fixtures/torch_abstract/methods.csv"), |row| {
+        let configuration = with_method(row);
+        let micro = row.micro("batch", "len");
+        let ours = figures(&trace(&configuration, &[&micro, &micro]));
+        for (key, ours) in FIGURES.iter().zip(ours) {
+            let error = ours as f64 / row.number(key) - 1.0;
+            if error.abs() > 1e-4 {
+                println!("{}: {key} {ours}, {:+.4} %", row.values.join(","), 100.0 * error);
+                wrong += 1;
+            }
+        }
+    });
+    assert_eq!((cases, wrong), (115, 0));
+}
