@@ -10,7 +10,11 @@ use super::diagnostic::Diagnostic;
 use super::sweep::Exclude;
 use super::{aliases, keys};
 use crate::expression::{Expression, Language};
+use crate::options::ByteSize;
 use crate::text::{Mistake, quoted};
+
+/// The keys that are sizes. Expressions see them in bytes, as they see sizes in quotes beside them.
+const SIZES: [&str; 2] = ["device_memory", "host_memory"];
 
 /// The compiled expressions.
 pub(crate) struct Filter<'e> {
@@ -49,9 +53,14 @@ impl<'e> Filter<'e> {
             names: BTreeSet::new(),
         };
         for exclude in exclude {
-            let expression = language
+            let mut expression = language
                 .compile(&exclude.text)
                 .map_err(|mistake| diagnostic(mistake, exclude))?;
+            if SIZES.iter().any(|key| expression.names().contains(*key)) {
+                expression = language
+                    .compile(&with_bytes(&exclude.text))
+                    .map_err(|mistake| diagnostic(mistake, exclude))?;
+            }
             filter.names.extend(expression.names().iter().cloned());
             filter.conditions.push(Condition {
                 expression,
@@ -93,6 +102,8 @@ impl<'e> Filter<'e> {
             "lora_alpha" => Some(cell.lora_alpha().into()),
             "max_steps" => Some(cell.max_steps().into()),
             "weights" => serde_json::to_value(cell.weights()).ok(),
+            "device_memory" => Some(cell.device_memory.map(|size| size.0).into()),
+            "host_memory" => Some(cell.host_memory.map(|size| size.0).into()),
             name => keys.get(name).cloned(),
         };
         self.names
@@ -102,6 +113,29 @@ impl<'e> Filter<'e> {
     }
 }
 
+/// An expression with numbers of bytes in the place of sizes in quotes, such as `'8MB'`. Spaces keep the places of what
+/// follows, unless the number is longer.
+fn with_bytes(text: &str) -> String {
+    let (mut result, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(['\'', '"']) {
+        let (before, quoted) = rest.split_at(at);
+        result += before;
+        let Some(length) = quoted[1..].find(&quoted[..1]) else {
+            rest = quoted;
+            break;
+        };
+        let (quoted, after) = quoted.split_at(length + 2);
+        let word = &quoted[1..=length];
+        let has_unit = word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
+        match word.parse::<ByteSize>() {
+            Ok(size) if has_unit => result += &format!("{:<1$}", size.0, quoted.len()),
+            _ => result += quoted,
+        }
+        rest = after;
+    }
+    result + rest
+}
+
 fn diagnostic(mistake: Mistake, exclude: &Exclude) -> Diagnostic {
     let part = mistake
         .range
@@ -109,4 +143,27 @@ fn diagnostic(mistake: Mistake, exclude: &Exclude) -> Diagnostic {
     Diagnostic::new(format!("sweep.exclude: {}", mistake.message))
         .at(part.unwrap_or(exclude.place))
         .help_if(mistake.help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_compared_as_bytes() {
+        for (text, expected) in [
+            ("device_memory == '8MB'", "device_memory == 8000000"),
+            (
+                "device_memory < \"2 GiB\" and dtype == 'int4'",
+                "device_memory < 2147483648 and dtype == 'int4'",
+            ),
+            (
+                "device_memory in ['1GB', 'B', '4']",
+                "device_memory in [1000000000, 'B', '4']",
+            ),
+            ("dtype == 'int4", "dtype == 'int4"),
+        ] {
+            assert_eq!(with_bytes(text), expected);
+        }
+    }
 }
