@@ -5,7 +5,7 @@ use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 60] = [
+const ALIASES: [(&str, &str); 64] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -29,6 +29,10 @@ const ALIASES: [(&str, &str); 60] = [
     ("offload_param", "offload"),
     ("max_length", "max_seq_length"),
     ("seq_length", "max_seq_length"),
+    ("sequence_len", "max_seq_length"),
+    ("sample_packing", "packing"),
+    ("base_model", "model"),
+    ("lora_target_modules", "target_modules"),
     ("seq_len", "max_seq_length"),
     ("model_name_or_path", "model"),
     ("optimizer", "optim"),

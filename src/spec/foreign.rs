@@ -7,10 +7,64 @@ const NO_LOADER: &str = "leave it out: samples are tokenised before the training
 const NOT_PINNED: &str = "leave it out: no batch is copied from page-locked memory";
 const ONE_PROCESS: &str = "leave it out: one process trains, so no gradients are exchanged";
 const SAVED_ONCE: &str = "leave it out: the adapter is saved once, at the end";
+const TEXT_COLUMN: &str = "write `data: {column: ...}`, or name the columns of prompts or of messages";
+const PACKED_AS_IS: &str =
+    "leave it out: `packing: true` lays samples in rows without padding, and held-out samples are not packed";
 const EVALUATED_ONCE: &str = "leave it out: `eval_fraction` asks for the loss of held-out data, at the end";
 
 /// The keys, each with the help of its error.
-const FOREIGN: [(&str, &str); 37] = [
+const FOREIGN: [(&str, &str); 56] = [
+    // Of TRL's SFTConfig.
+    ("dataset_text_field", TEXT_COLUMN),
+    (
+        "completion_only_loss",
+        "it belongs to the data: `data: {path: ..., completion_only_loss: ...}`",
+    ),
+    (
+        "assistant_only_loss",
+        "it belongs to the data: `data: {path: ..., assistant_only_loss: ...}`",
+    ),
+    (
+        "chat_template_path",
+        "write `data: {chat_template: FILE}`; without it the model's own is taken",
+    ),
+    (
+        "chat_template",
+        "it belongs to the data: `data: {path: ..., chat_template: FILE}`; without it the model's own is taken",
+    ),
+    ("padding_free", PACKED_AS_IS),
+    ("eval_packing", PACKED_AS_IS),
+    (
+        "truncation_mode",
+        "leave it out: samples keep their beginning, at most `max_seq_length` tokens",
+    ),
+    ("dataset_num_proc", "leave it out: samples are tokenised on all cores"),
+    (
+        "skip_prepare_dataset",
+        "leave it out: samples are texts, which are tokenised before the training",
+    ),
+    // Of axolotl's files.
+    ("datasets", "write `data: {path: ...}`; several paths are a list"),
+    ("test_datasets", "write `data: {eval_path: ...}`"),
+    ("val_set_size", "write `eval_fraction`"),
+    ("pad_to_sequence_len", "write `padding: max_length`, or leave it out"),
+    (
+        "train_on_inputs",
+        "write `data: {completion_only_loss: false}` for prompts with completions whose prompts are predicted, too",
+    ),
+    (
+        "roles_to_train",
+        "write `data: {assistant_only_loss: true}`, which predicts what the assistant says",
+    ),
+    ("field_messages", "write `data: {messages_column: ...}`"),
+    (
+        "lora_target_linear",
+        "write `target_modules: all-linear`, which is the default",
+    ),
+    (
+        "dataset_prepared_path",
+        "leave it out: samples are tokenised in each run, in seconds",
+    ),
     // An option of PEFT's train_memory.py, which lists the tensors that are kept for the backward pass.
     (
         "monitor_tensors",
