@@ -172,11 +172,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// True if there is no such file yet.
 ///
 /// # Errors
-/// There is one with another text.
+/// There is one with another spec.
 fn is_new(file: &SpecFile) -> anyhow::Result<bool> {
     let path = file.path.display();
     match fs::read(&file.path) {
-        Ok(text) if text == file.text.as_bytes() => Ok(false),
+        Ok(text) if file.is_same(&String::from_utf8_lossy(&text)) => Ok(false),
         Ok(_) => bail!(
             "{path} is there and differs from the spec of this command, so it is not overwritten; run it with \
              `expctl run {path}`, or name another file with --output"

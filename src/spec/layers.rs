@@ -3,6 +3,8 @@
 //! A layer that sets a key replaces what the key had, maps included; a dotted key reaches inside a map. Nothing is typed
 //! before all layers lie, so that every value knows its text and its place.
 
+use std::path::Path;
+
 use super::aliases;
 use super::diagnostic::{Diagnostic, Mistakes};
 use super::foreign::foreign;
@@ -10,9 +12,9 @@ use super::keys;
 use super::overrides::{Overrides, PREFIX};
 use super::place::{Place, Sources};
 use super::schema::settable;
-use super::tree::Node;
+use super::tree::{Node, Scalar, Value};
 use super::yaml::{self, Budget};
-use crate::text::{did_you_mean, quoted};
+use crate::text::{did_you_mean, nearest, quoted};
 
 /// One override, read.
 pub(crate) struct Layer {
@@ -47,6 +49,11 @@ pub(crate) fn lay_over(spec: &mut Node, layers: &[Layer]) {
 /// Reads all overrides, lowest first.
 pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut Mistakes) -> Vec<Layer> {
     let mut layers = Vec::new();
+    layers.extend(
+        overrides
+            .data()
+            .map(|data| named_data(data, sources.add("--data", data))),
+    );
     for (name, value) in overrides.variables() {
         let source = sources.add("environment", format!("{name}={value}"));
         let layer = variable(name, value, source, mistakes);
@@ -58,6 +65,33 @@ pub(crate) fn read(overrides: &Overrides, sources: &mut Sources, mistakes: &mut 
         layers.extend(mistakes.take(layer));
     }
     layers
+}
+
+/// The data that `--data` names: one of two words, or a path.
+fn named_data(data: &str, source: u32) -> Layer {
+    let place = Place {
+        source,
+        start: 0,
+        end: data.len() as u32,
+    };
+    // A word that is nearly one of these, and not a file, is a mistake in it.
+    let words = ["sample", "synthetic"];
+    let is_word = words.contains(&data) || nearest(data, words).is_some() && !Path::new(data).exists();
+    let text = Node {
+        value: Value::Scalar(Scalar {
+            text: data.into(),
+            plain: is_word,
+        }),
+        place,
+    };
+    let mut value = Node::empty_map(place);
+    value.set(&["path".to_owned()], place, text.clone());
+    Layer {
+        origin: format!("--data {data}"),
+        path: rooted(vec!["data".to_owned()]),
+        key: place,
+        value: if is_word { text } else { value },
+    }
 }
 
 fn variable(name: &str, value: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Diagnostic> {

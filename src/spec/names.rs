@@ -13,7 +13,7 @@ use super::study::Study;
 use crate::arch::{ArchError, ModelConfig, Preset, check, locate};
 use crate::hub::Roots;
 use crate::options::{Optimizer, OutputLifetime};
-use crate::text::{nearest, to_flow_yaml};
+use crate::text::to_flow_yaml;
 use crate::torch::gpu::{Gpu, NATIVE_BFLOAT16};
 
 /// The samples of an optimizer step, in micro-batches of one: as in QLoRA's script for small GPUs.
@@ -64,7 +64,8 @@ impl Names {
             "defaults": defaults,
             "report": { "template": "plan" },
         });
-        let mut study = parse(Path::new("--model"), &to_yaml(&study), overrides)?;
+        let overrides = overrides.clone().with_data(self.data.clone());
+        let mut study = parse(Path::new("--model"), &to_yaml(&study), &overrides)?;
         study.file.clear();
         study.invocation.spec.clear();
         study.invocation.names = self.arguments();
@@ -126,9 +127,6 @@ impl Names {
         });
         if let Some(gpu) = &self.gpu {
             keys["gpu"] = json!(gpu);
-        }
-        if let Some(data) = &self.data {
-            keys["data"] = data_value(data);
         }
         if self.stack() == Stack::Torch {
             let format = self.training_format();
@@ -217,17 +215,6 @@ impl Study {
             }
         }
         Some(keys)
-    }
-}
-
-/// The value of `data` for a word or a path of the command line.
-pub(super) fn data_value(text: &str) -> Value {
-    // A word that is nearly one of these, and not a file, is a mistake in it.
-    let words = ["sample", "synthetic"];
-    let is_word = |text: &str| words.contains(&text) || nearest(text, words).is_some() && !Path::new(text).exists();
-    match is_word(text) {
-        true => json!(text),
-        false => json!({ "path": text }),
     }
 }
 

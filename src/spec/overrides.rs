@@ -5,6 +5,7 @@ use super::error::SpecError;
 /// Values that are laid over those of a spec's file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
+    data: Option<String>,
     variables: Vec<(String, String)>,
     settings: Vec<String>,
     vary: Vec<String>,
@@ -34,6 +35,16 @@ impl Overrides {
     #[must_use]
     pub fn with_search(self, vary: Vec<String>, keep: Vec<String>) -> Self {
         Self { vary, keep, ..self }
+    }
+
+    /// Adds the option `--data`: a word, a path or a name of the hub. It lies below all others.
+    #[must_use]
+    pub fn with_data(self, data: Option<String>) -> Self {
+        Self { data, ..self }
+    }
+
+    pub(super) fn data(&self) -> Option<&str> {
+        self.data.as_deref()
     }
 
     pub(super) fn vary(&self) -> &[String] {

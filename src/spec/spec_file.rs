@@ -1,6 +1,7 @@
 //! The spec that `expctl run --model MODEL` stands for, as a file to keep.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
@@ -10,11 +11,11 @@ use super::error::SpecError;
 use super::keys::{self, keys};
 use super::layers;
 use super::load::parse;
-use super::names::{data_value, safe_name};
+use super::names::safe_name;
 use super::overrides::Overrides;
 use super::place::Sources;
 use super::study_file::relative;
-use super::tree::{Node, Value};
+use super::tree::{Node, Scalar, Value};
 use super::yaml::{self, Budget};
 
 /// Longer comments are left out.
@@ -46,33 +47,71 @@ impl SpecFile {
             .and_then(Path::file_stem)
             .map(|stem| stem.to_string_lossy().into_owned());
         let name = safe_name(&stem.unwrap_or_else(|| last_part(model).to_owned()));
-        let data = match data_value(data.unwrap_or("synthetic")) {
-            Json::Object(file) => format!(
-                "{{path: {}}}",
-                plain_or_quoted(&seen_from(folder, file["path"].as_str()))
-            ),
-            word => plain_or_quoted(word.as_str().unwrap_or_default()),
-        };
-        let model = match model.contains('/') {
-            true => seen_from(folder, Some(model)),
-            false => model.to_owned(),
-        };
         let names = format!(
-            "name: {}\ndefaults:\n  model: {}\n  data: {data}\n",
+            "name: {}\ndefaults:\n  model: {}\n",
             plain_or_quoted(&name),
-            plain_or_quoted(&model)
+            plain_or_quoted(model)
         );
-        let overrides = Overrides::new([], settings);
+        let data = data.unwrap_or("synthetic").to_owned();
+        let overrides = Overrides::new([], settings).with_data(Some(data));
         // Mistakes are shown where they were made: on the command line.
         let study = parse(Path::new("--model"), &names, &overrides)?;
         let path = output.map_or_else(|| format!("{}.yaml", study.name).into(), Path::to_path_buf);
-        let tree = tree(&names, &overrides)?;
+        let mut tree = tree(&names, &overrides)?;
+        relocate(&mut tree, folder);
         let text = format!(
             "# Written by `expctl run --model`. `expctl run {}` runs it, too; `expctl schema` has the other keys.\n{}",
             path.display(),
             sections(&tree)
         );
         Ok(Self { path, text })
+    }
+
+    /// True if a text is this spec, however it is written.
+    pub fn is_same(&self, text: &str) -> bool {
+        let read = |text: &str| {
+            let study = parse(&self.path, text, &Overrides::default()).ok()?;
+            study.to_yaml(Path::new(".")).ok()
+        };
+        text == self.text || read(text).is_some_and(|study| Some(study) == read(&self.text))
+    }
+}
+
+const MODEL: &[&str] = &["defaults", "model"];
+
+/// The keys of a cell that name files.
+const FILES: [&[&str]; 5] = [
+    MODEL,
+    &["defaults", "data", "path"],
+    &["defaults", "data", "eval_path"],
+    &["defaults", "data", "forgetting_path"],
+    &["defaults", "data", "chat_template"],
+];
+
+/// Writes the paths of the current directory as they are written in `folder`.
+fn relocate(tree: &mut Node, folder: &Path) {
+    for path in FILES {
+        let is_preset = |node: &&Node| path == MODEL && node.text().is_some_and(|name| !name.contains('/'));
+        if let Some(node) = tree.get(path).filter(|node| !is_preset(node)) {
+            let node = relocated(node, folder);
+            let path: Vec<String> = path.iter().map(|&key| key.to_owned()).collect();
+            tree.set(&path, node.place, node);
+        }
+    }
+}
+
+fn relocated(node: &Node, folder: &Path) -> Node {
+    let value = match &node.value {
+        Value::Scalar(scalar) if !scalar.is_null() => Value::Scalar(Scalar {
+            text: seen_from(folder, &scalar.text).into(),
+            plain: false,
+        }),
+        Value::List(list) => Value::List(Rc::new(list.iter().map(|item| relocated(item, folder)).collect())),
+        other => other.clone(),
+    };
+    Node {
+        value,
+        place: node.place,
     }
 }
 
@@ -165,8 +204,7 @@ fn plain_or_quoted(text: &str) -> String {
 }
 
 /// A path of the current directory as it is written in `folder`; other names stay.
-fn seen_from(folder: &Path, text: Option<&str>) -> String {
-    let text = text.unwrap_or_default();
+fn seen_from(folder: &Path, text: &str) -> String {
     // A pattern's folder exists, if its files do.
     let certain = text.split(['*', '?', '[']).next().unwrap_or_default();
     let known = match certain == text {
@@ -278,11 +316,41 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_relative_to_the_file() {
+        let settings = [
+            "data.eval_path=[src/lib.rs, 'src/*/mod.rs', nowhere.txt]",
+            "data.chat_template=Cargo.toml",
+            "data.column=src",
+        ];
+        let settings = settings.map(str::to_owned).to_vec();
+        let output = Some(Path::new("specs/own.yaml"));
+        let file = SpecFile::of_names("tiny", Some("src"), settings, output).unwrap();
+        let data = "data: {path: ../src, eval_path: [../src/lib.rs, ../src/*/mod.rs, nowhere.txt], chat_template: \
+                    ../Cargo.toml, column: src}";
+        for part in ["model: tiny\n", data] {
+            let part = part.trim_end_matches('}');
+            assert!(part.split(", ").all(|part| file.text.contains(part)), "{}", file.text);
+        }
+    }
+
+    #[test]
+    fn a_spec_is_the_same_however_it_is_written() {
+        let file = of("tiny", Some("sample"), &["rank=8"]).unwrap();
+        assert!(file.is_same(&file.text));
+        assert!(file.is_same("# mine\nname: tiny\ndefaults: {rank: 8, data: sample, model: tiny}\n"));
+        assert!(!file.is_same("name: tiny\ndefaults: {rank: 4, data: sample, model: tiny}\n"));
+        assert!(!file.is_same("name: tiny\nrepeats: 2\ndefaults: {rank: 8, data: sample, model: tiny}\n"));
+        assert!(!file.is_same("name: ["));
+    }
+
+    #[test]
     fn mistakes_are_those_of_the_command_line() {
         let message = of("tiny", None, &["rnk=8"]).unwrap_err();
         assert!(
             message.contains("--set") && message.contains("did you mean `rank`?"),
             "{message}"
         );
+        let message = of("tiny", Some("texts.xyz"), &[]).unwrap_err();
+        assert!(message.contains("--data:1:1"), "{message}");
     }
 }
