@@ -15,7 +15,7 @@ use super::fit_options;
 use super::invocation::Invocation;
 use super::key_path::lies_in;
 use super::keys;
-use super::layers::{self, Layer};
+use super::layers::{self, Layer, highest};
 use super::overrides::Overrides;
 use super::pin_axes::pin_axes;
 use super::place::{Place, Sources};
@@ -111,6 +111,9 @@ fn resolve(
     check_axes(&defaults, &mut sweep, mistakes);
     let expansion = expand(&defaults, &sweep, repeats, pinned, mistakes);
     let is_sound = mistakes.is_empty();
+    if let Some(expansion) = expansion.as_ref().filter(|_| is_sound) {
+        mistakes.take(check_padding(&defaults, layers, expansion));
+    }
     mistakes.append(in_sections);
     notes.extend(expansion.iter().flat_map(|expansion| expansion.notes.clone()));
 
@@ -148,6 +151,20 @@ fn resolve(
         notes,
         ..study
     })
+}
+
+/// Makes sure that some rows have the padding that the defaults ask for. An override may pack all of them.
+fn check_padding(defaults: &Node, layers: &[Layer], expansion: &Expansion) -> Result<(), Diagnostic> {
+    let padding = defaults.as_map().and_then(|defaults| defaults.get("padding"));
+    let is_overridden = highest(layers, &["packing".to_owned()]).is_some();
+    match padding {
+        Some(padding) if !is_overridden && expansion.cells.iter().all(|cell| cell.cell.packing) => Err(
+            Diagnostic::new("padding: packed rows have no padding, and all cells are packed")
+                .at(padding.key)
+                .help("leave the key out"),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The reason why cells do not write one model.
