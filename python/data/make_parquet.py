@@ -1,10 +1,12 @@
-"""A Parquet file with a column of conversations, as data sets of the hub have it.
+"""Parquet files: a column of conversations, as data sets of the hub have it, and a column of each other type.
 
-    python python/data/make_parquet.py tests/fixtures/messages.parquet
+    python python/data/make_parquet.py tests/fixtures
 
 Written with pyarrow 26.0.1.
 """
 
+import datetime
+import pathlib
 import sys
 
 import pyarrow
@@ -15,6 +17,20 @@ ROWS = [
     [dict(role="assistant", content=None)],
 ]
 
+folder = pathlib.Path(sys.argv[1])
 message = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string())])
 table = pyarrow.table({"id": [1, 2], "messages": pyarrow.array(ROWS, pyarrow.list_(message))})
-pyarrow.parquet.write_table(table, sys.argv[1], row_group_size=1)
+pyarrow.parquet.write_table(table, folder / "messages.parquet", row_group_size=1)
+
+moment = datetime.datetime(2024, 7, 26, 12)
+dated = pyarrow.struct([("content", pyarrow.string()), ("time", pyarrow.timestamp("us"))])
+types = pyarrow.table(
+    {
+        "text": ["a"],
+        "date": pyarrow.array([moment.date()], pyarrow.date32()),
+        "time": pyarrow.array([moment], pyarrow.timestamp("us")),
+        "bytes": pyarrow.array([b"a"], pyarrow.binary()),
+        "messages": pyarrow.array([[dict(content="a", time=moment)]], pyarrow.list_(dated)),
+    }
+)
+pyarrow.parquet.write_table(types, folder / "types.parquet")

@@ -116,10 +116,7 @@ pub(super) fn refuse_overwriting(
     let roots = study.roots();
     for planned in &study.cells {
         if let Data::File(file) = &planned.cell.data {
-            let evaluation = file.evaluation();
-            for file in [Some(&**file), evaluation.as_ref()].into_iter().flatten() {
-                others.extend(data::files(file, &roots).unwrap_or_default());
-            }
+            others.extend(data::all_files(file, &roots));
         }
     }
     if let Template::File(path) = template {

@@ -48,7 +48,7 @@ impl Dataset {
         })
     }
 
-    /// Samples that were left out.
+    /// Samples that were left out, and those that are worth a remark.
     pub fn skipped(&self) -> Skipped {
         self.skipped
     }
@@ -119,8 +119,8 @@ fn sha256(samples: &Samples) -> Result<String, DataError> {
     let (mut bytes, mut sample) = (Vec::new(), 0);
     let tokens = (0..lengths.len()).map(|sample| lengths.tokens(sample as u32));
     contents.ids.for_each(tokens, |ids| {
-        let ranges = targets.of(sample);
-        let marked = ranges.map(|ranges| iter::once(u32::MAX).chain(ranges.iter().flat_map(|r| [r.start, r.end])));
+        let ranges = targets.of(sample, ids.len());
+        let marked = ranges.map(|ranges| iter::once(u32::MAX).chain(ranges.flat_map(|r| [r.start, r.end])));
         let words = iter::once(ids.len() as u32)
             .chain(ids.iter().copied())
             .chain(labels.next());
@@ -158,8 +158,8 @@ mod tests {
                 samples
                     .push(Tokenised {
                         ids: &ids,
-                        targets: None,
                         label,
+                        ..Tokenised::default()
                     })
                     .unwrap();
             }
@@ -189,7 +189,7 @@ mod tests {
         let hash = |ranges: &[std::ops::Range<u32>]| {
             let mut samples = samples_of([(&[1, 2, 3][..], None)]);
             samples.targets = crate::data::SampleTargets::default();
-            samples.targets.push(0, (!ranges.is_empty()).then_some(ranges));
+            samples.targets.push(0, 3, (!ranges.is_empty()).then_some(ranges));
             sha256(&samples).unwrap()
         };
         assert_eq!(hash(&[]), hash_of(&[(&[1, 2, 3], None)]));

@@ -21,7 +21,8 @@ pub enum DataError {
     #[error("{path}: it {error}")]
     Split { path: String, error: SplitError },
     #[error(
-        "{path}: this is no folder and no data set, and `split: {split}` chooses among the files of one; leave it out",
+        "{path}: neither a folder nor a data set, so there are no files among which a split (`{split}`) chooses; leave the key \
+         out",
         path = path.display()
     )]
     SplitOfFile { path: PathBuf, split: String },
@@ -38,8 +39,12 @@ pub enum DataError {
     Twice { path: PathBuf },
     #[error("{path}: the file is empty", path = path.display())]
     EmptyFile { path: PathBuf },
-    #[error("{path}: a text file has no columns; remove `column: {column}`", path = path.display())]
-    ColumnOfText { path: PathBuf, column: String },
+    #[error("{path}: a text file has no columns; remove `{key}: {column}`", path = path.display())]
+    ColumnOfText {
+        path: PathBuf,
+        key: &'static str,
+        column: String,
+    },
     #[error(
         "{path}: not text: {what} at byte {offset}; text is UTF-8 without NUL",
         path = path.display()
@@ -102,10 +107,15 @@ pub enum DataError {
         reason: String,
     },
     #[error(
-        "{place}: the text of the messages up to {part} is not the beginning of the whole text, so it is not known what is \
-         predicted; use a chat template whose earlier messages stay the same, or one with `{{% generation %}}`"
+        "{place}: the text of the messages up to message {message} is not the beginning of the whole text, so it is not \
+         known what is predicted; use a chat template whose earlier messages stay the same, or one with `{{% generation %}}`"
     )]
-    NotABeginning { place: String, part: String },
+    NotABeginning { place: String, message: usize },
+    #[error(
+        "{place}: the conversation opens with the assistant, and the chat template does not mark what it says, so it is not \
+         known what is predicted; begin with another role, or use a chat template with `{{% generation %}}`"
+    )]
+    OpensWithAssistant { place: String },
     #[error(
         "a completion ends in the token that ends a text, and neither tokenizer_config.json nor config.json of `{model}` \
          names one; name an `eos_token` in its tokenizer_config.json"
@@ -136,6 +146,15 @@ pub enum DataError {
     Format { path: PathBuf },
     #[error("{path}: not a Parquet file that can be read: {reason}", path = path.display())]
     Parquet { path: PathBuf, reason: String },
+    #[error(
+        "{path}: column `{column}` has values of type `{dtype}`, which are neither texts nor numbers; write them as text",
+        path = path.display()
+    )]
+    ParquetType {
+        path: PathBuf,
+        column: String,
+        dtype: String,
+    },
     #[error("{path}: no tokenizer; the model's directory needs its tokenizer.json to read text", path = path.display())]
     NoTokenizer { path: PathBuf },
     #[error(

@@ -19,8 +19,18 @@ pub(super) struct Source {
 ///
 /// # Errors
 /// If a folder has no data, nothing matches a glob, or a name does not say what the file is.
-pub fn files(file: &DataFile, roots: &Roots) -> Result<Vec<PathBuf>, DataError> {
+pub(super) fn files(file: &DataFile, roots: &Roots) -> Result<Vec<PathBuf>, DataError> {
     Ok(sources(file, roots)?.into_iter().map(|source| source.path).collect())
+}
+
+/// All files that the samples of a cell depend on and that there are: those of each part, and the chat template.
+pub fn all_files(file: &DataFile, roots: &Roots) -> Vec<PathBuf> {
+    let parts = file.parts().into_iter();
+    let mut all: Vec<_> = parts
+        .flat_map(|part| files(&part.file, roots).unwrap_or_default())
+        .collect();
+    all.extend(file.chat_template.as_ref().map(|template| roots.path(template)));
+    all
 }
 
 /// [`files`] with their formats.
@@ -258,10 +268,7 @@ mod tests {
         );
         for path in ["quotes_train.jsonl", "*.csv"] {
             let message = of(path, "test").unwrap_err();
-            assert!(
-                message.contains("`split: test` chooses among the files of one"),
-                "{message}"
-            );
+            assert!(message.contains("among which a split (`test`) chooses"), "{message}");
         }
     }
 

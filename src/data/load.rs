@@ -38,7 +38,7 @@ pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: 
 pub fn sampler(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Sampler, DataError> {
     let (mut lengths, mut targets) = (SampleLengths::default(), SampleTargets::default());
     let found = for_each_sample(options, Parts::Training, config, roots, &mut |sample| {
-        targets.push(lengths.len(), sample.targets);
+        targets.push(lengths.len(), sample.ids.len(), sample.targets);
         lengths.push(sample.ids.len() as u32);
         Ok(())
     })?;
@@ -127,8 +127,12 @@ impl Sieve<'_, '_> {
             self.skipped.short += 1;
             return Ok(());
         }
+        self.skipped.other_prompts += usize::from(sample.finding.prompt_differs);
         if sample.targets.is_some_and(|targets| !targets.iter().any(is_target)) {
-            self.skipped.without_targets += 1;
+            match sample.finding.is_cut {
+                true => self.skipped.cut += 1,
+                false => self.skipped.without_targets += 1,
+            }
             return Ok(());
         }
         self.kept += 1;
@@ -150,10 +154,126 @@ fn separator(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
     use crate::arch::Preset;
     use crate::data::testing;
-    use crate::options::{Packing, PackingAttention, PackingStrategy};
+    use crate::options::{DataFile, Packing, PackingAttention, PackingStrategy};
+
+    /// What `python/data/make_masks.py` wrote.
+    #[derive(Deserialize)]
+    struct Golden {
+        templates: serde_json::Map<String, serde_json::Value>,
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        template: Option<String>,
+        max_seq_length: usize,
+        completion_only_loss: bool,
+        assistant_only_loss: bool,
+        samples: Vec<serde_json::Value>,
+        prepared: Vec<Vec<Prepared>>,
+    }
+
+    #[derive(Debug, PartialEq, Eq, Deserialize)]
+    struct Prepared {
+        ids: Vec<u32>,
+        targets: Vec<[u32; 2]>,
+    }
+
+    /// Each token, and whether it is predicted, also in samples that are cut.
+    #[test]
+    fn samples_are_prepared_as_by_trl() {
+        let golden: Golden = serde_json::from_str(include_str!("../../tests/fixtures/masks.json")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let config = Preset::named("tiny").unwrap().config();
+        let (mut compared, mut left_out) = (0, 0);
+        for (number, case) in golden.cases.iter().enumerate() {
+            let lines: Vec<String> = case.samples.iter().map(ToString::to_string).collect();
+            std::fs::write(dir.path().join("samples.jsonl"), lines.join("\n")).unwrap();
+            let template = case
+                .template
+                .as_ref()
+                .map(|name| golden.templates[name].as_str().unwrap());
+            std::fs::write(dir.path().join("chat.jinja"), template.unwrap_or_default()).unwrap();
+            let has_prompts = case.samples[0].get("prompt").is_some();
+            let options = DataOptions {
+                data: Data::from(DataFile {
+                    chat_template: template.map(|_| "chat.jinja".into()),
+                    completion_only_loss: has_prompts.then_some(case.completion_only_loss),
+                    assistant_only_loss: Some(case.assistant_only_loss),
+                    ..DataFile::new("samples.jsonl")
+                }),
+                max_seq_length: case.max_seq_length,
+                ..testing::options(1, 1)
+            };
+            let mut found = Vec::new();
+            let roots = dir.path().into();
+            for_each_sample(&options, Parts::All, &config, &roots, &mut |sample| {
+                let whole = [0..sample.ids.len() as u32];
+                let targets = sample.targets.unwrap_or(&whole);
+                found.push(Prepared {
+                    ids: sample.ids.to_vec(),
+                    targets: targets.iter().map(|range| [range.start, range.end]).collect(),
+                });
+                Ok(())
+            })
+            .unwrap();
+            let expected: Vec<&Prepared> = case.prepared.iter().flatten().collect();
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "case {number}");
+            compared += found.len();
+            left_out += case.samples.len() - found.len();
+        }
+        assert!(compared > 30 && left_out > 0, "{compared} {left_out}");
+    }
+
+    /// The data for evaluation may have names that the training data lacks, and in another order.
+    #[test]
+    fn names_of_labels_are_numbered_over_all_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, labels: &[&str]| {
+            let line = |label: &&str| serde_json::json!({"text": "The river keeps it.", "label": label}).to_string();
+            std::fs::write(
+                dir.path().join(name),
+                labels.iter().map(line).collect::<Vec<_>>().join("\n"),
+            )
+            .unwrap();
+        };
+        write("train.jsonl", &["sad", "glad", "sad"]);
+        write("test.jsonl", &["mad", "sad", "glad"]);
+        let mut config = Preset::named("distilbert-base").unwrap().config();
+        config.num_labels = 3;
+        let load = |eval_path: Option<&str>| {
+            let file = DataFile {
+                eval_path: eval_path.map(|path| crate::options::Paths(vec![path.into()])),
+                ..DataFile::new("train.jsonl")
+            };
+            let options = DataOptions {
+                data: file.into(),
+                model: "distilbert-base".into(),
+                ..testing::options(3, 1)
+            };
+            load(&options, &config, &dir.path().into(), dir.path()).map(|dataset| (options, dataset))
+        };
+        let (options, dataset) = load(Some("test.jsonl")).unwrap();
+        let trained = dataset.batches(&options, &config).next().unwrap().unwrap();
+        let mut trained = trained.micro[0].labels.clone();
+        trained.sort_unstable();
+        assert_eq!(trained, [0, 2, 2], "glad, mad, sad");
+        let evaluated: Vec<u32> = dataset
+            .eval_batches(&options, &config)
+            .flat_map(|micro| micro.unwrap().labels)
+            .collect();
+        assert_eq!(evaluated, [1, 2, 0]);
+        let message = load(None).unwrap_err().to_string();
+        assert!(
+            message.contains("there are 2 labels (glad, sad), and `num_labels` is 3"),
+            "{message}"
+        );
+    }
 
     /// A checkpoint names the end of a text in its config.json, and may name several.
     #[test]

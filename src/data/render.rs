@@ -1,7 +1,6 @@
 //! Samples as text, with the parts of it that are predicted.
 
 use std::borrow::Cow;
-use std::iter;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -17,6 +16,8 @@ pub(super) struct Rendered<'a> {
     pub(super) text: Cow<'a, str>,
     /// True if the text has its special tokens, so that the tokenizer adds none.
     pub(super) has_special_tokens: bool,
+    /// The prompt alone, if its tokens are not predicted: those with which the text's tokens begin, too.
+    pub(super) prompt: Option<Cow<'a, str>>,
     /// The predicted parts, as ranges of bytes in their order; `None` if all of the text is.
     pub(super) targets: Option<Vec<Range<usize>>>,
 }
@@ -44,6 +45,7 @@ impl Renderer {
             Sample::Text(text) => Ok(Rendered {
                 text: text.into(),
                 has_special_tokens: false,
+                prompt: None,
                 targets: None,
             }),
             Sample::PromptCompletion { prompt, completion } => {
@@ -52,13 +54,11 @@ impl Renderer {
                 })?;
                 // As TRL, which adds no second one.
                 let end = if completion.ends_with(eos) { "" } else { eos };
-                let text = [prompt, completion, end].concat();
                 Ok(Rendered {
+                    text: [prompt, completion, end].concat().into(),
                     has_special_tokens: false,
-                    targets: self
-                        .completion_only
-                        .then(|| iter::once(prompt.len()..text.len()).collect()),
-                    text: text.into(),
+                    prompt: self.completion_only.then(|| prompt.into()),
+                    targets: None,
                 })
             }
             Sample::Messages { messages, completion } => self.conversation(messages, *completion, place),
@@ -76,31 +76,19 @@ impl Renderer {
             error: error.clone(),
         })?;
         let whole = template.render(messages, false, place)?;
-        let mut targets = None;
-        if self.assistant_only {
-            targets = Some(match template.marks_generation() {
-                true => whole.parts.clone(),
-                false => turns(template, messages, &whole, place)?,
-            });
-        }
-        if let Some(first) = completion.filter(|_| self.completion_only) {
-            let prompt = template.render(&messages[..first], true, place)?.text;
-            if !whole.text.starts_with(&prompt) {
-                return Err(not_a_beginning(place, "the prompt"));
-            }
-            let whole_text = iter::once(0..whole.text.len()).collect();
-            let within = |part: Range<usize>| part.start.max(prompt.len())..part.end.max(prompt.len());
-            targets = Some(
-                targets
-                    .unwrap_or(whole_text)
-                    .into_iter()
-                    .map(within)
-                    .collect::<Vec<_>>(),
-            );
-        }
+        let targets = match (self.assistant_only, template.marks_generation()) {
+            (false, _) => None,
+            (true, true) => Some(whole.parts.clone()),
+            (true, false) => Some(turns(template, messages, &whole, place)?),
+        };
+        let prompt = match completion.filter(|_| self.completion_only) {
+            Some(first) => Some(template.render(&messages[..first], true, place)?.text.into()),
+            None => None,
+        };
         Ok(Rendered {
             text: whole.text.into(),
             has_special_tokens: true,
+            prompt,
             targets,
         })
     }
@@ -118,21 +106,23 @@ fn turns(
         if message["role"] != "assistant" {
             continue;
         }
+        // No template is made for an empty list: many fail, and some write a system's message.
+        if index == 0 {
+            return Err(DataError::OpensWithAssistant {
+                place: place.to_string(),
+            });
+        }
         let before = template.render(&messages[..index], true, place)?.text;
         let with = template.render(&messages[..=index], false, place)?.text;
         if !with.starts_with(&before) || !whole.text.starts_with(&with) {
-            return Err(not_a_beginning(place, &format!("message {}", index + 1)));
+            return Err(DataError::NotABeginning {
+                place: place.to_string(),
+                message: index + 1,
+            });
         }
         turns.push(before.len()..with.len());
     }
     Ok(turns)
-}
-
-fn not_a_beginning(place: &Place, part: &str) -> DataError {
-    DataError::NotABeginning {
-        place: place.to_string(),
-        part: part.into(),
-    }
 }
 
 #[cfg(test)]
@@ -159,8 +149,8 @@ mod tests {
         }
     }
 
-    /// The text, and its predicted parts.
-    fn rendered(renderer: &Renderer, sample: &Sample) -> Result<(String, Option<Vec<String>>), String> {
+    /// The text, the prompt, and the predicted parts.
+    fn rendered(renderer: &Renderer, sample: &Sample) -> Result<(String, Option<String>, Option<Vec<String>>), String> {
         let place = Place::line(&Path::new("x.jsonl").into(), 1);
         let rendered = renderer.render(sample, &place).map_err(|error| error.to_string())?;
         let part = |part: Range<usize>| rendered.text[part].to_owned();
@@ -168,7 +158,8 @@ mod tests {
             .targets
             .clone()
             .map(|parts| parts.into_iter().map(part).collect());
-        Ok((rendered.text.into_owned(), parts))
+        let prompt = rendered.prompt.as_deref().map(str::to_owned);
+        Ok((rendered.text.into_owned(), prompt, parts))
     }
 
     #[test]
@@ -178,14 +169,14 @@ mod tests {
             completion: completion.into(),
         };
         let parts = |completion_only, completion| rendered(&renderer("", completion_only, false), &pair(completion));
-        let expected = ("Q? A.</s>".to_owned(), Some(vec!["A.</s>".to_owned()]));
+        let expected = ("Q? A.</s>".to_owned(), Some("Q? ".to_owned()), None);
         assert_eq!(parts(true, "A.").unwrap(), expected);
         assert_eq!(parts(true, "A.</s>").unwrap(), expected);
-        assert_eq!(parts(false, "A.").unwrap(), ("Q? A.</s>".into(), None));
+        assert_eq!(parts(false, "A.").unwrap(), ("Q? A.</s>".into(), None, None));
         let text = Sample::Text("A.".into());
         assert_eq!(
             rendered(&renderer("", true, false), &text).unwrap(),
-            ("A.".into(), None)
+            ("A.".into(), None, None)
         );
         let mut without = renderer("", true, false);
         without.eos = None;
@@ -212,34 +203,47 @@ mod tests {
     fn an_assistants_turns_are_those_that_the_template_marks_or_that_its_messages_add() {
         let parts = |template: &str, completion: Option<usize>, completion_only, assistant_only| {
             let renderer = renderer(template, completion_only, assistant_only);
-            let (text, parts) = rendered(&renderer, &conversation(completion)).unwrap();
+            let (text, prompt, parts) = rendered(&renderer, &conversation(completion)).unwrap();
             assert_eq!(text, "<user>a;<assistant>b;<user>c;<assistant>d;");
-            parts.map(|parts| {
-                parts
-                    .into_iter()
-                    .filter(|part| !part.is_empty())
-                    .collect::<Vec<_>>()
-                    .join("|")
-            })
+            (prompt.unwrap_or_default(), parts.map(|parts| parts.join("|")))
         };
-        assert_eq!(parts(PLAIN, None, true, false), None);
-        assert_eq!(parts(PLAIN, None, true, true).unwrap(), "b;|d;");
-        assert_eq!(parts(MARKED, None, true, true).unwrap(), "b|d");
-        assert_eq!(parts(PLAIN, Some(3), true, false).unwrap(), "d;");
-        assert_eq!(parts(PLAIN, Some(3), false, false), None);
-        assert_eq!(parts(MARKED, Some(3), true, true).unwrap(), "d");
-        assert_eq!(parts(PLAIN, Some(1), true, true).unwrap(), "b;|d;");
+        let none = String::new;
+        assert_eq!(parts(PLAIN, None, true, false), (none(), None));
+        assert_eq!(parts(PLAIN, None, true, true), (none(), Some("b;|d;".into())));
+        assert_eq!(parts(MARKED, None, true, true), (none(), Some("b|d".into())));
+        let prompt = "<user>a;<assistant>b;<user>c;<assistant>";
+        assert_eq!(parts(PLAIN, Some(3), true, false), (prompt.into(), None));
+        assert_eq!(parts(PLAIN, Some(3), false, false), (none(), None));
+        assert_eq!(parts(MARKED, Some(3), true, true), (prompt.into(), Some("b|d".into())));
     }
 
     /// Some templates leave out what the assistant thought in earlier turns.
     #[test]
-    fn a_template_whose_earlier_messages_change_is_refused() {
+    fn a_template_whose_earlier_messages_change_has_no_turns() {
         let changing = "{% for m in messages %}{{ loop.last }}{{ m.content }}{% endfor %}";
         let message = rendered(&renderer(changing, true, true), &conversation(None)).unwrap_err();
         assert!(message.starts_with("x.jsonl:1: the text of the messages up to message 2 is not the beginning"));
-        let message = rendered(&renderer(changing, true, false), &conversation(Some(3))).unwrap_err();
-        assert!(message.contains("up to the prompt is not the beginning"), "{message}");
-        assert!(rendered(&renderer(changing, false, false), &conversation(Some(3))).is_ok());
+        assert!(rendered(&renderer(changing, true, false), &conversation(Some(3))).is_ok());
+    }
+
+    #[test]
+    fn a_conversation_that_opens_with_the_assistant_needs_a_template_that_marks() {
+        let messages = vec![
+            json!({"role": "assistant", "content": "Hello."}),
+            json!({"role": "user", "content": "a"}),
+        ];
+        let opens = Sample::Messages {
+            messages,
+            completion: None,
+        };
+        let message = rendered(&renderer(PLAIN, true, true), &opens).unwrap_err();
+        assert!(
+            message.starts_with("x.jsonl:1: the conversation opens with the assistant"),
+            "{message}"
+        );
+        let (_, _, parts) = rendered(&renderer(MARKED, true, true), &opens).unwrap();
+        assert_eq!(parts.unwrap(), ["Hello."]);
+        assert!(rendered(&renderer(PLAIN, true, false), &opens).is_ok());
     }
 
     #[test]

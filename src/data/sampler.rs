@@ -1,5 +1,7 @@
 //! The samples of each step, from their lengths alone.
 
+use std::ops::Range;
+
 use rand::seq::SliceRandom;
 
 use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::Skipped, targets::SampleTargets};
@@ -75,17 +77,15 @@ impl Sampler {
         let lengths: Vec<usize> = samples.iter().map(|&sample| self.lengths.tokens(sample)).collect();
         let mut laid_out = layout.micro_batches(&lengths);
         for laid in laid_out.iter_mut().filter(|_| !self.targets.is_empty()) {
-            let of_sample = |&(place, start): &(usize, usize)| {
-                let whole = 0..lengths[place] as u32;
-                let ranges = self
-                    .targets
-                    .of(samples[place])
-                    .map_or_else(|| vec![whole], <[_]>::to_vec);
-                ranges
-                    .into_iter()
-                    .map(move |range| range.start + start as u32..range.end + start as u32)
-            };
-            laid.micro.targets = Some(laid.samples.iter().flat_map(of_sample).collect());
+            let mut targets = Vec::new();
+            for &(place, start) in &laid.samples {
+                let moved = |range: Range<u32>| range.start + start as u32..range.end + start as u32;
+                match self.targets.of(samples[place], lengths[place]) {
+                    Some(ranges) => targets.extend(ranges.map(moved)),
+                    None => targets.push(moved(0..lengths[place] as u32)),
+                }
+            }
+            laid.micro.targets = Some(targets);
         }
         laid_out
     }

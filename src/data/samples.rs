@@ -47,9 +47,11 @@ impl Samples {
     /// # Errors
     /// The temporary file cannot be made or written.
     pub(super) fn push(&mut self, sample: Tokenised) -> Result<(), DataError> {
-        let Tokenised { ids, targets, label } = sample;
+        let Tokenised {
+            ids, targets, label, ..
+        } = sample;
         self.contents.ids.extend(ids)?;
-        self.targets.push(self.lengths.len(), targets);
+        self.targets.push(self.lengths.len(), ids.len(), targets);
         // A sample is far below 2^32 tokens: its text is bounded.
         self.lengths.push(ids.len() as u32);
         self.contents.labels.extend(label);

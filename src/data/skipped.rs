@@ -1,40 +1,68 @@
-//! Samples that are left out.
+//! Samples that are left out, and those that are worth a remark.
 
 use std::fmt;
 
-/// The number of samples that nothing can be trained on.
+use crate::results::record::LeftOut;
+use crate::text::counted;
+
+/// The number of samples that nothing can be trained on, and of those whose prompt is not what it seems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Samples of fewer than two tokens.
     pub(super) short: usize,
     /// Samples whose predicted tokens all lie beyond `max_seq_length`.
+    pub(super) cut: usize,
+    /// Samples that have no predicted token, however long they may be.
     pub(super) without_targets: usize,
+    /// Samples that do not begin with all tokens of their prompt. They are not left out.
+    pub(super) other_prompts: usize,
 }
 
 impl Skipped {
-    /// A sentence for the user; `None` if nothing was left out but samples of fewer than two tokens.
-    pub fn remark(&self) -> Option<String> {
-        (self.without_targets > 0).then(|| format!("samples: {self}"))
+    /// Sentences for the user. Samples of fewer than two tokens alone need none.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let left_out = (self.cut + self.without_targets > 0).then(|| format!("samples: {self}"));
+        let other_prompts = (self.other_prompts > 0).then(|| {
+            let (prompts, begin) = match self.other_prompts {
+                1 => ("1 prompt has".into(), "its sample does not begin"),
+                _ => (counted(self.other_prompts, "prompt") + " have", "their samples do not begin"),
+            };
+            format!(
+                "samples: {prompts} tokens with which {begin}; what is predicted begins where they part, as in TRL. End \
+                 prompts where a token ends, or use a chat template that writes a prompt alone in the same way"
+            )
+        });
+        [left_out, other_prompts].into_iter().flatten()
+    }
+
+    /// The numbers for the record; `None` if no sample was left out.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        let left_out = LeftOut {
+            short: self.short,
+            cut: self.cut,
+            without_targets: self.without_targets,
+        };
+        (left_out != LeftOut::default()).then_some(left_out)
     }
 }
 
 /// Such as `3 shorter ones were left out`; empty if none was.
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { short, without_targets } = self;
-        if *short > 0 {
-            write!(f, "{short} shorter ones were left out")?;
-        }
-        if *short > 0 && *without_targets > 0 {
-            f.write_str("; ")?;
-        }
-        if *without_targets > 0 {
-            write!(
-                f,
-                "{without_targets} were left out because `max_seq_length` cuts off all that is predicted"
-            )?;
-        }
-        Ok(())
+        let parts = [
+            (self.short, "shorter ones were left out"),
+            (
+                self.cut,
+                "were left out because `max_seq_length` cuts off all that is predicted",
+            ),
+            (
+                self.without_targets,
+                "were left out because nothing in them is predicted, such as conversations in which the assistant says nothing",
+            ),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = parts.map(|(count, reason)| format!("{count} {reason}")).collect();
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -44,12 +72,32 @@ mod tests {
 
     #[test]
     fn each_reason_is_counted() {
-        let of = |short, without_targets| Skipped { short, without_targets };
-        assert_eq!(of(0, 0).to_string(), "");
-        assert_eq!(of(3, 0).to_string(), "3 shorter ones were left out");
-        assert_eq!((of(3, 0).remark(), of(0, 0).remark()), (None, None));
+        let of = |short, cut, without_targets| Skipped {
+            short,
+            cut,
+            without_targets,
+            ..Skipped::default()
+        };
+        let remark = |skipped: Skipped| skipped.remarks().collect::<Vec<_>>();
+        assert_eq!(of(0, 0, 0).to_string(), "");
+        assert_eq!(of(3, 0, 0).to_string(), "3 shorter ones were left out");
+        assert!(remark(of(3, 0, 0)).is_empty() && remark(of(0, 0, 0)).is_empty());
         let cut = "2 were left out because `max_seq_length` cuts off all that is predicted";
-        assert_eq!(of(0, 2).remark(), Some(format!("samples: {cut}")));
-        assert_eq!(of(1, 2).to_string(), format!("1 shorter ones were left out; {cut}"));
+        assert_eq!(remark(of(0, 2, 0)), [format!("samples: {cut}")]);
+        assert_eq!(of(1, 2, 0).to_string(), format!("1 shorter ones were left out; {cut}"));
+        let nothing = "4 were left out because nothing in them is predicted, such as";
+        assert!(of(1, 2, 4).to_string().contains(&format!("{cut}; {nothing}")));
+        assert!(remark(of(0, 0, 4))[0].contains(nothing));
+    }
+
+    #[test]
+    fn prompts_that_differ_are_no_reason_to_leave_samples_out() {
+        let of = |other_prompts| Skipped {
+            other_prompts,
+            ..Skipped::default()
+        };
+        assert_eq!(of(5).to_string(), "");
+        assert!(of(5).left_out().is_none());
+        assert!(of(5).remarks().next().unwrap().starts_with("samples: 5 prompts have"));
     }
 }

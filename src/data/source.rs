@@ -12,7 +12,7 @@ use super::tokenizer;
 use super::{ChatTemplateError, DataError};
 use crate::arch::{Location, ModelConfig, locate};
 use crate::hub::{Roots, Snapshot};
-use crate::options::{Data, DataFile, DataFormat, DataOptions};
+use crate::options::{Data, DataFile, DataFormat, DataOptions, DataPart as Part};
 
 /// The text of `data: sample`.
 const SAMPLE: &str = include_str!("../../data/sample.txt");
@@ -67,12 +67,48 @@ pub(super) fn origin(data: &Data, roots: &Roots) -> String {
     }
 }
 
-/// Checks the data without reading it: the files, the columns, the model's tokenizer and its chat template exist. What is to
-/// be fetched later is left out.
+/// A mistake in the data, and the key that names it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct KeyError {
+    /// The key, such as `data.eval_path`.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The mistake.
+    #[source]
+    pub error: DataError,
+}
+
+impl KeyError {
+    /// A mistake in the data as a whole.
+    fn of_data(data: &Data, error: impl Into<DataError>) -> Self {
+        let (key, value) = match data {
+            Data::Synthetic(_) => ("data", "synthetic".into()),
+            Data::Sample => ("data", "sample".into()),
+            Data::File(file) => ("data.path", file.path.to_string()),
+        };
+        let error = error.into();
+        Self { key, value, error }
+    }
+
+    /// A mistake in a part of the data.
+    fn of_part(part: &Part, error: DataError) -> Self {
+        let (key, value) = match (&error, &part.split) {
+            (DataError::Split { .. } | DataError::SplitOfFile { .. }, Some((key, split))) => (*key, split.clone()),
+            _ => (part.key, part.file.path.to_string()),
+        };
+        Self { key, value, error }
+    }
+}
+
+/// Checks the data without reading all of it: the files, the columns, the model's tokenizer and its chat template exist.
+/// What is to be fetched later is left out.
 ///
 /// # Errors
 /// Those of [`load`] that show without reading all.
-pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<(), DataError> {
+pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<(), KeyError> {
+    let of_data = |error: DataError| KeyError::of_data(&options.data, error);
     let conversation = match &options.data {
         Data::File(file) => check_files(file, config.labels().is_some(), roots)?,
         Data::Synthetic(_) | Data::Sample => None,
@@ -80,16 +116,23 @@ pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
     if !is_complete(roots.model(&options.model)) || matches!(options.data, Data::Synthetic(_)) {
         return Ok(());
     }
-    let location = locate(&options.model, roots)?;
+    let location = locate(&options.model, roots).map_err(|error| of_data(error.into()))?;
     if let Location::Directory(dir) = &location {
         let path = tokenizer::path(dir);
         if !path.is_file() {
-            return Err(DataError::NoTokenizer { path });
+            return Err(of_data(DataError::NoTokenizer { path }));
         }
     }
     if let (Data::File(file), Some(place)) = (&options.data, conversation) {
         let found = SpecialTokens::of(&location).and_then(|tokens| template(Some(file), &location, &tokens, roots));
-        found.map_err(|error| DataError::ChatTemplate { place, error })?;
+        found.map_err(|error| {
+            let (key, value) = match &file.chat_template {
+                Some(given) => ("data.chat_template", given.clone()),
+                None => ("data.path", file.path.to_string()),
+            };
+            let error = DataError::ChatTemplate { place, error };
+            KeyError { key, value, error }
+        })?;
     }
     Ok(())
 }
@@ -99,36 +142,49 @@ fn is_complete(snapshot: Option<&Snapshot>) -> bool {
     snapshot.is_none_or(|snapshot| snapshot.is_complete)
 }
 
-/// Checks the files and their columns. Returns the first file that may have conversations.
-fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Option<String>, DataError> {
+/// Checks the files and their columns. Returns the first file that has conversations.
+fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Option<String>, KeyError> {
     let (mut seen, mut conversation, mut is_fetched) = (HashSet::new(), None, true);
-    for part in [Some(file.clone()), file.evaluation()].into_iter().flatten() {
-        if !part.path.iter().all(|path| is_complete(roots.data_set(path))) {
+    for part in file.parts() {
+        if !part.file.path.iter().all(|path| is_complete(roots.data_set(path))) {
             is_fetched = false;
             continue;
         }
-        for source in files::sources(&part, roots)? {
+        let fail = |error| KeyError::of_part(&part, error);
+        for source in files::sources(&part.file, roots).map_err(fail)? {
             let path = source.path.canonicalize().unwrap_or_else(|_| source.path.clone());
             if !seen.insert(path) {
-                return Err(DataError::Twice { path: source.path });
+                return Err(fail(DataError::Twice { path: source.path }));
             }
-            let may_have_messages = match form_of(&part, &source, has_labels)? {
-                Some(Form::Messages(_)) => true,
-                Some(Form::PromptCompletion { .. }) => file.chat_template.is_some(),
-                Some(Form::Text(_)) | None => false,
-            };
-            if may_have_messages {
-                conversation.get_or_insert_with(|| source.path.display().to_string());
+            let form = form_of(&part.file, &source, has_labels).map_err(fail)?;
+            if conversation.is_none() && has_conversations(form.as_ref(), &source).map_err(fail)? {
+                conversation = Some(source.path.display().to_string());
             }
         }
     }
-    match file.chat_template.is_some() && is_fetched && conversation.is_none() {
-        true => Err(DataError::KeyOfForm {
-            place: file.path.iter().collect::<Vec<_>>().join(", "),
-            key: "chat_template",
-            form: "texts",
+    match &file.chat_template {
+        Some(given) if is_fetched && conversation.is_none() => Err(KeyError {
+            key: "data.chat_template",
+            value: given.clone(),
+            error: DataError::KeyOfForm {
+                place: file.path.iter().collect::<Vec<_>>().join(", "),
+                key: "chat_template",
+                form: "texts",
+            },
         }),
-        false => Ok(conversation),
+        _ => Ok(conversation),
+    }
+}
+
+/// True if the samples of a file are lists of messages, as far as its first row says.
+fn has_conversations(form: Option<&Form>, source: &Source) -> Result<bool, DataError> {
+    match form {
+        Some(Form::Messages(_)) => Ok(true),
+        Some(Form::PromptCompletion { prompt, completion }) => {
+            let lists = formats::lists(&source.path, source.format)?;
+            Ok(lists.iter().any(|column| column == prompt || column == completion))
+        }
+        Some(Form::Text(_)) | None => Ok(false),
     }
 }
 
@@ -142,9 +198,10 @@ fn form_of(file: &DataFile, source: &Source, has_labels: bool) -> Result<Option<
                 origin: path.display().to_string(),
             });
         }
-        if let Some(column) = file.columns().next() {
+        if let Some((key, column)) = file.columns().next() {
             return Err(DataError::ColumnOfText {
                 path: path.clone(),
+                key,
                 column: column.into(),
             });
         }
@@ -188,4 +245,33 @@ fn read_file(file: &DataFile, source: &Source, has_labels: bool, each: &mut Each
     // A file that changes meanwhile may look damaged.
     stamp.check(path)?;
     read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        let line = "{\"text\": \"a\"}\n";
+        std::fs::write(&path, line.repeat(3)).unwrap();
+        let data = Data::from(DataFile::new("a.jsonl"));
+        let read_with = |change: &dyn Fn()| {
+            let mut count = 0;
+            let read = read(&data, false, &dir.path().into(), &mut |_, _, _| {
+                change();
+                count += 1;
+                Ok(())
+            });
+            read.map(|()| count).map_err(|error| error.to_string())
+        };
+        assert_eq!(read_with(&|| {}), Ok(3));
+        // What is read of a file that is being written may look damaged; that is not what is wrong with it.
+        let message = read_with(&|| std::fs::write(&path, "{").unwrap()).unwrap_err();
+        assert!(
+            message.ends_with("a.jsonl: the file changed while it was read; wait until it is complete, and run again")
+        );
+    }
 }

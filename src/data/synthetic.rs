@@ -56,8 +56,8 @@ pub(super) fn samples(
         }
         each(Tokenised {
             ids: &ids,
-            targets: None,
             label,
+            ..Tokenised::default()
         })?;
     }
     Ok(skipped)

@@ -50,8 +50,12 @@ pub(super) fn dataset_of<'a>(
 pub(super) fn samples_of<'a>(samples: impl IntoIterator<Item = (&'a [u32], Option<u32>)>) -> Samples {
     let mut all = Samples::new("".as_ref());
     for (ids, label) in samples {
-        let targets = None;
-        all.push(Tokenised { ids, targets, label }).unwrap();
+        all.push(Tokenised {
+            ids,
+            label,
+            ..Tokenised::default()
+        })
+        .unwrap();
     }
     all
 }

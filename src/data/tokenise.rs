@@ -10,7 +10,7 @@ use super::formats::Place;
 use super::labels::Labels;
 use super::render::Renderer;
 use super::source::{self, template};
-use super::tokenizer::{self, Encoder, Tokens};
+use super::tokenizer::{self, Encoder, Finding, Tokens};
 use crate::arch::{Location, ModelConfig};
 use crate::hub::Roots;
 use crate::options::{Data, DataFile, DataOptions};
@@ -22,13 +22,14 @@ const CHUNK: usize = 1 << 20;
 pub(super) type EachSample<'a> = dyn FnMut(Tokenised) -> Result<(), DataError> + 'a;
 
 /// A sample of token ids.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tokenised<'a> {
     pub(super) ids: &'a [u32],
     /// The ranges of predicted tokens; `None` if all are.
     pub(super) targets: Option<&'a [Range<u32>]>,
     /// Its label, if samples have labels.
     pub(super) label: Option<u32>,
+    pub(super) finding: Finding,
 }
 
 /// Makes tokens of samples.
@@ -150,6 +151,7 @@ impl Chunk {
                     ids: &tokens.ids,
                     targets: tokens.targets.as_deref(),
                     label: labels.next(),
+                    finding: tokens.finding,
                 })?;
             }
         }

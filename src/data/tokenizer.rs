@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
+use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams};
 
 use super::DataError;
 use super::render::Rendered;
@@ -80,20 +80,52 @@ impl Encoder {
         })
     }
 
-    /// The tokens of a text, `max_seq_length` at most.
+    /// The tokens of a sample, `max_seq_length` at most.
+    ///
+    /// The prompt's tokens are those that the prompt alone begins with, too, as in TRL: its last ones may differ, since
+    /// tokens merge across its end, or since a chat template writes a prompt alone in another way.
+    pub(super) fn encode(&self, rendered: &Rendered) -> Result<Tokens, DataError> {
+        let (encoding, is_cut) = self.encoding(&rendered.text, rendered, rendered.targets.is_some())?;
+        let ids = encoding.get_ids().to_vec();
+        let mut targets = rendered.targets.as_ref().map(|parts| {
+            let ranges = tokens_of(parts, encoding.get_offsets(), rendered.text.len());
+            (ranges, parts.iter().any(|part| !part.is_empty()))
+        });
+        let mut prompt_differs = false;
+        if let Some(prompt) = &rendered.prompt {
+            let (prompt, _) = self.encoding(prompt, rendered, false)?;
+            let pairs = prompt.get_ids().iter().zip(&ids);
+            let common = pairs.take_while(|(prompt, id)| prompt == id).count();
+            prompt_differs = common < prompt.get_ids().len();
+            let (ranges, has_parts) = targets.unwrap_or_else(|| (vec![0..ids.len() as u32], true));
+            let behind = ranges
+                .into_iter()
+                .map(|range| range.start.max(common as u32)..range.end);
+            targets = Some((behind.filter(|range| !range.is_empty()).collect(), has_parts));
+        }
+        let (targets, has_parts) = targets.map_or((None, true), |(ranges, has_parts)| (Some(ranges), has_parts));
+        Ok(Tokens {
+            ids,
+            targets,
+            finding: Finding {
+                is_cut: is_cut && has_parts,
+                prompt_differs,
+            },
+        })
+    }
+
+    /// The tokens of a text, `max_seq_length` at most; true if there are more. Offsets take time.
     ///
     /// It tokenises only the beginning of a long text, at least twice the part that it keeps. The rest cannot change how a
     /// tokenizer splits the beginning, and a tokenizer needs a hundred bytes of memory per byte of text.
-    pub(super) fn encode(&self, rendered: &Rendered) -> Result<Tokens, DataError> {
-        let text = &*rendered.text;
+    fn encoding(&self, text: &str, rendered: &Rendered, has_offsets: bool) -> Result<(Encoding, bool), DataError> {
         // Ordinary text has about four bytes per token.
         let mut bytes = 16 * self.max_seq_length;
         loop {
             let part = &text[..text.floor_char_boundary(bytes)];
             let is_whole = part.len() == text.len();
             let adds_special_tokens = !rendered.has_special_tokens;
-            let encoding = match is_whole && rendered.targets.is_none() {
-                // Leaves out the offsets.
+            let encoding = match is_whole && !has_offsets {
                 true => self.tokenizer.encode_fast(part, adds_special_tokens),
                 false => self.tokenizer.encode(part, adds_special_tokens),
             };
@@ -102,14 +134,10 @@ impl Encoder {
                 reason: error.to_string(),
             })?;
             let kept = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
-            let was_cut = !encoding.get_overflowing().is_empty();
-            if is_whole || (was_cut && 2 * kept <= part.len()) {
+            let is_cut = !encoding.get_overflowing().is_empty();
+            if is_whole || (is_cut && 2 * kept <= part.len()) {
                 self.check(encoding.get_ids())?;
-                let of_parts = |parts: &Vec<_>| tokens_of(parts, encoding.get_offsets(), text.len());
-                return Ok(Tokens {
-                    targets: rendered.targets.as_ref().map(of_parts),
-                    ids: encoding.get_ids().to_vec(),
-                });
+                return Ok((encoding, is_cut));
             }
             bytes *= 2;
         }
@@ -139,6 +167,16 @@ pub(super) struct Tokens {
     pub(super) ids: Vec<u32>,
     /// The ranges of predicted tokens, ascending; `None` if all are.
     pub(super) targets: Option<Vec<Range<u32>>>,
+    pub(super) finding: Finding,
+}
+
+/// What is worth a count in a sample's tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// `max_seq_length` cuts the sample, and it has something that is predicted.
+    pub(super) is_cut: bool,
+    /// The prompt's tokens are not all at the sample's beginning.
+    pub(super) prompt_differs: bool,
 }
 
 /// The tokens of some parts of a text of so many bytes. A token that lies across the beginning or the end of a part belongs to
@@ -192,6 +230,7 @@ mod tests {
         Rendered {
             text: text.into(),
             has_special_tokens: false,
+            prompt: None,
             targets: None,
         }
     }
@@ -285,6 +324,47 @@ mod tests {
                 .unwrap()
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_prompts_tokens_are_those_that_it_begins_with_alone() {
+        let encoder = embedded(512, 100).unwrap();
+        let of = |encoder: &Encoder, prompt: &str, text: &str| {
+            let rendered = Rendered {
+                prompt: Some(prompt.into()),
+                ..plain(text)
+            };
+            let tokens = encoder.encode(&rendered).unwrap();
+            assert_eq!(tokens.ids, ids(encoder, text));
+            (tokens.targets.unwrap(), tokens.finding)
+        };
+        let (text, prompt) = ("The river keeps it.", "The river");
+        let (all, before) = (ids(&encoder, text), ids(&encoder, prompt));
+        assert!(all.starts_with(&before));
+        let (targets, finding) = of(&encoder, prompt, text);
+        assert_eq!(targets, [before.len() as u32..all.len() as u32]);
+        assert_eq!(finding, Finding::default());
+        // The space belongs to the word behind it.
+        let (targets, finding) = of(&encoder, "The river ", text);
+        assert_eq!(targets, [before.len() as u32..all.len() as u32]);
+        assert!(finding.prompt_differs && !finding.is_cut);
+        // Another text: all is predicted.
+        assert_eq!(of(&encoder, "It", text).0, [0..all.len() as u32]);
+        let (targets, finding) = of(&embedded(512, 2).unwrap(), prompt, text);
+        assert!(targets.is_empty() && finding.is_cut && !finding.prompt_differs);
+    }
+
+    #[test]
+    fn a_sample_without_anything_predicted_is_not_cut() {
+        let of = |parts: Vec<Range<usize>>| {
+            let rendered = Rendered {
+                targets: Some(parts),
+                ..plain("The river keeps it.")
+            };
+            embedded(512, 2).unwrap().encode(&rendered).unwrap().finding.is_cut
+        };
+        assert!(of(vec![10..19]));
+        assert!(!of(vec![]) && !of(vec![3..3]));
     }
 
     #[test]

@@ -44,6 +44,19 @@ pub fn files_of_folder(files: &[String], split: Option<&str>) -> Result<Vec<Stri
     parts(wholes_of_split(files, split)?)
 }
 
+/// True if two names stand for one split, such as `dev` and `validation`.
+pub fn is_same_split(one: &str, other: &str) -> bool {
+    let split = |name| split_of_name(name).unwrap_or(name);
+    split(one) == split(other)
+}
+
+/// The split whose name or other name this is.
+fn split_of_name(name: &str) -> Option<&'static str> {
+    let mut splits = WORDS.iter();
+    let (split, _) = splits.find(|(_, words)| words.contains(&name))?;
+    Some(*split)
+}
+
 /// All parts of these files, if all are there.
 fn parts(wholes: BTreeMap<Whole<'_>, Vec<&str>>) -> Result<Vec<String>, SplitError> {
     let parts = wholes.iter().map(|(whole, parts)| whole.check(parts));
@@ -154,9 +167,7 @@ impl<'a> Whole<'a> {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
         if self.total.is_some() && is_plain && (folders == "data" || split_of_word(base).is_some()) {
-            let is_word = |(_, words): &&(_, &[&str])| words.contains(&base);
-            let split = WORDS.iter().find(is_word).map_or(base, |(split, _)| split);
-            return Some(split.to_owned());
+            return Some(split_of_name(base).unwrap_or(base).to_owned());
         }
         let mut names = folders.rsplit('/').chain([base]);
         names.find_map(split_of_word).map(str::to_owned)
@@ -208,6 +219,12 @@ mod tests {
 
     fn ok(files: &[&str]) -> Result<Vec<String>, SplitError> {
         Ok(files.iter().map(|file| (*file).to_owned()).collect())
+    }
+
+    #[test]
+    fn a_split_has_several_names() {
+        assert!(is_same_split("dev", "validation") && is_same_split("x", "x"));
+        assert!(!is_same_split("dev", "test") && !is_same_split("train_sft", "train"));
     }
 
     #[test]

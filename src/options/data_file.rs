@@ -96,6 +96,25 @@ impl DataFile {
         })
     }
 
+    /// The data to train on and that for evaluation, with the keys that name them.
+    pub fn parts(&self) -> Vec<DataPart> {
+        let split = |key, split: &Option<String>| split.clone().map(|split| (key, split));
+        let trained = DataPart {
+            key: "data.path",
+            split: split("data.split", &self.split),
+            file: self.clone(),
+        };
+        let evaluated = self.evaluation().map(|file| DataPart {
+            key: match self.eval_path {
+                Some(_) => "data.eval_path",
+                None => "data.path",
+            },
+            split: split("data.eval_split", &self.eval_split),
+            file,
+        });
+        [Some(trained), evaluated].into_iter().flatten().collect()
+    }
+
     /// True if tokens of prompts are not predicted.
     pub fn completion_only_loss(&self) -> bool {
         self.completion_only_loss.unwrap_or(true)
@@ -106,15 +125,16 @@ impl DataFile {
         self.assistant_only_loss.unwrap_or(false)
     }
 
-    /// The columns that the spec names for samples.
-    pub fn columns(&self) -> impl Iterator<Item = &str> {
+    /// The keys that name columns for samples, with these columns.
+    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let columns = [
-            &self.column,
-            &self.prompt_column,
-            &self.completion_column,
-            &self.messages_column,
+            ("column", &self.column),
+            ("prompt_column", &self.prompt_column),
+            ("completion_column", &self.completion_column),
+            ("messages_column", &self.messages_column),
         ];
-        columns.into_iter().flatten().map(String::as_str)
+        let given = columns.into_iter();
+        given.filter_map(|(key, column)| Some((key, column.as_deref()?)))
     }
 
     /// The column of the labels, where they are needed.
@@ -126,6 +146,17 @@ impl DataFile {
     pub fn format_of(&self, path: &str) -> Option<DataFormat> {
         self.format.or_else(|| DataFormat::of_path(path))
     }
+}
+
+/// A part of the data, which is trained on or evaluated with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataPart {
+    /// The key of its path.
+    pub key: &'static str,
+    /// The key of its split, and the split.
+    pub split: Option<(&'static str, String)>,
+    /// Its files.
+    pub file: DataFile,
 }
 
 /// One path or several, in the order in which they are read.

@@ -33,7 +33,7 @@ pub use choices::{
     Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, Synthetic};
-pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, Paths};
+pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};
 pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
 pub use init_lora_weights::InitLoraWeights;

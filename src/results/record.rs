@@ -170,6 +170,9 @@ pub struct Measured {
     /// Fraction of the held-out samples whose label is the likeliest, after the last step; absent without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_eval: Option<f64>,
+    /// Samples that nothing can be learnt from; absent if none was left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_left_out: Option<LeftOut>,
     /// Steps that the speeds are taken from: all but the first two, which warm up, or the last one of fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_timed: Option<usize>,
@@ -252,6 +255,18 @@ pub struct Measured {
     pub page_faults: Option<u64>,
     /// Median over the timed steps; the first step maps the pages that the others use again.
     pub page_faults_per_step_median: Option<f64>,
+}
+
+/// Numbers of samples that are neither trained on nor evaluated with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Samples of fewer than two tokens.
+    pub short: usize,
+    /// Samples whose predicted tokens all lie beyond `max_seq_length`.
+    pub cut: usize,
+    /// Samples without a predicted token.
+    pub without_targets: usize,
 }
 
 /// The components of a step's forward and backward passes, after a first optimizer step. A step has

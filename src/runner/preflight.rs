@@ -5,12 +5,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use crate::arch::{self, ModelConfig};
-use crate::data::{self, DataError};
+use crate::data::{self, DataError, KeyError};
 use crate::hub::{HubError, Roots};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
-use crate::spec::cell::{Cell, Data, Device, Stack, Task, Weights};
+use crate::spec::cell::{Cell, Device, Stack, Task, Weights};
 use crate::spec::{Study, StudyCell};
 use crate::text::{Mistake, to_flow_yaml};
 
@@ -116,9 +116,10 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
         if let Some(reason) = lacks(instruction_set(cell), InstructionSet::best()) {
             return Err(fail("instruction_set", &cell.instruction_set.name(), reason));
         }
-        let (key, value) = data_key(cell);
-        if seen.insert((cell.model.as_str(), value.clone(), cell.device.as_str())) {
-            data::check(&cell.data_options(), config, &roots).map_err(|error| fail(key, &value, error.into()))?;
+        let data = cell.value("data").to_string();
+        if seen.insert((cell.model.as_str(), data, config.labels(), cell.device.as_str())) {
+            let checked = data::check(&cell.data_options(), config, &roots);
+            checked.map_err(|KeyError { key, value, error }| fail(key, &value, error.into()))?;
             let device = cell.device().map_or(Ok(()), Device::check_build);
             device.map_err(|error| fail("device", &cell.device, error.into()))?;
         }
@@ -163,15 +164,6 @@ fn lacks(level: InstructionSet, best: InstructionSet) -> Option<Reason> {
     (level > best).then(|| Reason::InstructionSet { best: best.name() })
 }
 
-/// The key that names a cell's data, and its value.
-fn data_key(cell: &Cell) -> (&'static str, String) {
-    match &cell.data {
-        Data::Synthetic(_) => ("data", "synthetic".into()),
-        Data::Sample => ("data", "sample".into()),
-        Data::File(file) => ("data.path", file.path.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::error::Error as _;
@@ -181,9 +173,9 @@ mod tests {
     use super::*;
     use crate::spec::{self, Overrides};
 
-    /// The error of a spec with these defaults in `folder`, without the folder; empty where there is none.
-    fn checked(folder: &Path, defaults: &str) -> String {
-        let text = format!("name: x\ndefaults: {{{defaults}}}\n");
+    /// The error of a spec with these defaults and this sweep in `folder`, without the folder; empty if there is none.
+    fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
+        let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
         let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
@@ -194,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_named_by_its_key() {
         let folder = tempfile::tempdir().unwrap();
-        let checked = |defaults: &str| checked(folder.path(), defaults);
+        let checked = |defaults: &str| checked(folder.path(), defaults, "");
         fs::write(folder.path().join("empty.txt"), "").unwrap();
         fs::write(folder.path().join("good.txt"), "text").unwrap();
         fs::create_dir(folder.path().join("folder.txt")).unwrap();
@@ -245,19 +237,71 @@ mod tests {
     }
 
     #[test]
+    fn each_cells_data_is_checked_as_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.jsonl"), "{\"text\": \"a\", \"words\": \"b\"}\n").unwrap();
+        fs::write(folder.path().join("b.jsonl"), "{\"text\": \"a\"}\n").unwrap();
+        fs::create_dir(folder.path().join("texts")).unwrap();
+        fs::write(folder.path().join("texts/x.txt"), "a").unwrap();
+        fs::write(
+            folder.path().join("chats.jsonl"),
+            "{\"prompt\": [{\"role\": \"user\"}], \"completion\": [{\"role\": \"assistant\"}]}\n",
+        )
+        .unwrap();
+        let axis = |data: &str| format!("sweep: {{grid: {{data: [{{path: a.jsonl}}, {{{data}}}]}}}}");
+        for (data, expected) in [
+            (
+                "path: a.jsonl, column: word",
+                "`data.path: a.jsonl`: a.jsonl: no column `word`; there are: text, words; did you mean `words`?",
+            ),
+            (
+                "path: a.jsonl, eval_path: b.jsonl, column: words",
+                "`data.eval_path: b.jsonl`: b.jsonl: no column `words`",
+            ),
+            (
+                "path: a.jsonl, eval_path: ./a.jsonl",
+                "`data.eval_path: ./a.jsonl`: ./a.jsonl: the file is named twice",
+            ),
+            (
+                "path: a.jsonl, eval_split: test",
+                "`data.eval_split: test`: a.jsonl: neither a folder nor a data set",
+            ),
+            (
+                "path: texts, prompt_column: p",
+                "x.yaml: `data.path: texts`: texts/x.txt: a text file has no columns; remove `prompt_column: p`",
+            ),
+            (
+                "path: chats.jsonl",
+                "`data.path: chats.jsonl`: chats.jsonl: the preset `tiny`: no chat template",
+            ),
+            (
+                "path: chats.jsonl, chat_template: no.jinja",
+                "`data.chat_template: no.jinja`: chats.jsonl: cannot read no.jinja",
+            ),
+            (
+                "path: a.jsonl, chat_template: no.jinja",
+                "`data.chat_template: no.jinja`: a.jsonl: `chat_template` is not for texts",
+            ),
+        ] {
+            let found = checked(folder.path(), "model: tiny", &axis(data));
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+
+    #[test]
     fn text_needs_the_tokenizer_of_a_model_in_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_llama");
         fs::create_dir(folder.path().join("model")).unwrap();
         fs::copy(fixture.join("config.json"), folder.path().join("model/config.json")).unwrap();
         let model = "model: ./model, weights: random, max_seq_length: 8";
-        assert_eq!(checked(folder.path(), model), "");
-        let text = checked(folder.path(), &format!("{model}, data: sample"));
+        assert_eq!(checked(folder.path(), model, ""), "");
+        let text = checked(folder.path(), &format!("{model}, data: sample"), "");
         assert!(
             text.starts_with("x.yaml: `data: sample`: ./model/tokenizer.json: no tokenizer"),
             "{text}"
         );
-        let pretrained = checked(folder.path(), "model: ./model, max_seq_length: 8");
+        let pretrained = checked(folder.path(), "model: ./model, max_seq_length: 8", "");
         assert!(pretrained.contains("no weights"), "{pretrained}");
     }
 }

@@ -214,10 +214,7 @@ fn changed_data(study: &Study, kept: &[Cached]) -> Vec<String> {
             changed.is_ok_and(|changed| changed > made)
         };
         // What is wrong with the files is said before cells are trained.
-        let evaluation = file.evaluation();
-        let files = [Some(&**file), evaluation.as_ref()].into_iter().flatten();
-        let mut files = files.flat_map(|file| data::files(file, &roots).unwrap_or_default());
-        if files.any(|path| is_newer(&path)) {
+        if data::all_files(file, &roots).iter().any(is_newer) {
             *older.entry(file.path.to_string()).or_default() += 1;
         }
     }

@@ -56,7 +56,7 @@ pub fn run(
         device,
         mut trainer,
     } = load(options, roots, out.dir)?;
-    if let Some(text) = dataset.skipped().remark() {
+    for text in dataset.skipped().remarks() {
         on_event(&Event::Remark { text });
     }
     let trainable_count = trainer.trainable_count();
@@ -94,6 +94,7 @@ pub fn run(
     let measured = Measured {
         loss_eval: evaluation.map(|evaluation| evaluation.loss),
         accuracy_eval: evaluation.and_then(|evaluation| evaluation.accuracy),
+        samples_left_out: dataset.skipped().left_out(),
         parameter_count: config.parameter_count(),
         trainable_count,
         adapter_file_bytes,

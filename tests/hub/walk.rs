@@ -277,6 +277,32 @@ defaults: {model: owner/shape, weights: random, max_seq_length: 32, batch_size: 
 }
 
 #[test]
+fn a_split_is_trained_on_and_another_evaluated() {
+    let walk = Walk::new(
+        "name: walk\ndefaults: {model: owner/shape, weights: random, max_seq_length: 16, batch_size: 2, max_steps: 2, dtype: float32,
+           data: {path: owner/quotes, column: quote, split: test, eval_split: train}}
+",
+    );
+    walk.expctl(&["run", "spec.yaml"]).exits(0);
+    let parts = ["test-00000-of-00001", "train-00000-of-00002", "train-00001-of-00002"];
+    let downloads = walk.downloads();
+    let data: Vec<_> = downloads.iter().filter(|file| file.starts_with("data/")).collect();
+    assert_eq!(
+        data,
+        parts
+            .map(|part| format!("data/{part}.jsonl"))
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    let measured = walk.records().remove(0).measured.unwrap();
+    assert!(measured.loss_eval.is_some_and(f64::is_finite));
+    let missing = ["run", "spec.yaml", "--set", "data.split=dev"];
+    walk.expctl(&missing)
+        .exits(2)
+        .stderr_has("has no split `dev`; it has test, train");
+}
+
+#[test]
 fn subsets_are_folders() {
     let walk = Walk::new(SPEC);
     let plan = |data: &str| {

@@ -11,6 +11,7 @@ use crate::data::ChatTemplateError;
 
 const TEMPLATE: &str = "chat_template.jinja";
 const CONFIG: &str = "tokenizer_config.json";
+const TOKENS_MAP: &str = "special_tokens_map.json";
 
 /// The special tokens of a tokenizer by name, such as `bos_token`.
 #[derive(Debug, Clone, Default)]
@@ -19,14 +20,16 @@ pub(crate) struct SpecialTokens {
 }
 
 impl SpecialTokens {
-    /// Those that a model's tokenizer_config.json names; none if there is no such file.
+    /// Those of a model, as transformers reads them: of its tokenizer_config.json, and over these of its
+    /// special_tokens_map.json, unless the former lists all added tokens, as newer checkpoints do.
     pub(crate) fn of(location: &Location) -> Result<Self, ChatTemplateError> {
         let Location::Directory(dir) = location else {
             return Ok(Self::default());
         };
-        let Some(config) = read_config(dir)? else {
-            return Ok(Self::default());
-        };
+        let mut config = read_json(&dir.join(CONFIG))?.unwrap_or_default();
+        if !config.contains_key("added_tokens_decoder") {
+            config.extend(read_json(&dir.join(TOKENS_MAP))?.unwrap_or_default());
+        }
         let token = |(name, value): (String, Value)| {
             // A token with its settings has its text in `content`.
             let text = value.get("content").unwrap_or(&value);
@@ -67,7 +70,7 @@ pub(super) fn find(given: Option<&Path>, location: &Location) -> Result<(String,
     let missing = || ChatTemplateError::Missing {
         looked_at: format!("{}, {place}", path.display()),
     };
-    let config = read_config(dir)?.ok_or_else(missing)?;
+    let config = read_json(&dir.join(CONFIG))?.ok_or_else(missing)?;
     match config.get("chat_template") {
         None | Some(Value::Null) => Err(missing()),
         Some(Value::String(text)) => Ok((place, text.clone())),
@@ -95,19 +98,18 @@ pub(super) fn find(given: Option<&Path>, location: &Location) -> Result<(String,
     }
 }
 
-/// A model's tokenizer_config.json; `None` if it has none.
-fn read_config(dir: &Path) -> Result<Option<Map<String, Value>>, ChatTemplateError> {
-    let path = dir.join(CONFIG);
-    let text = match fs::read(&path) {
+/// The object in a file; `None` if there is no such file.
+fn read_json(path: &Path) -> Result<Option<Map<String, Value>>, ChatTemplateError> {
+    let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(&path, &error)),
+        Err(error) => return Err(unreadable(path, &error)),
     };
-    let config = serde_json::from_slice(&text).map_err(|error| ChatTemplateError::Invalid {
+    let object = serde_json::from_slice(&text).map_err(|error| ChatTemplateError::Invalid {
         place: format!("{}:{}:{}", path.display(), error.line(), error.column()),
         reason: format!("not a JSON object: {error}"),
     })?;
-    Ok(Some(config))
+    Ok(Some(object))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> ChatTemplateError {

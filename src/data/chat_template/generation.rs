@@ -42,28 +42,39 @@ pub(super) fn add(environment: &mut Environment) {
     environment.add_filter("generation", |text: String| format!("{}{text}{}", MARKS[0], MARKS[1]));
 }
 
-/// The template with its blocks as filters, on the same lines; true if it has some.
+/// The template with its blocks as filters, on the same lines; true if it has some. Comments, outputs and raw text stay.
 pub(super) fn as_filter(template: &str) -> (String, bool) {
     let mut result = String::with_capacity(template.len());
-    let (mut rest, mut found) = (template, false);
-    while let Some(at) = rest.find("{%") {
+    let (mut rest, mut found, mut is_raw) = (template, false, false);
+    while let Some((at, close)) = next_tag(rest, is_raw) {
         let start = at + "{%".len();
-        let Some(length) = rest[start..].find("%}") else { break };
+        let Some(length) = rest[start..].find(close) else { break };
         let inner = &rest[start..start + length];
         result.push_str(&rest[..start]);
         let word = inner.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '+'));
         match word {
-            "generation" => {
+            "generation" if close == "%}" && !is_raw => {
                 result.push_str(&inner.replace(word, "filter generation"));
                 found = true;
             }
-            "endgeneration" => result.push_str(&inner.replace(word, "endfilter")),
+            "endgeneration" if close == "%}" && !is_raw => result.push_str(&inner.replace(word, "endfilter")),
             _ => result.push_str(inner),
         }
+        is_raw = close == "%}" && if is_raw { word != "endraw" } else { word == "raw" };
         rest = &rest[start + length..];
     }
     result.push_str(rest);
     (result, found)
+}
+
+/// The next block, comment or output, and what closes it. Raw text has blocks alone.
+fn next_tag(text: &str, is_raw: bool) -> Option<(usize, &'static str)> {
+    let tags = [("{%", "%}"), ("{#", "#}"), ("{{", "}}")];
+    let known = &tags[..if is_raw { 1 } else { tags.len() }];
+    let places = known
+        .iter()
+        .filter_map(|(open, close)| Some((text.find(open)?, *close)));
+    places.min_by_key(|(at, _)| *at)
 }
 
 #[cfg(test)]
@@ -87,5 +98,17 @@ mod tests {
             "{% if x %}a{% endif %}\n{%- filter generation -%}\n{{ y }}\n{% endfilter %}{% x"
         );
         assert!(!as_filter("{% set generation = 1 %}").1);
+    }
+
+    #[test]
+    fn a_block_in_a_comment_or_in_raw_text_marks_nothing() {
+        for template in [
+            "{# {% generation %} #}a",
+            "{% raw %}{% generation %}{{ {# {% endraw %}b",
+            "{{ '{% generation %}' }}",
+        ] {
+            assert_eq!(as_filter(template), (template.to_owned(), false));
+        }
+        assert!(as_filter("{# a #}{{ b }}{% raw %}c{% endraw %}{% generation %}d{% endgeneration %}").1);
     }
 }

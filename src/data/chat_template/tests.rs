@@ -121,6 +121,35 @@ fn the_template_is_that_of_the_file_of_the_model_or_of_the_spec() {
 }
 
 #[test]
+fn special_tokens_are_those_that_transformers_reads() {
+    let tokens = |files: &[(&str, Json)]| {
+        let (_dir, location) = model(files);
+        let tokens = SpecialTokens::of(&location).unwrap().by_name;
+        Json::Object(tokens).to_string()
+    };
+    let map = (
+        "special_tokens_map.json",
+        json!({"eos_token": {"content": "<map>"}, "additional_special_tokens": []}),
+    );
+    let config = |more: Json| {
+        let mut config = json!({"bos_token": "<b>", "eos_token": "<e>"});
+        config
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        ("tokenizer_config.json", config)
+    };
+    assert_eq!(tokens(&[map.clone()]), r#"{"eos_token":"<map>"}"#);
+    let old = config(json!({}));
+    assert_eq!(
+        tokens(&[old, map.clone()]),
+        r#"{"bos_token":"<b>","eos_token":"<map>"}"#
+    );
+    let new = config(json!({"added_tokens_decoder": {}}));
+    assert_eq!(tokens(&[new, map]), r#"{"bos_token":"<b>","eos_token":"<e>"}"#);
+}
+
+#[test]
 fn a_model_without_a_template_says_where_it_would_be() {
     let (dir, location) = model(&[]);
     let message = opened(None, &location).unwrap_err();

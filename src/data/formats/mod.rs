@@ -24,13 +24,27 @@ pub(super) use row::{Row, TEXT_COLUMN, kind, missing};
 /// The names of a file's columns, those of its first row if rows may differ; `None` if it has no row.
 pub(super) fn columns(path: &Path, format: DataFormat) -> Result<Option<Vec<String>>, DataError> {
     let path: Arc<Path> = path.into();
-    match format {
-        DataFormat::Text => Ok(Some(vec![TEXT_COLUMN.into()])),
-        DataFormat::Csv => csv::columns(&path).map(Some),
-        DataFormat::Parquet => parquet::columns(&path).map(Some),
-        DataFormat::Jsonl => first_keys(|each| jsonl::objects(&path, each)),
-        DataFormat::Json => first_keys(|each| json::objects(&path, each)),
-    }
+    let first = match format {
+        DataFormat::Text => return Ok(Some(vec![TEXT_COLUMN.into()])),
+        DataFormat::Csv => return csv::columns(&path).map(Some),
+        DataFormat::Parquet => return parquet::columns(&path).map(Some),
+        DataFormat::Jsonl => first_object(|each| jsonl::objects(&path, each))?,
+        DataFormat::Json => first_object(|each| json::objects(&path, each))?,
+    };
+    Ok(first.map(|object| object.into_iter().map(|(key, _)| key).collect()))
+}
+
+/// The columns that hold lists, as far as the first row says if rows may differ.
+pub(super) fn lists(path: &Path, format: DataFormat) -> Result<Vec<String>, DataError> {
+    let path: Arc<Path> = path.into();
+    let first = match format {
+        DataFormat::Text | DataFormat::Csv => return Ok(Vec::new()),
+        DataFormat::Parquet => return parquet::lists(&path),
+        DataFormat::Jsonl => first_object(|each| jsonl::objects(&path, each))?,
+        DataFormat::Json => first_object(|each| json::objects(&path, each))?,
+    };
+    let lists = first.into_iter().flatten().filter(|(_, value)| value.is_array());
+    Ok(lists.map(|(column, _)| column).collect())
 }
 
 /// Calls `each` with each row of a file: the values of these columns, of which all rows must have all.
@@ -58,12 +72,12 @@ pub(super) fn read(path: &Path, format: DataFormat, columns: &[&str], each: &mut
     }
 }
 
-fn first_keys(
+fn first_object(
     objects: impl FnOnce(&mut EachObject) -> Result<(), DataError>,
-) -> Result<Option<Vec<String>>, DataError> {
+) -> Result<Option<Map<String, Value>>, DataError> {
     let mut first = None;
     objects(&mut |_, object| {
-        first = Some(object.into_iter().map(|(key, _)| key).collect());
+        first = Some(object);
         Ok(false)
     })?;
     Ok(first)

@@ -1,11 +1,11 @@
-//! Columns of a Parquet file: texts, numbers, and lists and structs of these.
+//! Columns of a Parquet file: texts, numbers, truth values, and lists and structs of these.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use polars_core::prelude::{AnyValue, PolarsResult};
+use polars_core::prelude::{AnyValue, ArrowDataType, ArrowSchema, PolarsResult};
 use polars_io::SerReader;
 use polars_io::parquet::read::{ParallelStrategy, ParquetReader};
 use serde_json::{Map, Value};
@@ -16,20 +16,52 @@ use crate::data::DataError;
 
 /// The names of a file's columns.
 pub(super) fn columns(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
-    let mut reader = ParquetReader::new(open(path)?);
-    let schema = checked(path, || reader.schema())?;
+    let schema = schema(path)?;
     Ok(schema.iter_names().map(|name| name.to_string()).collect())
+}
+
+/// The columns of lists.
+pub(super) fn lists(path: &Arc<Path>) -> Result<Vec<String>, DataError> {
+    let schema = schema(path)?;
+    let fields = schema.iter_values();
+    let lists = fields.filter(|field| matches!(field.dtype, ArrowDataType::List(_) | ArrowDataType::LargeList(_)));
+    Ok(lists.map(|field| field.name.to_string()).collect())
+}
+
+fn schema(path: &Path) -> Result<Arc<ArrowSchema>, DataError> {
+    let mut reader = ParquetReader::new(open(path)?);
+    checked(path, || reader.schema())
+}
+
+/// The type within this one whose values are neither texts nor numbers, nor lists or structs of these, such as a date.
+fn unreadable(dtype: &ArrowDataType) -> Option<&ArrowDataType> {
+    use ArrowDataType as Type;
+    match dtype {
+        Type::Null | Type::Boolean | Type::Float32 | Type::Float64 | Type::Utf8 | Type::LargeUtf8 | Type::Utf8View => {
+            None
+        }
+        Type::Int8 | Type::Int16 | Type::Int32 | Type::Int64 => None,
+        Type::UInt8 | Type::UInt16 | Type::UInt32 | Type::UInt64 => None,
+        Type::List(item) | Type::LargeList(item) => unreadable(&item.dtype),
+        Type::Struct(fields) => fields.iter().find_map(|field| unreadable(&field.dtype)),
+        other => Some(other),
+    }
 }
 
 /// Calls `each` with these columns of each row. Reads only these columns, one row group at a time.
 pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Result<(), DataError> {
-    let names = self::columns(path)?;
-    if let Some(column) = columns.iter().find(|column| names.iter().all(|name| name != **column)) {
-        return Err(missing(
-            path.display().to_string(),
-            column,
-            names.iter().map(String::as_str),
-        ));
+    let schema = schema(path)?;
+    for &column in columns {
+        let names = schema.iter_names().map(|name| name.as_str());
+        let field = schema.get(column);
+        let field = field.ok_or_else(|| missing(path.display().to_string(), column, names))?;
+        if let Some(dtype) = unreadable(&field.dtype) {
+            return Err(DataError::ParquetType {
+                path: path.to_path_buf(),
+                column: column.into(),
+                dtype: format!("{dtype:?}"),
+            });
+        }
     }
     let mut reader = ParquetReader::new(open(path)?);
     let metadata = checked(path, || Ok(reader.get_metadata()?.clone()))?;
@@ -64,7 +96,7 @@ pub(super) fn read(path: &Arc<Path>, columns: &[&str], each: &mut EachRow) -> Re
     Ok(())
 }
 
-/// A value as JSON; null if JSON has no such value, such as a date.
+/// A value of a type that is not [`unreadable`] as JSON; null if it is no number that JSON has.
 fn json(value: &AnyValue) -> Value {
     match value {
         AnyValue::String(text) => (*text).into(),
@@ -81,6 +113,7 @@ fn json(value: &AnyValue) -> Value {
             let names = fields.iter().map(|field| field.name().to_string());
             Value::Object(names.zip(values.iter().map(json)).collect())
         }
+        AnyValue::UInt64(value) => (*value).into(),
         number if number.is_integer() => number.extract::<i64>().map_or(Value::Null, Value::from),
         number if number.is_float() => number.extract::<f64>().map_or(Value::Null, Value::from),
         _ => Value::Null,
@@ -152,6 +185,46 @@ mod tests {
             "x.parquet: no column `texts`; there are: text, n, real; did you mean `text`?"
         );
         assert_eq!(columns(&file.path().into()).unwrap(), ["text", "n", "real"]);
+    }
+
+    #[test]
+    fn large_numbers_stay_and_bytes_are_refused_by_their_column() {
+        let file = write(vec![
+            Column::new("n".into(), [u64::MAX, 1]),
+            Column::new("raw".into(), [&b"a"[..], b"b"]),
+        ]);
+        assert_eq!(values(&file, "n").unwrap(), [u64::MAX, 1]);
+        let message = values(&file, "raw").unwrap_err();
+        assert!(
+            message.starts_with("x.parquet: column `raw` has values of type `Binary"),
+            "{message}"
+        );
+    }
+
+    /// pyarrow wrote it: a column of each type.
+    #[test]
+    fn dates_and_times_are_refused_by_their_column() {
+        let path: Arc<Path> = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/types.parquet")).into();
+        let read = |column: &str| {
+            let mut first = None;
+            let result = read(&path, &[column], &mut |row| {
+                first = Some(row.values[column].clone());
+                Ok(())
+            });
+            result.map(|()| first).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("text").unwrap(), Some("a".into()));
+        for (column, dtype) in [
+            ("date", "Date32"),
+            ("time", "Timestamp(Microsecond, None)"),
+            ("bytes", "Binary"),
+            ("messages", "Timestamp(Microsecond, None)"),
+        ] {
+            let message = read(column).unwrap_err();
+            let expected = format!("types.parquet: column `{column}` has values of type `{dtype}");
+            assert!(message.contains(&expected), "{message}");
+        }
+        assert_eq!(lists(&path).unwrap(), ["messages"]);
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("loss_last", Float, |m| m.loss_last),
         measured("loss_eval", Float, |m| m.loss_eval),
         measured("accuracy_eval", Float, |m| m.accuracy_eval),
+        measured("samples_short", Int, |m| m.samples_left_out.map(|out| out.short)),
+        measured("samples_cut", Int, |m| m.samples_left_out.map(|out| out.cut)),
+        measured("samples_without_targets", Int, |m| {
+            m.samples_left_out.map(|out| out.without_targets)
+        }),
         measured("steps", Int, |m| m.steps),
         measured("tokens", Int, |m| m.tokens),
         measured("real_tokens", Int, |m| m.real_tokens),

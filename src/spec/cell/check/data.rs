@@ -6,7 +6,7 @@ use super::super::{Attention, Cell, Data, DataFile, DataFormat, Lengths, Packing
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
-use crate::hub::HubName;
+use crate::hub::{HubName, is_same_split};
 use crate::options::{BatchSearch, DataOptions, Paths};
 use crate::text::quoted;
 
@@ -169,13 +169,14 @@ impl Cell {
             );
         }
         let split = file.split.as_deref().unwrap_or("train");
-        if file.eval_path.is_none() && file.eval_split.as_deref() == Some(split) {
-            return Err(
-                Invalid::new(key, format!("{} is the split that is trained on", quoted(split)))
-                    .help("name another, such as `test`"),
-            );
+        match file.eval_split.as_deref() {
+            Some(eval_split) if file.eval_path.is_none() && is_same_split(eval_split, split) => {
+                let name = if eval_split == split { "" } else { ", by another name" };
+                let message = format!("{} is the split that is trained on{name}", quoted(eval_split));
+                Err(Invalid::new(key, message).help("name another, such as `test`"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn check_labels(&self, file: &DataFile) -> Checked {
@@ -273,12 +274,11 @@ fn check_file(file: &DataFile) -> Checked {
         paths("data.eval_path", eval_path)?;
     }
     check_form(file)?;
-    if file.column.is_some() && is_text(file) {
-        return Err(
-            Invalid::new("data.column", "a text file has no columns").help("leave the key out, or give the `format`")
-        );
+    match file.columns().next() {
+        Some((key, _)) if is_text(file) => Err(Invalid::new(format!("data.{key}"), "a text file has no columns")
+            .help("leave the key out, or give the `format`")),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The keys of one form of samples exclude those of the others.
