@@ -95,15 +95,35 @@ impl Dataset {
         options: &DataOptions,
         config: &ModelConfig,
     ) -> impl Iterator<Item = Result<MicroBatch, DataError>> {
+        self.unpacked(self.sampler.held_out().to_vec(), options, config)
+    }
+
+    /// The same of the samples whose forgetting is measured.
+    pub fn remembered_batches(
+        &self,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> impl Iterator<Item = Result<MicroBatch, DataError>> {
+        self.unpacked(self.sampler.remembered(), options, config)
+    }
+
+    fn unpacked(
+        &self,
+        samples: Vec<u32>,
+        options: &DataOptions,
+        config: &ModelConfig,
+    ) -> impl Iterator<Item = Result<MicroBatch, DataError>> {
         let collator = Collator::new(options, config, self.separator).unpacked();
-        let chunks = self.sampler.held_out().chunks(options.batch_size);
+        let batch_size = options.batch_size;
+        let chunks = (0..samples.len()).step_by(batch_size);
         // A micro-batch of too many tokens becomes several.
-        chunks.flat_map(
-            move |samples| match collator.micro_batches(&self.sampler, &self.contents, samples) {
+        chunks.flat_map(move |start| {
+            let samples = &samples[start..samples.len().min(start + batch_size)];
+            match collator.micro_batches(&self.sampler, &self.contents, samples) {
                 Ok(micro) => micro.into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
-            },
-        )
+            }
+        })
     }
 }
 

@@ -29,7 +29,7 @@ impl TextLengths {
     /// # Errors
     /// If none would be left.
     pub fn train(&self, options: &DataOptions) -> Result<Vec<u32>, DataError> {
-        let held_out = held_out(&self.lengths, options, &self.origin)?;
+        let held_out = held_out(self.lengths.len(), options, &self.origin)?;
         Ok(all_but(&held_out, self.lengths.len()).collect())
     }
 }

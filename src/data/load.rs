@@ -14,7 +14,7 @@ use super::tokenise::{EachSample, Tokenised, tokenise, tokeniser};
 use super::{DataError, Dataset, Sampler, synthetic, tokenizer};
 use crate::arch::{ModelConfig, locate};
 use crate::hub::Roots;
-use crate::options::{Data, DataOptions, PackingSeparator};
+use crate::options::{Data, DataFile, DataOptions, PackingSeparator};
 
 /// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those that nothing can be learnt from are
 /// left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
@@ -90,19 +90,24 @@ fn for_each_sample(
     tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
         sieve.take(sample)
     })?;
-    let evaluated = match &options.data {
-        Data::File(file) if parts == Parts::All => file.evaluation(),
-        _ => None,
-    };
-    if let Some(file) = evaluated {
-        let (data, trained) = (Data::from(file), sieve.kept);
-        tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
-        if sieve.kept == trained {
-            return Err(DataError::NothingToEvaluate {
-                origin: origin(&data, roots),
-            });
-        }
-        found.evaluated_from = Some(trained);
+    if let Data::File(file) = &options.data
+        && parts == Parts::All
+    {
+        let mut add = |data: Option<DataFile>| {
+            let Some(data) = data.map(Data::from) else {
+                return Ok(None);
+            };
+            let before = sieve.kept;
+            tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
+            match sieve.kept > before {
+                true => Ok(Some(before)),
+                false => Err(DataError::NothingToEvaluate {
+                    origin: origin(&data, roots),
+                }),
+            }
+        };
+        found.evaluated_from = add(file.evaluation())?;
+        found.remembered_from = add(file.forgetting())?;
     }
     found.skipped = sieve.skipped;
     // Names that only the data for evaluation has are not known to a plan.

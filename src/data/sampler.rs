@@ -17,6 +17,8 @@ pub struct Sampler {
     targets: SampleTargets,
     /// Indices of the samples held out, ascending.
     held_out: Vec<u32>,
+    /// The number of samples that are trained on or held out. The forgetting of those behind them is measured.
+    learnt: u32,
 }
 
 /// What is known of samples when all are read.
@@ -28,6 +30,8 @@ pub(super) struct Found {
     pub(super) skipped: Skipped,
     /// The first sample of the data for evaluation, if there is such data.
     pub(super) evaluated_from: Option<usize>,
+    /// The first sample whose forgetting is measured, if there are such samples.
+    pub(super) remembered_from: Option<usize>,
     /// The final number of each label, if labels are names.
     pub(super) label_numbers: Option<Vec<u32>>,
 }
@@ -41,20 +45,25 @@ impl Sampler {
         found: &Found,
     ) -> Result<Self, DataError> {
         let origin = || found.origin.clone();
-        if found.evaluated_from.unwrap_or(lengths.len()) == 0 {
+        let samples = found.remembered_from.unwrap_or(lengths.len());
+        if found.evaluated_from.unwrap_or(samples) == 0 {
             return Err(DataError::Empty {
                 origin: origin(),
                 skipped: found.skipped,
             });
         }
+        if u32::try_from(lengths.len()).is_err() {
+            return Err(DataError::TooMany { origin: origin() });
+        }
         let held_out = match found.evaluated_from {
-            Some(first) if u32::try_from(lengths.len()).is_ok() => (first as u32..lengths.len() as u32).collect(),
-            _ => held_out(&lengths, options, &found.origin)?,
+            Some(first) => (first as u32..samples as u32).collect(),
+            None => held_out(samples, options, &found.origin)?,
         };
         let sampler = Self {
             lengths,
             targets,
             held_out,
+            learnt: samples as u32,
         };
         if sampler.trained() < options.effective_batch_size() {
             return Err(DataError::TooFew {
@@ -92,17 +101,22 @@ impl Sampler {
 
     /// Indices of the samples to train on, ascending.
     pub fn train(&self) -> impl Iterator<Item = u32> {
-        all_but(&self.held_out, self.lengths.len())
+        all_but(&self.held_out, self.learnt as usize)
     }
 
     /// Number of samples to train on.
     pub fn trained(&self) -> usize {
-        self.lengths.len() - self.held_out.len()
+        self.learnt as usize - self.held_out.len()
     }
 
     /// Indices of the samples held out, ascending; empty without data for evaluation.
     pub fn held_out(&self) -> &[u32] {
         &self.held_out
+    }
+
+    /// Indices of the samples whose forgetting is measured, ascending.
+    pub fn remembered(&self) -> Vec<u32> {
+        (self.learnt..self.lengths.len() as u32).collect()
     }
 
     /// Optimizer steps of one epoch; the last may have fewer samples.
@@ -120,8 +134,7 @@ impl Sampler {
 }
 
 /// Indices of `eval_fraction` of the samples, rounded up and chosen by the seed; ascending.
-pub(super) fn held_out(lengths: &SampleLengths, options: &DataOptions, origin: &str) -> Result<Vec<u32>, DataError> {
-    let samples = lengths.len();
+pub(super) fn held_out(samples: usize, options: &DataOptions, origin: &str) -> Result<Vec<u32>, DataError> {
     let Ok(count) = u32::try_from(samples) else {
         return Err(DataError::TooMany { origin: origin.into() });
     };

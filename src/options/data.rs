@@ -145,6 +145,7 @@ struct DataKeys {
     split: Option<String>,
     eval_path: Option<Paths>,
     eval_split: Option<String>,
+    forgetting_path: Option<Paths>,
 }
 
 impl DataKeys {
@@ -163,6 +164,7 @@ impl DataKeys {
             split: self.split,
             eval_path: self.eval_path,
             eval_split: self.eval_split,
+            forgetting_path: self.forgetting_path,
         };
         let has_path = !file.path.0.is_empty();
         let is_bare = file

@@ -60,6 +60,10 @@ pub struct DataFile {
     /// The split for loss_eval, of `eval_path` or else of `path`; excludes eval_fraction. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eval_split: Option<String>,
+    /// Other texts, written as `path`, whose loss is taken before the training and after it: what the model forgets of them.
+    /// Their own columns say what they are, and the same tokens are predicted as of `path`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgetting_path: Option<Paths>,
 }
 
 impl DataFile {
@@ -79,6 +83,7 @@ impl DataFile {
             split: None,
             eval_path: None,
             eval_split: None,
+            forgetting_path: None,
         }
     }
 
@@ -92,11 +97,21 @@ impl DataFile {
             split: self.eval_split.clone(),
             eval_path: None,
             eval_split: None,
+            forgetting_path: None,
             ..self.clone()
         })
     }
 
-    /// The data to train on and that for evaluation, with the keys that name them.
+    /// The data whose forgetting is measured, if there is some: files of any columns, with the same chat template.
+    pub fn forgetting(&self) -> Option<Self> {
+        Some(Self {
+            path: self.forgetting_path.clone()?,
+            chat_template: self.chat_template.clone(),
+            ..Self::new("")
+        })
+    }
+
+    /// The data to train on, that for evaluation, and that whose forgetting is measured, with the keys that name them.
     pub fn parts(&self) -> Vec<DataPart> {
         let split = |key, split: &Option<String>| split.clone().map(|split| (key, split));
         let trained = DataPart {
@@ -112,7 +127,12 @@ impl DataFile {
             split: split("data.eval_split", &self.eval_split),
             file,
         });
-        [Some(trained), evaluated].into_iter().flatten().collect()
+        let remembered = self.forgetting().map(|file| DataPart {
+            key: "data.forgetting_path",
+            split: None,
+            file,
+        });
+        [Some(trained), evaluated, remembered].into_iter().flatten().collect()
     }
 
     /// True if tokens of prompts are not predicted.

@@ -24,7 +24,8 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    fn of(group: &Group) -> Self {
+    /// A group as a method.
+    pub(crate) fn of(group: &Group) -> Self {
         let cell = &group.cells[0];
         let rank = cell.get("rank").as_int().unwrap_or(0);
         let counts = group.mean("parameter_count").zip(group.mean("trainable_count"));
@@ -96,6 +97,9 @@ pub(crate) struct Losses {
 
 /// The column of the loss on held-out data.
 pub(crate) const HELD_OUT: &str = "loss_eval";
+
+/// The column of the rise of the loss on other data.
+pub(crate) const FORGETTING: &str = "forgetting";
 
 /// The judgement on the losses of these groups.
 pub(crate) fn losses(groups: &[Group]) -> Losses {

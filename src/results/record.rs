@@ -170,6 +170,9 @@ pub struct Measured {
     /// Fraction of the held-out samples whose label is the likeliest, after the last step; absent without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_eval: Option<f64>,
+    /// The losses on the data of `forgetting_path`; absent without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgetting: Option<Forgetting>,
     /// Samples that nothing can be learnt from; absent if none was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_left_out: Option<LeftOut>,
@@ -255,6 +258,25 @@ pub struct Measured {
     pub page_faults: Option<u64>,
     /// Median over the timed steps; the first step maps the pages that the others use again.
     pub page_faults_per_step_median: Option<f64>,
+}
+
+/// What training made of the loss on other data. It is measured as `loss_eval`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forgetting {
+    /// Before the first step.
+    #[serde(deserialize_with = "nan_where_null")]
+    pub before: f64,
+    /// After the last step.
+    #[serde(deserialize_with = "nan_where_null")]
+    pub after: f64,
+}
+
+impl Forgetting {
+    /// The rise of the loss; negative if training improved it.
+    pub fn rise(&self) -> f64 {
+        self.after - self.before
+    }
 }
 
 /// Numbers of samples that are neither trained on nor evaluated with.

@@ -166,12 +166,10 @@ fn requests(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> BTreeMap<HubN
             None,
         );
         if let Data::File(file) = &cell.data {
-            let evaluation = file.evaluation();
-            let sets = [("data.path", Some(&**file)), ("data.eval_path", evaluation.as_ref())];
-            for (key, file) in sets.into_iter().filter_map(|(key, file)| Some((key, file?))) {
-                for path in file.path.iter() {
+            for part in file.parts() {
+                for path in part.file.path.iter() {
                     let set = HubName::of_data(path).unwrap_or_default();
-                    add(set, key, path, Wanted::default(), file.split.as_deref());
+                    add(set, part.key, path, Wanted::default(), part.file.split.as_deref());
                 }
             }
         }

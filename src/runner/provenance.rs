@@ -5,7 +5,6 @@ use std::fs;
 
 use crate::hub::{Roots, Snapshot};
 use crate::memory::probes;
-use crate::options::Paths;
 use crate::results::record::{Machine, Provenance};
 use crate::spec::cell::{Cell, Data};
 
@@ -41,14 +40,11 @@ pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) 
 
 /// What a cell uses of the hub.
 pub(super) fn snapshots(cell: &Cell, roots: &Roots) -> BTreeMap<String, Snapshot> {
-    let paths = match &cell.data {
-        Data::File(file) => file
-            .path
-            .iter()
-            .chain(file.eval_path.iter().flat_map(Paths::iter))
-            .collect(),
+    let parts = match &cell.data {
+        Data::File(file) => file.parts(),
         Data::Synthetic(_) | Data::Sample => Vec::new(),
     };
+    let paths: Vec<&str> = parts.iter().flat_map(|part| part.file.path.iter()).collect();
     roots.snapshots_of(&cell.model, &paths)
 }
 

@@ -12,7 +12,7 @@ use crate::{
     memory::{self, Phase, timeline},
     model::{self, Source},
     options::{Measure, TrainOptions, TrainingLength},
-    results::record::{Event, Measured},
+    results::record::{Event, Forgetting, Measured},
 };
 
 /// The figures of a finished run. Its other results are files.
@@ -62,6 +62,9 @@ pub fn run(
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
+    // The loss that training starts from. An adapter begins as nothing, so it is the base's.
+    let before = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
+
     let mut meter = MemoryMeter::start(&device);
     let mut steps = StepRecorder::create(out.dir, options.empty_cache_steps, on_event)?;
     let profile = match options.measure {
@@ -85,6 +88,7 @@ pub fn run(
         on_event(&Event::Evaluating);
         Some(trainer.evaluate(dataset.eval_batches(&options.data, &config))?)
     };
+    let after = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
     let adapter_file_bytes = save::adapter(&options.model, &mut trainer, &out.dir.join("adapter"))?;
     if let Some(dir) = out.model {
         save::model(&options.model, roots, &mut trainer, dir)?;
@@ -94,6 +98,7 @@ pub fn run(
     let measured = Measured {
         loss_eval: evaluation.map(|evaluation| evaluation.loss),
         accuracy_eval: evaluation.and_then(|evaluation| evaluation.accuracy),
+        forgetting: before.zip(after).map(|(before, after)| Forgetting { before, after }),
         samples_left_out: dataset.skipped().left_out(),
         parameter_count: config.parameter_count(),
         trainable_count,
@@ -105,6 +110,22 @@ pub fn run(
         measured,
         data_sha256: dataset.sha256().to_owned(),
     })
+}
+
+/// The loss on the data whose forgetting is measured; `None` if there is none.
+fn forgetting_loss(
+    options: &TrainOptions,
+    config: &ModelConfig,
+    dataset: &Dataset,
+    trainer: &mut Trainer,
+    on_event: &mut dyn FnMut(&Event),
+) -> Result<Option<f64>, TrainError> {
+    let mut batches = dataset.remembered_batches(&options.data, config).peekable();
+    if batches.peek().is_none() {
+        return Ok(None);
+    }
+    on_event(&Event::Evaluating);
+    Ok(Some(trainer.evaluate(batches)?.loss))
 }
 
 /// A model and its data, ready for the first step.

@@ -26,6 +26,7 @@ pub(super) fn summarise(
         loss_last: steps.last().map_or(f64::NAN, |step| step.loss),
         loss_eval: None,
         accuracy_eval: None,
+        forgetting: None,
         samples_left_out: None,
         steps_timed: Some(timed.len()),
         step_seconds_median: median(timed.iter().map(|step| step.seconds)),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     data::{DataError, EffectiveBatch, MicroBatch},
-    memory::{self, Phase},
+    memory::{self, Phase, timeline},
     model::Model,
     nn::{DropoutPass, Pass, param::Param, tensor::Tensor},
     optim::{self, Optimizer, clip_gradients},
@@ -172,6 +172,7 @@ impl Trainer {
                 let pass = self.pass(&micro, None);
                 segments::evaluate(&mut self.model, &micro, &pass)?
             };
+            timeline::write_out();
             sum += evaluated.loss_sum;
             counted += micro.counted();
             if let Some(found) = evaluated.correct {

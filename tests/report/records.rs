@@ -92,6 +92,8 @@ fn measured(cell: &Cell) -> Measured {
         loss_first: 10.8,
         loss_last: 10.5 - 0.01 * rank as f64 + 0.002 * cell.seed as f64,
         loss_eval: Some(10.6 - 0.008 * rank as f64 + 0.002 * cell.seed as f64),
+        forgetting: None,
+        samples_left_out: None,
         accuracy_eval: (cell.task == Task::SequenceClassification).then_some(0.875 + rank as f64 / 1024.0),
         steps_timed: Some(1),
         step_seconds_median: 512.0 / speed,

@@ -8,6 +8,7 @@ mod background;
 mod common;
 mod damage;
 mod environment;
+mod forgetting;
 mod ladder;
 mod outcomes;
 mod output;

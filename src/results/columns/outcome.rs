@@ -46,6 +46,9 @@ pub fn outcomes() -> Vec<Outcome> {
         measured("loss_last", Float, |m| m.loss_last),
         measured("loss_eval", Float, |m| m.loss_eval),
         measured("accuracy_eval", Float, |m| m.accuracy_eval),
+        measured("forgetting", Float, |m| m.forgetting.map(|losses| losses.rise())),
+        measured("forgetting_before", Float, |m| m.forgetting.map(|losses| losses.before)),
+        measured("forgetting_after", Float, |m| m.forgetting.map(|losses| losses.after)),
         measured("samples_short", Int, |m| m.samples_left_out.map(|out| out.short)),
         measured("samples_cut", Int, |m| m.samples_left_out.map(|out| out.cut)),
         measured("samples_without_targets", Int, |m| {

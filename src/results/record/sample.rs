@@ -56,6 +56,7 @@ pub(crate) fn ok(cell_id: &str) -> Record {
             loss_last: 5.25,
             loss_eval: Some(5.375),
             accuracy_eval: None,
+            forgetting: None,
             samples_left_out: None,
             steps_timed: Some(5),
             step_seconds_median: 0.5,

@@ -190,6 +190,14 @@ impl Cell {
                 ),
             };
         }
+        if file.forgetting_path.is_some() {
+            return Err(Invalid::new(
+                "data.forgetting_path",
+                "a classifier's head begins random, so it forgets nothing",
+            )
+            .with("task")
+            .help("leave the key out"));
+        }
         let of_texts = [&file.prompt_column, &file.completion_column, &file.messages_column];
         if of_texts.iter().any(|column| column.is_some()) {
             return Err(Invalid::new("task", "an encoder reads texts, not prompts or messages")
@@ -272,6 +280,9 @@ fn check_file(file: &DataFile) -> Checked {
     paths("data.path", &file.path)?;
     if let Some(eval_path) = &file.eval_path {
         paths("data.eval_path", eval_path)?;
+    }
+    if let Some(forgetting_path) = &file.forgetting_path {
+        paths("data.forgetting_path", forgetting_path)?;
     }
     check_form(file)?;
     match file.columns().next() {

@@ -1,0 +1,101 @@
+//! `data: {forgetting_path: ...}`: the loss on other texts, before the training and after it.
+
+use serde_json::Value;
+
+use crate::common::project::Project;
+
+const SPEC: &str = "
+name: forgetting
+defaults:
+  model: tiny
+  dtype: float32
+  data: { path: learnt.jsonl, column: words, forgetting_path: known.txt }
+  eval_fraction: 0.2
+  max_seq_length: 32
+  batch_size: 2
+  max_steps: 6
+sweep: { include: [{ rank: 4 }, { learning_rate: 1.0e-2, rank: 4 }, { learning_rate: 1.0e-2, rank: 0 }] }
+report: { template: comparison }
+";
+
+#[test]
+fn what_is_forgotten_is_the_rise_of_the_loss() {
+    let project = Project::new(&SPEC.replace("[{ rank: 4 }", "[{ learning_rate: 0.0, rank: 4 }"));
+    let lines: String = (0..20)
+        .map(|number| format!("{{\"words\": \"word number {number} is a cork and floats\"}}\n"))
+        .collect();
+    project.write("learnt.jsonl", lines);
+    let sample = include_str!("../../data/sample.txt");
+    let known: Vec<&str> = sample.split("\n\n").take(7).collect();
+    project.write("known.txt", known.join("\n\n"));
+    project.expctl(&["run", "spec.yaml", "--progress", "none"]).exits(0);
+
+    let cells = project
+        .expctl(&["list", "results/forgetting", "--format", "json"])
+        .exits(0)
+        .json();
+    let ids = cells
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cell| cell["cell_id"].as_str().unwrap());
+    let records: Vec<Value> = ids
+        .map(|id| project.expctl(&["show", id, "--format", "json"]).exits(0).json())
+        .collect();
+    let losses: Vec<[f64; 2]> = records
+        .iter()
+        .map(|record| {
+            let forgetting = &record["record"]["measured"]["forgetting"];
+            ["before", "after"].map(|name| forgetting[name].as_f64().unwrap())
+        })
+        .collect();
+    let [[before, after], adapter, full] = losses[..] else {
+        panic!("{losses:?}")
+    };
+    assert_eq!(before, after, "nothing was trained");
+    assert_eq!([adapter[0], full[0]], [before; 2], "an adapter begins as nothing");
+    assert!(adapter[1] != before && full[1] != before, "{losses:?}");
+    // It shows in no other figure, and a plan does not need it.
+    for record in &records {
+        let (measured, predicted) = (&record["record"]["measured"], &record["prediction"]);
+        assert!(measured["loss_eval"].is_f64());
+        assert_eq!(
+            measured["allocated_peak_bytes"], predicted["allocated_peak_bytes"],
+            "{predicted}"
+        );
+    }
+    let report = project.read("results/forgetting/report.md");
+    assert!(report.contains("| Forgetting |"), "{report}");
+}
+
+#[test]
+fn forgetting_needs_texts_of_its_own_and_no_labels() {
+    let project = Project::empty();
+    project.write("learnt.jsonl", "{\"text\": \"a b c d e f\", \"label\": 1}\n".repeat(8));
+    let refused = |data: &str, task: &str, message: &str| {
+        let model = if task.is_empty() { "model: tiny, " } else { "" };
+        let spec = format!("name: x\ndefaults: {{{model}max_seq_length: 16, data: {data}{task}}}\n");
+        project.write("x.yaml", spec);
+        project.expctl(&["run", "x.yaml"]).exits(2).stderr_has(message);
+    };
+    refused(
+        "{path: learnt.jsonl, forgetting_path: learnt.jsonl}",
+        "",
+        "`data.forgetting_path: learnt.jsonl`",
+    );
+    refused(
+        "{path: learnt.jsonl, forgetting_path: nowhere.txt}",
+        "",
+        "nowhere.txt: No such file",
+    );
+    refused(
+        "{path: learnt.jsonl, forgetting_path: known.xyz}",
+        "",
+        "does not say what the file is",
+    );
+    refused(
+        "{path: learnt.jsonl, forgetting_path: known.txt}",
+        ", model: distilbert-base, task: sequence_classification",
+        "a classifier's head begins random",
+    );
+}
