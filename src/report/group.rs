@@ -46,6 +46,17 @@ impl Stat {
     }
 }
 
+/// Means that differ by more deviations than these do not differ by noise.
+const BEYOND_NOISE: f64 = 2.0;
+
+impl Stat {
+    /// True if two means differ by more than twice the larger deviation over repeats; `None` without repeats of both.
+    pub(crate) fn is_beyond_noise(self, other: Self) -> Option<bool> {
+        let deviation = self.deviation?.max(other.deviation?);
+        Some((self.mean - other.mean).abs() > BEYOND_NOISE * deviation)
+    }
+}
+
 impl From<Stat> for Quantity {
     fn from(stat: Stat) -> Self {
         Self {

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::figures::Figures;
 use super::sentence::{Sentence, most_important};
-use super::{agreement, binding, changes, claims, extremes, failures, fits, methods, price, profiles, slopes};
+use super::{
+    agreement, binding, changes, claims, extremes, failures, fits, held_out, methods, price, profiles, slopes,
+};
 use crate::report::entry::Entry;
 
 /// The sentences for each kind of report. A template shows one list with `parts/answer.md.j2`.
@@ -45,6 +47,7 @@ fn comparison(evidence: &Evidence<'_>) -> Vec<Sentence> {
     }
     let figures = Figures::Measured;
     let mut sentences = costs(evidence, figures);
+    sentences.extend(ranked(held_out::sentences(evidence), 1));
     sentences.extend(important(price::sentence(evidence)));
     sentences.extend(important(failures::sentence(evidence)));
     sentences.extend(important(agreement::sentence(evidence, figures)));

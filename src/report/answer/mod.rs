@@ -14,6 +14,7 @@ mod figures;
 mod fits;
 #[cfg(test)]
 mod growth_tests;
+mod held_out;
 mod methods;
 mod naming;
 mod pieces;
@@ -29,3 +30,4 @@ mod tests;
 
 pub(super) use answers::Answers;
 pub(super) use evidence::Evidence;
+pub(super) use naming::listed;

@@ -49,7 +49,7 @@ fn value<'g>(group: &'g Group, axis: &str) -> Option<&'g str> {
 }
 
 /// `rank 16`, `int4` or `rank unset`.
-fn part(group: &Group, axis: &str) -> String {
+pub(super) fn part(group: &Group, axis: &str) -> String {
     match value(group, axis) {
         Some(value) if position(axis).is_some() => value.to_owned(),
         value => format!("{} {}", last_part(axis), value.unwrap_or("unset")),
@@ -119,7 +119,7 @@ pub(super) fn amounts(low: f64, high: f64) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn listed(items: &[String]) -> String {
+pub(in crate::report) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [only] => only.clone(),
