@@ -1,6 +1,6 @@
 //! `expctl report SPEC|RESULTS...`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,10 +11,10 @@ use super::fetch::fetch;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
-use super::study_report::{StudyReport, check, default_output, template_of, up_to_date};
+use super::study_report::{StudyReport, check, default_output, refuse_overwriting, template_of, up_to_date};
 use super::{exit_code, print, studies};
 use crate::plan;
-use crate::report::{Template, check_study};
+use crate::report::{self, About, Rendered, Template, check_study};
 use crate::results::store::StudyDir;
 use crate::runner::Purpose;
 use crate::spec::cell::Stack;
@@ -56,6 +56,13 @@ pub(super) struct Args {
     /// Include records of cells that are no longer in the spec
     #[arg(long)]
     all: bool,
+    /// Compare the cells of this value with those of --baseline, such as --only dora --baseline lora: a paragraph and a
+    /// table, on stdout or in --output. A value is one of an axis, `axis=value`, or a method such as QLoRA
+    #[arg(long, value_name = "VALUE", requires = "baseline", conflicts_with_all = ["check", "template", "format"])]
+    only: Option<String>,
+    /// The value that --only is compared with
+    #[arg(long, value_name = "VALUE", requires = "only")]
+    baseline: Option<String>,
 }
 
 /// The kind of a report's file.
@@ -89,6 +96,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for (option, given) in [("--results", &args.results), ("--output", &args.output)] {
             ensure!(given.is_none(), "{option} is for one study, and several are given");
         }
+    }
+    if let (Some(only), Some(baseline)) = (&args.only, &args.baseline) {
+        ensure!(
+            args.studies.len() == 1,
+            "--only is for one study, and several are given"
+        );
+        Reported::open(&args.studies[0], args)?.compare(args, only, baseline)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut all_hold = true;
     for path in &args.studies {
@@ -204,6 +219,31 @@ impl Reported {
             kept: Some((beside.cells, frames)),
             is_current,
         }))
+    }
+
+    /// Prints or writes what compares two methods.
+    fn compare(&self, args: &Args, only: &str, baseline: &str) -> anyhow::Result<()> {
+        let Self { study, dir, kept, .. } = self;
+        let from_records;
+        let frames = match kept {
+            Some((_, frames)) => frames,
+            None => {
+                from_records = Frames::read(dir, study, args.all)?;
+                &from_records
+            }
+        };
+        let markdown = report::one_method(&About::new(study), frames.of_report(), only, baseline)?;
+        let Some(output) = &args.output else {
+            return Ok(print(&markdown)?);
+        };
+        refuse_overwriting(output, study, dir, &template_of(study))?;
+        let page = Rendered {
+            markdown,
+            files: BTreeMap::new(),
+            claims: Vec::new(),
+        };
+        report::write(&page, output)?;
+        Ok(print(&format!("wrote {}\n", output.display()))?)
     }
 
     /// Writes or checks the report. Returns false if a check fails.

@@ -27,6 +27,9 @@ pub enum ReportError {
     /// A frame in memory.
     #[error("cannot read the frame")]
     Frame(#[from] PolarsError),
+    /// Two methods that cannot be compared.
+    #[error("{0}")]
+    OneMethod(String),
     /// A mistake in a published figure or a claim; the message shows the place in the spec.
     #[error(transparent)]
     Spec(#[from] SpecError),

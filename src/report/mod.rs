@@ -26,6 +26,7 @@ mod ladder;
 pub mod markdown;
 mod memory_unit;
 mod methods;
+mod one_method;
 mod planned;
 mod profile_path;
 mod published;
@@ -37,6 +38,7 @@ pub mod techniques;
 mod template;
 mod timeline;
 mod value_count;
+mod value_of_axis;
 
 pub use about::About;
 pub use axes::axes;
@@ -45,5 +47,6 @@ pub use claims::{Basis, BasisVerdict, ClaimResult, ClaimVerdict, Evidence, Named
 pub use entry::{Entry, entries};
 pub use error::ReportError;
 pub use files::{prepare_output, stale_files, write};
+pub use one_method::one_method;
 pub use render::{Frames, Rendered, render};
 pub use template::Template;

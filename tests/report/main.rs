@@ -10,6 +10,7 @@ mod compare;
 mod documents;
 mod files;
 mod html;
+mod one_method;
 mod published;
 mod records;
 mod templates;
