@@ -20,6 +20,8 @@ pub trait Chain {
     fn blocks(&self) -> usize;
     /// Adds everything that is trained to the list, and the adapters' frozen tensors, in a fixed order, each once.
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
+    /// Adds the same of the first segment to the list, in a fixed order.
+    fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
     /// Adds the same of a block to the list, in a fixed order.
     fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>);
     /// The places of a block's weights that are not trained, in a fixed order.

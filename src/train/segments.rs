@@ -8,7 +8,7 @@ use crate::{
     data::MicroBatch,
     memory::{self, Phase},
     model::{Chain, Evaluated, Model, SegmentNames, input, with_chain},
-    nn::{Pass, tensor::Tensor},
+    nn::{Pass, param::Param, tensor::Tensor},
     options::Checkpointing,
 };
 
@@ -76,6 +76,7 @@ trait Walk: Chain + Sized {
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<f64> {
         memory::set_phase(Phase::Forward);
+        let (trains_embedding, lowest) = self.lowest_trained();
         let SegmentNames {
             embedding,
             blocks,
@@ -95,16 +96,18 @@ trait Walk: Chain + Sized {
             self.prefetch(index + 1);
             let (y, saved) = self.block(index, x, pass)?;
             // The backward pass begins with the last block.
-            if index + 1 < self.blocks() {
+            if index + 1 < self.blocks() || index < lowest {
                 self.release(index);
             }
-            kept.push(if !keeping.checkpointing.recomputes(index) {
-                Kept::Saved(Box::new(saved))
+            if index < lowest {
+                drop(saved);
+            } else if !keeping.checkpointing.recomputes(index) {
+                kept.push(Kept::Saved(Box::new(saved)));
             } else if keeping.inputs_on_host {
-                Kept::HostInput(HostInput::of(Self::into_input(saved))?)
+                kept.push(Kept::HostInput(HostInput::of(Self::into_input(saved))?));
             } else {
-                Kept::Input(Self::into_input(saved))
-            });
+                kept.push(Kept::Input(Self::into_input(saved)));
+            }
             x = y;
             on_checkpoint();
         }
@@ -118,12 +121,12 @@ trait Walk: Chain + Sized {
         drop(x);
         on_checkpoint();
 
-        for (index, kept) in kept.into_iter().enumerate().rev() {
+        for (index, kept) in (lowest..self.blocks()).zip(kept).rev() {
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
             self.fetch(index)?;
-            if let Some(next) = index.checked_sub(1) {
-                self.prefetch(next);
+            if index > lowest {
+                self.prefetch(index - 1);
             }
             let saved = match kept {
                 Kept::Saved(saved) => *saved,
@@ -140,9 +143,31 @@ trait Walk: Chain + Sized {
             }
             on_checkpoint();
         }
-        let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
-        self.embed_backward(&ids, dx, pass)?;
+        if trains_embedding {
+            let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
+            self.embed_backward(&ids, dx, pass)?;
+        }
         Ok(loss)
+    }
+
+    /// True if the first segment has something that is trained, and the first block that the backward pass comes to: the
+    /// lowest with something trained, or the number of blocks if only the head is.
+    fn lowest_trained(&mut self) -> (bool, usize) {
+        fn is_trained(params: &[&mut Param]) -> bool {
+            params.iter().any(|param| param.trainable)
+        }
+        let mut of_embedding = Vec::new();
+        self.embedding_trainable(&mut of_embedding);
+        if is_trained(&of_embedding) {
+            return (true, 0);
+        }
+        let blocks = self.blocks();
+        let lowest = (0..blocks).find(|&index| {
+            let mut of_block = Vec::new();
+            self.block_trainable(index, &mut of_block);
+            is_trained(&of_block)
+        });
+        (false, lowest.unwrap_or(blocks))
     }
 
     /// The last block's output, `[tokens, hidden]`.

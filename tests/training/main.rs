@@ -18,6 +18,7 @@ mod offload;
 mod optimizers;
 mod oracle;
 mod packing;
+mod partial;
 mod profile;
 mod runs;
 mod setup;

@@ -30,6 +30,10 @@ impl Chain for Decoder {
         self.blocks.len()
     }
 
+    fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embed_tokens.table.push_trainable(params);
+    }
+
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embed_tokens.table.push_trainable(params);
         for block in &mut self.blocks {

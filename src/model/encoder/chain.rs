@@ -33,6 +33,10 @@ impl Chain for Encoder {
         self.blocks.len()
     }
 
+    fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.embedding.trainable(params);
+    }
+
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embedding.trainable(params);
         for block in &mut self.blocks {
