@@ -62,10 +62,13 @@ pub(crate) fn titles(groups: &[&Group], axes: &[String]) -> Vec<String> {
 pub(crate) fn name(cell: &Entry) -> &'static str {
     let has_adapter = cell.number("rank").is_some_and(|rank| rank > 0.0);
     if !has_adapter {
-        return match cell.text("optim") {
-            Some("galore") => "GaLore",
-            Some("rsvd") => "Full fine-tuning, rSVD states",
-            _ => "Full fine-tuning",
+        return match (cell.text("optim"), cell.text("trainable")) {
+            (Some("galore"), _) => "GaLore",
+            (Some("rsvd"), None) => "Full fine-tuning, rSVD states",
+            (Some("rsvd"), Some(_)) => "Partial fine-tuning, rSVD states",
+            (_, None) => "Full fine-tuning",
+            (_, Some("[bias]")) => "BitFit",
+            (_, Some(_)) => "Partial fine-tuning",
         };
     }
     let adapter = match cell.text("adapter") {
@@ -245,6 +248,22 @@ mod tests {
         assert_eq!(name(8, Dtype::Int8, Optimizer::Adamw), "LoRA on int8");
         assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Adamw), "Full fine-tuning");
         assert_eq!(name(0, Dtype::Bfloat16, Optimizer::Galore), "GaLore");
+    }
+
+    #[test]
+    fn some_weights_are_not_full_fine_tuning() {
+        let name = |patterns: &str, optim: &str| {
+            let keys = [
+                ("optim", optim.into()),
+                ("trainable", patterns.into()),
+                ("rank", Datum::Int(0)),
+            ];
+            name(&keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
+        };
+        assert_eq!(name("[bias]", "adamw"), "BitFit");
+        assert_eq!(name("['.*norm']", "lion"), "Partial fine-tuning");
+        assert_eq!(name("['.*proj']", "rsvd"), "Partial fine-tuning, rSVD states");
+        assert_eq!(name("['.*proj']", "galore"), "GaLore");
     }
 
     #[test]
