@@ -2,10 +2,18 @@
 
 use super::tree::Node;
 
-/// The node of a key such as `target_modules[1]`, or else of the innermost key around it that the tree has.
+/// The node of a key such as `target_modules[1]`, or else of the innermost key around it that the tree has. A name in a map
+/// may have dots and brackets of its own.
 pub(crate) fn nearest_node<'n>(tree: &'n Node, key: &str) -> Option<&'n Node> {
-    let path = segments(key);
-    (1..=path.len()).rev().find_map(|depth| tree.get(&path[..depth]))
+    // The longest name that the tree has.
+    let ends = key.char_indices().filter(|(_, letter)| matches!(letter, '.' | '['));
+    let ends: Vec<usize> = ends.map(|(at, _)| at).chain([key.len()]).collect();
+    ends.into_iter().rev().find_map(|end| {
+        let name = &key[..end];
+        let node = tree.get(&[name]).or_else(|| tree.get(&[name.strip_suffix(']')?]))?;
+        let below = key.get(end + 1..).and_then(|rest| nearest_node(node, rest));
+        Some(below.unwrap_or(node))
+    })
 }
 
 /// True if `key` is `outer`, or a key within it: `target_modules[1]` lies in `target_modules`.
@@ -17,4 +25,32 @@ pub(crate) fn lies_in(key: &str, outer: &str) -> bool {
 fn segments(key: &str) -> Vec<&str> {
     let segments = key.split(['.', '[']);
     segments.map(|segment| segment.trim_end_matches(']')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::yaml::{Budget, parse};
+
+    #[test]
+    fn names_with_dots_and_brackets_are_found() {
+        let text = "a: {'layers.0.mlp.*': one, '.*norm': two, '[qv]_proj': three}\nb: [four, {c: five}]\n";
+        let tree = parse(text, 0, 0, Budget::SPEC).expect("YAML");
+        let found = |key| nearest_node(&tree, key).and_then(Node::text).map(str::to_owned);
+        for (key, value) in [
+            ("a.layers.0.mlp.*", "one"),
+            ("a..*norm", "two"),
+            ("a.[qv]_proj", "three"),
+            ("b[0]", "four"),
+            ("b[1].c", "five"),
+            ("b[1].c.d", "five"),
+        ] {
+            assert_eq!(found(key).as_deref(), Some(value), "{key}");
+        }
+        assert!(
+            nearest_node(&tree, "a.layers.0").is_some_and(|node| node.as_map().is_some()),
+            "the key around it"
+        );
+        assert!(nearest_node(&tree, "z").is_none());
+    }
 }
