@@ -16,9 +16,10 @@ pub struct ForwardFlops {
 
 impl ForwardFlops {
     /// Floating-point operations of a step: each product of the forward pass, as many for the gradients of inputs, and as
-    /// many for those of weights if every weight is trained. Adapters' own products are left out.
-    pub fn of_step(&self, has_adapters: bool) -> f64 {
-        self.model * if has_adapters { 2.0 } else { 3.0 }
+    /// many for those of weights if every weight is trained; of some weights, their share of all. Adapters' own products
+    /// are left out.
+    pub fn of_step(&self, trained: f64) -> f64 {
+        self.model * (2.0 + trained)
     }
 }
 
@@ -59,6 +60,6 @@ mod tests {
         let matrices = 4096 * (4 * 4096 + 3 * 11008);
         assert_eq!(flops.block, (2 * matrices + 4 * 4096 * 4096) as f64);
         assert_eq!(flops.model, 32.0 * flops.block + (2 * 32000 * 4096) as f64);
-        assert_eq!(flops.of_step(false), 1.5 * flops.of_step(true));
+        assert_eq!(flops.of_step(1.0), 1.5 * flops.of_step(0.0));
     }
 }

@@ -154,19 +154,22 @@ impl Inputs {
         cached(&self.adapter_files, key, || train::adapter_file_bytes(options, config)).map(Some)
     }
 
-    /// The size of the file with all weights, which full fine-tuning saves. PyTorch's stack splits it into shards if it is
+    /// The size of the file with all weights in the format of those that are trained, which training without adapters saves. PyTorch's stack splits it into shards if it is
     /// large, which adds some kB.
     pub(super) fn checkpoint_file_bytes(&self, cell: &Cell, config: &ModelConfig) -> Option<u64> {
-        if cell.rank > 0 {
+        let saves_quantised = cell.stack == Stack::Torch && cell.dtype.is_quantised();
+        if cell.rank > 0 || saves_quantised {
             return None;
         }
-        let dtype = match cell.dtype {
+        let format = cell.model_options().hidden_dtype();
+        let dtype = match format {
             Dtype::Float32 => FileDtype::F32,
             Dtype::Float16 => FileDtype::F16,
             Dtype::Bfloat16 => FileDtype::Bf16,
+            // No weight beside quantised ones is.
             Dtype::Int8 | Dtype::Int4 => return None,
         };
-        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), cell.dtype), || {
+        let Ok(bytes) = cached(&self.checkpoint_files, (model_key(cell), format), || {
             let weights = config.weights().into_iter();
             let weights = weights.map(|weight| (weight.name, dtype, weight.shape));
             Ok::<_, Infallible>(peft::safetensors_bytes(weights))

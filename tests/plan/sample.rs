@@ -26,6 +26,15 @@ impl Sample {
         self.add(count, |random| {
             let mut cell = common(random, modules, &[1, 2, 3, 5, 8], lengths);
             cell.insert("model".into(), json!(model));
+            if let Some(lora) = cell.get_mut("lora").and_then(Value::as_object_mut) {
+                let of_some = lora.get("bias").is_some_and(|bias| bias == "lora_only");
+                if !model.ends_with("tiny_qwen2") {
+                    lora.remove("bias");
+                } else if of_some && cell["target_modules"] != "all-linear" {
+                    // Few of its layers have a bias.
+                    cell["lora"]["bias"] = json!("all");
+                }
+            }
             cell
         });
     }

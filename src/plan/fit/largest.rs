@@ -76,6 +76,10 @@ impl Largest {
                 // The adapter's scale stays.
                 changed.lora_alpha = cell.alpha_at_rank(value);
                 changed.rank = value;
+                // A pattern that gives the rank of all is an error, and means nothing.
+                changed.lora.rank_pattern.retain(|_, rank| *rank != value);
+                let alpha = changed.lora_alpha();
+                changed.lora.alpha_pattern.retain(|_, own| *own != alpha);
             }
         }
         let needed = changed.data_options().effective_batch_size();

@@ -22,14 +22,14 @@ impl Cell {
             ("offload.weights", self.offload.weights.is_some()),
             ("offload.embeddings", self.offload.embeddings),
         ];
-        for (key, _) in frozen.into_iter().filter(|(_, leaves)| *leaves && self.rank == 0) {
+        for (key, _) in frozen.into_iter().filter(|(_, leaves)| *leaves && self.trains_all()) {
             found.add(
                 Invalid::new(
                     key,
                     "weights that are trained stay on the device, and `rank: 0` trains all of them",
                 )
                 .with("rank")
-                .help("leave the key out, or train adapters (`rank: 16`)"),
+                .help("leave the key out, train adapters (`rank: 16`), or name what is trained (`trainable`)"),
             );
         }
         if self.offload.checkpoints && self.gradient_checkpointing == Checkpointing::None {

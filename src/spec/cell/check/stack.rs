@@ -157,7 +157,7 @@ impl Cell {
             );
             found.add(invalid.with("dtype").with("autocast").help("leave the key out"));
         }
-        if self.loss_scaling == Some(LossScaling::Dynamic) && self.rank == 0 && self.dtype == Dtype::Float16 {
+        if self.loss_scaling == Some(LossScaling::Dynamic) && self.rank == 0 && model.hidden_dtype() == Dtype::Float16 {
             let message = "gradients of float16 weights have no room for the scale; PyTorch refuses it too";
             let invalid = Invalid::new("loss_scaling", message).with("rank").with("dtype");
             found.add(invalid.help("use `dtype: float32` with `autocast: float16`"));
@@ -207,8 +207,10 @@ impl Cell {
 
     fn check_chunked_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
-        let adapts_head =
-            matches!(&self.target_modules, TargetModules::Names(names) if names.iter().any(|name| name == "lm_head"));
+        let adapts_head = match &self.target_modules {
+            TargetModules::AllLinear => false,
+            named => named.contains("lm_head"),
+        };
         if self.rank > 0 && adapts_head {
             let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";
             return Err(invalid(message)

@@ -245,8 +245,14 @@ impl Cell {
             scale > 0.0 && scale <= 1e3,
             "more than 0 and at most 1000",
         ));
-        if self.rank > 0 && rank >= self.rank {
-            let message = format!("adapters of rank {} have nothing to project to rank {rank}", self.rank);
+        // One adapter of a larger rank is enough.
+        let largest = self
+            .lora
+            .rank_pattern
+            .values()
+            .fold(self.rank, |most, of| most.max(*of));
+        if self.rank > 0 && rank >= largest {
+            let message = format!("adapters of rank {largest} have nothing to project to rank {rank}");
             found.add(
                 Invalid::new("optim_rank", message)
                     .with("optim")

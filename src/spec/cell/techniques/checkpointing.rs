@@ -2,6 +2,7 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Change, Technique, nothing_follows};
+use super::trainable::base_share;
 use crate::options::{Checkpointing, Stack};
 use crate::spec::cell::Cell;
 use crate::text::format;
@@ -57,7 +58,7 @@ pub(super) const CHECKPOINTING: Technique = Technique {
 fn recomputed(change: &Change<'_>) -> f64 {
     let Change { from, to, model } = change;
     let forward = model.forward_flops(from.max_seq_length);
-    let step = forward.of_step(from.rank > 0);
+    let step = forward.of_step(base_share(from, model));
     let blocks = |cell: &Cell| cell.gradient_checkpointing.count(model.num_hidden_layers) as f64;
     (blocks(to) - blocks(from)) * forward.block / step
 }

@@ -3,6 +3,8 @@
 use super::native::{EMULATED, native_half};
 use super::price::{Harm, Price};
 use super::technique::Technique;
+use super::trainable::trains;
+use crate::arch::Kind;
 use crate::options::Dtype;
 use crate::spec::cell::Cell;
 
@@ -13,7 +15,7 @@ pub(super) const DTYPE: Technique = Technique {
     follows: &["bnb_4bit_compute_dtype"],
     is_ordered: true,
     is_of_tensors: true,
-    steps: |cell, _| {
+    steps: |cell, model| {
         let half = native_half(cell);
         // Gradients in float16 cannot be scaled, so no weight is trained in it.
         let half = (cell.rank > 0 || half == Dtype::Bfloat16).then_some(half);
@@ -22,6 +24,9 @@ pub(super) const DTYPE: Technique = Technique {
             let is_native = cell.dtype == Dtype::Bfloat16 && *dtype == Dtype::Float16;
             dtype.bits() < cell.dtype.bits() || is_native
         });
+        // A weight that is trained is dense.
+        let trains_matrix = trains(cell, model, |_, module| module.kind == Kind::Linear);
+        let fewer = fewer.filter(|dtype| !(dtype.is_quantised() && trains_matrix));
         fewer.map(|dtype| Cell { dtype, ..cell.clone() }).collect()
     },
     settle: |from, to| {
@@ -36,19 +41,20 @@ pub(super) const DTYPE: Technique = Technique {
     },
     price: |change| {
         let (from, to) = (change.from.dtype.bits(), change.to.dtype.bits());
-        let lost = 1.0 - f64::from(to) / f64::from(from);
-        let weights = Price::new(Harm::WeightPrecision, lost);
+        let lost = |from: u32, to: u32| 1.0 - f64::from(to) / f64::from(from);
+        let weights = Price::new(Harm::WeightPrecision, lost(from, to));
+        let trained = |cell: &Cell| cell.model_options().hidden_dtype().bits();
         match (from == to, change.to.rank) {
             (true, _) => Price::free(),
-            // Gradients and the optimizer's states have the weights' format.
-            (false, 0) => weights + Price::new(Harm::StatePrecision, lost),
+            // Gradients and the optimizer's states have the format of the weights that are trained.
+            (false, 0) => weights + Price::new(Harm::StatePrecision, lost(trained(change.from), trained(change.to))),
             (false, _) => weights,
         }
     },
     meaning: |change| match (change.from.dtype.bits() == change.to.dtype.bits(), change.to.dtype) {
         (true, _) => EMULATED.into(),
         (false, Dtype::Int4) => "base weights in NF4".into(),
-        (false, dtype) if change.to.rank == 0 => {
+        (false, dtype) if change.to.rank == 0 && !dtype.is_quantised() => {
             format!("weights, gradients and optimizer states in {} bits", dtype.bits())
         }
         (false, dtype) => format!("base weights in {} bits", dtype.bits()),

@@ -2,6 +2,8 @@
 
 use super::price::{Harm, Price};
 use super::technique::{Change, Technique, nothing_follows};
+use super::trainable::base_share;
+use crate::arch::ModelConfig;
 use crate::options::{Loss, Stack, Task};
 use crate::spec::cell::Cell;
 use crate::text::format;
@@ -43,9 +45,16 @@ pub(super) const LOSS: Technique = Technique {
 
 /// The head's FLOPs that are done again, as a share of a step's. Our trainer takes a frozen head's product once.
 fn recomputed(change: &Change<'_>) -> f64 {
-    if change.to.stack == Stack::Candle && change.from.rank > 0 {
+    let Change { from, to, model } = change;
+    if to.stack == Stack::Candle && !trains_head(from, model) {
         return 0.0;
     }
-    let forward = change.model.forward_flops(change.from.max_seq_length);
-    forward.head / forward.of_step(change.from.rank > 0)
+    let forward = model.forward_flops(from.max_seq_length);
+    forward.head / forward.of_step(base_share(from, model))
+}
+
+/// True if the head's weight is trained, which may be the embedding's.
+fn trains_head(cell: &Cell, model: &ModelConfig) -> bool {
+    let options = cell.model_options();
+    options.trains(&model.head_table(&options), "weight")
 }

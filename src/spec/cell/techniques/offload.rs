@@ -42,8 +42,7 @@ pub const OFFLOAD: Technique = Technique {
         add(&offload);
         offload.optimizer = true;
         add(&offload);
-        // Without adapters no weight is frozen.
-        if cell.rank > 0 {
+        if !cell.trains_all() {
             let own = blocks(&cell.offload, model);
             for ratio in RATIOS {
                 let weights = OffloadedBlocks::Ratio(ratio);
@@ -88,9 +87,10 @@ fn copied(cell: &Cell, model: &ModelConfig) -> f64 {
     let table_bits = bits.max(16.0);
     let all = in_blocks * bits + tables * table_bits;
     let share = blocks(&cell.offload, model) as f64 / model.num_hidden_layers as f64;
-    let weights = COPIES * share * in_blocks * bits;
-    let head = f64::from(u8::from(cell.offload.embeddings)) * table * table_bits;
     let trained = trainable::trained(cell, model) as f64;
+    let frozen = 1.0 - trainable::base_share(cell, model);
+    let weights = COPIES * share * frozen * in_blocks * bits;
+    let head = f64::from(u8::from(cell.offload.embeddings)) * table * table_bits;
     let state_bits = f64::from(cell.optim.state_bits(cell.adapter_dtype.bits()));
     // There and back.
     let state = f64::from(u8::from(cell.offload.optimizer)) * 2.0 * trained * state_bits;

@@ -49,6 +49,9 @@ pub(super) const OPTIMIZER: Technique = Technique {
 
 /// Bits of the state of a trained weight.
 fn state_bits(optimizer: Optimizer, cell: &Cell) -> u32 {
-    let trained = if cell.rank > 0 { cell.adapter_dtype } else { cell.dtype };
+    let trained = match cell.rank {
+        0 => cell.model_options().hidden_dtype(),
+        _ => cell.adapter_dtype,
+    };
     optimizer.state_bits(trained.bits())
 }

@@ -19,7 +19,10 @@ pub(super) const RANK: Technique = Technique {
     steps: |cell, _| {
         let with = |rank| Cell { rank, ..cell.clone() };
         let halved = |rank: &usize| (*rank > 1).then_some(rank / 2);
+        let has_patterns = !(cell.lora.rank_pattern.is_empty() && cell.lora.alpha_pattern.is_empty());
         match cell.rank {
+            // Ranks by pattern would stay, with another scale; an adapter on disk has its rank.
+            _ if has_patterns || cell.init_adapter.is_some() => Vec::new(),
             // Adapters in place of some weights are another study.
             0 if cell.trainable.is_some() => Vec::new(),
             0 => ADAPTERS.into_iter().map(with).collect(),

@@ -5,9 +5,11 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 41] = [
+const OTHERS: [&str; 43] = [
     "trainable",
     "layers_to_transform",
+    "modules_to_save",
+    "init_adapter",
     "lora",
     "auto_batch_size",
     "model",

@@ -1,8 +1,8 @@
 //! Weights that a cell trains.
 
 use super::technique::Change;
-use crate::arch::{Kind, ModelConfig};
-use crate::options::{LoraATraining, is_in, matching};
+use crate::arch::{Kind, ModelConfig, Module};
+use crate::options::{LoraATraining, is_in, matching, saves_whole};
 use crate::spec::cell::Cell;
 
 /// The trained weights of the changed cell, as a share of the given one's.
@@ -15,29 +15,44 @@ pub(super) fn trainable_share(change: &Change<'_>) -> f64 {
     trained(change.to) as f64 / trained(change.from) as f64
 }
 
-/// Elements of LoRA's factors, or of all weights.
+/// The model's own weights that are trained, as a share of all.
+pub(super) fn base_share(cell: &Cell, model: &ModelConfig) -> f64 {
+    of_base(cell, model) as f64 / model.parameter_count() as f64
+}
+
+/// True if a weight of a module for which `is_meant` holds is trained without an adapter.
+pub(super) fn trains(cell: &Cell, model: &ModelConfig, is_meant: impl Fn(&str, &Module) -> bool) -> bool {
+    let options = cell.model_options();
+    let mut modules = model.modules().filter(|(name, module)| is_meant(name, module));
+    modules.any(|(name, _)| options.trains(&name, "weight"))
+}
+
+/// Elements of the adapters and of the model's own weights that are trained.
 pub(super) fn trained(cell: &Cell, model: &ModelConfig) -> u64 {
-    match cell.rank {
-        0 if cell.trainable.is_some() => {
-            let options = cell.model_options();
-            let is_trained = |name: &str| {
-                name.rsplit_once('.')
-                    .is_some_and(|(module, part)| options.trains(&module, part))
-            };
-            let weights = model.weights().into_iter().filter(|weight| is_trained(&weight.name));
-            weights
-                .map(|weight| weight.shape.iter().product::<usize>() as u64)
-                .sum()
-        }
-        0 => model.parameter_count(),
+    let adapters = match cell.rank {
+        0 => 0,
         rank => of_adapters(cell, model, rank),
-    }
+    };
+    of_base(cell, model) + adapters
+}
+
+fn of_base(cell: &Cell, model: &ModelConfig) -> u64 {
+    let options = cell.model_options();
+    let is_trained = |name: &str| {
+        let parts = name.rsplit_once('.');
+        parts.is_some_and(|(module, part)| options.trains(&module, part))
+    };
+    let weights = model.weights().into_iter().filter(|weight| is_trained(&weight.name));
+    weights
+        .map(|weight| weight.shape.iter().product::<usize>() as u64)
+        .sum()
 }
 
 fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
     let modules = model.modules().filter(|(name, module)| {
         module.kind == Kind::Linear
             && cell.target_modules.contains(name)
+            && !saves_whole(cell.modules_to_save.as_deref().unwrap_or_default(), name)
             && is_in(cell.layers_to_transform.as_deref(), model.block_of(name))
     });
     let elements = modules.map(|(name, module)| {
