@@ -1,12 +1,13 @@
 //! The features that each stack computes: checks on top of a model's description.
 
+mod trained;
+
 use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
-use super::module::{Kind, Module};
 use super::presets::Preset;
 use super::rope::RopeScaling;
-use crate::options::{AdapterOptions, Attention, Loss, ModelOptions, Patterns, Stack, TargetModules, Task, Weights};
+use crate::options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
 pub const TRAINED: [Family; 9] = [
@@ -105,11 +106,7 @@ pub(super) fn check_model(
     stack: Stack,
     place: &str,
 ) -> Result<(), ArchError> {
-    check_trainable(config, options)?;
-    if let Some(adapter) = &options.adapter {
-        check_layers(config, adapter)?;
-        check_patterns(config, adapter)?;
-    }
+    trained::check(config, options, stack)?;
     let unsupported = |error| ArchError::Unsupported {
         place: place.into(),
         error,
@@ -124,89 +121,6 @@ pub(super) fn check_model(
     match stack {
         Stack::Candle => check_options(config, options),
         Stack::Torch => check_torch(config, options).map_err(unsupported),
-    }
-}
-
-/// Checks that each pattern is one of some weight, and no weight that is trained is quantised.
-fn check_trainable(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
-    for pattern in options.trainable.iter().flatten() {
-        let is_of = |name: &str, module: &Module| {
-            let has_bias = module.bias.of(config) && pattern.matches(&format!("{name}.bias"));
-            has_bias || pattern.matches(name) || pattern.matches(&format!("{name}.weight"))
-        };
-        if !config.modules().any(|(name, module)| is_of(&name, module)) {
-            return Err(ArchError::NoWeight(pattern.to_string()));
-        }
-    }
-    let is_dense = !options.dtype.is_quantised() || options.trainable.is_none();
-    let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    match linear.find(|(name, _)| !is_dense && options.trains(name, "weight")) {
-        Some((module, _)) => Err(ArchError::TrainedQuantised(module)),
-        None => Ok(()),
-    }
-}
-
-/// The linear layers that get an adapter, by their names in full.
-fn adapted(config: &ModelConfig, adapter: &AdapterOptions) -> Vec<String> {
-    let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let adapted = linear.filter(|(name, _)| adapter.adapts(name, config.block_of(name)));
-    adapted.map(|(name, _)| name).collect()
-}
-
-/// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
-fn check_patterns(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
-    let Some(lora) = adapter.lora_options() else {
-        return Ok(());
-    };
-    check_pattern("lora.rank_pattern", &lora.rank_pattern, config, adapter)?;
-    check_pattern("lora.alpha_pattern", &lora.alpha_pattern, config, adapter)
-}
-
-/// Checks that there are all of the blocks, and a layer with an adapter.
-fn check_layers(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
-    let blocks = config.num_hidden_layers;
-    let mut layers = adapter.layers_to_transform.iter().flatten();
-    if let Some(&asked) = layers.find(|layer| **layer >= blocks) {
-        return Err(ArchError::Layer { asked, blocks });
-    }
-    match &adapter.target_modules {
-        TargetModules::Pattern(pattern) if adapted(config, adapter).is_empty() => Err(ArchError::NoModule {
-            key: "target_modules",
-            pattern: pattern.to_string(),
-        }),
-        _ => Ok(()),
-    }
-}
-
-fn check_pattern<T>(
-    key: &'static str,
-    patterns: &Patterns<T>,
-    config: &ModelConfig,
-    adapter: &AdapterOptions,
-) -> Result<(), ArchError> {
-    if patterns.is_empty() {
-        return Ok(());
-    }
-    let names = adapted(config, adapter);
-    for name in &names {
-        let mut found = patterns.keys().filter(|pattern| pattern.matches(name));
-        if let (Some(first), Some(second)) = (found.next(), found.next()) {
-            return Err(ArchError::TwoPatterns {
-                key,
-                module: name.clone(),
-                patterns: [first.to_string(), second.to_string()],
-            });
-        }
-    }
-    match patterns
-        .keys()
-        .find(|pattern| !names.iter().any(|name| pattern.matches(name)))
-    {
-        Some(pattern) => Err(ArchError::NoModule {
-            key,
-            pattern: pattern.to_string(),
-        }),
-        None => Ok(()),
     }
 }
 
@@ -234,6 +148,9 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
     if let Some(offloaded) = &options.offloaded_blocks {
         offloaded.check(config.num_hidden_layers).map_err(ArchError::Blocks)?;
     }
+    if options.offloads_embeddings && !has_frozen_table(config, options) {
+        return Err(ArchError::TrainedTables);
+    }
     let Some(TargetModules::Names(names)) = options.adapter.as_ref().map(|adapter| &adapter.target_modules) else {
         return Ok(());
     };
@@ -245,4 +162,13 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
         }),
         None => Ok(()),
     }
+}
+
+/// True if the table of tokens' vectors or that of the head stays as it is.
+fn has_frozen_table(config: &ModelConfig, options: &ModelOptions) -> bool {
+    let tables = [
+        config.family.description().embeddings[0].path,
+        config.head_table(options),
+    ];
+    tables.iter().any(|name| !options.trains(name, "weight"))
 }

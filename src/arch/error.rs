@@ -129,12 +129,37 @@ pub enum ArchError {
     },
     #[error("`trainable`: `{0}` matches no weight of the model")]
     NoWeight(String),
-    #[error("`trainable`: {0} is quantised, and only dense weights can be trained")]
-    TrainedQuantised(String),
+    #[error("`{key}`: {module} is quantised, and only dense weights can be trained")]
+    TrainedQuantised { key: &'static str, module: String },
+    #[error("`modules_to_save`: the model has no module `{name}`{hint}")]
+    NoSaved { name: String, hint: String },
+    #[error("`modules_to_save`: PEFT takes {module} for `{name}`, too; write more of the name")]
+    SavedToo { name: String, module: String },
+    #[error("`modules_to_save`: {0} is trained and saved anyway; leave it out")]
+    HeadIsSaved(String),
+    #[error("`modules_to_save`: no layer is left for an adapter; `rank: 0` with `trainable` trains without adapters")]
+    AllSaved,
     #[error("`layers_to_transform`: the model has no block {asked}; its {blocks} blocks are 0 to {}", blocks - 1)]
     Layer { asked: usize, blocks: usize },
     #[error("`{key}`: `{pattern}` matches no module that can have an adapter")]
     NoModule { key: &'static str, pattern: String },
+    #[error(
+        "`target_modules`: `{pattern}` also matches {module}, which PEFT gives no adapter; end it in the names of linear layers"
+    )]
+    NotLinear { pattern: String, module: String },
+    #[error("`{pattern}`: the search in {module} takes too many steps; write a simpler expression")]
+    LongSearch { pattern: String, module: String },
+    #[error("`lora.init_lora_weights`: {init} finds {most} directions in {module}, fewer than the rank {rank}")]
+    Directions {
+        init: &'static str,
+        module: String,
+        most: usize,
+        rank: usize,
+    },
+    #[error("`lora.bias`: {0} no bias, so the key would do nothing; leave it out")]
+    NoBias(&'static str),
+    #[error("`offload.embeddings`: every table is trained, so none can wait in the host's memory; leave the key out")]
+    TrainedTables,
     #[error("`offload.weights`: {0}")]
     Blocks(Mistake),
 }

@@ -2,6 +2,7 @@
 
 use super::config::ModelConfig;
 use super::module::{Bias, Kind, Module, Size};
+use crate::options::ModelOptions;
 
 /// Name, shape and start of one weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +90,24 @@ impl ModelConfig {
             init: Init::Zeros,
         });
         std::iter::once(weight).chain(bias)
+    }
+
+    /// The module whose weight predicts a decoder's tokens: the head, or the embedding that it is tied to. Adapters that save
+    /// one of the two whole take them apart, as PEFT does.
+    pub fn head_table(&self, options: &ModelOptions) -> &'static str {
+        let family = self.family.description();
+        let words = family.embeddings[0].path;
+        let mut heads = family.head.iter().filter(|module| module.kind == Kind::TokenHead);
+        let Some(head) = heads.next().map(|module| module.path) else {
+            return words;
+        };
+        let adapter = options.adapter.as_ref();
+        let is_apart = adapter.is_some_and(|adapter| adapter.saves_whole(words) || adapter.saves_whole(head));
+        if self.tie_word_embeddings && !is_apart {
+            words
+        } else {
+            head
+        }
     }
 
     /// Number of weights; a tied head counts once.

@@ -170,6 +170,11 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// True if the head has a table of its own.
+    pub(super) fn has_own_head(&self) -> bool {
+        self.config.head_table(self.options) != self.config.family.description().embeddings[0].path
+    }
+
     pub(super) fn device(&self) -> &'a Device {
         self.device
     }
@@ -283,6 +288,17 @@ impl<'a> Loader<'a> {
         builder.finish().map_err(fail)
     }
 
+    /// The name that a weight is stored by: a tied head is the embedding.
+    fn stored_name(&self, name: WeightName) -> String {
+        let family = self.config.family.description();
+        let mut heads = family.head.iter().filter(|module| module.kind == Kind::TokenHead);
+        let is_head = heads.any(|head| name.module == ModuleName::new(head.path));
+        match is_head && self.config.tie_word_embeddings {
+            true => ModuleName::new(family.embeddings[0].path).part(name.part).to_string(),
+            false => name.to_string(),
+        }
+    }
+
     /// Calls `take` with consecutive parts of the flattened tensor.
     fn chunks(
         &mut self,
@@ -296,7 +312,7 @@ impl<'a> Loader<'a> {
             self.buffer = Buffer::unwritten(step * cols);
         }
         let Some(source) = self.source else { return Ok(()) };
-        let name = name.to_string();
+        let name = self.stored_name(name);
         for start in (0..rows).step_by(step) {
             let end = rows.min(start + step);
             let chunk = &mut self.buffer.values_mut()[..(end - start) * cols];

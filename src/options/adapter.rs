@@ -11,6 +11,8 @@ pub struct AdapterOptions {
     pub target_modules: TargetModules,
     /// The blocks in which they get one; all, and what lies outside, without.
     pub layers_to_transform: Option<Vec<usize>>,
+    /// The modules that are trained and saved whole: their names, or the ends of them.
+    pub modules_to_save: Vec<String>,
     /// Number format of what is trained, its gradients and its optimizer states.
     pub dtype: Dtype,
 }
@@ -46,6 +48,7 @@ impl AdapterOptions {
             method,
             target_modules: TargetModules::AllLinear,
             layers_to_transform: None,
+            modules_to_save: Vec::new(),
             dtype: Dtype::Float32,
         }
     }
@@ -59,7 +62,13 @@ impl AdapterOptions {
 
     /// True if the linear layer called `module` in full, in this block if any, gets an adapter.
     pub fn adapts(&self, module: &str, block: Option<usize>) -> bool {
-        is_in(self.layers_to_transform.as_deref(), block) && self.target_modules.contains(module)
+        let is_meant = is_in(self.layers_to_transform.as_deref(), block) && self.target_modules.contains(module);
+        is_meant && !self.saves_whole(module)
+    }
+
+    /// True if the module called `module` in full, or one around it, is trained and saved whole.
+    pub fn saves_whole(&self, module: &str) -> bool {
+        saves_whole(&self.modules_to_save, module)
     }
 
     /// Probability of dropout on the adapters' inputs.
@@ -83,4 +92,17 @@ impl AdapterOptions {
 /// True if `block` is one of `blocks`, or there is no such list.
 pub fn is_in(blocks: Option<&[usize]>, block: Option<usize>) -> bool {
     blocks.is_none_or(|blocks| block.is_some_and(|block| blocks.contains(&block)))
+}
+
+/// True if the module called `module` in full, or one around it, is called by one of `names`.
+pub fn saves_whole(names: &[String], module: &str) -> bool {
+    let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
+    let mut outer = ends.map(|end| &module[..end]);
+    outer.any(|outer| names.iter().any(|name| ends_in(outer, name)))
+}
+
+/// True if the last parts of a module's name are `name`.
+pub fn ends_in(module: &str, name: &str) -> bool {
+    let rest = module.strip_suffix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

@@ -23,7 +23,7 @@ mod pattern;
 mod target_modules;
 mod train;
 
-pub use adapter::{AdapterMethod, AdapterOptions, is_in};
+pub use adapter::{AdapterMethod, AdapterOptions, ends_in, is_in, saves_whole};
 pub use allocator_backend::AllocatorBackend;
 pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;

@@ -67,11 +67,11 @@ impl ModelOptions {
         }
     }
 
-    /// True if the weight `part` of the module called `module` is trained. A head that adapters train whole is not meant, nor
-    /// a bias that is trained because its layer has an adapter.
+    /// True if the weight `part` of the module called `module` is trained. A classifier's head, which adapters always train
+    /// whole, is not meant, nor a bias that is trained because its layer has an adapter.
     pub fn trains(&self, module: &impl Display, part: &str) -> bool {
         if let Some(adapter) = &self.adapter {
-            return part == "bias" && adapter.bias() == Bias::All;
+            return part == "bias" && adapter.bias() == Bias::All || adapter.saves_whole(&module.to_string());
         }
         self.trainable.as_ref().is_none_or(|patterns| {
             let names = [module.to_string(), format!("{module}.{part}")];

@@ -56,10 +56,18 @@ impl NamePattern {
         }
     }
 
-    /// True if it matches the module called `name`, such as `model.layers.0.self_attn.q_proj`.
+    /// True if it matches the module called `name`, such as `model.layers.0.self_attn.q_proj`. A search that gives up has
+    /// found nothing; a model's names are tried with [`Self::search`] before.
     pub fn matches(&self, name: &str) -> bool {
-        // A search that gives up has found nothing.
-        self.regex.is_match(name).unwrap_or(false)
+        self.search(name).unwrap_or(false)
+    }
+
+    /// The same as [`Self::matches`].
+    ///
+    /// # Errors
+    /// If the search gives up, since it would take too many steps.
+    pub fn search(&self, name: &str) -> Result<bool, String> {
+        self.regex.is_match(name).map_err(|error| error.to_string())
     }
 }
 

@@ -64,10 +64,12 @@ pub enum Layers {
 impl Config {
     /// The configuration of a model's adapters. PEFT saves the head of a classifier with it.
     pub fn new(task: Task, base_model: impl Into<String>, adapter: &AdapterOptions) -> Self {
-        let (task_type, modules_to_save) = match task {
-            Task::CausalLm => ("CAUSAL_LM", None),
-            Task::SequenceClassification => ("SEQ_CLS", Some(["classifier", "score"].map(String::from).to_vec())),
+        let (task_type, heads): (_, &[&str]) = match task {
+            Task::CausalLm => ("CAUSAL_LM", &[]),
+            Task::SequenceClassification => ("SEQ_CLS", &["classifier", "score"]),
         };
+        let saved = adapter.modules_to_save.iter().cloned();
+        let saved: Vec<String> = saved.chain(heads.iter().map(ToString::to_string)).collect();
         Self {
             task_type: task_type.into(),
             base_model_name_or_path: base_model.into(),
@@ -77,7 +79,7 @@ impl Config {
                 TargetModules::AllLinear | TargetModules::Names(_) => Targets::Names(BTreeSet::new()),
             },
             layers_to_transform: adapter.layers_to_transform.clone().map(Layers::Several),
-            modules_to_save,
+            modules_to_save: (!saved.is_empty()).then_some(saved),
             inference_mode: true,
         }
     }
@@ -110,7 +112,12 @@ impl Config {
             return true;
         }
         let module = name.rsplit_once('.').map_or("", |(module, _)| module);
-        let mut saved = self.modules_to_save.iter().flatten();
-        saved.any(|suffix| module.ends_with(suffix.as_str()))
+        // `classifier` is DistilBERT's `pre_classifier`, too: PEFT compares letters.
+        let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
+        let mut outer = ends.map(|end| &module[..end]);
+        outer.any(|outer| {
+            let mut saved = self.modules_to_save.iter().flatten();
+            saved.any(|name| outer.ends_with(name.as_str()))
+        })
     }
 }

@@ -86,10 +86,9 @@ impl Loader<'_> {
             blocks.push(block);
         }
         let norm = self.rms_norm(config, self.outside(norm), norm)?;
-        let lm_head = if config.tie_word_embeddings {
-            None
-        } else {
-            Some(self.table(self.outside(head), head)?)
+        let lm_head = match self.has_own_head() {
+            true => Some(self.table(self.outside(head), head)?),
+            false => None,
         };
         let rope = {
             let _module = memory::module("model.rotary_emb");

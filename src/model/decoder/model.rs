@@ -20,7 +20,7 @@ pub struct Decoder {
     /// Frozen weights of blocks that wait in the host's memory.
     pub(crate) host_blocks: HostBlocks,
     pub(crate) norm: RmsNorm,
-    /// `None` if the head is tied to the embedding.
+    /// `None` if the head is the embedding's table.
     pub(crate) lm_head: Option<Param>,
     pub(crate) rope: Ropes,
     /// The loss of the next tokens.

@@ -116,6 +116,7 @@ fn exemplar() -> Cell {
         loss_scaling: Some(LossScaling::Dynamic),
         target_modules: TargetModules::AllLinear,
         layers_to_transform: Some(vec![0]),
+        modules_to_save: Some(Vec::new()),
         trainable: Some(Vec::new()),
         gradient_checkpointing: Checkpointing::None,
         auto_batch_size: Some(AutoBatchSize {

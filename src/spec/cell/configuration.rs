@@ -90,6 +90,11 @@ pub struct Cell {
     /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
     #[schemars(length(min = 1))]
     pub layers_to_transform: Option<Vec<usize>>,
+    /// The modules that are trained and saved whole beside the adapters, by their names or the ends of them, such as
+    /// [embed_tokens, lm_head] or [input_layernorm]. One of a tied embedding and head leaves the other as it was, as in PEFT.
+    /// The head of an encoder is always among them.
+    #[schemars(length(min = 1))]
+    pub modules_to_save: Option<Vec<String>>,
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
     /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
     pub lora_fa: LoraATraining,
@@ -275,6 +280,7 @@ impl Default for Cell {
             lora_dropout: 0.0,
             target_modules: TargetModules::AllLinear,
             layers_to_transform: None,
+            modules_to_save: None,
             lora_fa: LoraATraining::Trained,
             lora: Lora::default(),
             adapter_dtype: Dtype::Float32,
@@ -351,12 +357,17 @@ impl Cell {
         }
     }
 
+    /// True if every weight is trained.
+    pub fn trains_all(&self) -> bool {
+        self.rank == 0 && self.trainable.is_none()
+    }
+
     /// LoRA's alpha.
     pub fn lora_alpha(&self) -> f64 {
         self.lora_alpha.unwrap_or(self.default_alpha())
     }
 
-    /// The value of `lora_alpha` that keeps the adapter's scale at another rank.
+    /// The value of `lora_alpha` that keeps the adapters' scale at another rank; not that of modules with a rank of their own.
     pub fn alpha_at_rank(&self, rank: usize) -> Option<f64> {
         let ratio = rank as f64 / self.rank as f64;
         match self.lora.use_rslora {

@@ -117,6 +117,9 @@ impl Cell {
         if let Some(OffloadedBlocks::Blocks(indices)) = &mut cell.offload.weights {
             indices.sort_unstable();
         }
+        if let Some(names) = &mut cell.modules_to_save {
+            names.sort_unstable();
+        }
         if let Some(patterns) = &mut cell.trainable {
             patterns.sort_unstable();
         }
@@ -218,7 +221,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "4282abf8df95";
+    const DEFAULTS_HASH: &str = "4a68ed113459";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

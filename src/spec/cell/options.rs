@@ -29,6 +29,7 @@ impl Cell {
                 },
                 target_modules: self.target_modules.clone(),
                 layers_to_transform: self.layers_to_transform.clone(),
+                modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
                 dtype: self.adapter_dtype,
             }),
             trainable: self.trainable.clone(),
@@ -61,7 +62,8 @@ impl Cell {
             return Some(format!("{patterns:?} {:?}", self.dtype));
         }
         let (targets, layers, lora) = (&self.target_modules, &self.layers_to_transform, &self.lora);
-        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {lora:?}"))
+        let (saved, dtype) = (&self.modules_to_save, self.dtype);
+        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {lora:?} {saved:?} {dtype:?}"))
     }
 
     /// The samples and their batches.

@@ -1,7 +1,7 @@
 //! The keys of adapters.
 
 use super::super::heeds::ADAPTER;
-use super::super::{Adapter, Cell, Dtype, LoraATraining, Stack, TargetModules, Task, stacks};
+use super::super::{Adapter, Cell, Device, Dtype, LoraATraining, Stack, TargetModules, Task, stacks};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::check;
@@ -55,6 +55,9 @@ impl Cell {
         }
         if let Some(layers) = &self.layers_to_transform {
             self.check_layers(layers, found);
+        }
+        if let Some(names) = &self.modules_to_save {
+            self.check_saved(names, found);
         }
         let TargetModules::Names(names) = &self.target_modules else {
             return;
@@ -112,17 +115,45 @@ impl Cell {
         }
     }
 
+    fn check_saved(&self, names: &[String], found: &mut Found) {
+        if names.is_empty() {
+            found.add(Invalid::new("modules_to_save", "the list is empty").help("leave the key out"));
+        }
+        for (index, name) in names.iter().enumerate() {
+            let invalid = |message: String| Invalid::new(format!("modules_to_save[{index}]"), message);
+            if names[..index].contains(name) {
+                found.add(invalid(format!("`{name}` is here twice")));
+            }
+            if name.is_empty() {
+                found.add(invalid("the name is empty".into()));
+            }
+        }
+        if self.lora.loraplus_lr_ratio.is_some() && self.weight_decay > 0.0 {
+            let message = "PEFT decays no vector with LoRA+, and all that is trained is decayed here";
+            let invalid = Invalid::new("modules_to_save", message).with("weight_decay");
+            found.add(invalid.with("lora.loraplus_lr_ratio").help("use `weight_decay: 0`"));
+        }
+    }
+
     /// The options below `lora`.
     fn check_lora(&self, found: &mut Found) {
         let lora = &self.lora;
         for (pattern, rank) in &lora.rank_pattern {
             let key = format!("lora.rank_pattern.{pattern}");
             found.check(at_least(&key, *rank, 1).and_then(|()| at_most(&key, *rank, 1 << 16)));
+            if *rank == self.rank {
+                let invalid = Invalid::new(key, format!("{rank} is the rank of every module already"));
+                found.add(invalid.with("rank").help("leave the pattern out"));
+            }
         }
         for (pattern, alpha) in &lora.alpha_pattern {
             let key = format!("lora.alpha_pattern.{pattern}");
             let holds = *alpha > 0.0 && *alpha <= 1e6;
             found.check(number(&key, *alpha, holds, "more than 0 and at most 1e6"));
+            if *alpha == self.lora_alpha() {
+                let invalid = Invalid::new(key, format!("{alpha} is the alpha of every module already"));
+                found.add(invalid.with("lora_alpha").help("leave the pattern out"));
+            }
         }
         if let Some(ratio) = lora.loraplus_lr_ratio {
             let holds = ratio > 0.0 && ratio <= 1e6;
@@ -158,6 +189,10 @@ impl Cell {
                     .with("dtype")
                     .help("use `init_lora_weights: olora`, or `dtype: bfloat16`"),
             );
+        }
+        if self.dtype.is_quantised() && matches!(self.device(), Some(Device::Cuda(_))) {
+            let message = "quantised weights are changed on the CPU only so far";
+            found.add(invalid(message).with("dtype").with("device").help(help));
         }
         if self.stack == Stack::Candle && self.adapter == Adapter::Dora {
             let message = "DoRA's magnitudes are not computed from factors that were taken out of the weight yet";
