@@ -17,6 +17,7 @@ import encoders
 import gemma
 import lion
 import lora
+import merged
 import mistral
 import partial
 import phi3
@@ -44,6 +45,7 @@ def main():
     gemma.write(folder)
     dora.write(folder)
     lora.write(folder)
+    merged.write(folder)
     lion.write(folder)
     partial.write(folder)
     precision.write(folder)

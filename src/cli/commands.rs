@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use super::{accuracy, cell, compare, completions, export, fit, init, list, plan, report, run, schema, show, validate};
+use super::{
+    accuracy, cell, compare, completions, export, fit, init, list, merge, plan, report, run, schema, show, validate,
+};
 use crate::runner::protocol;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
@@ -26,6 +28,7 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Export(export::Args),
+    Merge(merge::Args),
     Compare(compare::Args),
     Schema(schema::Args),
     Init(init::Args),
@@ -50,6 +53,7 @@ impl Cli {
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
             Command::Export(args) => export::run(args),
+            Command::Merge(args) => merge::run(&args),
             Command::Compare(args) => compare::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Init(args) => init::run(args),

@@ -20,6 +20,7 @@ mod fit_view;
 mod gpus;
 mod init;
 mod list;
+mod merge;
 mod models;
 mod output;
 mod plan;

@@ -14,7 +14,7 @@ use crate::options::Task;
 
 /// The file of weights that are in one piece.
 pub(super) const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
 
 /// Open files, and which of them holds each weight of the model.
 #[derive(Debug)]
@@ -74,6 +74,24 @@ impl Checkpoint {
             }),
             None => Ok(Self { files, places }),
         }
+    }
+
+    /// The open files.
+    pub(super) fn files(&self) -> &[SafetensorsFile] {
+        &self.files
+    }
+
+    /// The index of the file that has a tensor of the model, and the tensor's name there.
+    pub(super) fn place(&self, name: &str) -> (usize, &str) {
+        let (file, stored) = &self.places[name];
+        (*file, stored)
+    }
+
+    /// The model's name of a tensor that is called `stored` in this file, if it is the model's.
+    pub(super) fn name_of(&self, file: usize, stored: &str) -> Option<&str> {
+        let mut places = self.places.iter();
+        let found = places.find(|(_, (at, name))| *at == file && name == stored);
+        found.map(|(name, _)| name.as_str())
     }
 
     /// True if a tensor of the model is there.

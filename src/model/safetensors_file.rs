@@ -1,7 +1,8 @@
 //! One safetensors file, read by position and never mapped: a mapped file's pages would count as the process's memory.
 
+use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +93,26 @@ impl SafetensorsFile {
 
     pub(super) fn info(&self, name: &str) -> Option<&TensorInfo> {
         self.header.info(name)
+    }
+
+    /// The remarks in the header.
+    pub(super) fn metadata(&self) -> Option<HashMap<String, String>> {
+        self.header.metadata().clone()
+    }
+
+    /// Writes the bytes of a tensor as they are.
+    pub(super) fn copy(&self, name: &str, out: &mut impl Write) -> io::Result<()> {
+        let info = self
+            .info(name)
+            .ok_or_else(|| io::Error::other(SafeTensorError::TensorNotFound(name.into())))?;
+        let (start, end) = info.data_offsets;
+        let mut buffer = vec![0; CHUNK];
+        for at in (start..end).step_by(CHUNK) {
+            let bytes = &mut buffer[..CHUNK.min(end - at)];
+            self.file.read_exact_at(bytes, self.data_start + at as u64)?;
+            out.write_all(bytes)?;
+        }
+        Ok(())
     }
 
     /// Converts the elements of `name` from flat index `start` on to f32, as many as `out` holds.

@@ -64,15 +64,21 @@ pub fn save(
             fs::write(&path, tokenizer).map_err(failed(&path))?;
         }
         Location::Directory(from) => {
-            for name in COMPANIONS.iter().filter(|name| from.join(name).is_file()) {
-                let path = dir.join(name);
-                fs::copy(from.join(name), &path).map_err(failed(&path))?;
-            }
+            copy_companions(from, dir).map_err(|(path, source)| SaveError { path, source })?;
         }
     }
     let path = dir.join("config.json");
     write_config(&path, location, trained).map_err(failed(&path))?;
     write_weights(&file, trained, source).map_err(failed(&file))
+}
+
+/// Copies the files beside a checkpoint's weights. An error comes with the file that cannot be written.
+pub(super) fn copy_companions(from: &Path, to: &Path) -> Result<(), (PathBuf, io::Error)> {
+    for name in COMPANIONS.iter().filter(|name| from.join(name).is_file()) {
+        let path = to.join(name);
+        fs::copy(from.join(name), &path).map_err(|error| (path, error))?;
+    }
+    Ok(())
 }
 
 /// True if a folder has a model's weights.
@@ -152,7 +158,7 @@ fn write_as_it_was(out: &mut impl Write, weight: &WeightSpec, source: &Source, f
     Ok(())
 }
 
-fn write_elements(out: &mut impl Write, values: &[f32], format: Dtype) -> io::Result<()> {
+pub(super) fn write_elements(out: &mut impl Write, values: &[f32], format: Dtype) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(4 * CHUNK);
     for chunk in values.chunks(CHUNK) {
         bytes.clear();

@@ -23,6 +23,14 @@ pub enum AdapterError {
         /// The reason.
         source: serde_json::Error,
     },
+    /// `adapter_config.json` asks for something that is not done here.
+    #[error("{}: {problem}", .path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field.
+        problem: String,
+    },
     /// `adapter_model.safetensors` is not a safetensors file, or could not be written.
     #[error("{}", .path.display())]
     Safetensors {

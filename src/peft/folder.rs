@@ -6,9 +6,12 @@ use std::path::Path;
 
 use safetensors::tensor::SafeTensors;
 
+use serde_json::{Map, Value};
+
 use super::{
     config::{Config, Targets},
     error::AdapterError,
+    fields::unknown_field,
     tensor::{AdapterTensor, PREFIX},
 };
 
@@ -17,8 +20,9 @@ pub const CONFIG_FILE: &str = "adapter_config.json";
 /// The weights' file.
 pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 
-/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules,
-/// unless they are a pattern.
+/// Writes an adapter into a folder, and creates the folder. The tensors' names decide the configuration's target modules:
+/// the last parts of the names, or the names in full where a pattern chose them. PEFT would apply the pattern to modules
+/// of every kind.
 /// Returns the bytes of the weights' file.
 ///
 /// # Errors
@@ -32,7 +36,7 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
             tensor: tensor.name.clone(),
             problem,
         })?;
-        target_modules.extend(module.and_then(|module| module.rsplit('.').next()).map(str::to_owned));
+        target_modules.extend(module.map(str::to_owned));
     }
 
     fs::create_dir_all(dir).map_err(|source| AdapterError::Io {
@@ -41,9 +45,11 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
     })?;
     let path = dir.join(CONFIG_FILE);
     let mut config = config.clone();
-    if let Targets::Names(names) = &mut config.target_modules {
-        *names = target_modules;
-    }
+    let targets = Targets::Names(target_modules);
+    config.target_modules = match config.target_modules {
+        Targets::Pattern(_) => targets,
+        Targets::Names(_) => Targets::Names(targets.last_components()),
+    };
     let json = serde_json::to_string_pretty(&config).map_err(|source| AdapterError::Config {
         path: path.clone(),
         source,
@@ -79,8 +85,7 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
 /// If a file cannot be read, is not an adapter in float32, or has tensors that do not fit the configuration.
 pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
     let path = dir.join(CONFIG_FILE);
-    let config: Config =
-        serde_json::from_slice(&read_file(&path)?).map_err(|source| AdapterError::Config { path, source })?;
+    let config = read_config(&path)?;
 
     let path = dir.join(WEIGHTS_FILE);
     let bytes = read_file(&path)?;
@@ -101,6 +106,29 @@ pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok((config, tensors))
+}
+
+/// Reads an `adapter_config.json`.
+///
+/// # Errors
+/// If it cannot be read, or asks for something that is not done here.
+pub fn read_config(path: &Path) -> Result<Config, AdapterError> {
+    let failed = |source| AdapterError::Config {
+        path: path.into(),
+        source,
+    };
+    let fields: Map<String, Value> = serde_json::from_slice(&read_file(path)?).map_err(failed)?;
+    let config: Config = serde_json::from_value(fields.clone().into()).map_err(failed)?;
+    let Ok(Value::Object(known)) = serde_json::to_value(&config) else {
+        return Ok(config);
+    };
+    match unknown_field(&fields, &known) {
+        Some(problem) => Err(AdapterError::Field {
+            path: path.into(),
+            problem,
+        }),
+        None => Ok(config),
+    }
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {

@@ -31,7 +31,8 @@ pub struct LoraConfig {
     pub alpha_pattern: Patterns<f64>,
     /// The biases that are saved with the adapters.
     pub bias: Bias,
-    fan_in_fan_out: bool,
+    /// PEFT's mark of weights that are stored the other way round.
+    pub(super) fan_in_fan_out: bool,
 }
 
 /// PEFT's `init_lora_weights`: a word, or true for the default.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, View};
 
 use super::config::Config;
@@ -28,16 +29,19 @@ impl AdapterTensor {
         let name = name
             .strip_prefix(PREFIX)
             .ok_or(format!("its name does not begin with {PREFIX}"))?;
-        if view.dtype() != Dtype::F32 {
-            return Err(format!("it is {:?}; only F32 can be read", view.dtype()));
-        }
-        let values = view
-            .data()
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&bytes| f32::from_le_bytes(bytes))
-            .collect();
+        let data = view.data();
+        let halves = || data.as_chunks::<2>().0.iter();
+        let values = match view.dtype() {
+            Dtype::F32 => data
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&bytes| f32::from_le_bytes(bytes))
+                .collect(),
+            Dtype::F16 => halves().map(|&bytes| f16::from_le_bytes(bytes).to_f32()).collect(),
+            Dtype::BF16 => halves().map(|&bytes| bf16::from_le_bytes(bytes).to_f32()).collect(),
+            other => return Err(format!("it is {other:?}; F32, F16 and BF16 can be read")),
+        };
         Ok(Self {
             name: name.to_owned(),
             shape: view.shape().to_vec(),

@@ -31,6 +31,10 @@ impl Tensors {
         self.parsed().tensor(name).is_ok()
     }
 
+    pub fn names(&self) -> Vec<String> {
+        self.parsed().names().into_iter().map(|name| name.to_string()).collect()
+    }
+
     pub fn shape(&self, name: &str) -> Vec<usize> {
         self.tensor(name).shape().to_vec()
     }

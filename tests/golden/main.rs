@@ -12,6 +12,7 @@ mod fixtures;
 mod lion;
 mod lora;
 mod masked;
+mod merged;
 mod methods;
 mod models;
 mod partial;

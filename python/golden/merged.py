@@ -1,0 +1,38 @@
+"""Weights that PEFT merged adapters into: `merged.safetensors`. Called by make.py, after the adapters' scripts."""
+import pathlib
+
+import torch
+from peft import PeftModel
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+DECODERS = {
+    "tiny_llama": ["", "_rslora", "_patterns", "_pissa", "_olora", "_layers", "_save", "_save_head", "_dora"],
+    "tiny_qwen2": ["_bias_some"],
+    "tiny_phi3": [""],
+}
+ROWS = 3
+
+
+def merged(folder: pathlib.Path, base, adapter, auto, **settings):
+    """The first and the last rows of each weight that PEFT's merging changes, by the adapter's name and the weight's."""
+    load = lambda: auto.from_pretrained(folder / base, dtype=torch.float32, **settings)
+    before = {name: weight.detach().clone() for name, weight in load().named_parameters(remove_duplicate=False)}
+    model = PeftModel.from_pretrained(load(), folder / f"{adapter}_adapter").merge_and_unload()
+    changed = {
+        f"{adapter}/{name}": torch.cat([weight[:ROWS], weight[-ROWS:]]).detach().clone()
+        for name, weight in model.named_parameters(remove_duplicate=False)
+        if not weight.equal(before[name])
+    }
+    assert changed, adapter
+    return changed
+
+
+def write(folder):
+    tensors = {}
+    for base, adapters in DECODERS.items():
+        for adapter in adapters:
+            tensors |= merged(folder, base, base + adapter, AutoModelForCausalLM)
+    for base in ["tiny_bert", "tiny_distilbert"]:
+        tensors |= merged(folder, base, base, AutoModelForSequenceClassification, num_labels=3)
+    save_file(tensors, folder / "merged.safetensors")

@@ -1,0 +1,213 @@
+//! Adapters merged into checkpoints, against PEFT's `merge_and_unload`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use expctl::model::{self, MergeError};
+use half::bf16;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::fixtures::{Tensors, assert_close, fixture};
+
+/// The file of PEFT's merged weights has so many of their first rows, and of their last.
+const ROWS: usize = 3;
+
+/// Each adapter with its base.
+const ADAPTERS: [(&str, &str); 13] = [
+    ("tiny_llama", "tiny_llama"),
+    ("tiny_llama_rslora", "tiny_llama"),
+    ("tiny_llama_patterns", "tiny_llama"),
+    ("tiny_llama_pissa", "tiny_llama"),
+    ("tiny_llama_olora", "tiny_llama"),
+    ("tiny_llama_layers", "tiny_llama"),
+    ("tiny_llama_save", "tiny_llama"),
+    ("tiny_llama_save_head", "tiny_llama"),
+    ("tiny_llama_dora", "tiny_llama"),
+    ("tiny_qwen2_bias_some", "tiny_qwen2"),
+    ("tiny_phi3", "tiny_phi3"),
+    ("tiny_bert", "tiny_bert"),
+    ("tiny_distilbert", "tiny_distilbert"),
+];
+
+/// A tensor of a file, with its columns; a vector's are 1.
+fn tensor(bytes: &[u8], name: &str) -> (Vec<f32>, usize) {
+    let file = SafeTensors::deserialize(bytes).expect("a safetensors file");
+    let view = file.tensor(name).expect(name);
+    let columns = if view.shape().len() > 1 { view.shape()[1] } else { 1 };
+    (values(&view), columns)
+}
+
+fn values(view: &TensorView<'_>) -> Vec<f32> {
+    match view.dtype() {
+        Dtype::F32 => {
+            let numbers = view.data().as_chunks().0.iter();
+            numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        }
+        Dtype::BF16 => {
+            let numbers = view.data().as_chunks().0.iter();
+            numbers.map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn weights(folder: &Path) -> Vec<u8> {
+    fs::read(folder.join("model.safetensors")).expect("the weights")
+}
+
+/// A checkpoint in float32, in which PEFT merged.
+fn wide(base: &str, folder: &Path) -> PathBuf {
+    let to = folder.join("base");
+    fs::create_dir(&to).expect("a folder");
+    fs::copy(fixture(base).join("config.json"), to.join("config.json")).expect("a copy");
+    let bytes = weights(&fixture(base));
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = file
+        .iter()
+        .map(|(name, view)| {
+            let numbers = values(&view).into_iter().flat_map(f32::to_le_bytes);
+            (name.to_string(), view.shape().to_vec(), numbers.collect())
+        })
+        .collect();
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("a tensor");
+        (name.clone(), view)
+    });
+    safetensors::serialize_to_file(views, None, &to.join("model.safetensors")).expect("a file");
+    to
+}
+
+#[test]
+fn merged_weights_are_those_of_peft() {
+    let theirs = Tensors::open("merged.safetensors");
+    for (adapter, base) in ADAPTERS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let output = dir.path().join("merged");
+        let base = wide(base, dir.path());
+        model::merge(&fixture(&format!("{adapter}_adapter")), &base, &output).expect(adapter);
+        let (bytes, of_base) = (weights(&output), weights(&base));
+        let mut changed = BTreeSet::new();
+        for name in theirs.names() {
+            let Some(name) = name.strip_prefix(&format!("{adapter}/")) else {
+                continue;
+            };
+            let (ours, columns) = tensor(&bytes, name);
+            let ends = [&ours[..ROWS * columns], &ours[ours.len() - ROWS * columns..]].concat();
+            assert_close(
+                &ends,
+                &theirs.f32(&format!("{adapter}/{name}")),
+                1e-6,
+                &format!("{adapter}: {name}"),
+            );
+            changed.insert(name.to_owned());
+        }
+        assert!(!changed.is_empty(), "{adapter}");
+        // All others are as they were.
+        let file = SafeTensors::deserialize(&of_base).expect("a safetensors file");
+        for stored in file.names() {
+            let stored = stored.to_string();
+            let merged = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+            let Some(name) = merged.names().into_iter().find(|name| name.ends_with(&stored)) else {
+                panic!("{adapter}: {stored} is missing");
+            };
+            if !changed.contains(name) {
+                let same = merged.tensor(name).expect(name) == file.tensor(&stored).expect(&stored);
+                assert!(same, "{adapter}: {name}");
+            }
+        }
+        let left = fs::read_dir(dir.path()).expect("the folder").count();
+        assert_eq!(left, 2, "no temporary folder");
+    }
+}
+
+#[test]
+fn weights_keep_their_format() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let bases = [wide("tiny_llama", dir.path()), fixture("tiny_llama")];
+    let [wide, narrow] = bases.map(|base| {
+        let output = dir.path().join(if base == fixture("tiny_llama") {
+            "narrow"
+        } else {
+            "wide"
+        });
+        model::merge(&fixture("tiny_llama_adapter"), &base, &output).expect("a checkpoint");
+        weights(&output)
+    });
+    let name = "model.layers.1.mlp.down_proj.weight";
+    let narrow_file = SafeTensors::deserialize(&narrow).expect("a safetensors file");
+    assert_eq!(narrow_file.tensor(name).expect(name).dtype(), Dtype::BF16);
+    let rounded = tensor(&wide, name)
+        .0
+        .into_iter()
+        .map(|value| bf16::from_f32(value).to_f32());
+    assert!(rounded.eq(tensor(&narrow, name).0), "rounded once");
+}
+
+#[test]
+fn a_head_that_was_the_embedding_is_a_weight_of_its_own() {
+    for (adapter, is_tied) in [
+        ("tiny_llama", true),
+        ("tiny_llama_save", false),
+        ("tiny_llama_save_head", false),
+    ] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let output = dir.path().join("merged");
+        model::merge(&fixture(&format!("{adapter}_adapter")), &fixture("tiny_llama"), &output).expect(adapter);
+        let config = fs::read_to_string(output.join("config.json")).expect("the configuration");
+        assert!(
+            config.contains(&format!("\"tie_word_embeddings\": {is_tied}")),
+            "{config}"
+        );
+        let bytes = weights(&output);
+        let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+        assert_eq!(file.tensor("lm_head.weight").is_ok(), !is_tied, "{adapter}");
+    }
+}
+
+#[test]
+fn what_cannot_be_merged_is_an_error_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = dir.path().join("merged");
+    let merge = |adapter: &Path, base: &str| model::merge(adapter, &fixture(base), &output).expect_err("a mistake");
+    let error = merge(&fixture("tiny_llama_adapter"), "tiny_bert").to_string();
+    assert!(error.contains("the model has no weight model.layers."), "{error}");
+    let error = merge(&fixture("tiny_llama_adapter"), "tiny_qwen2").to_string();
+    assert!(error.contains("does not fit"), "{error}");
+
+    let other = dir.path().join("adapter");
+    fs::create_dir(&other).expect("a folder");
+    for (field, expected) in [
+        ("\"lora_bias\": true", "`lora_bias: true` is not supported"),
+        ("\"fan_in_fan_out\": true", "`fan_in_fan_out: true` is not supported"),
+        (
+            "\"exclude_modules\": [\"q_proj\"]",
+            "`exclude_modules: [\"q_proj\"]` is not supported",
+        ),
+    ] {
+        let theirs = fixture("tiny_llama_adapter");
+        for file in ["adapter_config.json", "adapter_model.safetensors"] {
+            fs::copy(theirs.join(file), other.join(file)).expect("a copy");
+        }
+        let path = other.join("adapter_config.json");
+        let key = field.split(':').next().expect("a key");
+        let text = fs::read_to_string(&path).expect("a file");
+        let lines = text.lines().map(|line| match line.trim_start().starts_with(key) {
+            true => format!("  {field},"),
+            false => line.to_owned(),
+        });
+        fs::write(&path, lines.collect::<Vec<_>>().join("\n")).expect("a file");
+        let error = merge(&other, "tiny_llama").to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+
+    assert!(!output.exists());
+    fs::create_dir(&output).expect("a folder");
+    let error = merge(&fixture("tiny_llama_adapter"), "tiny_llama");
+    assert!(matches!(error, MergeError::Exists(_)), "{error}");
+    assert_eq!(
+        fs::read_dir(dir.path()).expect("the folder").count(),
+        2,
+        "no temporary folder"
+    );
+}
