@@ -89,6 +89,21 @@ impl Param {
         self.value = value;
     }
 
+    /// Puts other elements, row-major, in place of the value's, in its memory.
+    pub(crate) fn fill(&mut self, values: &[f32]) -> Result<()> {
+        if !self.value.has_kernels() {
+            let values = Buffer::from(values.to_vec());
+            let wide = Tensor::on_device(values, self.value.shape(), self.value.device())?;
+            let value = wide.to_candle()?.to_dtype(self.value.dtype())?;
+            self.set(Tensor::from_candle(value)?);
+            return Ok(());
+        }
+        for_format!(self.value.dtype(), E => {
+            kernels::convert::narrow(values, self.value.values_mut::<E>()?);
+            Ok(())
+        })
+    }
+
     /// The format of an optimizer's state: an adapter's own, as PyTorch has it, and float32 for weights.
     pub(crate) fn state_dtype(&self) -> DType {
         match self.category {

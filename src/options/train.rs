@@ -9,6 +9,8 @@ use super::{
 pub struct TrainOptions {
     /// The model and its adapters.
     pub model: ModelOptions,
+    /// The folder of an adapter that training goes on from.
+    pub init_adapter: Option<String>,
     /// The samples and their batches.
     pub data: DataOptions,
     /// The optimizer.

@@ -10,6 +10,7 @@ use crate::hub::{HubError, Roots};
 use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
+use crate::peft::{self, AdapterError};
 use crate::spec::cell::{Cell, Device, Stack, Task, Weights};
 use crate::spec::{Study, StudyCell};
 use crate::text::{Mistake, to_flow_yaml};
@@ -37,6 +38,8 @@ pub(super) enum Reason {
     Model(#[from] ModelError),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     #[error(transparent)]
     Device(#[from] NoCuda),
     #[error("`retain` is glibc's malloc, and this build has another C library")]
@@ -86,7 +89,7 @@ impl PreflightError {
 pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(), PreflightError> {
     let roots = study.roots();
     let mut configs = HashMap::new();
-    let mut seen = HashSet::new();
+    let (mut seen, mut seen_adapters) = (HashSet::new(), HashSet::new());
     for planned in &study.cells {
         let cell = &planned.cell;
         let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, key, value.to_string(), reason);
@@ -100,6 +103,12 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
                 new.insert(config.map_err(|error| fail("model", &cell.model, error.into()))?)
             }
         };
+        if let (Some(path), Some(adapter)) = (&cell.init_adapter, &cell.model_options().adapter)
+            && seen_adapters.insert((path, format!("{adapter:?}")))
+        {
+            peft::check_options(&roots.path(path), adapter)
+                .map_err(|error| fail("init_adapter", path, error.into()))?;
+        }
         let most = config.max_position_embeddings;
         if cell.max_seq_length > most {
             let model = cell.model.clone();

@@ -31,6 +31,7 @@ pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) 
             .map(|name| (name.to_owned(), environment(name)))
             .collect(),
         data_sha256: None,
+        init_adapter_sha256: None,
         hub: snapshots(cell, roots)
             .into_iter()
             .map(|(name, found)| (name, found.revision))

@@ -61,6 +61,9 @@ pub enum TrainError {
     /// The adapter cannot be written.
     #[error("failed to write the adapter")]
     Adapter(#[from] AdapterError),
+    /// The adapter that training goes on from cannot be read, or is not the cell's.
+    #[error("init_adapter")]
+    InitAdapter(#[source] AdapterError),
     /// The model cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),

@@ -12,6 +12,7 @@ mod profile;
 mod run;
 mod save;
 pub mod segments;
+mod start;
 mod steps;
 mod summary;
 mod trainer;

@@ -4,7 +4,9 @@ use std::{path::Path, time::Instant};
 
 use candle_core::Device;
 
-use super::{TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, steps::StepRecorder, summary};
+use super::{
+    TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, start, steps::StepRecorder, summary,
+};
 use crate::{
     arch::ModelConfig,
     data::{self, Dataset},
@@ -22,6 +24,8 @@ pub struct Trained {
     pub measured: Measured,
     /// SHA-256 of the token ids.
     pub data_sha256: String,
+    /// SHA-256 of the adapter's weights that training went on from.
+    pub init_adapter_sha256: Option<String>,
 }
 
 /// Where a run writes its files.
@@ -55,6 +59,7 @@ pub fn run(
         dataset,
         device,
         mut trainer,
+        init_adapter_sha256,
     } = load(options, roots, out.dir)?;
     for text in dataset.skipped().remarks() {
         on_event(&Event::Remark { text });
@@ -109,6 +114,7 @@ pub fn run(
     Ok(Trained {
         measured,
         data_sha256: dataset.sha256().to_owned(),
+        init_adapter_sha256,
     })
 }
 
@@ -134,6 +140,7 @@ pub(super) struct Loaded {
     pub(super) dataset: Dataset,
     pub(super) device: Device,
     pub(super) trainer: Trainer,
+    pub(super) init_adapter_sha256: Option<String>,
 }
 
 /// Loads the model and the data. The token ids of large data lie in a temporary file in `folder`.
@@ -152,13 +159,18 @@ pub(super) fn load(options: &TrainOptions, roots: &Roots, folder: &Path) -> Resu
     }
     let dataset = data::load(&options.data, source.config(), roots, folder)?;
     let config = source.config().clone();
-    let model = model::load(&options.model, &source, &device)?;
+    let mut model = model::load(&options.model, &source, &device)?;
     drop(source);
+    let init_adapter_sha256 = match (&options.init_adapter, &options.model.adapter) {
+        (Some(path), Some(adapter)) => Some(start::from_adapter(&roots.path(path), adapter, &mut model)?),
+        _ => None,
+    };
     Ok(Loaded {
         config,
         dataset,
         device,
         trainer: Trainer::new(options, model)?,
+        init_adapter_sha256,
     })
 }
 

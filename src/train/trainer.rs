@@ -288,6 +288,7 @@ mod tests {
                 max_seq_length: 140,
                 seed: 0,
             },
+            init_adapter: None,
             data: DataOptions {
                 data: Data::Synthetic(Synthetic {
                     lengths: Lengths::List(vec![140, 3, 70]),

@@ -53,8 +53,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
     }
     let mut provenance = provenance(&cell, &roots, |name| std::env::var(name).ok());
     let (status, reason, measured) = match outcome {
-        Ok(Some(Trained { measured, data_sha256 })) => {
+        Ok(Some(Trained {
+            measured,
+            data_sha256,
+            init_adapter_sha256,
+        })) => {
             provenance.data_sha256 = Some(data_sha256);
+            provenance.init_adapter_sha256 = init_adapter_sha256;
             (Status::Ok, None, Some(measured))
         }
         Ok(None) => (Status::Ok, None, None),

@@ -25,7 +25,7 @@ fn changed(cell: &Cell, change: Change) -> Cell {
 #[test]
 fn every_key_moves_the_losses() {
     let _turn = turn();
-    let changes: [(&str, Change); 28] = [
+    let changes: [(&str, Change); 29] = [
         ("lora_alpha", |cell| cell.lora_alpha = Some(3.0)),
         ("lora_dropout", |cell| cell.lora_dropout = 0.3),
         ("rank", |cell| cell.rank = 3),
@@ -34,6 +34,9 @@ fn every_key_moves_the_losses() {
             cell.target_modules = TargetModules::Names(vec!["v_proj".into()]);
         }),
         ("layers_to_transform", |cell| cell.layers_to_transform = Some(vec![1])),
+        ("modules_to_save", |cell| {
+            cell.modules_to_save = Some(vec!["input_layernorm".into(), "lm_head".into()]);
+        }),
         ("lora_fa", |cell| cell.lora_fa = LoraATraining::Frozen),
         ("lora.use_rslora", |cell| cell.lora.use_rslora = true),
         ("lora.init_lora_weights: gaussian", |cell| {

@@ -117,6 +117,7 @@ fn exemplar() -> Cell {
         target_modules: TargetModules::AllLinear,
         layers_to_transform: Some(vec![0]),
         modules_to_save: Some(Vec::new()),
+        init_adapter: Some(String::new()),
         trainable: Some(Vec::new()),
         gradient_checkpointing: Checkpointing::None,
         auto_batch_size: Some(AutoBatchSize {

@@ -95,6 +95,9 @@ pub struct Cell {
     /// The head of an encoder is always among them.
     #[schemars(length(min = 1))]
     pub modules_to_save: Option<Vec<String>>,
+    /// The folder of an adapter in PEFT's format that training goes on from, such as results/STUDY/cells/ID/adapter; relative
+    /// to the spec's file. Its settings and modules must be this cell's. Default: a new adapter.
+    pub init_adapter: Option<String>,
     /// LoRA-FA, which trains B alone. none: A is trained too. frozen: A has no gradients. optimizer: A has gradients, but the
     /// optimizer leaves it out, as happens once PEFT's disable_adapter was used; that is of PyTorch's stack.
     pub lora_fa: LoraATraining,
@@ -281,6 +284,7 @@ impl Default for Cell {
             target_modules: TargetModules::AllLinear,
             layers_to_transform: None,
             modules_to_save: None,
+            init_adapter: None,
             lora_fa: LoraATraining::Trained,
             lora: Lora::default(),
             adapter_dtype: Dtype::Float32,

@@ -4,13 +4,14 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 9] = [
+pub(super) const ADAPTER: [&str; 10] = [
     "adapter",
     "lora_alpha",
     "lora_dropout",
     "target_modules",
     "layers_to_transform",
     "modules_to_save",
+    "init_adapter",
     "lora_fa",
     "lora",
     "adapter_dtype",

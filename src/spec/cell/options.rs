@@ -132,6 +132,7 @@ impl Cell {
     pub fn train_options(&self) -> TrainOptions {
         TrainOptions {
             model: self.model_options(),
+            init_adapter: self.init_adapter.clone(),
             data: self.data_options(),
             optimizer: self.optimizer_options(),
             schedule: self.schedule_options(),

@@ -14,6 +14,7 @@ pub(super) const ADAPTER: Technique = Technique {
     is_of_tensors: true,
     steps: |cell, _| match (cell.rank, cell.adapter) {
         (0, _) | (_, Adapter::Lora) => Vec::new(),
+        _ if cell.init_adapter.is_some() => Vec::new(),
         _ => vec![Cell {
             adapter: Adapter::Lora,
             ..cell.clone()

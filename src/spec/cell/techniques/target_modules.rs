@@ -16,6 +16,9 @@ pub(super) const TARGET_MODULES: Technique = Technique {
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, model| {
+        if cell.init_adapter.is_some() {
+            return Vec::new();
+        }
         // Also where every weight is trained: the rank may change as well.
         let all = model.target_modules();
         let attention = attention(model);

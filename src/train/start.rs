@@ -1,0 +1,71 @@
+//! Training that goes on from an adapter on disk.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::{TrainError, save::saved_names};
+use crate::{
+    model::Model,
+    options::AdapterOptions,
+    peft::{self, AdapterError, AdapterTensor},
+    text::hex,
+};
+
+/// Puts the adapter of the folder `dir` in place of the model's new one. Returns the SHA-256 of its weights' file.
+///
+/// # Errors
+/// If it cannot be read, or has other settings, modules or shapes than the model's.
+pub(super) fn from_adapter(dir: &Path, adapter: &AdapterOptions, model: &mut Model) -> Result<String, TrainError> {
+    peft::check_options(dir, adapter).map_err(TrainError::InitAdapter)?;
+    let (_, tensors) = peft::read(dir).map_err(TrainError::InitAdapter)?;
+    let path = dir.join(peft::WEIGHTS_FILE);
+    let wrong = |tensor: &str, problem: String| {
+        TrainError::InitAdapter(AdapterError::Tensor {
+            path: path.clone(),
+            tensor: tensor.to_owned(),
+            problem,
+        })
+    };
+    let mut tensors: HashMap<String, AdapterTensor> = tensors
+        .into_iter()
+        .map(|tensor| (tensor.name.clone(), tensor))
+        .collect();
+    let params = model.saved();
+    let names = saved_names(&params);
+    for (param, name) in params.into_iter().zip(names) {
+        let Some(tensor) = tensors.remove(&name) else {
+            return Err(wrong(&name, "the cell trains it, and it is not there".into()));
+        };
+        if tensor.shape != param.value.dims() {
+            let (theirs, ours) = (&tensor.shape, param.value.dims());
+            return Err(wrong(
+                &name,
+                format!("its shape is {theirs:?}, and the cell's is {ours:?}"),
+            ));
+        }
+        param.fill(&tensor.values)?;
+    }
+    if let Some(name) = tensors.keys().min() {
+        return Err(wrong(name, "the cell does not train it".into()));
+    }
+    let failed = |source| {
+        TrainError::InitAdapter(AdapterError::Io {
+            path: path.clone(),
+            source,
+        })
+    };
+    let mut hash = Sha256::new();
+    let mut file = fs::File::open(&path).map_err(failed)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    Ok(hex(&hash.finalize()))
+}
