@@ -119,7 +119,7 @@ pub(super) fn amounts(low: f64, high: f64) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(in crate::report) fn listed(items: &[String]) -> String {
+pub(crate) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [only] => only.clone(),
