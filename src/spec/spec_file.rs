@@ -80,8 +80,9 @@ impl SpecFile {
 const MODEL: &[&str] = &["defaults", "model"];
 
 /// The keys of a cell that name files.
-const FILES: [&[&str]; 5] = [
+const FILES: [&[&str]; 6] = [
     MODEL,
+    &["defaults", "init_adapter"],
     &["defaults", "data", "path"],
     &["defaults", "data", "eval_path"],
     &["defaults", "data", "forgetting_path"],
