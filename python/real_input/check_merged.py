@@ -1,6 +1,6 @@
 """Loads an adapter that expctl wrote in PEFT, and compares it with the checkpoint of `expctl merge`.
 
-    python python/real_input/check_merged.py BASE_DIR ADAPTER_DIR MERGED_DIR [--tolerance 1e-5]
+    python python/real_input/check_merged.py BASE_DIR ADAPTER_DIR MERGED_DIR [--tolerance 1e-4]
 
 Prints the largest differences of logits, relative to the largest logit: of MERGED_DIR in transformers, and of PEFT's
 merge_and_unload, from those of the adapter in PEFT. Exit code 1 where one is above the tolerance, or the adapter does nothing.
@@ -16,7 +16,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("base")
 parser.add_argument("adapter")
 parser.add_argument("merged")
-parser.add_argument("--tolerance", type=float, default=1e-5)
+parser.add_argument("--tolerance", type=float, default=1e-4)
 options = parser.parse_args()
 
 config = AutoConfig.from_pretrained(options.merged)

@@ -82,6 +82,12 @@ fn wide(base: &str, folder: &Path) -> PathBuf {
 fn merged_weights_are_those_of_peft() {
     let theirs = Tensors::open("merged.safetensors");
     for (adapter, base) in ADAPTERS {
+        // LAPACK finds singular vectors in float32, and ours come from float64.
+        let tolerance = match adapter {
+            "tiny_llama_pissa" => 2e-5,
+            "tiny_llama_olora" => 2e-6,
+            _ => 1e-6,
+        };
         let dir = tempfile::tempdir().expect("a folder");
         let output = dir.path().join("merged");
         let base = wide(base, dir.path());
@@ -97,7 +103,7 @@ fn merged_weights_are_those_of_peft() {
             assert_close(
                 &ends,
                 &theirs.f32(&format!("{adapter}/{name}")),
-                1e-6,
+                tolerance,
                 &format!("{adapter}: {name}"),
             );
             changed.insert(name.to_owned());
