@@ -14,7 +14,7 @@ use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::ops::rotary;
-use crate::torch::peft::{Base, Linear};
+use crate::torch::peft::{Base, BaseLayer, Linear};
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Mode, Tape};
 use crate::torch::versions::RotaryTables;
@@ -111,10 +111,12 @@ impl<'t> Decoder<'t> {
         let mut head = if config.tie_word_embeddings {
             Linear {
                 path: "lm_head",
-                base: Base::Dense(embedding.clone()),
-                bias: None,
+                base: BaseLayer {
+                    weight: Base::Dense(embedding.clone()),
+                    bias: None,
+                    dims: loader.matrix("lm_head"),
+                },
                 adapter: None,
-                dims: loader.matrix("lm_head"),
             }
         } else {
             loader.head("lm_head")
@@ -322,7 +324,7 @@ impl<'t> Decoder<'t> {
 
     /// The head's weight, which is never quantised.
     fn head_weight(&self) -> Option<&Tensor<'t>> {
-        match &self.head.base {
+        match &self.head.base.weight {
             Base::Dense(weight) => Some(weight),
             Base::FourBit(_) | Base::EightBit(_) => None,
         }

@@ -13,7 +13,7 @@ use crate::torch::groups::Groups;
 use crate::torch::layout::{Dims, Layout};
 use crate::torch::loading::{Loaded, Part, Weight};
 use crate::torch::ops::rotary::Rotary;
-use crate::torch::peft::{Adapter, Base, Linear};
+use crate::torch::peft::{Adapter, Base, BaseLayer, Linear};
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 use crate::torch::versions::RotaryTables;
@@ -183,10 +183,12 @@ impl<'t, 'c> Loader<'t, 'c> {
         let has_bias = self.module(path).bias.of(&self.configuration.model);
         Linear {
             path,
-            base,
-            bias: has_bias.then(|| self.bias(path)),
+            base: BaseLayer {
+                weight: base,
+                bias: has_bias.then(|| self.bias(path)),
+                dims: self.matrix(path),
+            },
             adapter: None,
-            dims: self.matrix(path),
         }
     }
 
@@ -229,12 +231,12 @@ impl<'t, 'c> Loader<'t, 'c> {
             Bias::All => true,
             Bias::LoraOnly => is_target,
         };
-        if let Some(bias) = linear.bias.take_if(|_| trains_bias) {
+        if let Some(bias) = linear.base.bias.take_if(|_| trains_bias) {
             let bias = self.tape.leaf(bias);
             self.trainable.push(bias.clone(), "bias");
             let part = if is_target { peft::BASE_BIAS } else { "bias" };
             self.record(block, linear.path, part, &bias);
-            linear.bias = Some(bias);
+            linear.base.bias = Some(bias);
         }
         if !is_target {
             return;
@@ -242,13 +244,13 @@ impl<'t, 'c> Loader<'t, 'c> {
         let name = self.name(linear.path, block);
         let rank = matching(&configuration.rank_pattern, &name);
         let mut lora = self.tape.lora(
-            linear.dims,
+            linear.base.dims,
             rank.map_or(configuration.rank, |rank| rank as u32),
             configuration.adapter_dtype,
             configuration.lora_a,
             configuration.lora_dropout > 0.0,
         );
-        lora.take_out(linear, configuration.init, self.tape);
+        lora.take_out(&mut linear.base, configuration.init, self.tape);
         match configuration.lora_a {
             LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
             LoraATraining::Frozen => {}
@@ -259,7 +261,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             self.record(block, linear.path, part, factor);
         }
         if configuration.adapter == options::Adapter::Dora {
-            let magnitude = self.tape.leaf(lora.dora_magnitude(linear, self.tape));
+            let magnitude = self.tape.leaf(lora.dora_magnitude(&linear.base, self.tape));
             self.trainable.push(magnitude.clone(), peft::MAGNITUDE);
             self.record(block, linear.path, peft::MAGNITUDE, &magnitude);
             lora.magnitude = Some(magnitude);
@@ -292,10 +294,10 @@ impl<'t, 'c> Loader<'t, 'c> {
             copy
         };
         let mut originals = Vec::new();
-        if let Base::Dense(weight) = &mut linear.base {
+        if let Base::Dense(weight) = &mut linear.base.weight {
             originals.push(std::mem::replace(weight, copy("weight", weight)));
         }
-        if let Some(bias) = &mut linear.bias {
+        if let Some(bias) = &mut linear.base.bias {
             originals.push(std::mem::replace(bias, copy("bias", bias)));
         }
         originals

@@ -1,8 +1,8 @@
 //! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are taken anew in each forward
 //! pass, from a product of the factors that is as large as the weight.
 
+use super::base::{Base, BaseLayer};
 use super::lora::Lora;
-use super::{Base, Linear};
 use crate::torch::dtype::Dtype;
 use crate::torch::tape::{Mode, Tape, Tensor};
 
@@ -11,7 +11,7 @@ impl<'t> Lora<'t> {
     pub(super) fn dora_delta(
         &self,
         magnitude: &Tensor<'t>,
-        linear: &Linear<'t>,
+        layer: &BaseLayer<'t>,
         input: &Tensor<'t>,
         result: &Tensor<'t>,
     ) -> Tensor<'t> {
@@ -20,7 +20,7 @@ impl<'t> Lora<'t> {
         // `get_lora_weight` from an identity. Its graph lasts until the end, and no gradient comes to it.
         // Autocast keeps the casts that it makes of the factors here, and their history.
         drop([&self.a, &self.b].map(Tensor::cast_for_autocast));
-        let eye = tape.empty(&[linear.dims[1]; 2], self.a.dtype());
+        let eye = tape.empty(&[layer.dims[1]; 2], self.a.dtype());
         let [cast, inner, product] = tape.within(Mode::NoGrad, || {
             let cast = eye.cast_for_autocast();
             let inner = cast.linear(&self.a, None);
@@ -31,11 +31,11 @@ impl<'t> Lora<'t> {
         let graph = keeps.then(|| (self.a.requires_grad().then(|| cast.clone()), inner.clone()));
         drop((eye, cast, inner));
         let product = product.to(input.dtype());
-        let weight = linear.base.dequantised(tape).to(input.dtype());
+        let weight = layer.weight.dequantised(tape).to(input.dtype());
         let norm = weight.norm_of_rows(&product);
-        let factor = magnitude.div(&norm).reshape(&[1, linear.dims[0]]);
+        let factor = magnitude.div(&norm).reshape(&[1, layer.dims[0]]);
         let low_rank = input.linear(&self.a, None).linear(&self.b, None);
-        let base = match (&linear.bias, self.dropout) {
+        let base = match (&layer.bias, self.dropout) {
             (_, true) => input.linear(&weight, None),
             (Some(bias), false) => result.sub(bias),
             (None, false) => result.clone(),
@@ -51,20 +51,20 @@ impl<'t> Lora<'t> {
     }
 
     /// The format of the factors before `cast_adapter_dtype` in `tuners_utils.py`: that of the base, unless it is quantised.
-    fn start_dtype(&self, linear: &Linear<'t>) -> Dtype {
-        match &linear.base {
+    fn start_dtype(&self, layer: &BaseLayer<'t>) -> Dtype {
+        match &layer.weight {
             Base::Dense(weight) => weight.dtype(),
             Base::FourBit(_) | Base::EightBit(_) => Dtype::Float32,
         }
     }
 
     /// The magnitudes before training: the norms of the rows (`update_layer`).
-    pub(crate) fn dora_magnitude(&self, linear: &Linear<'t>, tape: &'t Tape) -> Tensor<'t> {
-        let weight = linear.base.dequantised(tape);
-        let product = tape.product(&linear.dims, self.start_dtype(linear));
+    pub(crate) fn dora_magnitude(&self, layer: &BaseLayer<'t>, tape: &'t Tape) -> Tensor<'t> {
+        let weight = layer.weight.dequantised(tape);
+        let product = tape.product(&layer.dims, self.start_dtype(layer));
         drop(weight.norm_of_rows(&product));
         drop((weight, product));
-        tape.factor(&linear.dims[..1], self.a.dtype())
+        tape.factor(&layer.dims[..1], self.a.dtype())
     }
 }
 

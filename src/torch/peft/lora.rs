@@ -1,6 +1,6 @@
 //! LoRA, as PEFT computes it (`tuners/lora/layer.py` and `bnb.py`).
 
-use super::{Base, Linear};
+use super::base::{Base, BaseLayer};
 use crate::options::LoraATraining;
 use crate::torch::dtype::Dtype;
 use crate::torch::tape::{Tape, Tensor};
@@ -15,12 +15,12 @@ pub(crate) struct Lora<'t> {
 }
 
 impl<'t> Lora<'t> {
-    pub(super) fn forward(&self, linear: &Linear<'t>, input: &Tensor<'t>) -> Tensor<'t> {
+    pub(super) fn forward(&self, layer: &BaseLayer<'t>, input: &Tensor<'t>) -> Tensor<'t> {
         let tape = input.tape;
-        let result = linear.base_copied(input);
+        let result = layer.forward_copied(input);
         let expected = result.dtype();
         // Beside a quantised weight, autocast does what is left out under it.
-        let is_dense = matches!(linear.base, Base::Dense(_));
+        let is_dense = matches!(layer.weight, Base::Dense(_));
         let converts = is_dense || tape.autocast_dtype().is_none();
         let cast = if converts {
             input.to(self.a.dtype())
@@ -30,7 +30,7 @@ impl<'t> Lora<'t> {
         let sum = {
             let mut delta = match &self.magnitude {
                 None => self.delta(&cast),
-                Some(magnitude) => self.dora_delta(magnitude, linear, &cast, &result),
+                Some(magnitude) => self.dora_delta(magnitude, layer, &cast, &result),
             };
             if converts && !is_dense && self.magnitude.is_none() {
                 delta = delta.to(expected);

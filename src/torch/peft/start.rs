@@ -3,8 +3,8 @@
 //!
 //! Workspaces of cuSOLVER, which decomposes the weights, are not counted.
 
+use super::base::{Base, BaseLayer};
 use super::lora::Lora;
-use super::{Base, Linear};
 use crate::options::InitLoraWeights;
 use crate::torch::configuration::Backend;
 use crate::torch::dtype::Dtype;
@@ -12,23 +12,23 @@ use crate::torch::tape::Tape;
 
 impl<'t> Lora<'t> {
     /// Takes the factors out of the weight, which becomes another.
-    pub(crate) fn take_out(&self, linear: &mut Linear<'t>, init: InitLoraWeights, tape: &'t Tape) {
+    pub(crate) fn take_out(&self, layer: &mut BaseLayer<'t>, init: InitLoraWeights, tape: &'t Tape) {
         match init {
             InitLoraWeights::Default | InitLoraWeights::Gaussian => {}
-            InitLoraWeights::Pissa => self.pissa(linear, tape),
-            InitLoraWeights::Olora => self.olora(linear, tape),
+            InitLoraWeights::Pissa => self.pissa(layer, tape),
+            InitLoraWeights::Olora => self.olora(layer, tape),
         }
     }
 
     /// The factors from a singular value decomposition, and the rest of a dense weight.
-    fn pissa(&self, linear: &mut Linear<'t>, tape: &'t Tape) {
-        let (Base::Dense(weight), [rows, columns]) = (&mut linear.base, linear.dims) else {
+    fn pissa(&self, layer: &mut BaseLayer<'t>, tape: &'t Tape) {
+        let (Base::Dense(weight), [rows, columns]) = (&mut layer.weight, layer.dims) else {
             return;
         };
         let float = |dims: &[u32]| tape.empty(dims, Dtype::Float32);
         let wide = weight.to(Dtype::Float32).detach();
         // cuSOLVER gets a copy that it may write to.
-        let copy = (tape.backend == Backend::Cuda).then(|| float(&linear.dims));
+        let copy = (tape.backend == Backend::Cuda).then(|| float(&layer.dims));
         let least = rows.min(columns);
         let decomposition = [float(&[rows, least]), float(&[least]), float(&[least, columns])];
         drop(copy);
@@ -38,27 +38,27 @@ impl<'t> Lora<'t> {
             drop((tape.product(factor.dims(), Dtype::Float32), values, diagonal));
         }
         let scaled = float(self.b.dims());
-        let product = tape.product(&linear.dims, Dtype::Float32);
+        let product = tape.product(&layer.dims, Dtype::Float32);
         drop(scaled);
-        let rest = float(&linear.dims);
+        let rest = float(&layer.dims);
         drop((product, wide));
         *weight = tape.parameter(&rest, weight.dtype());
         drop((rest, decomposition));
     }
 
     /// The factors from a QR decomposition, and the rest of the weight, quantised again if it was.
-    fn olora(&self, linear: &mut Linear<'t>, tape: &'t Tape) {
-        let [rows, columns] = linear.dims;
+    fn olora(&self, layer: &mut BaseLayer<'t>, tape: &'t Tape) {
+        let [rows, columns] = layer.dims;
         let float = |dims: &[u32]| tape.empty(dims, Dtype::Float32);
-        let weight = linear.base.dequantised(tape);
+        let weight = layer.weight.dequantised(tape);
         let wide = weight.to(Dtype::Float32);
         drop(weight);
         let least = rows.min(columns);
         let decomposition = [float(&[rows, least]), float(&[least, columns])];
         let scaled = float(self.b.dims());
-        let product = tape.product(&linear.dims, Dtype::Float32);
+        let product = tape.product(&layer.dims, Dtype::Float32);
         drop((scaled, product));
-        linear.base = match &linear.base {
+        layer.weight = match &layer.weight {
             Base::Dense(weight) => Base::Dense(tape.parameter(&wide, weight.dtype())),
             Base::FourBit(weight) => Base::FourBit(weight.quantised_again(wide)),
             // Specs refuse it: PEFT does not quantise this weight again.
@@ -109,15 +109,13 @@ mod tests {
             let layout = Layout::contiguous(&[rows, columns]);
             let weight = tape.empty_as(layout, dtype, Category::Parameter);
             let bytes = weight.numel() * dtype.size();
-            let mut linear = Linear {
-                path: "",
-                base: Base::Dense(weight),
+            let mut layer = BaseLayer {
+                weight: Base::Dense(weight),
                 bias: None,
-                adapter: None,
                 dims: [rows, columns],
             };
-            let lora = tape.lora(linear.dims, rank, Dtype::Float32, LoraATraining::Trained, false);
-            lora.take_out(&mut linear, init, &tape);
+            let lora = tape.lora(layer.dims, rank, Dtype::Float32, LoraATraining::Trained, false);
+            lora.take_out(&mut layer, init, &tape);
             let account = Account::of(&tape.take_trace(), 512, 0);
             assert_eq!(
                 account.peak.bytes - bytes.next_multiple_of(512),

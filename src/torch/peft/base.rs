@@ -1,0 +1,69 @@
+//! The layer that an adapter is beside: PEFT's `base_layer`.
+
+use crate::memory::Category;
+use crate::torch::bitsandbytes::{EightBit, FourBit};
+use crate::torch::dtype::Dtype;
+use crate::torch::layout::Layout;
+use crate::torch::tape::{Tape, Tensor};
+
+/// The weight of a linear layer.
+pub(crate) enum Base<'t> {
+    Dense(Tensor<'t>),
+    FourBit(FourBit<'t>),
+    EightBit(EightBit<'t>),
+}
+
+/// A linear layer without an adapter.
+pub(crate) struct BaseLayer<'t> {
+    pub(crate) weight: Base<'t>,
+    pub(crate) bias: Option<Tensor<'t>>,
+    /// (out, in).
+    pub(crate) dims: [u32; 2],
+}
+
+impl<'t> BaseLayer<'t> {
+    pub(crate) fn forward(&self, input: &Tensor<'t>) -> Tensor<'t> {
+        let bias = self.bias.as_ref();
+        match &self.weight {
+            Base::Dense(weight) => input.linear(weight, bias),
+            Base::FourBit(weight) => weight.forward(input, bias),
+            Base::EightBit(weight) => weight.forward(input, bias),
+        }
+    }
+
+    /// The same beside an adapter: PEFT copies what a 4-bit layer gives.
+    pub(super) fn forward_copied(&self, input: &Tensor<'t>) -> Tensor<'t> {
+        let result = self.forward(input);
+        match self.weight {
+            Base::FourBit(_) => result.copy(),
+            Base::Dense(_) | Base::EightBit(_) => result,
+        }
+    }
+}
+
+impl<'t> Base<'t> {
+    /// `dequantize_module_weight` in `utils/integrations.py`: the weight as numbers.
+    pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
+        match self {
+            Self::Dense(weight) => weight.clone().detach(),
+            Self::FourBit(weight) => weight.dequantised(tape),
+            Self::EightBit(weight) => weight.dequantised(tape),
+        }
+    }
+}
+
+impl Tape {
+    /// Another weight in place of one of this format, with the numbers of `tensor`.
+    pub(super) fn parameter<'t>(&'t self, tensor: &Tensor<'t>, dtype: Dtype) -> Tensor<'t> {
+        if tensor.dtype() == dtype {
+            self.label_parameter(tensor.view.storage);
+            return tensor.clone();
+        }
+        self.empty_as(Layout::contiguous(tensor.dims()), dtype, Category::Parameter)
+    }
+
+    /// A tensor of an adapter.
+    pub(super) fn factor(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+        self.empty_as(Layout::contiguous(dims), dtype, Category::Adapter)
+    }
+}
