@@ -19,6 +19,7 @@ import lion
 import lora
 import merged
 import mistral
+import optimizers
 import partial
 import phi3
 import precision
@@ -50,6 +51,7 @@ def main():
     partial.write(folder)
     precision.write(folder)
     quantisation.write(folder / "quant.safetensors")
+    optimizers.write(folder)
 
 
 main()

@@ -7,6 +7,7 @@
     reason = "vector instructions, and buffers that are written before they are read"
 )]
 
+pub mod adafactor;
 pub mod adamw;
 pub mod arithmetic;
 pub mod attention;
@@ -35,6 +36,7 @@ pub mod rope;
 pub mod row_norms;
 mod rows;
 mod sequences;
+pub mod sgd;
 pub mod softcap;
 pub mod softmax;
 mod tanh;

@@ -3,6 +3,7 @@
 
 use candle_core::{Result, Tensor as Candle};
 
+use super::each_param::EachParam;
 use super::elementwise::{Elementwise, Rule};
 use crate::{
     kernels::adamw::{self, Coefficients},
@@ -11,7 +12,7 @@ use crate::{
 };
 
 /// AdamW with its two moments.
-pub(super) type AdamW = Elementwise<AdamwRule, 2>;
+pub(super) type AdamW = EachParam<Elementwise<AdamwRule, 2>>;
 
 /// AdamW's rule of an element.
 #[derive(Debug, Clone, Copy)]
@@ -72,15 +73,13 @@ mod tests {
     }
 
     fn optimizer(weight_decay: f64) -> AdamW {
-        AdamW::new(
-            AdamwRule(AdamwOptions {
-                beta1: 0.9,
-                beta2: 0.999,
-                epsilon: 1e-8,
-                weight_decay,
-            }),
-            false,
-        )
+        let rule = AdamwRule(AdamwOptions {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay,
+        });
+        AdamW::new(Elementwise(rule), false)
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Optimizers that move each element by its own gradient and state: one rule a file.
 
 use candle_core::{DType, Result, Tensor as Candle};
-use rayon::prelude::*;
 
-use super::host_state::HostState;
-use super::optimizer::{Optimizer, have_kernels};
+use super::each_param::ParamRule;
 use crate::{
     kernels::convert,
-    memory::{self, Category},
+    memory::{self, Category, tiers::Slot},
     nn::{
         param::Param,
         tensor::{Float, Shape, Tensor, for_format},
@@ -34,106 +32,28 @@ pub(super) trait Rule<const N: usize>: Sync {
     ) -> Result<Candle>;
 }
 
-/// An optimizer of one rule.
+/// The rule of a parameter whose elements follow `R`, with `N` tensors of state of its shape.
 #[derive(Debug)]
-pub(super) struct Elementwise<R, const N: usize> {
-    rule: R,
-    steps: usize,
-    /// `N` tensors of each parameter, in the order of the parameters.
-    pub(super) states: Vec<Tensor>,
-    /// The same in the host's memory, one for each parameter; `None` if they stay on the device.
-    host: Option<Vec<HostState>>,
-}
+pub(super) struct Elementwise<R, const N: usize>(pub(super) R);
 
-impl<R: Rule<N>, const N: usize> Elementwise<R, N> {
-    /// An optimizer whose state waits in the host's memory if `is_offloaded`.
-    pub(super) fn new(rule: R, is_offloaded: bool) -> Self {
-        Self {
-            rule,
-            steps: 0,
-            states: Vec::new(),
-            host: is_offloaded.then(Vec::new),
-        }
+impl<R: Rule<N>, const N: usize> ParamRule for Elementwise<R, N> {
+    type State = [Tensor; N];
+
+    fn new_state(&self, param: &Param) -> Result<[Tensor; N]> {
+        let (shape, device) = (param.value.shape(), param.value.device());
+        all((0..N).map(|_| state(shape, param.state_dtype(), device)))
     }
 
-    /// The state tensors of all parameters, made by the first step.
-    fn make_states(&mut self, params: &[&mut Param]) -> Result<()> {
-        self.states.reserve_exact(N * params.len());
-        for param in params {
-            let _module = memory::whole(param.name.in_timeline());
-            let first = self.states.len();
-            for _ in 0..N {
-                let (shape, device) = (param.value.shape(), param.value.device());
-                self.states.push(state(shape, param.state_dtype(), device)?);
-            }
-            if let Some(host) = &mut self.host {
-                host.push(HostState::of(&mut self.states[first..])?);
-            }
-        }
-        Ok(())
+    fn slots(states: &mut [Tensor; N]) -> impl Iterator<Item = &mut dyn Slot> {
+        states.iter_mut().map(Tensor::slot)
     }
 
-    /// One parameter after the other: its state comes, is changed, and goes.
-    fn step_from_host(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
-        let states = self.states.chunks_exact_mut(N).zip(self.host.iter_mut().flatten());
-        for (param, (states, host)) in params.iter_mut().zip(states) {
-            host.fetch(&mut *states)?;
-            let is_away = param.has_gradient_away();
-            param.bring_gradient_back()?;
-            if !memory::is_dry_run() {
-                let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
-                if param.value.has_kernels() {
-                    update::<R, N>(param, states, coefficients)?;
-                } else {
-                    update_plain::<R, N>(param, states, coefficients)?;
-                }
-            }
-            host.give_back(states)?;
-            if is_away {
-                param.send_gradient_away()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<R: Rule<N>, const N: usize> Optimizer for Elementwise<R, N> {
-    fn prepare(&mut self, params: &mut [&mut Param]) -> Result<()> {
-        if self.states.is_empty() {
-            self.make_states(params)?;
-        }
-        Ok(())
+    fn update(&self, param: &mut Param, states: &mut [Tensor; N], step: usize, learning_rate: f64) -> Result<()> {
+        update::<R, N>(param, states, self.0.coefficients(step, learning_rate))
     }
 
-    fn step(&mut self, params: &mut [&mut Param], learning_rate: f64) -> Result<()> {
-        self.prepare(params)?;
-        self.steps += 1;
-        if self.host.is_some() {
-            return self.step_from_host(params, learning_rate);
-        }
-        if memory::is_dry_run() {
-            return Ok(());
-        }
-        if have_kernels(params) {
-            // All parameters share a parallel region: adapters are many and small.
-            let states = self.states.par_chunks_exact_mut(N);
-            return params.par_iter_mut().zip(states).try_for_each(|(param, states)| {
-                let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
-                update::<R, N>(param, states, coefficients)
-            });
-        }
-        for (param, states) in params.iter_mut().zip(self.states.chunks_exact_mut(N)) {
-            let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
-            update_plain::<R, N>(param, states, coefficients)?;
-        }
-        Ok(())
-    }
-
-    fn release(&mut self) {
-        self.states = Vec::new();
-        if let Some(host) = &mut self.host {
-            *host = Vec::new();
-        }
+    fn update_plain(&self, param: &mut Param, states: &mut [Tensor; N], step: usize, learning_rate: f64) -> Result<()> {
+        update_plain::<R, N>(param, states, self.0.coefficients(step, learning_rate))
     }
 }
 
@@ -148,7 +68,7 @@ const WIDENED: usize = 512;
 
 fn update<R: Rule<N>, const N: usize>(
     param: &mut Param,
-    states: &mut [Tensor],
+    states: &mut [Tensor; N],
     coefficients: R::Coefficients,
 ) -> Result<()> {
     let dtype = param.state_dtype();
@@ -196,7 +116,7 @@ fn update_rounded<R: Rule<N>, E: Float, const N: usize>(
 
 fn update_plain<R: Rule<N>, const N: usize>(
     param: &mut Param,
-    states: &mut [Tensor],
+    states: &mut [Tensor; N],
     coefficients: R::Coefficients,
 ) -> Result<()> {
     let Some(gradient) = param.gradient() else {

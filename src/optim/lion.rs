@@ -3,15 +3,12 @@
 
 use candle_core::{Result, Tensor as Candle};
 
-use super::elementwise::{Elementwise, Rule};
+use super::elementwise::Rule;
 use crate::{
     kernels::lion::{self, Coefficients},
     nn::tensor::Float,
     options::AdamwOptions,
 };
-
-/// Lion with its momentum.
-pub(super) type Lion = Elementwise<LionRule, 1>;
 
 /// Lion's rule of an element. It has no use for epsilon.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +48,7 @@ mod tests {
     use super::*;
     use crate::{
         nn::testing::{assert_close, param, tensor, with_plain_ops},
-        optim::Optimizer,
+        optim::{Optimizer, each_param::EachParam, elementwise::Elementwise},
     };
 
     fn options(weight_decay: f64) -> AdamwOptions {
@@ -77,7 +74,7 @@ mod tests {
             ] {
                 let of = |what: &str| &golden[&format!("{case}.{what}")];
                 let mut param = param("p", of("start"), true);
-                let mut optimizer = Lion::new(LionRule(options(weight_decay)), false);
+                let mut optimizer = EachParam::new(Elementwise(LionRule(options(weight_decay))), false);
                 for step in 0..6 {
                     param.accumulate(tensor(&of("gradients").i(step).unwrap())).unwrap();
                     optimizer.step(&mut [&mut param], 0.01).unwrap();
@@ -91,7 +88,7 @@ mod tests {
                     };
                     assert_close(&param.value, &tensor(&of("values").i(step).unwrap()), tolerance, &what);
                     let momentum = tensor(&of("momentum").i(step).unwrap());
-                    assert_close(&optimizer.states[0], &momentum, 1e-6, &what);
+                    assert_close(&optimizer.states[0][0], &momentum, 1e-6, &what);
                 }
             }
         };

@@ -7,7 +7,7 @@ use candle_core::{DType, Result};
 
 use super::{
     adamw::{AdamW, AdamwRule, moments_plain},
-    elementwise::{Rule, state},
+    elementwise::{Elementwise, Rule, state},
     gradient::Gradient,
     host_state::HostState,
     optimizer::Optimizer,
@@ -18,7 +18,7 @@ use crate::{
         adamw::{self, Coefficients},
         low_rank,
     },
-    memory::{self, Buffer},
+    memory::{self, Buffer, tiers::Slot},
     nn::{
         param::Param,
         tensor::{Tensor, for_format},
@@ -51,8 +51,8 @@ struct State {
 }
 
 impl State {
-    fn tensors(&mut self) -> [&mut Tensor; 3] {
-        [&mut self.basis, &mut self.m, &mut self.v]
+    fn slots(&mut self) -> [&mut dyn Slot; 3] {
+        [&mut self.basis, &mut self.m, &mut self.v].map(Tensor::slot)
     }
 }
 
@@ -65,7 +65,7 @@ impl<P: GradientProjection> LowRankAdam<P> {
             rule: AdamwRule(adamw_options),
             options,
             steps: 0,
-            adamw: AdamW::new(AdamwRule(adamw_options), is_offloaded),
+            adamw: AdamW::new(Elementwise(AdamwRule(adamw_options)), is_offloaded),
             states: Vec::new(),
         }
     }
@@ -96,7 +96,7 @@ impl<P: GradientProjection> LowRankAdam<P> {
             refreshed: None,
         };
         if self.is_offloaded {
-            state.host = Some(HostState::of(state.tensors())?);
+            state.host = Some(HostState::of(state.slots())?);
         }
         Ok(state)
     }
@@ -222,14 +222,14 @@ impl<P: GradientProjection> Optimizer for LowRankAdam<P> {
         for (param, state) in matrices.iter_mut().zip(&mut states) {
             let host = state.host.take();
             if let Some(host) = &host {
-                host.fetch(state.tensors())?;
+                host.fetch(state.slots())?;
             }
             let is_away = param.has_gradient_away();
             param.bring_gradient_back()?;
             let coefficients = self.rule.coefficients(self.steps, learning_rate * param.lr_ratio);
             self.update_param(param, state, coefficients)?;
             if let Some(mut host) = host {
-                host.give_back(state.tensors())?;
+                host.give_back(state.slots())?;
                 state.host = Some(host);
             }
             if is_away {

@@ -1,7 +1,9 @@
 //! Optimizers, one a file, gradient clipping, and the learning rate over the steps.
 
+mod adafactor;
 mod adamw;
 mod clip;
+mod each_param;
 mod elementwise;
 mod galore;
 mod gradient;
@@ -13,6 +15,7 @@ mod projection;
 mod registry;
 mod rsvd;
 mod schedule;
+mod sgd;
 
 pub use clip::clip_gradients;
 pub use optimizer::Optimizer;

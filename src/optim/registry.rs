@@ -3,12 +3,16 @@
 use candle_core::Result;
 
 use super::{
-    adamw::{AdamW, AdamwRule},
+    adafactor::AdafactorRule,
+    adamw::AdamwRule,
+    each_param::{EachParam, ParamRule},
+    elementwise::Elementwise,
     galore::Galore,
-    lion::{Lion, LionRule},
+    lion::LionRule,
     low_rank::LowRankAdam,
     optimizer::Optimizer,
     rsvd::Rsvd,
+    sgd::SgdRule,
 };
 use crate::options::{Optimizer as Name, OptimizerOptions};
 
@@ -18,7 +22,7 @@ type Build = fn(&OptimizerOptions) -> Box<dyn Optimizer>;
 /// Each optimizer of our trainer with the function that makes it.
 const BUILT: &[(Name, Build)] = &[
     (Name::Adamw, |options| {
-        Box::new(AdamW::new(AdamwRule(options.adamw), options.is_offloaded))
+        each(Elementwise(AdamwRule(options.adamw)), options)
     }),
     (Name::Galore, |options| {
         Box::new(LowRankAdam::new(
@@ -37,9 +41,22 @@ const BUILT: &[(Name, Build)] = &[
         ))
     }),
     (Name::Lion, |options| {
-        Box::new(Lion::new(LionRule(options.adamw), options.is_offloaded))
+        each(Elementwise(LionRule(options.adamw)), options)
+    }),
+    (Name::Sgd, |options| {
+        let weight_decay = options.adamw.weight_decay;
+        each(Elementwise(SgdRule { weight_decay }), options)
+    }),
+    (Name::Adafactor, |options| {
+        let weight_decay = options.adamw.weight_decay;
+        each(AdafactorRule { weight_decay }, options)
     }),
 ];
+
+/// The optimizer of a parameter's rule.
+fn each<R: ParamRule + 'static>(rule: R, options: &OptimizerOptions) -> Box<dyn Optimizer> {
+    Box::new(EachParam::new(rule, options.is_offloaded))
+}
 
 /// Makes the optimizer that the options name.
 ///

@@ -7,7 +7,7 @@ use super::{LrScheduler, Optimizer};
 pub struct OptimizerOptions {
     /// The optimizer's name.
     pub optimizer: Optimizer,
-    /// AdamW's options; Lion heeds those of its momentum and the weight decay.
+    /// AdamW's options; Lion heeds those of its momentum and the weight decay, SGD and Adafactor the weight decay.
     pub adamw: AdamwOptions,
     /// Options that `galore` and `rsvd` heed.
     pub low_rank: LowRankOptions,

@@ -143,9 +143,17 @@ optimizers! {
     /// AdamW of transformers before 5.0, which steps one weight after the other.
     AdamwHf = "adamw_hf": ADAMW;
     /// Stochastic gradient descent without momentum.
-    Sgd = "sgd": Facts { rule: UpdateRule::Sgd, ..STATELESS };
+    Sgd = "sgd": Facts {
+        stacks: &[Stack::Candle, Stack::Torch],
+        rule: UpdateRule::Sgd,
+        ..STATELESS
+    };
     /// transformers' Adafactor (Shazeer & Stern 2018): of the second moment, the sums over rows and columns in float32.
-    Adafactor = "adafactor": Facts { rule: UpdateRule::Adafactor, ..STATELESS };
+    Adafactor = "adafactor": Facts {
+        stacks: &[Stack::Candle, Stack::Torch],
+        rule: UpdateRule::Adafactor,
+        ..STATELESS
+    };
     /// bitsandbytes' AdamW with states of 8 bits.
     Adamw8bit = "adamw_8bit": Facts { state: State::new(2, 8), ..ADAMW };
     /// bitsandbytes' AdamW with states of 32 bits in managed memory.

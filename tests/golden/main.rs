@@ -15,6 +15,7 @@ mod masked;
 mod merged;
 mod methods;
 mod models;
+mod optimizers;
 mod partial;
 mod precision;
 mod quant;

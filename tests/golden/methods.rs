@@ -9,6 +9,8 @@ fn golden(optimizer: Optimizer) -> Option<&'static str> {
     match optimizer {
         Optimizer::Adamw => Some("tiny_llama"),
         Optimizer::Lion => Some("tiny_llama_lion"),
+        Optimizer::Sgd => Some("tiny_llama_sgd"),
+        Optimizer::Adafactor => Some("tiny_llama_adafactor"),
         // No release of galore-torch or of a randomised projection is among those that make golden numbers:
         // `optim/low_rank/tests.rs` has them in double precision.
         Optimizer::Galore | Optimizer::Rsvd => None,

@@ -45,8 +45,9 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "golden.json",
+    "golden_adafactor.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",
@@ -58,6 +59,7 @@ const FILES: [&str; 12] = [
     "golden_precision.json",
     "golden_qwen2.json",
     "golden_qwen3.json",
+    "golden_sgd.json",
 ];
 
 #[derive(Deserialize)]

@@ -9,7 +9,7 @@ use crate::{parse, sweep};
 #[test]
 fn a_key_is_not_a_part_of_another_that_begins_like_it() {
     let text = format!(
-        "{}defaults: {{optim: sgd}}\n",
+        "{}defaults: {{optim: adamw_hf}}\n",
         "name: x\nsweep: {grid: {optim_rank: [2, 4]}}\n"
     );
     let error = parse(&text, &[]).unwrap_err().to_string();

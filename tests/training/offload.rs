@@ -65,6 +65,8 @@ fn each_part_and_all_give_the_same_bits() {
         (Dtype::Float32, Optimizer::Adamw),
         (Dtype::Bfloat16, Optimizer::Galore),
         (Dtype::Int8, Optimizer::Lion),
+        (Dtype::Int8, Optimizer::Sgd),
+        (Dtype::Int4, Optimizer::Adafactor),
         (Dtype::Int4, Optimizer::Adamw),
     ] {
         let cell = Cell {

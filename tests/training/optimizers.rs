@@ -39,6 +39,10 @@ fn the_loss_falls_as_with_adamw() {
         // Every element moves by the whole rate.
         (with(Optimizer::Lion, 0, 3e-4), full),
         (with(Optimizer::Lion, 8, 2e-3), lora),
+        (with(Optimizer::Sgd, 0, 1.0), full),
+        (with(Optimizer::Sgd, 8, 1.0), lora),
+        (with(Optimizer::Adafactor, 0, 2e-3), full),
+        (with(Optimizer::Adafactor, 8, 1e-2), lora),
     ] {
         let got = fall(&cell);
         let what = format!("{:?}, rank {}: {got}, AdamW {adamw}", cell.optim, cell.rank);
@@ -78,6 +82,14 @@ fn every_key_of_theirs_moves_the_losses() {
                 ("adam_beta1", |cell| cell.adam_beta1 = 0.5),
                 ("adam_beta2", |cell| cell.adam_beta2 = Some(0.999)),
             ],
+        ),
+        (
+            Optimizer::Sgd,
+            vec![("weight_decay", (|cell| cell.weight_decay = 0.5) as Change)],
+        ),
+        (
+            Optimizer::Adafactor,
+            vec![("weight_decay", (|cell| cell.weight_decay = 0.5) as Change)],
         ),
     ] {
         let base = with(optim, 0, 1e-3);

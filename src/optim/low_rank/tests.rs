@@ -238,7 +238,7 @@ fn kernels_and_plain_ops_agree_and_threads_do_not_matter() {
 
 #[test]
 fn small_matrices_and_vectors_are_adamws() {
-    let mut adamw = trained(AdamW::new(AdamwRule(OPTIONS), false));
+    let mut adamw = trained(AdamW::new(Elementwise(AdamwRule(OPTIONS)), false));
     for (index, param) in trained(rsvd()).iter_mut().enumerate() {
         let same = elements(&param.value) == elements(&adamw[index].value);
         assert_eq!(same, matches!(index, 1..=3), "{index}");
