@@ -7,11 +7,14 @@
     reason = "vector instructions, and buffers that are written before they are read"
 )]
 
+pub mod absmax;
 pub mod adafactor;
 pub mod adamw;
+pub mod adamw_8bit;
 pub mod arithmetic;
 pub mod attention;
 pub mod classifier;
+pub mod codebook;
 pub mod columns;
 pub mod convert;
 pub mod dropout;

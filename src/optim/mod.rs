@@ -2,6 +2,7 @@
 
 mod adafactor;
 mod adamw;
+mod adamw_8bit;
 mod clip;
 mod each_param;
 mod elementwise;

@@ -5,6 +5,7 @@ use candle_core::Result;
 use super::{
     adafactor::AdafactorRule,
     adamw::AdamwRule,
+    adamw_8bit::Adamw8bitRule,
     each_param::{EachParam, ParamRule},
     elementwise::Elementwise,
     galore::Galore,
@@ -51,6 +52,7 @@ const BUILT: &[(Name, Build)] = &[
         let weight_decay = options.adamw.weight_decay;
         each(AdafactorRule { weight_decay }, options)
     }),
+    (Name::Adamw8bit, |options| each(Adamw8bitRule(options.adamw), options)),
 ];
 
 /// The optimizer of a parameter's rule.

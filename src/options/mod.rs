@@ -43,7 +43,7 @@ pub use lora::LoraOptions;
 pub use model::{DEFAULT_LABELS, ModelOptions};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
-pub use optimizer_name::{Optimizer, UpdateRule};
+pub use optimizer_name::{MIN_8BIT_SIZE, Optimizer, UpdateRule};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
 pub use target_modules::TargetModules;

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::Stack;
 
+/// Elements of the least parameter with 8-bit states; those of a smaller one have 32 bits (bitsandbytes' `min_8bit_size`).
+pub const MIN_8BIT_SIZE: usize = 4096;
+
 /// The rule that makes a step of a gradient, whatever the format of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateRule {
@@ -155,7 +158,11 @@ optimizers! {
         ..STATELESS
     };
     /// bitsandbytes' AdamW with states of 8 bits.
-    Adamw8bit = "adamw_8bit": Facts { state: State::new(2, 8), ..ADAMW };
+    Adamw8bit = "adamw_8bit": Facts {
+        stacks: &[Stack::Candle, Stack::Torch],
+        state: State::new(2, 8),
+        ..ADAMW
+    };
     /// bitsandbytes' AdamW with states of 32 bits in managed memory.
     PagedAdamw32bit = "paged_adamw_32bit": Facts { state: State::new(2, 32).paged(), ..ADAMW };
     /// bitsandbytes' AdamW with states of 8 bits in managed memory.

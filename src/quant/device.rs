@@ -143,7 +143,7 @@ impl BlockScales {
             Scales::Plain(scales) => Self::Plain(Tensor::new(scales.values(), device)?),
             Scales::Double(double) => Self::Double {
                 codes: Tensor::new(double.codes.values(), device)?,
-                map: Tensor::new(dynamic::MAP.as_slice(), device)?,
+                map: Tensor::new(dynamic::SIGNED.values().as_slice(), device)?,
                 absmax: Tensor::new(double.absmax.values(), device)?,
                 offset: f64::from(double.offset),
             },

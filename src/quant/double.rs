@@ -21,7 +21,7 @@ pub enum Scales {
 /// maximum.
 #[derive(Debug, PartialEq)]
 pub struct DoubleQuantised {
-    /// One code of [`dynamic::MAP`] for each scale.
+    /// One code of [`dynamic::SIGNED`] for each scale.
     pub codes: Buffer<u8>,
     /// Absolute maximum of each group's scales less the offset.
     pub absmax: Buffer<f32>,
@@ -49,13 +49,14 @@ impl DoubleQuantised {
             .values()
             .par_chunks(GROUP)
             .zip(codes.values_mut().par_chunks_mut(GROUP));
+        let map = &*dynamic::SIGNED;
         groups.zip(absmax.values_mut()).for_each(|((group, codes), absmax)| {
             *absmax = group.iter().fold(0.0f32, |max, &scale| max.max((scale - offset).abs()));
             let inverse = 1.0 / *absmax;
             // A group of zeros gives 0 * inf, which is NaN and has code 0, as in bitsandbytes. Times absmax it is 0
             // again.
             for (code, &scale) in codes.iter_mut().zip(group) {
-                *code = dynamic::nearest((scale - offset) * inverse);
+                *code = map.nearest((scale - offset) * inverse);
             }
         });
         Self { codes, absmax, offset }
@@ -64,7 +65,8 @@ impl DoubleQuantised {
     /// The scale of a block.
     #[inline]
     fn at(&self, block: usize) -> f32 {
-        dynamic::MAP[usize::from(self.codes.values()[block])] * self.absmax.values()[block / GROUP] + self.offset
+        dynamic::SIGNED.values()[usize::from(self.codes.values()[block])] * self.absmax.values()[block / GROUP]
+            + self.offset
     }
 }
 

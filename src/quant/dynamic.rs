@@ -1,66 +1,53 @@
-//! bitsandbytes' signed dynamic 8-bit map: the codebook of the scales' second quantisation.
+//! bitsandbytes' dynamic 8-bit maps: the signed one is the codebook of the scales' second quantisation and of an
+//! optimizer's first moment, the unsigned one that of its second moment.
 //!
-//! It has seven decades of positive values, their negatives, 0 and 1. Decade `i` (from 1e-6 to 1) cuts (0.1, 1) into
-//! `2^i` equal parts, whose midpoints are the values. See `bitsandbytes.functional.create_dynamic_map`, after Dettmers,
-//! "8-Bit Approximations for Parallelism in Deep Learning", arXiv:1511.04561. The values equal torch's in float32, bit
-//! for bit.
+//! The signed map has seven decades of positive values, their negatives, 0 and 1. Decade `i` (from 1e-6 to 1) cuts (0.1, 1)
+//! into `2^i` equal parts, whose midpoints are the values. The unsigned map has twice as many parts, and no negatives. See
+//! `bitsandbytes.functional.create_dynamic_map`, after Dettmers, "8-Bit Approximations for Parallelism in Deep Learning",
+//! arXiv:1511.04561. The values equal torch's in float32, bit for bit.
+//!
+//! A value has the nearest code, as with bitsandbytes' CUDA kernel. Its CPU library looks codes up in 65536 equal bins, so
+//! within 2^-16 of a bound it may take a neighbour. Near 0, where the map is finer than a bin, it may be a few codes off.
 
-/// The 256 values in ascending order. The index is the code.
-pub static MAP: [f32; 256] = map();
+use std::sync::LazyLock;
 
-/// The midpoints between neighbours.
-static BOUNDS: [f32; 255] = bounds();
+use crate::kernels::codebook::Codebook;
 
-/// The code of the value nearest to `x`. A tie goes down, and NaN gives 0.
-///
-/// bitsandbytes' CUDA kernel takes the nearest, too. Its CPU library looks codes up in 65536 equal bins, so within
-/// 2^-16 of a bound it may take a neighbour. Near 0, where the map is finer than a bin, it may be a few codes off.
-pub fn nearest(x: f32) -> u8 {
-    BOUNDS.partition_point(|&bound| bound < x) as u8
-}
+/// The map with negative values.
+pub static SIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(map(true)));
 
-const fn map() -> [f32; 256] {
+/// The map without.
+pub static UNSIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(map(false)));
+
+fn map(is_signed: bool) -> [f32; 256] {
     const DECADES: [f32; 7] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
-    const ZERO: usize = 127;
+    let zero = if is_signed { 127 } else { 0 };
     let mut map = [0.0; 256];
     map[255] = 1.0;
-    let mut at = ZERO + 1;
-    let mut decade = 0;
-    while decade < DECADES.len() {
-        let parts = 1 << decade;
-        let mut part = 0;
-        while part < parts {
+    let mut at = zero + 1;
+    for (decade, power) in DECADES.into_iter().enumerate() {
+        let parts = if is_signed { 1 << decade } else { 2 << decade };
+        for part in 0..parts {
             let middle = (edge(part, parts) + edge(part + 1, parts)) / 2.0;
-            map[at] = DECADES[decade] * middle;
-            map[2 * ZERO - at] = -map[at];
+            map[at] = power * middle;
+            if is_signed {
+                map[2 * zero - at] = -map[at];
+            }
             at += 1;
-            part += 1;
         }
-        decade += 1;
     }
     map
 }
 
 /// Edge `index` of `parts` equal parts of (0.1, 1), as `torch.linspace` rounds it. It counts from the nearer end and
 /// rounds product and sum once (both are exact in f64).
-const fn edge(index: usize, parts: usize) -> f32 {
-    let step = ((1.0f32 - 0.1f32) / parts as f32) as f64;
+fn edge(index: usize, parts: usize) -> f32 {
+    let step = f64::from((1.0f32 - 0.1f32) / parts as f32);
     if index < parts.div_ceil(2) {
-        (0.1f32 as f64 + step * index as f64) as f32
+        (f64::from(0.1f32) + step * index as f64) as f32
     } else {
         (1.0 - step * (parts - index) as f64) as f32
     }
-}
-
-const fn bounds() -> [f32; 255] {
-    let map = map();
-    let mut bounds = [0.0; 255];
-    let mut at = 0;
-    while at < bounds.len() {
-        bounds[at] = (map[at] + map[at + 1]) / 2.0;
-        at += 1;
-    }
-    bounds
 }
 
 #[cfg(test)]
@@ -68,17 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_is_its_own_nearest() {
-        for (code, &value) in MAP.iter().enumerate() {
-            assert_eq!(usize::from(nearest(value)), code);
-        }
-    }
-
-    #[test]
-    fn a_tie_goes_down() {
-        for (code, &bound) in BOUNDS.iter().enumerate() {
-            assert_eq!(usize::from(nearest(bound)), code);
-            assert_eq!(usize::from(nearest(bound.next_up())), code + 1);
+    fn every_value_is_its_own_nearest_and_a_tie_goes_down() {
+        for map in [&*SIGNED, &*UNSIGNED] {
+            assert!(map.values().is_sorted());
+            for (code, &value) in map.values().iter().enumerate() {
+                assert_eq!(usize::from(map.nearest(value)), code);
+            }
+            for (code, &bound) in map.bounds()[..255].iter().enumerate() {
+                assert_eq!(usize::from(map.nearest(bound)), code);
+                assert_eq!(usize::from(map.nearest(bound.next_up())), code + 1);
+            }
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use rayon::prelude::*;
 
-use super::{absmax::absmax, element::Element, error::QuantError};
+use super::{element::Element, error::QuantError};
+use crate::kernels::absmax::absmax;
 use crate::memory::{self, Buffer, tiers::Slot};
 
 /// The largest code.

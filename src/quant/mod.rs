@@ -4,7 +4,6 @@
 //! memory: at the peak there are the codes, the scales and the caller's slice. The calling thread allocates everything
 //! that the builder keeps. The *flat* index of an element is its number in the stored matrix, row by row.
 
-mod absmax;
 mod builder;
 pub mod device;
 pub mod double;

@@ -11,12 +11,11 @@
 use rayon::prelude::*;
 
 use super::{
-    absmax::absmax,
     double::{DoubleQuantised, Scales},
     element::Element,
     error::QuantError,
 };
-use crate::kernels::InstructionSet;
+use crate::kernels::{InstructionSet, absmax::absmax};
 use crate::memory::{self, Buffer, tiers::Slot};
 
 /// Elements of a block.

@@ -8,13 +8,11 @@ use super::low_rank::Rsvd;
 use super::tape::Tape;
 use super::tape::Tensor;
 use crate::memory::Category;
-use crate::options::Optimizer;
+use crate::options::{MIN_8BIT_SIZE, Optimizer};
 
 /// Values of an 8-bit code.
 const CODE: u64 = 256;
-/// Parameters of fewer elements have states of 32 bits (`min_8bit_size`), and of fewer than the other unpaged ones
-/// (`get_state_buffer`).
-const LEAST_8BIT: u64 = 4096;
+/// Parameters of fewer elements have states that are not paged (`get_state_buffer`).
 const LEAST_PAGED: u64 = 100_000;
 
 /// The algorithm of an optimizer's step.
@@ -203,7 +201,7 @@ impl Tape {
     /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is in
     /// managed memory, which PyTorch's allocator does not have.
     fn bitsandbytes_states(&self, trainable: &[Tensor<'_>], of: States) -> Vec<Tensor<'_>> {
-        let is_8bit = |elements: u64| of.is_8bit && elements >= LEAST_8BIT;
+        let is_8bit = |elements: u64| of.is_8bit && elements >= MIN_8BIT_SIZE as u64;
         let each = |elements, dtype| (0..of.count).map(move |_| self.state(elements, dtype));
         let mut states = Vec::new();
         if trainable.iter().any(|parameter| is_8bit(parameter.numel())) {

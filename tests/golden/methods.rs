@@ -11,6 +11,7 @@ fn golden(optimizer: Optimizer) -> Option<&'static str> {
         Optimizer::Lion => Some("tiny_llama_lion"),
         Optimizer::Sgd => Some("tiny_llama_sgd"),
         Optimizer::Adafactor => Some("tiny_llama_adafactor"),
+        Optimizer::Adamw8bit => Some("tiny_llama_adamw_8bit"),
         // No release of galore-torch or of a randomised projection is among those that make golden numbers:
         // `optim/low_rank/tests.rs` has them in double precision.
         Optimizer::Galore | Optimizer::Rsvd => None,

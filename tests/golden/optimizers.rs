@@ -5,17 +5,20 @@ use expctl::spec::cell::{Cell, Dtype, LrScheduler, Optimizer};
 use crate::runs::{adapter_cell, assert_run, cell};
 
 /// The optimizers with the model that has their runs.
-const MODELS: [(Optimizer, &str); 2] = [
+const MODELS: [(Optimizer, &str); 3] = [
     (Optimizer::Sgd, "tiny_llama_sgd"),
     (Optimizer::Adafactor, "tiny_llama_adafactor"),
+    (Optimizer::Adamw8bit, "tiny_llama_adamw_8bit"),
 ];
 
 #[test]
 fn twenty_steps_in_float32() {
     for (optim, model) in MODELS {
-        let run = |name, cell| assert_run(model, name, &Cell { optim, ..cell }, 1e-4);
-        run("float32", adapter_cell(model));
-        run("full", cell(model, 0));
+        let run = |name, cell, tolerance| assert_run(model, name, &Cell { optim, ..cell }, tolerance);
+        run("float32", adapter_cell(model), 1e-4);
+        // A moment that lies between two codes can take either. The adapter's tensors are too small for codes.
+        let of_codes = if optim == Optimizer::Adamw8bit { 1e-2 } else { 1e-4 };
+        run("full", cell(model, 0), of_codes);
         let linear = Cell {
             lr_scheduler_type: LrScheduler::Linear,
             warmup_ratio: 0.1,
@@ -23,7 +26,7 @@ fn twenty_steps_in_float32() {
             max_grad_norm: 0.5,
             ..adapter_cell(model)
         };
-        run("linear", linear);
+        run("linear", linear, 1e-4);
     }
 }
 

@@ -89,7 +89,7 @@ fn codebook_and_dynamic_map_are_equal_bit_for_bit() {
     let golden = Tensors::open("quant.safetensors");
     assert_same(&bits(&nf4::CODEBOOK), &bits(&golden.f32("nf4")), "NF4's codebook");
     assert_same(
-        &bits(&dynamic::MAP),
+        &bits(dynamic::SIGNED.values()),
         &bits(&golden.f32("dynamic_map")),
         "the dynamic map",
     );
@@ -155,8 +155,8 @@ fn second_level_codes_are_equal_except_on_ties() {
         for (block, (&ours_code, &their_code)) in ours.codes.values().iter().zip(&theirs).enumerate() {
             let x = (absmax.values()[block] - offset) / ours.absmax.values()[block / 256];
             // bitsandbytes' CPU library decides by the middle of one of 65536 bins
-            let between =
-                &dynamic::MAP[usize::from(ours_code.min(their_code))..=usize::from(ours_code.max(their_code))];
+            let between = &dynamic::SIGNED.values()
+                [usize::from(ours_code.min(their_code))..=usize::from(ours_code.max(their_code))];
             let tie = between
                 .windows(2)
                 .all(|pair| ((pair[0] + pair[1]) / 2.0 - x).abs() <= 1.0 / 65536.0);

@@ -45,9 +45,10 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "golden.json",
     "golden_adafactor.json",
+    "golden_adamw_8bit.json",
     "golden_dora.json",
     "golden_encoders.json",
     "golden_lion.json",

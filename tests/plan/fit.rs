@@ -121,7 +121,7 @@ fn what_cannot_be_searched_is_an_error() {
         .exits(2)
         .stderr_has("there is no budget");
     let everything = "attn_implementation,batch_size,gradient_checkpointing,offload,adapter_dtype,autocast,dtype,rank,\
-                      lora_fa,target_modules,max_seq_length";
+                      optim,lora_fa,target_modules,max_seq_length";
     project
         .fit(&["--keep", everything])
         .exits(2)

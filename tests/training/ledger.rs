@@ -69,6 +69,161 @@ fn state(cell: &Cell, rows: u64, columns: u64) -> u64 {
         Optimizer::Galore if shorter > rank => rank * (shorter + 2 * longer),
         Optimizer::Rsvd if shorter > rank => rank * (rows + 2 * columns),
         Optimizer::Sgd => 0,
+        // Two codes an element, and two scales for each 256.
+        Optimizer::Adamw8bit if rows * columns >= 4096 => {
+            return 2 * rows * columns + 8 * (rows * columns).div_ceil(256);
+        }
+        Optimizer::Adafactor if shorter > 1 => rows + columns,
+        Optimizer::Adafactor => longer,
+        _ => 2 * rows * columns,
+    }
+}
+
+/// A float32 for each block of 64 weights, or a code each and a float32 for every 256 of those.
+fn scales(count: u64, double_quant: bool) -> u64 {
+    let blocks = count.div_ceil(64);
+    if double_quant {
+        blocks + 4 * blocks.div_ceil(256)
+    } else {
+        4 * blocks
+    }
+}
+
+#[test]
+fn bytes_are_what_arithmetic_says() {
+    let _turn = turn();
+    let dtype = |dtype| Cell { dtype, ..cell() };
+    let cells = [
+        cell(),
+        dtype(Dtype::Float16),
+        dtype(Dtype::Bfloat16),
+        dtype(Dtype::Int8),
+        dtype(Dtype::Int4),
+        Cell {
+            bnb_4bit_use_double_quant: false,
+            ..dtype(Dtype::Int4)
+        },
+        Cell {
+            target_modules: TargetModules::Names(vec!["k_proj".into(), "up_proj".into()]),
+            ..dtype(Dtype::Int4)
+        },
+        Cell { rank: 0, ..cell() },
+        Cell {
+            rank: 0,
+            learning_rate: 1e-3,
+            ..dtype(Dtype::Bfloat16)
+        },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Galore,
+            ..dtype(Dtype::Bfloat16)
+        },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Rsvd,
+            optim_rank: Some(7),
+            ..cell()
+        },
+        Cell {
+            rank: 8,
+            optim: Optimizer::Rsvd,
+            ..dtype(Dtype::Int4)
+        },
+        Cell {
+            optim: Optimizer::Sgd,
+            ..cell()
+        },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Adafactor,
+            ..dtype(Dtype::Bfloat16)
+        },
+        Cell {
+            optim: Optimizer::Adafactor,
+            ..cell()
+        },
+        Cell {
+            rank: 0,
+            optim: Optimizer::Adamw8bit,
+            ..cell()
+        },
+    ];
+    let config = Preset::named("tiny").expect("a preset").config();
+    for cell in cells {
+        let what = format!(
+            "{:?}, {:?}, rank {}, {:?}",
+            cell.optim, cell.dtype, cell.rank, cell.target_modules
+        );
+        let all = Bytes::of(&cell, &config);
+        let loaded = Bytes {
+            gradient: 0,
+            optimizer_state: 0,
+            ..all
+        };
+        let trained = Bytes { gradient: 0, ..all };
+        let before = memory::live().by_category;
+
+        let mut training = Training::new(&cell);
+        assert_eq!(Bytes::since(before), loaded, "{what}, loaded");
+        training.forward_backward(0);
+        assert_eq!(
+            Bytes::since(before),
+            Bytes {
+                optimizer_state: 0,
+                ..all
+            },
+            "{what}, after the backward pass"
+        );
+        training.trainer.release_gradients();
+        assert_eq!(Bytes::since(before), loaded, "{what}, gradients released");
+        training.step(0);
+        assert_eq!(Bytes::since(before), all, "{what}, after a step");
+        training.trainer.release_gradients();
+        assert_eq!(Bytes::since(before), trained, "{what}, before the next step");
+        training.trainer.release_optimizer();
+        assert_eq!(Bytes::since(before), loaded, "{what}, optimizer released");
+        drop(training);
+        assert_eq!(Bytes::since(before), Bytes::default(), "{what}, dropped");
+
+        for category in [Category::Activation, Category::Input] {
+            let now = memory::live().by_category;
+            assert_eq!(now[category], before[category], "{what}: {category:?}");
+        }
+    }
+}
+
+#[test]
+fn activations_go_and_nothing_leaks() {
+    let _turn = turn();
+    let cells = [
+        cell(),
+        Cell { rank: 0, ..cell() },
+        Cell {
+            dtype: Dtype::Int4,
+            lora_dropout: 0.1,
+            gradient_accumulation_steps: 2,
+            gradient_checkpointing: Checkpointing::Every(2),
+            ..cell()
+        },
+    ];
+    for cell in cells {
+        let before = memory::live().by_category[Category::Activation];
+        let mut training = Training::new(&cell);
+        let after_steps: Vec<ByCategory> = (0..5)
+            .map(|step| {
+                training.step(step);
+                let live = memory::live().by_category;
+                assert_eq!(live[Category::Activation], before, "step {step}");
+                training.trainer.release_gradients();
+                memory::live().by_category
+            })
+            .collect();
+        for (category, bytes) in after_steps[1].iter() {
+            if category.is_tensor() {
+                let over_steps: Vec<u64> = after_steps[1..].iter().map(|live| live[category]).collect();
+                assert_eq!(over_steps, [bytes; 4], "{category:?}");
+            }
+        }
     }
 }
 

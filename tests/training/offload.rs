@@ -67,6 +67,7 @@ fn each_part_and_all_give_the_same_bits() {
         (Dtype::Int8, Optimizer::Lion),
         (Dtype::Int8, Optimizer::Sgd),
         (Dtype::Int4, Optimizer::Adafactor),
+        (Dtype::Int4, Optimizer::Adamw8bit),
         (Dtype::Int4, Optimizer::Adamw),
     ] {
         let cell = Cell {

@@ -43,6 +43,7 @@ fn the_loss_falls_as_with_adamw() {
         (with(Optimizer::Sgd, 8, 1.0), lora),
         (with(Optimizer::Adafactor, 0, 2e-3), full),
         (with(Optimizer::Adafactor, 8, 1e-2), lora),
+        (with(Optimizer::Adamw8bit, 0, 2e-3), full),
     ] {
         let got = fall(&cell);
         let what = format!("{:?}, rank {}: {got}, AdamW {adamw}", cell.optim, cell.rank);

@@ -168,8 +168,6 @@ mod tests {
         }
     }
 
-    /// A technique with a key of our trainer is in no pair only if our trainer's values of it save nothing: it has one
-    /// optimizer of each rule.
     #[test]
     fn every_technique_of_our_trainer_is_in_a_pair() {
         let pairs = pairs();
@@ -183,6 +181,6 @@ mod tests {
             })
             .map(|technique| technique.key)
             .collect();
-        assert_eq!(missing, ["optim"]);
+        assert_eq!(missing, [""; 0]);
     }
 }

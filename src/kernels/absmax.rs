@@ -3,6 +3,6 @@
 /// The largest magnitude. Magnitudes of floats have the order of their bits. Infinities and NaNs come above all others,
 /// so neither is lost.
 #[inline(always)]
-pub(super) fn absmax(values: &[f32]) -> f32 {
+pub fn absmax(values: &[f32]) -> f32 {
     f32::from_bits(values.iter().fold(0, |max, value| max.max(value.abs().to_bits())))
 }
