@@ -86,9 +86,10 @@ class Decoders(Family):
 
     def load(self, name, dtype=torch.float32, adapter=True, quantized=None):
         loading = {}
-        if quantized in ("int4", "int4_single"):
+        if quantized in ("int4", "int4_single", "fp4"):
+            quant_type = "fp4" if quantized == "fp4" else "nf4"
             loading = dict(quantization_config=BitsAndBytesConfig(
-                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=quantized == "int4",
+                load_in_4bit=True, bnb_4bit_quant_type=quant_type, bnb_4bit_use_double_quant=quantized == "int4",
                 bnb_4bit_compute_dtype=dtype))
         model = super().load(name, dtype, adapter=False, device_map="cpu", **loading)
         if quantized == "int8":

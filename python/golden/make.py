@@ -50,7 +50,7 @@ def main():
     lion.write(folder)
     partial.write(folder)
     precision.write(folder)
-    quantisation.write(folder / "quant.safetensors")
+    quantisation.write(folder)
     optimizers.write(folder)
 
 

@@ -1,8 +1,8 @@
 //! The names of the formats in timelines.
 
-/// The formats of a training run's buffers, by their number in a timeline. The last two are packed weights.
-const FORMATS: [&str; 10] = [
-    "float32", "bfloat16", "float16", "float64", "uint8", "uint32", "int32", "int64", "int8", "nf4",
+/// The formats of a training run's buffers, by their number in a timeline. The last three are packed weights.
+const FORMATS: [&str; 11] = [
+    "float32", "bfloat16", "float16", "float64", "uint8", "uint32", "int32", "int64", "int8", "nf4", "fp4",
 ];
 
 /// The name of the format with this number in a timeline.

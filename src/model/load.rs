@@ -33,7 +33,9 @@ mod tests {
         arch::Preset,
         memory,
         model::Model,
-        options::{Attention, Autocast, Dtype, InstructionSet, Loss, Task, Upcast, Weights},
+        options::{
+            Attention, Autocast, DEFAULT_BLOCK_SIZE, Dtype, InstructionSet, Loss, QuantType, Task, Upcast, Weights,
+        },
     };
 
     #[test]
@@ -49,6 +51,8 @@ mod tests {
             task: Task::SequenceClassification,
             num_labels: 1,
             dtype: Dtype::Float32,
+            bnb_4bit_quant_type: QuantType::Nf4,
+            bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             upcast: Upcast::None,

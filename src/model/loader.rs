@@ -201,9 +201,11 @@ impl<'a> Loader<'a> {
     /// The format of matrices that are not dense.
     fn format(&self) -> Option<quant::Format> {
         match self.options.dtype {
-            Dtype::Int4 => Some(quant::Format::Nf4 {
+            Dtype::Int4 => Some(quant::Format::Int4(quant::Int4Format {
+                quant_type: self.options.bnb_4bit_quant_type,
+                block_size: self.options.bnb_4bit_blocksize,
                 double_quant: self.options.bnb_4bit_use_double_quant,
-            }),
+            })),
             Dtype::Int8 => Some(quant::Format::Int8),
             Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => None,
         }

@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn quantised_rows_are_those_of_the_matrix_rounded() {
         let (_, rows) = values([6, 65]);
-        for format in [Format::Nf4 { double_quant: true }, Format::Int8] {
+        for format in [Format::nf4(true), Format::Int8] {
             let mut read = Vec::new();
             for products in [DType::BF16, DType::F16, DType::F32] {
                 let mut builder = Builder::new(format, 6, 65);

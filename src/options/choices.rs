@@ -45,7 +45,7 @@ pub enum Dtype {
     Bfloat16,
     /// Row-wise absmax, as in LLM.int8().
     Int8,
-    /// NF4 in blocks of 64, as in QLoRA.
+    /// 4-bit codes with a scale for each block, as in QLoRA.
     Int4,
 }
 
@@ -156,6 +156,12 @@ pub enum Autocast {
     Float16,
 }
 
+/// Elements that share a scale of int4 by default: bitsandbytes' on NVIDIA's GPUs, which transformers leaves as it is.
+pub const DEFAULT_BLOCK_SIZE: usize = 64;
+
+/// The sizes that bitsandbytes has.
+pub const BLOCK_SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
+
 /// The 4-bit data type of int4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -164,6 +170,16 @@ pub enum QuantType {
     Nf4,
     /// 4-bit floating point.
     Fp4,
+}
+
+impl QuantType {
+    /// The name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nf4 => "nf4",
+            Self::Fp4 => "fp4",
+        }
+    }
 }
 
 /// The implementation of attention.

@@ -29,8 +29,8 @@ pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
 pub use checkpointing::Checkpointing;
 pub use choices::{
-    Adapter, Attention, Autocast, Bias, Dtype, LoraATraining, Loss, LossScaling, LrScheduler, Measure, OutputLifetime,
-    Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
+    Adapter, Attention, Autocast, BLOCK_SIZES, Bias, DEFAULT_BLOCK_SIZE, Dtype, LoraATraining, Loss, LossScaling,
+    LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
 pub use data::{Data, Lengths, Synthetic};
 pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};

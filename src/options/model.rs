@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use super::{
-    AdapterOptions, Attention, Autocast, Bias, Dtype, Loss, NamePattern, OffloadedBlocks, Task, Upcast, Weights,
+    AdapterOptions, Attention, Autocast, Bias, Dtype, Loss, NamePattern, OffloadedBlocks, QuantType, Task, Upcast,
+    Weights,
 };
 
 /// The number of labels by default, as in transformers.
@@ -22,7 +23,11 @@ pub struct ModelOptions {
     pub num_labels: usize,
     /// Number format of the base weights.
     pub dtype: Dtype,
-    /// Quantise NF4's scales a second time.
+    /// The values of 4-bit codes.
+    pub bnb_4bit_quant_type: QuantType,
+    /// Elements that share a scale of int4.
+    pub bnb_4bit_blocksize: usize,
+    /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of what it leaves unquantised.
     pub bnb_4bit_compute_dtype: Dtype,

@@ -48,6 +48,7 @@ impl Configuration {
             target_modules: cell.target_modules.clone(),
             layers_to_transform: cell.layers_to_transform.clone(),
             adapter_dtype: floating(cell.adapter_dtype),
+            bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
             bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
             bnb_4bit_compute_dtype: compute,
             attn_implementation: cell.attn_implementation,

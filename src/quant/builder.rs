@@ -1,12 +1,12 @@
 //! A builder of quantised matrices.
 
-use super::{error::QuantError, format::Format, int8, nf4, quantized::Quantized};
+use super::{error::QuantError, format::Format, int4, int8, quantized::Quantized};
 
 /// Quantises a matrix that arrives in consecutive slices.
 #[derive(Debug)]
 pub enum Builder {
-    /// To NF4.
-    Nf4(nf4::Builder),
+    /// To 4 bits.
+    Int4(int4::Builder),
     /// To int8.
     Int8(int8::Builder),
 }
@@ -15,7 +15,7 @@ impl Builder {
     /// A builder of a `rows` x `cols` matrix. It allocates the codes and scales now.
     pub fn new(format: Format, rows: usize, cols: usize) -> Self {
         match format {
-            Format::Nf4 { double_quant } => Self::Nf4(nf4::Builder::new(rows, cols, double_quant)),
+            Format::Int4(format) => Self::Int4(int4::Builder::new(rows, cols, format)),
             Format::Int8 => Self::Int8(int8::Builder::new(rows, cols)),
         }
     }
@@ -26,7 +26,7 @@ impl Builder {
     /// If more values arrive than the matrix has.
     pub fn push(&mut self, values: &[f32]) -> Result<(), QuantError> {
         match self {
-            Self::Nf4(builder) => builder.push(values),
+            Self::Int4(builder) => builder.push(values),
             Self::Int8(builder) => builder.push(values),
         }
     }
@@ -37,7 +37,7 @@ impl Builder {
     /// If values are missing, or one of them is not finite.
     pub fn finish(self) -> Result<Quantized, QuantError> {
         let matrix = match self {
-            Self::Nf4(builder) => Quantized::Nf4(builder.finish()?),
+            Self::Int4(builder) => Quantized::Int4(builder.finish()?),
             Self::Int8(builder) => Quantized::Int8(builder.finish()?),
         };
         matrix.describe();

@@ -8,7 +8,6 @@ use candle_core::{DType, Device, Result, Tensor};
 use super::{
     double::{GROUP, Scales},
     dynamic,
-    nf4::{BLOCK, CODEBOOK},
     quantized::Quantized,
 };
 use crate::memory::tiers::Slot;
@@ -23,8 +22,8 @@ pub struct OnDevice {
 
 #[derive(Debug)]
 enum Codes {
-    Nf4 {
-        /// Two codes in each byte, `[blocks, BLOCK / 2]`. The last block is filled up with zeros.
+    Int4 {
+        /// Two codes in each byte, `[blocks, block / 2]`. The last block is filled up with zeros.
         bytes: Tensor,
         /// The two values of each byte, `[256, 2]`.
         table: Tensor,
@@ -55,15 +54,16 @@ impl OnDevice {
     pub fn new(matrix: &Quantized, device: &Device) -> Result<Self> {
         let (rows, cols) = (matrix.rows(), matrix.cols());
         let codes = match matrix {
-            Quantized::Nf4(matrix) => {
-                let blocks = (rows * cols).div_ceil(BLOCK);
+            Quantized::Int4(matrix) => {
+                let (block, values) = (matrix.format().block_size, matrix.format().codebook().values);
+                let blocks = (rows * cols).div_ceil(block);
                 let mut bytes = matrix.codes().to_vec();
-                bytes.resize(blocks * BLOCK / 2, 0);
+                bytes.resize(blocks * block / 2, 0);
                 let table: Vec<f32> = (0..256)
-                    .flat_map(|byte| [CODEBOOK[byte >> 4], CODEBOOK[byte & 15]])
+                    .flat_map(|byte| [values[byte >> 4], values[byte & 15]])
                     .collect();
-                Codes::Nf4 {
-                    bytes: Tensor::from_vec(bytes, (blocks, BLOCK / 2), device)?,
+                Codes::Int4 {
+                    bytes: Tensor::from_vec(bytes, (blocks, block / 2), device)?,
                     table: Tensor::from_vec(table, (256, 2), device)?,
                     scales: BlockScales::new(matrix.scales(), device)?,
                 }
@@ -96,7 +96,7 @@ impl OnDevice {
     /// The places of the codes and the scales. The tables are small and stay.
     pub fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
         match &mut self.codes {
-            Codes::Nf4 { bytes, scales, .. } => {
+            Codes::Int4 { bytes, scales, .. } => {
                 slots.push(bytes);
                 match scales {
                     BlockScales::Plain(scales) => slots.push(scales),
@@ -123,14 +123,15 @@ impl OnDevice {
                 let codes = codes.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
                 (codes - 128.0)?.broadcast_mul(&scales.narrow(0, rows.start, rows.len())?)
             }
-            Codes::Nf4 { bytes, table, scales } => {
+            Codes::Int4 { bytes, table, scales } => {
                 let (start, end) = (rows.start * self.cols, rows.end * self.cols);
-                let blocks = start / BLOCK..end.div_ceil(BLOCK);
+                let block = 2 * bytes.dim(1)?;
+                let blocks = start / block..end.div_ceil(block);
                 let bytes = bytes.narrow(0, blocks.start, blocks.len())?.flatten_all()?;
-                let values = look_up(table, &bytes)?.reshape((blocks.len(), BLOCK))?;
+                let values = look_up(table, &bytes)?.reshape((blocks.len(), block))?;
                 let values = values.broadcast_mul(&scales.of(blocks.clone())?)?.flatten_all()?;
                 values
-                    .narrow(0, start - blocks.start * BLOCK, end - start)?
+                    .narrow(0, start - blocks.start * block, end - start)?
                     .reshape((rows.len(), self.cols))
             }
         }
@@ -179,14 +180,15 @@ fn look_up(table: &Tensor, bytes: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::{Builder, Format};
+    use crate::options::QuantType;
+    use crate::quant::{Builder, Format, Int4Format};
 
     /// Both kinds of codes reach 255: two neighbours of the largest magnitude, and a group's largest scale.
     #[test]
     fn the_largest_codes_are_not_zeros() {
         let mut values = vec![0.01f32; 64 * 300];
         values[..64].fill(1.0);
-        let mut builder = Builder::new(Format::Nf4 { double_quant: true }, 300, 64);
+        let mut builder = Builder::new(Format::nf4(true), 300, 64);
         builder.push(&values).unwrap();
         let device = OnDevice::new(&builder.finish().unwrap(), &Device::Cpu).unwrap();
         let first: Vec<f32> = device.rows_f32(0..1).unwrap().flatten_all().unwrap().to_vec1().unwrap();
@@ -196,8 +198,13 @@ mod tests {
     #[test]
     fn gives_the_values_of_the_matrix_itself() {
         let formats = [
-            Format::Nf4 { double_quant: true },
-            Format::Nf4 { double_quant: false },
+            Format::nf4(true),
+            Format::nf4(false),
+            Format::Int4(Int4Format {
+                quant_type: QuantType::Fp4,
+                block_size: 256,
+                double_quant: true,
+            }),
             Format::Int8,
         ];
         for format in formats {

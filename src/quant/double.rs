@@ -1,4 +1,4 @@
-//! The scales of NF4's blocks, in float32 or quantised a second time.
+//! The scales of 4-bit blocks, in float32 or quantised a second time.
 
 use rayon::prelude::*;
 

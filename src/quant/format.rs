@@ -1,13 +1,24 @@
 //! The formats of quantised matrices.
 
+use super::int4::Int4Format;
+use crate::options::QuantType;
+
 /// The storage format of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// bitsandbytes' NF4.
-    Nf4 {
-        /// True if the scales are quantised a second time (bitsandbytes' `bnb_4bit_use_double_quant`).
-        double_quant: bool,
-    },
+    /// bitsandbytes' NF4 or FP4.
+    Int4(Int4Format),
     /// int8 with a scale for each row, its absolute maximum / 127.
     Int8,
+}
+
+impl Format {
+    /// NF4 in blocks of 64, as in QLoRA.
+    pub const fn nf4(double_quant: bool) -> Self {
+        Self::Int4(Int4Format {
+            quant_type: QuantType::Nf4,
+            block_size: 64,
+            double_quant,
+        })
+    }
 }

@@ -5,14 +5,15 @@
 //! that the builder keeps. The *flat* index of an element is its number in the stored matrix, row by row.
 
 mod builder;
+pub mod codebook;
 pub mod device;
 pub mod double;
 pub mod dynamic;
 mod element;
 mod error;
 mod format;
+pub mod int4;
 pub mod int8;
-pub mod nf4;
 mod parallel;
 mod quantized;
 
@@ -20,6 +21,6 @@ pub use builder::Builder;
 pub use element::Element;
 pub use error::QuantError;
 pub use format::Format;
+pub use int4::{Int4, Int4Format};
 pub use int8::Int8;
-pub use nf4::Nf4;
 pub use quantized::Quantized;

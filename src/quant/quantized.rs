@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::{double::Scales, element::Element, format::Format, int8::Int8, nf4::Nf4, parallel};
+use super::{element::Element, format::Format, int4::Int4, int8::Int8, parallel};
 use crate::memory::tiers::Slot;
 
 /// A quantised matrix.
 #[derive(Debug, PartialEq)]
 pub enum Quantized {
-    /// 4 bits for each value, in blocks of 64.
-    Nf4(Nf4),
+    /// 4 bits for each value, in blocks.
+    Int4(Int4),
     /// 8 bits for each value, in rows.
     Int8(Int8),
 }
@@ -18,7 +18,7 @@ impl Quantized {
     /// Rows of the matrix (the output features of a linear layer).
     pub fn rows(&self) -> usize {
         match self {
-            Self::Nf4(matrix) => matrix.rows(),
+            Self::Int4(matrix) => matrix.rows(),
             Self::Int8(matrix) => matrix.rows(),
         }
     }
@@ -26,7 +26,7 @@ impl Quantized {
     /// Columns of the matrix (the input features of a linear layer).
     pub fn cols(&self) -> usize {
         match self {
-            Self::Nf4(matrix) => matrix.cols(),
+            Self::Int4(matrix) => matrix.cols(),
             Self::Int8(matrix) => matrix.cols(),
         }
     }
@@ -34,9 +34,7 @@ impl Quantized {
     /// The format that it is stored in.
     pub fn format(&self) -> Format {
         match self {
-            Self::Nf4(matrix) => Format::Nf4 {
-                double_quant: matches!(matrix.scales(), Scales::Double(_)),
-            },
+            Self::Int4(matrix) => Format::Int4(matrix.format()),
             Self::Int8(_) => Format::Int8,
         }
     }
@@ -45,7 +43,7 @@ impl Quantized {
     /// packed.
     pub(super) fn describe(&self) {
         match self {
-            Self::Nf4(matrix) => matrix.describe(),
+            Self::Int4(matrix) => matrix.describe(),
             Self::Int8(matrix) => matrix.describe(),
         }
     }
@@ -53,7 +51,7 @@ impl Quantized {
     /// The places of the codes and the scales.
     pub fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
         match self {
-            Self::Nf4(matrix) => matrix.slots(slots),
+            Self::Int4(matrix) => matrix.slots(slots),
             Self::Int8(matrix) => matrix.slots(slots),
         }
     }
@@ -61,7 +59,7 @@ impl Quantized {
     /// Bytes of the codes and the scales.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Nf4(matrix) => matrix.bytes(),
+            Self::Int4(matrix) => matrix.bytes(),
             Self::Int8(matrix) => matrix.bytes(),
         }
     }
@@ -72,7 +70,7 @@ impl Quantized {
     /// If the range reaches past the matrix.
     pub fn dequantize_serial<T: Element>(&self, start: usize, out: &mut [T]) {
         match self {
-            Self::Nf4(matrix) => matrix.dequantize_serial(start, out),
+            Self::Int4(matrix) => matrix.dequantize_serial(start, out),
             Self::Int8(matrix) => matrix.dequantize_serial(start, out),
         }
     }

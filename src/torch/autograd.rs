@@ -53,7 +53,7 @@ impl Tape {
                 inputs: [(Dims::new(&[]), Dtype::Float32); INPUTS],
                 axis: 0,
                 has_bias: false,
-                double_quant: false,
+                nested_scales: 0,
                 flat: false,
             },
             edges: [Edge::NONE; INPUTS],
@@ -184,10 +184,10 @@ impl<'t> Recorder<'t> {
         self
     }
 
-    /// The operation dequantises scales first, if `double_quant`.
-    pub(super) fn double_quant(mut self, double_quant: bool) -> Self {
+    /// The operation dequantises so many scales first.
+    pub(super) fn nested_scales(mut self, count: u64) -> Self {
         if let Some(node) = &mut self.node {
-            node.attributes.double_quant = double_quant;
+            node.attributes.nested_scales = count;
         }
         self
     }

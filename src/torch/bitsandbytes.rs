@@ -7,8 +7,6 @@ use super::tape::{Backward, Gradients};
 use super::versions::Bitsandbytes;
 use crate::memory::Category;
 
-/// Weights that share a scale.
-const BLOCK: u64 = 64;
 /// Scales that share a scale of their own, with double quantisation.
 const NESTED_BLOCK: u64 = 256;
 /// Values of a 4-bit and of an 8-bit code.
@@ -21,7 +19,10 @@ pub(super) struct FourBit<'t> {
     _held: Vec<Tensor<'t>>,
     out_features: u32,
     in_features: u32,
-    double_quant: bool,
+    /// The weights that share a scale, and true if the scales are quantised themselves.
+    blocks: (u64, bool),
+    /// The scales, if they are; else 0.
+    nested_scales: u64,
     compute: Dtype,
     /// The format it was quantised from, which the derivative dequantises to.
     source: Dtype,
@@ -39,16 +40,17 @@ impl Tape {
         self.bytes(bytes, Category::Parameter)
     }
 
-    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it.
+    /// Quantises a weight that is on the GPU (`quantize_4bit` in `functional.py`), which releases it. `block` weights share a
+    /// scale.
     pub(super) fn four_bit<'t>(
         &'t self,
         weight: Tensor<'t>,
         compute: Dtype,
-        double_quant: bool,
+        (block, double_quant): (u64, bool),
         release: Bitsandbytes,
     ) -> FourBit<'t> {
         let elements = weight.numel();
-        let blocks = elements.div_ceil(BLOCK);
+        let blocks = elements.div_ceil(block);
         let scales = self.parameter_bytes(blocks * 4);
         let packed = self.parameter_bytes(elements.div_ceil(2));
         let code = self.parameter_bytes(CODE * 4);
@@ -67,7 +69,8 @@ impl Tape {
             _held: held,
             out_features: weight.dims()[0],
             in_features: weight.dims()[1],
-            double_quant,
+            blocks: (block, double_quant),
+            nested_scales: if double_quant { blocks } else { 0 },
             compute,
             source: weight.dtype(),
             release,
@@ -92,13 +95,13 @@ impl<'t> FourBit<'t> {
     /// `dequantize_4bit` of the weight.
     pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
         let dims = [self.out_features, self.in_features];
-        dequantised(tape, &dims, self.source, self.double_quant)
+        dequantised(tape, &dims, self.source, self.nested_scales)
     }
 
     /// The same layer with another weight, which is quantised.
     pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
         let tape = weight.tape;
-        tape.four_bit(weight, self.compute, self.double_quant, self.release)
+        tape.four_bit(weight, self.compute, self.blocks, self.release)
     }
 
     /// `Linear4bit.forward`.
@@ -110,7 +113,7 @@ impl<'t> FourBit<'t> {
             if !backward.needs[0] {
                 return [None, None, bias];
             }
-            let weight = dequantised(tape, &dims, source, backward.attributes.double_quant);
+            let weight = dequantised(tape, &dims, source, backward.attributes.nested_scales);
             let cast = weight.to(grad.dtype());
             drop(weight);
             let this = tape.product(&input, grad.dtype());
@@ -131,15 +134,15 @@ impl<'t> FourBit<'t> {
             Some(bias) => tape.record(&[&cast, &frozen, bias], derivative),
             None => tape.record(&[&cast], derivative),
         };
-        let mut record = record.argument(1, &dims, self.source).double_quant(self.double_quant);
+        let mut record = record.argument(1, &dims, self.source).nested_scales(self.nested_scales);
         if self.release.keeps_inputs {
             record.keep_unseen(&cast);
         }
         let (weight, scales) = if self.release.dequantises_to_compute_dtype {
-            let scales = self.double_quant.then(|| [0, 1].map(|_| float32_scales(tape, &dims)));
-            (tape.empty(&dims, compute), scales)
+            let scales = [0, 1].map(|_| float32_scales(tape, self.nested_scales));
+            (tape.empty(&dims, compute), Some(scales))
         } else {
-            let weight = dequantised(tape, &dims, self.source, self.double_quant);
+            let weight = dequantised(tape, &dims, self.source, self.nested_scales);
             (weight.to(compute), None)
         };
         // Autocast takes part in the product within.
@@ -164,17 +167,16 @@ impl<'t> Backward<'t> {
 
 /// A 4-bit weight in `dtype`; scales that were quantised themselves are made float32 first (`dequantize_4bit` in
 /// `functional.py`).
-fn dequantised<'t>(tape: &'t Tape, dims: &[u32], dtype: Dtype, double_quant: bool) -> Tensor<'t> {
-    let scales = double_quant.then(|| float32_scales(tape, dims));
+fn dequantised<'t>(tape: &'t Tape, dims: &[u32], dtype: Dtype, nested_scales: u64) -> Tensor<'t> {
+    let scales = float32_scales(tape, nested_scales);
     let weight = tape.empty(dims, dtype);
     drop(scales);
     weight
 }
 
-/// The scales of a weight in float32.
-fn float32_scales<'t>(tape: &'t Tape, dims: &[u32]) -> Tensor<'t> {
-    let blocks = dims.iter().map(|&dim| u64::from(dim)).product::<u64>().div_ceil(BLOCK);
-    tape.bytes(blocks * 4, Category::Temporary)
+/// So many scales of a weight in float32, if there are any.
+fn float32_scales(tape: &Tape, count: u64) -> Option<Tensor<'_>> {
+    (count > 0).then(|| tape.bytes(count * 4, Category::Temporary))
 }
 
 impl<'t> EightBit<'t> {

@@ -78,6 +78,8 @@ pub struct Configuration {
     pub layers_to_transform: Option<Vec<usize>>,
     /// The format of the adapters.
     pub adapter_dtype: Dtype,
+    /// Weights that share a scale of int4.
+    pub bnb_4bit_blocksize: u64,
     /// Quantise the scales of int4 too.
     pub bnb_4bit_use_double_quant: bool,
     /// The format that products of int4 are computed in.
@@ -152,6 +154,7 @@ impl Configuration {
             target_modules: TargetModules::AllLinear,
             layers_to_transform: None,
             adapter_dtype: Dtype::Float32,
+            bnb_4bit_blocksize: options::DEFAULT_BLOCK_SIZE as u64,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             attn_implementation: Attention::Sdpa,

@@ -17,8 +17,8 @@ pub(super) struct Attributes {
     pub(super) axis: u8,
     /// A linear layer's product is fused with its bias.
     pub(super) has_bias: bool,
-    /// The scales of a 4-bit weight are quantised themselves.
-    pub(super) double_quant: bool,
+    /// The scales of a 4-bit weight that are quantised themselves.
+    pub(super) nested_scales: u64,
     /// The gradient is seen as a matrix first, which may copy it.
     pub(super) flat: bool,
 }

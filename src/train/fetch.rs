@@ -103,7 +103,8 @@ mod tests {
         model::{self, Model, Source},
         nn::testing::pass,
         options::{
-            AdapterOptions, Attention, Autocast, Dtype, Loss, ModelOptions, OffloadedBlocks, Task, Upcast, Weights,
+            AdapterOptions, Attention, Autocast, DEFAULT_BLOCK_SIZE, Dtype, Loss, ModelOptions, OffloadedBlocks,
+            QuantType, Task, Upcast, Weights,
         },
     };
 
@@ -116,6 +117,8 @@ mod tests {
             task: Task::CausalLm,
             num_labels: 2,
             dtype: Dtype::Int4,
+            bnb_4bit_quant_type: QuantType::Nf4,
+            bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             upcast: Upcast::None,

@@ -256,10 +256,10 @@ mod tests {
         model::{self, Source},
         nn::testing::with_plain_ops,
         options::{
-            AdamwOptions, AdapterMethod, AdapterOptions, Attention, Autocast, Checkpointing, Data, DataOptions,
-            Device as DeviceName, Dtype, Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure,
-            ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding, ScheduleOptions, Synthetic, Task,
-            TrainingLength, Upcast, Weights,
+            AdamwOptions, AdapterMethod, AdapterOptions, Attention, Autocast, Checkpointing, DEFAULT_BLOCK_SIZE, Data,
+            DataOptions, Device as DeviceName, Dtype, Lengths, LoraOptions, Loss, LowRankOptions, LrScheduler, Measure,
+            ModelOptions, Optimizer as OptimizerName, OptimizerOptions, Padding, QuantType, ScheduleOptions, Synthetic,
+            Task, TrainingLength, Upcast, Weights,
         },
     };
 
@@ -272,6 +272,8 @@ mod tests {
                 task: Task::CausalLm,
                 num_labels: 2,
                 dtype,
+                bnb_4bit_quant_type: QuantType::Nf4,
+                bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
                 bnb_4bit_use_double_quant: true,
                 bnb_4bit_compute_dtype: Dtype::Bfloat16,
                 upcast: Upcast::None,

@@ -1,7 +1,7 @@
-//! Twenty steps in formats beside the weights' own: torch.autocast, PEFT's preparation for k-bit training, and adapters in
+//! Twenty steps in formats beside the usual ones: FP4, torch.autocast, PEFT's preparation for k-bit training, and adapters in
 //! bfloat16.
 
-use expctl::spec::cell::{Autocast, Cell, Dtype, Upcast};
+use expctl::spec::cell::{Autocast, Cell, Dtype, QuantType, Upcast};
 
 use crate::runs::{adapter_cell, assert_run, cell};
 
@@ -44,4 +44,15 @@ fn twenty_steps_of_adapters_in_bfloat16() {
         ..adapter_cell(MODEL)
     };
     assert_run(MODEL, "adapter_bfloat16", &cell, 2e-2);
+}
+
+#[test]
+fn twenty_steps_of_fp4() {
+    let cell = Cell {
+        dtype: Dtype::Int4,
+        bnb_4bit_quant_type: QuantType::Fp4,
+        bnb_4bit_use_double_quant: false,
+        ..adapter_cell(MODEL)
+    };
+    assert_run(MODEL, "fp4", &cell, 2e-2);
 }

@@ -2,9 +2,10 @@
 
 use crate::fixtures::{Tensors, assert_same, bits};
 use expctl::memory::{self, Buffer};
-use expctl::options::InstructionSet;
+use expctl::options::{InstructionSet, QuantType};
+use expctl::quant::codebook::{FP4, NF4};
 use expctl::quant::double::{DoubleQuantised, Scales};
-use expctl::quant::{Builder, Element, Format, Int8, Nf4, Quantized, dynamic, nf4};
+use expctl::quant::{Builder, Element, Format, Int4, Int4Format, Int8, Quantized, dynamic};
 use half::bf16;
 
 const CASES: [&str; 9] = [
@@ -51,28 +52,32 @@ impl Matrix {
         builder.finish().expect("every value")
     }
 
-    fn nf4(&self, double_quant: bool) -> Nf4 {
-        match self.quantized(Format::Nf4 { double_quant }, &[usize::MAX]) {
-            Quantized::Nf4(matrix) => matrix,
-            Quantized::Int8(_) => unreachable!("asked for NF4"),
+    fn nf4(&self, double_quant: bool) -> Int4 {
+        self.int4(Format::nf4(double_quant))
+    }
+
+    fn int4(&self, format: Format) -> Int4 {
+        match self.quantized(format, &[usize::MAX]) {
+            Quantized::Int4(matrix) => matrix,
+            Quantized::Int8(_) => unreachable!("asked for 4 bits"),
         }
     }
 
     fn int8(&self) -> Int8 {
         match self.quantized(Format::Int8, &[usize::MAX]) {
             Quantized::Int8(matrix) => matrix,
-            Quantized::Nf4(_) => unreachable!("asked for int8"),
+            Quantized::Int4(_) => unreachable!("asked for int8"),
         }
     }
 }
 
-fn whole<T: Element + Default>(matrix: &Nf4) -> Vec<T> {
+fn whole<T: Element + Default>(matrix: &Int4) -> Vec<T> {
     let mut out = vec![T::default(); matrix.rows() * matrix.cols()];
     matrix.dequantize_serial(0, &mut out);
     out
 }
 
-fn double(matrix: &Nf4) -> &DoubleQuantised {
+fn double(matrix: &Int4) -> &DoubleQuantised {
     match matrix.scales() {
         Scales::Double(scales) => scales,
         Scales::Plain(_) => panic!("the scales were not quantised"),
@@ -87,7 +92,9 @@ fn ulp(value: f32) -> f32 {
 #[test]
 fn codebook_and_dynamic_map_are_equal_bit_for_bit() {
     let golden = Tensors::open("quant.safetensors");
-    assert_same(&bits(&nf4::CODEBOOK), &bits(&golden.f32("nf4")), "NF4's codebook");
+    assert_same(&bits(&NF4.values), &bits(&golden.f32("nf4")), "NF4's codebook");
+    let of_4_bits = Tensors::open("quant_4bit.safetensors");
+    assert_same(&bits(&FP4.values), &bits(&of_4_bits.f32("fp4")), "FP4's codebook");
     assert_same(
         &bits(dynamic::SIGNED.values()),
         &bits(&golden.f32("dynamic_map")),
@@ -110,6 +117,45 @@ fn nf4_codes_and_scales_are_equal_bit_for_bit() {
             case,
         );
     }
+}
+
+/// FP4, and blocks of other sizes.
+#[test]
+fn codes_of_every_type_and_block_are_equal_bit_for_bit() {
+    let (weights, golden) = (
+        Tensors::open("quant.safetensors"),
+        Tensors::open("quant_4bit.safetensors"),
+    );
+    let mut compared = 0;
+    for case in CASES {
+        for quant_type in [QuantType::Nf4, QuantType::Fp4] {
+            for block_size in [32, 64, 128, 256, 512, 1024, 2048, 4096] {
+                let name = format!("{case}.{}.{block_size}", quant_type.name());
+                if !golden.has(&format!("{name}.codes")) {
+                    continue;
+                }
+                let format = Int4Format {
+                    quant_type,
+                    block_size,
+                    double_quant: false,
+                };
+                let matrix = Matrix::of(&weights, case).int4(Format::Int4(format));
+                assert_same(matrix.codes(), &golden.u8(&format!("{name}.codes")), &name);
+                let Scales::Plain(scales) = matrix.scales() else {
+                    panic!("{name}: the scales were quantised")
+                };
+                let want = golden.f32(&format!("{name}.absmax"));
+                assert_same(&bits(scales.values()), &bits(&want), &name);
+                if golden.has(&format!("{name}.dequantized")) {
+                    let values: Vec<f32> = whole(&matrix);
+                    let want = golden.f32(&format!("{name}.dequantized"));
+                    assert_same(&bits(&values), &bits(&want), &name);
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 14);
 }
 
 #[test]
@@ -216,16 +262,12 @@ fn int8_codes_and_scales_are_equal() {
 fn slices_of_any_length_give_the_same_matrix() {
     let golden = Tensors::open("quant.safetensors");
     let weight = Matrix::of(&golden, "groups");
-    for format in [
-        Format::Nf4 { double_quant: true },
-        Format::Nf4 { double_quant: false },
-        Format::Int8,
-    ] {
+    for format in [Format::nf4(true), Format::nf4(false), Format::Int8] {
         let matrix = weight.quantized(format, &[usize::MAX]);
         let dry = || Builder::new(format, weight.rows, weight.cols).finish();
         let (dry, _) = memory::dry_run(InstructionSet::Portable, 0, dry);
         assert_eq!(matrix.bytes(), dry.expect("no values are needed").bytes());
-        for lengths in [&[1][..], &[65], &[63, 2, 64, 1, 130], &[5_000]] {
+        for lengths in [&[1][..], &[65], &[63, 2, 64, 1, 130], &[255, 2], &[5_000]] {
             let same = weight.quantized(format, lengths) == matrix;
             assert!(same, "{format:?} from slices of {lengths:?}");
         }
@@ -243,12 +285,17 @@ fn any_part_is_that_part_of_the_whole() {
     })
     .take(501 * 99)
     .collect();
+    let wide = Format::Int4(Int4Format {
+        quant_type: QuantType::Fp4,
+        block_size: 512,
+        double_quant: false,
+    });
     let weight = Matrix {
         rows: 501,
         cols: 99,
         values,
     };
-    for format in [Format::Nf4 { double_quant: true }, Format::Int8] {
+    for format in [Format::nf4(true), wide, Format::Int8] {
         let matrix = weight.quantized(format, &[usize::MAX]);
         let mut whole = vec![0.0f32; weight.values.len()];
         matrix.dequantize(0, &mut whole);
@@ -274,7 +321,7 @@ fn any_part_is_that_part_of_the_whole() {
 
 #[test]
 fn a_matrix_that_is_not_finite_or_not_whole_is_an_error() {
-    for format in [Format::Nf4 { double_quant: true }, Format::Int8] {
+    for format in [Format::nf4(true), Format::Int8] {
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut builder = Builder::new(format, 3, 64);
             let mut values = [0.5; 3 * 64];

@@ -56,7 +56,7 @@ pub struct Config {
 
 pub const FROZEN: Config = Config {
     hidden: DType::BF16,
-    format: Some(Format::Nf4 { double_quant: true }),
+    format: Some(Format::nf4(true)),
     adapter: options::Adapter::Lora,
     attention: options::Attention::Sdpa,
     loss: options::Loss::Chunked,

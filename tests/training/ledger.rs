@@ -4,7 +4,7 @@ use candle_core::Device;
 use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{self, ByCategory, Category, Phase};
 use expctl::model::{self, Source};
-use expctl::spec::cell::{Cell, Checkpointing, Dtype, Optimizer, TargetModules};
+use expctl::spec::cell::{Cell, Checkpointing, Dtype, Optimizer, QuantType, TargetModules};
 
 use crate::setup::{Training, cell, turn};
 
@@ -31,7 +31,7 @@ impl Bytes {
             let module = tensor.name.trim_end_matches(".weight").rsplit('.').next();
             let linear = module.filter(|module| module.ends_with("_proj"));
             bytes.parameter += match cell.dtype {
-                Dtype::Int4 if linear.is_some() => count.div_ceil(2) + scales(count, cell.bnb_4bit_use_double_quant),
+                Dtype::Int4 if linear.is_some() => count.div_ceil(2) + scales(count, cell),
                 Dtype::Int8 if linear.is_some() => count + 4 * rows,
                 _ => width * count,
             };
@@ -79,10 +79,10 @@ fn state(cell: &Cell, rows: u64, columns: u64) -> u64 {
     }
 }
 
-/// A float32 for each block of 64 weights, or a code each and a float32 for every 256 of those.
-fn scales(count: u64, double_quant: bool) -> u64 {
-    let blocks = count.div_ceil(64);
-    if double_quant {
+/// A float32 for each block of weights, or a code each and a float32 for every 256 of those.
+fn scales(count: u64, cell: &Cell) -> u64 {
+    let blocks = count.div_ceil(cell.bnb_4bit_blocksize as u64);
+    if cell.bnb_4bit_use_double_quant {
         blocks + 4 * blocks.div_ceil(256)
     } else {
         4 * blocks
@@ -101,6 +101,11 @@ fn bytes_are_what_arithmetic_says() {
         dtype(Dtype::Int4),
         Cell {
             bnb_4bit_use_double_quant: false,
+            ..dtype(Dtype::Int4)
+        },
+        Cell {
+            bnb_4bit_quant_type: QuantType::Fp4,
+            bnb_4bit_blocksize: 256,
             ..dtype(Dtype::Int4)
         },
         Cell {

@@ -277,11 +277,7 @@ mod tests {
 
     #[test]
     fn olora_takes_its_part_out_of_quantised_weights() {
-        for format in [
-            Format::Nf4 { double_quant: true },
-            Format::Nf4 { double_quant: false },
-            Format::Int8,
-        ] {
+        for format in [Format::nf4(true), Format::nf4(false), Format::Int8] {
             let w = uniform("w", &[33, 64]);
             let mut builder = Builder::new(format, 33, 64);
             builder.push(&w.elements()).unwrap();

@@ -212,7 +212,7 @@ mod tests {
     };
 
     const NAME: &str = "q_proj";
-    const FORMATS: [Format; 2] = [Format::Nf4 { double_quant: true }, Format::Int8];
+    const FORMATS: [Format; 2] = [Format::nf4(true), Format::Int8];
 
     fn quantised(format: Format, outputs: usize, inputs: usize) -> Weight {
         let mut builder = Builder::new(format, outputs, inputs);

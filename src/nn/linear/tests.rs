@@ -230,7 +230,7 @@ fn joined(separate: &[Candle], has_low_rank: bool, is_trained: bool) -> Vec<Cand
 
 #[test]
 fn a_fused_layer_computes_what_layers_of_its_rows_do() {
-    let nf4 = Format::Nf4 { double_quant: false };
+    let nf4 = Format::nf4(false);
     for (format, rank) in [(None, 0), (None, 5), (Some(nf4), 5), (Some(Format::Int8), 3)] {
         for pass in [pass(2, 20), dropout_pass(2, 20, 1)] {
             for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 1e-2)] {

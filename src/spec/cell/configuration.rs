@@ -11,10 +11,10 @@ use super::stacks;
 use super::torch::Torch;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
-    Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, ByteSize, Checkpointing, DEFAULT_LABELS, Data,
-    Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure, NamePattern, Offload,
-    Optimizer, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast,
-    Weights,
+    Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
+    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling,
+    LrScheduler, Measure, NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding, QuantType,
+    Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
@@ -46,7 +46,7 @@ pub struct Cell {
     /// The number of labels of sequence_classification.
     #[schemars(range(min = 2))]
     pub num_labels: usize,
-    /// Number format of the base weights. int4 is NF4, int8 is row-wise absmax; hidden states are then bfloat16.
+    /// Number format of the base weights. int4 is NF4 or FP4, int8 is row-wise absmax; hidden states are then bfloat16.
     pub dtype: Dtype,
     /// The software that trains: candle (our trainer) or torch (transformers, PEFT and bitsandbytes on a GPU, which is
     /// planned and not run).
@@ -109,6 +109,9 @@ pub struct Cell {
 
     /// 4-bit data type of int4.
     pub bnb_4bit_quant_type: QuantType,
+    /// Consecutive weights that share a scale of int4, as bitsandbytes has them. transformers leaves the default.
+    #[schemars(extend("enum" = BLOCK_SIZES))]
+    pub bnb_4bit_blocksize: usize,
     /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
@@ -289,6 +292,7 @@ impl Default for Cell {
             lora: Lora::default(),
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
+            bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             attn_implementation: Attention::Sdpa,

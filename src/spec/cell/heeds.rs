@@ -36,7 +36,7 @@ impl Cell {
             "packing_separator" | "packing_attention" | "torch.packing_strategy" => self.packing,
             "trainable" => self.rank == 0,
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
-            // Scales of scales, and the formats of 4-bit products.
+            // Codes, blocks, scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
             // PEFT's k-bit preparation.
             "upcast" => self.dtype.is_quantised(),
@@ -61,11 +61,11 @@ mod tests {
         assert!(ADAPTER.iter().all(|key| !full.heeds(key)));
         assert!(full.heeds("rank") && full.heeds("dtype") && full.heeds("measure"));
         let torch = cell(|cell| (cell.stack, cell.dtype) = (Stack::Torch, Dtype::Int4));
-        assert!(torch.heeds("bnb_4bit_quant_type") && torch.heeds("upcast") && torch.heeds("torch.use_cache"));
+        assert!(torch.heeds("bnb_4bit_blocksize") && torch.heeds("upcast") && torch.heeds("torch.use_cache"));
         assert!(!torch.heeds("allocator.backend") && torch.heeds("allocator.env.PYTORCH_ALLOC_CONF"));
         assert!(!torch.heeds("measure") && !torch.heeds("optim_rank"));
         let int4 = cell(|cell| cell.dtype = Dtype::Int4);
-        assert!(int4.heeds("bnb_4bit_use_double_quant") && !int4.heeds("bnb_4bit_quant_type"));
+        assert!(int4.heeds("bnb_4bit_use_double_quant") && int4.heeds("bnb_4bit_quant_type"));
         let profile = cell(|cell| cell.measure = Measure::Profile);
         assert!(!profile.heeds("max_steps") && profile.heeds("batch_size"));
     }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "4a68ed113459";
+    const DEFAULTS_HASH: &str = "88ff1665052d";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

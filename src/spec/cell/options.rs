@@ -16,6 +16,8 @@ impl Cell {
             task: self.task,
             num_labels: self.num_labels,
             dtype: self.dtype,
+            bnb_4bit_quant_type: self.bnb_4bit_quant_type,
+            bnb_4bit_blocksize: self.bnb_4bit_blocksize,
             bnb_4bit_use_double_quant: self.bnb_4bit_use_double_quant,
             bnb_4bit_compute_dtype: self.bnb_4bit_compute_dtype,
             upcast: self.upcast,

@@ -133,7 +133,10 @@ impl Tape {
             options::Dtype::Int4 => Base::FourBit(self.four_bit(
                 weight,
                 configuration.bnb_4bit_compute_dtype,
-                configuration.bnb_4bit_use_double_quant,
+                (
+                    configuration.bnb_4bit_blocksize,
+                    configuration.bnb_4bit_use_double_quant,
+                ),
                 configuration.bitsandbytes,
             )),
             _ => Base::EightBit(self.eight_bit(weight)),

@@ -10,6 +10,7 @@ use super::super::{
 use super::found::Found;
 use super::invalid::{Checked, Invalid};
 use crate::arch::Preset;
+use crate::options::BLOCK_SIZES;
 use crate::text::{Mistake, either};
 use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
@@ -20,14 +21,7 @@ const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_
 
 impl Cell {
     pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
-        let default = Cell::default().bnb_4bit_use_double_quant;
-        if self.bnb_4bit_use_double_quant != default && self.dtype != Dtype::Int4 {
-            found.add(
-                Invalid::new("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice")
-                    .with("dtype")
-                    .help("leave the key out, or use `dtype: int4`"),
-            );
-        }
+        self.check_int4(keys, found);
         if self.loss.is_some() && self.task != Task::CausalLm {
             let invalid = Invalid::new("loss", "a classifier has one row of logits a sample");
             found.add(invalid.with("task").help("leave the key out"));
@@ -48,6 +42,25 @@ impl Cell {
         match self.stack {
             Stack::Candle => self.check_candle(found),
             Stack::Torch => self.check_torch(found),
+        }
+    }
+
+    /// The codes, blocks and scales of int4.
+    fn check_int4(&self, keys: &Map<String, Value>, found: &mut Found) {
+        for (key, message) in [
+            ("bnb_4bit_quant_type", "only int4 has codes of 4 bits"),
+            ("bnb_4bit_blocksize", "only int4 has scales of blocks"),
+            ("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice"),
+        ] {
+            if keys[key] != Cell::default_map()[key] && self.dtype != Dtype::Int4 {
+                let invalid = Invalid::new(key, message).with("dtype");
+                found.add(invalid.help("leave the key out, or use `dtype: int4`"));
+            }
+        }
+        if !BLOCK_SIZES.contains(&self.bnb_4bit_blocksize) {
+            let sizes: Vec<String> = BLOCK_SIZES.iter().map(ToString::to_string).collect();
+            let message = format!("bitsandbytes has blocks of {} weights", either(&sizes));
+            found.add(Invalid::new("bnb_4bit_blocksize", message).help("leave the key out for 64"));
         }
     }
 

@@ -415,6 +415,24 @@ fn an_instruction_set_is_the_cpus() {
 }
 
 #[test]
+fn codes_and_blocks_are_those_of_int4() {
+    let fp4: fn(&mut Cell) = |cell| cell.bnb_4bit_quant_type = QuantType::Fp4;
+    let blocks: fn(&mut Cell) = |cell| cell.bnb_4bit_blocksize = 4096;
+    for (change, key) in [(fp4, "bnb_4bit_quant_type"), (blocks, "bnb_4bit_blocksize")] {
+        assert_eq!(refused(change), None);
+        let on_int8 = |cell: &mut Cell| {
+            change(cell);
+            cell.dtype = Dtype::Int8;
+        };
+        assert_eq!(refused(on_int8).as_deref(), Some(key));
+    }
+    for size in [0, 96, 8192] {
+        let key = refused(|cell| cell.bnb_4bit_blocksize = size);
+        assert_eq!(key.as_deref(), Some("bnb_4bit_blocksize"), "{size}");
+    }
+}
+
+#[test]
 fn what_the_candle_stack_cannot_do_is_refused() {
     for dtype in [Dtype::Float16, Dtype::Int8] {
         assert_eq!(
@@ -422,10 +440,6 @@ fn what_the_candle_stack_cannot_do_is_refused() {
             Some("adapter_dtype")
         );
     }
-    assert_eq!(
-        refused(|cell| cell.bnb_4bit_quant_type = QuantType::Fp4).as_deref(),
-        Some("bnb_4bit_quant_type")
-    );
     assert_eq!(
         refused(|cell| cell.attn_implementation = Attention::FlashAttention2).as_deref(),
         Some("attn_implementation")

@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 43] = [
+const OTHERS: [&str; 44] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
@@ -19,6 +19,7 @@ const OTHERS: [&str; 43] = [
     "stack",
     "gpu",
     "bnb_4bit_quant_type",
+    "bnb_4bit_blocksize",
     "max_steps",
     "num_train_epochs",
     "optim_rank",

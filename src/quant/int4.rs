@@ -1,77 +1,66 @@
-//! NF4 as bitsandbytes stores it (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of 64 consecutive elements, which
-//! may cross rows. An element is the value of a 4-bit code in a fixed codebook times its block's absolute maximum.
+//! 4-bit codes as bitsandbytes stores them (Dettmers et al., "QLoRA", arXiv:2305.14314): blocks of consecutive elements,
+//! which may cross rows. An element is the value of its code times its block's absolute maximum.
 //!
 //! The reference is bitsandbytes 0.50 on the CPU, bit for bit:
 //! * It computes `x = w * (1 / max(absmax, 1e-38))`, but `w / absmax` in a short last block.
-//! * The code is the number of bounds below `x`, so a tie goes down.
+//! * The code is that of the number of bounds below `x`, so a tie goes down.
 //! * An odd last element shares its byte with the code of 0.
-//! * Dequantising multiplies codebook and scale in float32. It rounds the product once, to nearest even, to float32,
+//! * Dequantising multiplies value and scale in float32. It rounds the product once, to nearest even, to float32,
 //!   bfloat16 or float16.
 
 use rayon::prelude::*;
 
 use super::{
+    codebook::{Codebook, FP4, NF4},
     double::{DoubleQuantised, Scales},
     element::Element,
     error::QuantError,
 };
 use crate::kernels::{InstructionSet, absmax::absmax};
 use crate::memory::{self, Buffer, tiers::Slot};
-
-/// Elements of a block.
-pub const BLOCK: usize = 64;
-
-/// The value of each code: quantiles of the normal distribution, including 0, scaled to the range from -1 to 1
-/// (`bitsandbytes.functional.get_4bit_type("nf4")`).
-pub const CODEBOOK: [f32; 16] = [
-    -1.0,
-    -0.696_192_8,
-    -0.525_073_05,
-    -0.394_917_5,
-    -0.284_441_38,
-    -0.184_773_43,
-    -0.091_050_036,
-    0.0,
-    0.079_580_3,
-    0.160_930_2,
-    0.246_112_3,
-    0.337_915_24,
-    0.440_709_83,
-    0.562_617,
-    0.722_956_84,
-    1.0,
-];
-
-/// The midpoints between neighbours of the codebook.
-const BOUNDS: [f32; 15] = {
-    let mut bounds = [0.0; 15];
-    let mut at = 0;
-    while at < bounds.len() {
-        bounds[at] = (CODEBOOK[at] + CODEBOOK[at + 1]) / 2.0;
-        at += 1;
-    }
-    bounds
-};
-
-/// Bytes of a block's codes.
-const BLOCK_BYTES: usize = BLOCK / 2;
+use crate::options::{BLOCK_SIZES, QuantType};
 
 /// The least divisor: bitsandbytes replaces a smaller absolute maximum by it.
 const SMALLEST_ABSMAX: f32 = 1e-38;
 
-/// Blocks that a thread quantises at a time.
-const BLOCKS_PER_PART: usize = 256;
+/// Elements that a thread quantises at a time: a multiple of each size of a block.
+const PART: usize = 1 << 14;
 
-/// A matrix in NF4.
+/// Elements whose codes are computed at a time: a part of each size of a block.
+const STEP: usize = 32;
+
+/// A 4-bit format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Int4Format {
+    /// The values of the codes.
+    pub quant_type: QuantType,
+    /// Elements that share a scale: one of [`BLOCK_SIZES`].
+    pub block_size: usize,
+    /// True if the scales are quantised a second time (bitsandbytes' `bnb_4bit_use_double_quant`).
+    pub double_quant: bool,
+}
+
+impl Int4Format {
+    /// The values of the codes.
+    pub(super) fn codebook(&self) -> &'static Codebook {
+        match self.quant_type {
+            QuantType::Nf4 => &NF4,
+            QuantType::Fp4 => &FP4,
+        }
+    }
+}
+
+/// A matrix in 4 bits.
 #[derive(Debug, PartialEq)]
-pub struct Nf4 {
+pub struct Int4 {
     rows: usize,
     cols: usize,
+    format: Int4Format,
     codes: Buffer<u8>,
     scales: Scales,
 }
 
-impl Nf4 {
+impl Int4 {
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {
         self.rows
@@ -82,19 +71,25 @@ impl Nf4 {
         self.cols
     }
 
+    /// The format.
+    pub fn format(&self) -> Int4Format {
+        self.format
+    }
+
     /// Two codes in each byte, the first element's in the high nibble.
     pub fn codes(&self) -> &[u8] {
         self.codes.values()
     }
 
-    /// One scale for each block of 64.
+    /// One scale for each block.
     pub fn scales(&self) -> &Scales {
         &self.scales
     }
 
     /// Records in the timeline what the codes and the scales are.
     pub(super) fn describe(&self) {
-        self.codes.describe("nf4", &[self.rows, self.cols]);
+        self.codes
+            .describe(self.format.quant_type.name(), &[self.rows, self.cols]);
         self.scales.describe();
     }
 
@@ -122,14 +117,15 @@ impl Nf4 {
             self.cols
         );
         let level = InstructionSet::current();
+        let (values, block) = (self.format.codebook().values, self.format.block_size);
         level.run(
             #[inline(always)]
             || {
                 let (mut at, mut out) = (start, out);
                 while !out.is_empty() {
-                    let in_block = (BLOCK - at % BLOCK).min(out.len());
+                    let in_block = (block - at % block).min(out.len());
                     let (now, later) = out.split_at_mut(in_block);
-                    self.expand(level, at, &table(self.scales.at(at / BLOCK)), now);
+                    self.expand(level, at, &table(&values, self.scales.at(at / block)), now);
                     (at, out) = (at + in_block, later);
                 }
             },
@@ -155,9 +151,9 @@ impl Nf4 {
 
 /// The values of a block's 16 codes.
 #[inline(always)]
-fn table<T: Element>(scale: f32) -> [T; 16] {
+fn table<T: Element>(values: &[f32; 16], scale: f32) -> [T; 16] {
     let mut table = [T::round(0.0); 16];
-    for (value, code) in table.iter_mut().zip(&CODEBOOK) {
+    for (value, code) in table.iter_mut().zip(values) {
         *value = T::round(code * scale);
     }
     table
@@ -168,7 +164,7 @@ fn table<T: Element>(scale: f32) -> [T; 16] {
 pub struct Builder {
     rows: usize,
     cols: usize,
-    double_quant: bool,
+    format: Int4Format,
     codes: Buffer<u8>,
     absmax: Buffer<f32>,
     /// Number of quantised blocks.
@@ -179,14 +175,18 @@ pub struct Builder {
 
 impl Builder {
     /// A builder of a `rows` x `cols` matrix. It allocates the codes and the float32 scales now.
-    pub fn new(rows: usize, cols: usize, double_quant: bool) -> Self {
-        let elements = rows * cols;
+    ///
+    /// # Panics
+    /// If the size of a block is not one of [`Int4Format`].
+    pub fn new(rows: usize, cols: usize, format: Int4Format) -> Self {
+        let (elements, block) = (rows * cols, format.block_size);
+        assert!(BLOCK_SIZES.contains(&block), "blocks of {block} elements");
         Self {
             rows,
             cols,
-            double_quant,
+            format,
             codes: Buffer::zeros(elements.div_ceil(2)),
-            absmax: Buffer::zeros(elements.div_ceil(BLOCK)),
+            absmax: Buffer::zeros(elements.div_ceil(block)),
             done: 0,
             pending: Vec::new(),
         }
@@ -201,62 +201,73 @@ impl Builder {
         if given > self.rows * self.cols {
             return Err(self.length_error(given));
         }
+        let block = self.format.block_size;
         if !self.pending.is_empty() {
-            let (now, later) = values.split_at(values.len().min(BLOCK - self.pending.len()));
+            let (now, later) = values.split_at(values.len().min(block - self.pending.len()));
             self.pending.extend_from_slice(now);
-            let Ok(block) = self.pending.as_slice().try_into() else {
+            if self.pending.len() < block {
                 return Ok(());
-            };
-            let codes = &mut self.codes.values_mut()[self.done * BLOCK_BYTES..][..BLOCK_BYTES];
-            self.absmax.values_mut()[self.done] = quantize_block(block, codes);
-            self.done += 1;
-            self.pending.clear();
+            }
+            let pending = std::mem::take(&mut self.pending);
+            self.quantize(&pending);
             values = later;
         }
-        let (blocks, rest) = values.as_chunks::<BLOCK>();
-        let codes = &mut self.codes.values_mut()[self.done * BLOCK_BYTES..][..blocks.len() * BLOCK_BYTES];
-        quantize_blocks(
-            blocks,
-            codes,
-            &mut self.absmax.values_mut()[self.done..][..blocks.len()],
-        );
-        self.done += blocks.len();
+        let (whole, rest) = values.split_at(values.len() - values.len() % block);
+        self.quantize(whole);
         self.pending.extend_from_slice(rest);
         Ok(())
+    }
+
+    /// Quantises whole blocks.
+    fn quantize(&mut self, values: &[f32]) {
+        let block = self.format.block_size;
+        let codes = &mut self.codes.values_mut()[self.done * block / 2..][..values.len() / 2];
+        let absmax = &mut self.absmax.values_mut()[self.done..][..values.len() / block];
+        // Each data type has code of its own, with its bounds in it.
+        match self.format.quant_type {
+            QuantType::Nf4 => quantize_blocks(&NF4, block, values, codes, absmax),
+            QuantType::Fp4 => quantize_blocks(&FP4, block, values, codes, absmax),
+        }
+        self.done += values.len() / block;
     }
 
     /// Returns the matrix after its last value.
     ///
     /// # Errors
     /// If values are missing, or one of them is not finite.
-    pub fn finish(mut self) -> Result<Nf4, QuantError> {
+    pub fn finish(mut self) -> Result<Int4, QuantError> {
         if !memory::is_dry_run() && self.given() != self.rows * self.cols {
             return Err(self.length_error(self.given()));
         }
+        let block = self.format.block_size;
         if !self.pending.is_empty() {
-            self.absmax.values_mut()[self.done] =
-                quantize_short_block(&self.pending, &mut self.codes.values_mut()[self.done * BLOCK_BYTES..]);
+            self.absmax.values_mut()[self.done] = quantize_short_block(
+                self.format.codebook(),
+                &self.pending,
+                &mut self.codes.values_mut()[self.done * block / 2..],
+            );
         }
-        if let Some(block) = self.absmax.values().iter().position(|absmax| !absmax.is_finite()) {
+        if let Some(at) = self.absmax.values().iter().position(|absmax| !absmax.is_finite()) {
             return Err(QuantError::NotFinite {
-                row: block * BLOCK / self.cols,
+                row: at * block / self.cols,
             });
         }
-        let scales = if self.double_quant {
+        let scales = if self.format.double_quant {
             Scales::Double(DoubleQuantised::new(&self.absmax))
         } else {
             Scales::Plain(self.absmax)
         };
-        Ok(Nf4 {
+        Ok(Int4 {
             rows: self.rows,
             cols: self.cols,
+            format: self.format,
             codes: self.codes,
             scales,
         })
     }
 
     fn given(&self) -> usize {
-        self.done * BLOCK + self.pending.len()
+        self.done * self.format.block_size + self.pending.len()
     }
 
     fn length_error(&self, given: usize) -> QuantError {
@@ -269,57 +280,56 @@ impl Builder {
 }
 
 /// Quantises whole blocks. Each is independent of the others, so the number of threads changes nothing.
-fn quantize_blocks(blocks: &[[f32; BLOCK]], codes: &mut [u8], absmax: &mut [f32]) {
-    blocks
-        .par_chunks(BLOCKS_PER_PART)
-        .zip(codes.par_chunks_mut(BLOCKS_PER_PART * BLOCK_BYTES))
-        .zip(absmax.par_chunks_mut(BLOCKS_PER_PART))
-        .for_each(|((blocks, codes), absmax)| {
-            InstructionSet::current().run(
-                #[inline(always)]
-                || {
-                    for ((block, codes), absmax) in blocks.iter().zip(codes.chunks_exact_mut(BLOCK_BYTES)).zip(absmax) {
-                        *absmax = quantize_block(block, codes);
-                    }
-                },
-            );
-        });
+#[inline(always)]
+fn quantize_blocks(book: &'static Codebook, block: usize, values: &[f32], codes: &mut [u8], absmax: &mut [f32]) {
+    values
+        .par_chunks(PART)
+        .zip(codes.par_chunks_mut(PART / 2))
+        .zip(absmax.par_chunks_mut(PART / block))
+        .for_each(
+            #[inline(always)]
+            |((values, codes), absmax)| {
+                InstructionSet::current().run(
+                    #[inline(always)]
+                    || {
+                        let blocks = values.chunks_exact(block).zip(codes.chunks_exact_mut(block / 2));
+                        for ((values, codes), absmax) in blocks.zip(absmax) {
+                            *absmax = quantize_block(book, values, codes);
+                        }
+                    },
+                );
+            },
+        );
 }
 
 /// Writes a block's codes and returns its scale.
 #[inline(always)]
-fn quantize_block(block: &[f32; BLOCK], codes: &mut [u8]) -> f32 {
+fn quantize_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block);
     let inverse = 1.0 / absmax.max(SMALLEST_ABSMAX);
-    let mut scaled = [0; BLOCK];
-    for (code, &value) in scaled.iter_mut().zip(block) {
-        *code = nearest(value * inverse);
+    for (values, codes) in block.as_chunks::<STEP>().0.iter().zip(codes.chunks_exact_mut(STEP / 2)) {
+        let mut scaled = [0; STEP];
+        for (code, &value) in scaled.iter_mut().zip(values) {
+            *code = book.nearest(value * inverse);
+        }
+        pack(&scaled, codes);
     }
-    pack(&scaled, codes);
     absmax
 }
 
 /// Like [`quantize_block`], for a last block that is not full: bitsandbytes divides its values by the scale.
-fn quantize_short_block(block: &[f32], codes: &mut [u8]) -> f32 {
+fn quantize_short_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block).max(SMALLEST_ABSMAX);
-    let mut scaled = [nearest(0.0); BLOCK];
-    for (code, &value) in scaled.iter_mut().zip(block) {
-        *code = nearest(value / absmax);
-    }
+    let mut scaled: Vec<u8> = block.iter().map(|value| book.nearest(value / absmax)).collect();
+    scaled.resize(block.len().next_multiple_of(2), book.nearest(0.0));
     pack(&scaled, codes);
     absmax
 }
 
 /// Packs two codes into each byte of `codes`.
 #[inline(always)]
-fn pack(scaled: &[u8; BLOCK], codes: &mut [u8]) {
+fn pack(scaled: &[u8], codes: &mut [u8]) {
     for (packed, [high, low]) in codes.iter_mut().zip(scaled.as_chunks().0) {
         *packed = high << 4 | low;
     }
-}
-
-/// The code of the codebook's value nearest to `x`: the number of bounds below `x`. It compiles to vector compares.
-#[inline(always)]
-fn nearest(x: f32) -> u8 {
-    BOUNDS.iter().map(|&bound| u8::from(x > bound)).sum()
 }
