@@ -91,6 +91,8 @@ class Decoders(Family):
             loading = dict(quantization_config=BitsAndBytesConfig(
                 load_in_4bit=True, bnb_4bit_quant_type=quant_type, bnb_4bit_use_double_quant=quantized == "int4",
                 bnb_4bit_compute_dtype=dtype))
+        if quantized == "llm_int8":
+            loading = dict(quantization_config=BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=2.0))
         model = super().load(name, dtype, adapter=False, device_map="cpu", **loading)
         if quantized == "int8":
             store_as_int8(model)

@@ -3,6 +3,7 @@ import bitsandbytes
 import peft
 import torch
 import transformers
+from bitsandbytes.autograd import _functions as functions
 
 import family
 from decoders import Decoders
@@ -17,6 +18,7 @@ class PrecisionDecoders(Decoders):
         "full_autocast": dict(adapter=False, autocast=True),
         "kbit": dict(dtype=torch.bfloat16, quantized="int4", kbit=True),
         "kbit_autocast": dict(dtype=torch.bfloat16, quantized="int4", kbit=True, autocast=True),
+        "llm_int8": dict(dtype=torch.bfloat16, quantized="llm_int8"),
         "fp4": dict(dtype=torch.bfloat16, quantized="fp4"),
         "adapter_bfloat16": dict(dtype=torch.bfloat16, adapter_dtype=torch.bfloat16),
     }
@@ -49,4 +51,6 @@ class PrecisionDecoders(Decoders):
 
 
 def write(folder):
+    # In training on a CPU, bitsandbytes multiplies dequantised weights instead.
+    functions.MatMul8bitFp = functions.MatMul8bitLt
     family.write(folder / "golden_precision.json", [PrecisionDecoders(folder)], [torch, transformers, peft, bitsandbytes])

@@ -28,6 +28,7 @@ pub mod gemm;
 pub mod head;
 pub mod head_norm;
 mod instruction_set;
+pub mod int8;
 pub mod layer_norm;
 pub mod lion;
 pub mod log_softmax;

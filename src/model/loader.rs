@@ -206,7 +206,10 @@ impl<'a> Loader<'a> {
                 block_size: self.options.bnb_4bit_blocksize,
                 double_quant: self.options.bnb_4bit_use_double_quant,
             })),
-            Dtype::Int8 => Some(quant::Format::Int8),
+            Dtype::Int8 => Some(match self.options.llm_int8_threshold {
+                None => quant::Format::Int8,
+                Some(threshold) => quant::Format::LlmInt8 { threshold },
+            }),
             Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => None,
         }
     }

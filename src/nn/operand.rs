@@ -127,6 +127,25 @@ impl<'a> Stored<'a> {
     }
 }
 
+/// Some columns of a matrix.
+pub(super) struct Gathered<'a> {
+    pub(super) matrix: &'a Stored<'a>,
+    pub(super) columns: &'a [usize],
+}
+
+impl<P: Number> OperandReader<P> for Gathered<'_>
+where
+    for<'a> Stored<'a>: OperandReader<P>,
+{
+    fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
+        for (value, column) in buffer.iter_mut().zip(&self.columns[cols]) {
+            let mut one = [P::ZERO];
+            *value = self.matrix.row(row, *column..column + 1, &mut one)[0];
+        }
+        buffer
+    }
+}
+
 impl OperandReader<bf16> for Stored<'_> {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [bf16]) -> &'a [bf16] {
         match self {

@@ -3,12 +3,10 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Result, Tensor as Candle};
+use half::f16;
 
-use super::{param::Param, tensor::for_format};
-use crate::{
-    kernels::convert,
-    quant::{Quantized, device::OnDevice},
-};
+use super::param::Param;
+use crate::quant::{Quantized, device::OnDevice};
 
 /// Rows of a stored matrix are turned into float32 in pieces of at most this many elements (16 MiB), so that a product
 /// never holds a whole dequantised matrix. The tests have small matrices, and so small panels.
@@ -54,9 +52,24 @@ impl Weight {
         }
     }
 
+    /// The least magnitude of an outlier among inputs, if they are quantised for the product (LLM.int8()).
+    pub(super) fn outlier_threshold(&self) -> Option<f32> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Quantized { matrix, .. } => match matrix {
+                Quantized::Int4(_) => None,
+                Quantized::Int8(matrix) => matrix.outlier_threshold(),
+            },
+            Self::OnDevice { matrix, .. } => matrix.outlier_threshold(),
+        }
+    }
+
     /// `x · Wᵀ`: `[n, in] → [n, out]`, float32.
     pub(super) fn forward_plain(&self, x: &Candle) -> Result<Candle> {
         let x = x.to_dtype(DType::F32)?;
+        if let Some(threshold) = self.outlier_threshold() {
+            return self.llm_int8_plain(&x, threshold);
+        }
         let parts = self.panels().map(|rows| x.matmul(&self.rows_f32(rows)?.t()?));
         Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 1)
     }
@@ -83,25 +96,64 @@ impl Weight {
         (0..rows).step_by(step).map(move |start| start..rows.min(start + step))
     }
 
+    /// `x · Wᵀ` of quantised inputs, float32 (LLM.int8(), Dettmers et al. 2022, arXiv:2208.07339).
+    fn llm_int8_plain(&self, x: &Candle, threshold: f32) -> Result<Candle> {
+        // Rounded as bitsandbytes rounds it.
+        let half = x.to_dtype(DType::F16)?.to_dtype(DType::F32)?;
+        let is_outlier = if threshold > 0.0 {
+            let threshold = f16::from_f32(threshold).to_f32();
+            half.abs()?.ge(threshold)?.to_dtype(DType::F32)?
+        } else {
+            half.zeros_like()?
+        };
+        let rest = is_outlier.affine(-1.0, 1.0)?;
+        let kept = (&half * rest)?;
+        let absmax = kept.abs()?.max_keepdim(1)?;
+        let scales = (&absmax / 127.0)?;
+        let columns = is_outlier.max_keepdim(0)?;
+        let inverse = (absmax.maximum(1e-30)?.recip()? * 127.0)?;
+        let codes = kept.broadcast_mul(&inverse)?;
+        let codes = round_ties_even(&codes)?.broadcast_mul(&columns.affine(-1.0, 1.0)?)?;
+        let outliers = x.broadcast_mul(&columns)?;
+        let parts = self.panels().map(|rows| {
+            let sums = codes.matmul(&self.stored_rows_f32(rows.clone())?.t()?)?;
+            sums.broadcast_mul(&scales)? + outliers.matmul(&self.rows_f32(rows)?.t()?)?
+        });
+        Candle::cat(&parts.collect::<Result<Vec<_>>>()?, 1)
+    }
+
     /// Rows in float32: a view if they are stored so. Quantised ones are rounded to the format of their products on the way.
     pub(super) fn rows_f32(&self, rows: Range<usize>) -> Result<Candle> {
+        let values = self.stored_rows_f32(rows)?;
+        match self {
+            Self::Dense(_) => Ok(values),
+            Self::Quantized { products, .. } | Self::OnDevice { products, .. } => {
+                values.to_dtype(*products)?.to_dtype(DType::F32)
+            }
+        }
+    }
+
+    /// Rows in float32, without another rounding.
+    fn stored_rows_f32(&self, rows: Range<usize>) -> Result<Candle> {
         match self {
             Self::Dense(param) => param
                 .value
                 .to_candle()?
                 .narrow(0, rows.start, rows.len())?
                 .to_dtype(DType::F32),
-            Self::Quantized { matrix, products } => {
+            Self::Quantized { matrix, .. } => {
                 let mut values = vec![0f32; rows.len() * matrix.cols()];
                 let shape = (rows.len(), matrix.cols());
                 matrix.dequantize_rows(rows, &mut values);
-                for_format!(*products, E => {
-                    convert::round::<E>(&mut values);
-                    Ok(())
-                })?;
                 Candle::from_vec(values, shape, &Device::Cpu)
             }
-            Self::OnDevice { matrix, products } => matrix.rows_f32(rows)?.to_dtype(*products)?.to_dtype(DType::F32),
+            Self::OnDevice { matrix, .. } => matrix.rows_f32(rows),
         }
     }
+}
+
+/// The nearest whole numbers, ties to even, of magnitudes up to 2^22.
+fn round_ties_even(x: &Candle) -> Result<Candle> {
+    let large = Candle::full(12_582_912f32, (1, 1), x.device())?;
+    x.broadcast_add(&large)?.broadcast_sub(&large)
 }

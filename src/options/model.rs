@@ -31,6 +31,8 @@ pub struct ModelOptions {
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of what it leaves unquantised.
     pub bnb_4bit_compute_dtype: Dtype,
+    /// The least magnitude of an activation that int8's products leave out (LLM.int8()); `None` quantises weights alone.
+    pub llm_int8_threshold: Option<f32>,
     /// The weights that are cast to float32 before training.
     pub upcast: Upcast,
     /// The format of mixed precision.

@@ -51,6 +51,7 @@ impl Configuration {
             bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
             bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
             bnb_4bit_compute_dtype: compute,
+            finds_outliers: cell.finds_outliers(),
             attn_implementation: cell.attn_implementation,
             sdpa_kernel: None,
             upcast: cell.upcast,

@@ -16,7 +16,8 @@ impl Builder {
     pub fn new(format: Format, rows: usize, cols: usize) -> Self {
         match format {
             Format::Int4(format) => Self::Int4(int4::Builder::new(rows, cols, format)),
-            Format::Int8 => Self::Int8(int8::Builder::new(rows, cols)),
+            Format::Int8 => Self::Int8(int8::Builder::new(rows, cols, None)),
+            Format::LlmInt8 { threshold } => Self::Int8(int8::Builder::new(rows, cols, Some(threshold))),
         }
     }
 

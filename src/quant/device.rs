@@ -30,7 +30,11 @@ enum Codes {
         scales: BlockScales,
     },
     /// Codes plus 128 `[rows, cols]`, since candle has no signed bytes; one scale for each row, `[rows, 1]`.
-    Int8 { codes: Tensor, scales: Tensor },
+    Int8 {
+        codes: Tensor,
+        scales: Tensor,
+        outlier_threshold: Option<f32>,
+    },
 }
 
 #[derive(Debug)]
@@ -77,6 +81,7 @@ impl OnDevice {
                 Codes::Int8 {
                     codes: Tensor::from_vec(codes, (rows, cols), device)?,
                     scales: Tensor::from_slice(matrix.scales(), (rows, 1), device)?,
+                    outlier_threshold: matrix.outlier_threshold(),
                 }
             }
         };
@@ -93,6 +98,14 @@ impl OnDevice {
         self.cols
     }
 
+    /// The least magnitude of an outlier among activations, if they are quantised for the products (LLM.int8()).
+    pub fn outlier_threshold(&self) -> Option<f32> {
+        match &self.codes {
+            Codes::Int4 { .. } => None,
+            Codes::Int8 { outlier_threshold, .. } => *outlier_threshold,
+        }
+    }
+
     /// The places of the codes and the scales. The tables are small and stay.
     pub fn slots<'a>(&'a mut self, slots: &mut Vec<&'a mut dyn Slot>) {
         match &mut self.codes {
@@ -106,7 +119,7 @@ impl OnDevice {
                     }
                 }
             }
-            Codes::Int8 { codes, scales } => {
+            Codes::Int8 { codes, scales, .. } => {
                 slots.push(codes);
                 slots.push(scales);
             }
@@ -119,7 +132,7 @@ impl OnDevice {
     /// If the device has no room for the rows.
     pub fn rows_f32(&self, rows: Range<usize>) -> Result<Tensor> {
         match &self.codes {
-            Codes::Int8 { codes, scales } => {
+            Codes::Int8 { codes, scales, .. } => {
                 let codes = codes.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
                 (codes - 128.0)?.broadcast_mul(&scales.narrow(0, rows.start, rows.len())?)
             }

@@ -4,12 +4,17 @@ use super::int4::Int4Format;
 use crate::options::QuantType;
 
 /// The storage format of a matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Format {
     /// bitsandbytes' NF4 or FP4.
     Int4(Int4Format),
     /// int8 with a scale for each row, its absolute maximum / 127.
     Int8,
+    /// The same, for products as LLM.int8() computes them.
+    LlmInt8 {
+        /// The least magnitude of an activation whose column is not quantised; 0 quantises all.
+        threshold: f32,
+    },
 }
 
 impl Format {

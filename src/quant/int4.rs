@@ -122,10 +122,12 @@ impl Int4 {
             #[inline(always)]
             || {
                 let (mut at, mut out) = (start, out);
+                // A power of two.
+                let shift = block.trailing_zeros();
                 while !out.is_empty() {
-                    let in_block = (block - at % block).min(out.len());
+                    let in_block = (block - (at & (block - 1))).min(out.len());
                     let (now, later) = out.split_at_mut(in_block);
-                    self.expand(level, at, &table(&values, self.scales.at(at / block)), now);
+                    self.expand(level, at, &table(&values, self.scales.at(at >> shift)), now);
                     (at, out) = (at + in_block, later);
                 }
             },

@@ -1,7 +1,8 @@
 //! int8 by rows: an element is a code from -127 to 127 times its row's scale.
 //!
 //! Codes are those of bitsandbytes' `int8_vectorwise_quant` without outliers: `round(w * (1 / absmax * 127))`, ties to
-//! even. Only the storage is int8: unlike LLM.int8(), products are computed in the compute format.
+//! even. Only the storage is int8, and products are computed in the compute format, unless the matrix has a threshold for
+//! LLM.int8().
 
 use rayon::prelude::*;
 
@@ -19,9 +20,15 @@ pub struct Int8 {
     cols: usize,
     codes: Buffer<i8>,
     scales: Buffer<f32>,
+    outlier_threshold: Option<f32>,
 }
 
 impl Int8 {
+    /// The least magnitude of an outlier among activations, if they are quantised for the products (LLM.int8()).
+    pub fn outlier_threshold(&self) -> Option<f32> {
+        self.outlier_threshold
+    }
+
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {
         self.rows
@@ -83,6 +90,7 @@ pub struct Builder {
     cols: usize,
     codes: Buffer<i8>,
     scales: Buffer<f32>,
+    outlier_threshold: Option<f32>,
     /// Number of quantised rows.
     done: usize,
     /// The values of the row that is not complete.
@@ -94,12 +102,13 @@ impl Builder {
     ///
     /// # Panics
     /// If the matrix has no columns.
-    pub fn new(rows: usize, cols: usize) -> Self {
+    pub fn new(rows: usize, cols: usize, outlier_threshold: Option<f32>) -> Self {
         assert!(cols > 0, "a matrix without columns has no rows to scale");
         Self {
             cols,
             codes: Buffer::zeros(rows * cols),
             scales: Buffer::zeros(rows),
+            outlier_threshold,
             done: 0,
             pending: Vec::new(),
         }
@@ -158,6 +167,7 @@ impl Builder {
             cols: self.cols,
             codes: self.codes,
             scales: self.scales,
+            outlier_threshold: self.outlier_threshold,
         })
     }
 

@@ -35,7 +35,10 @@ impl Quantized {
     pub fn format(&self) -> Format {
         match self {
             Self::Int4(matrix) => Format::Int4(matrix.format()),
-            Self::Int8(_) => Format::Int8,
+            Self::Int8(matrix) => match matrix.outlier_threshold() {
+                None => Format::Int8,
+                Some(threshold) => Format::LlmInt8 { threshold },
+            },
         }
     }
 

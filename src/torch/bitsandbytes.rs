@@ -33,6 +33,7 @@ pub(super) struct FourBit<'t> {
 pub(super) struct EightBit<'t> {
     weight: Tensor<'t>,
     _scales: Tensor<'t>,
+    finds_outliers: bool,
 }
 
 impl Tape {
@@ -79,7 +80,7 @@ impl Tape {
 
     /// Quantises a weight that is on the GPU to 8 bits by rows, which releases it. `Bnb8bitQuantize.convert` in
     /// `integrations/bitsandbytes.py` takes it to the CPU and back, where it is made float16, while the first is still there.
-    pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>) -> EightBit<'t> {
+    pub(super) fn eight_bit<'t>(&'t self, weight: Tensor<'t>, finds_outliers: bool) -> EightBit<'t> {
         let source = weight.like(Dtype::Float16);
         let scales = self.parameter_bytes(u64::from(weight.dims()[0]) * 4);
         let quantised = self.empty_as(weight.view.layout, Dtype::Int8, Category::Parameter);
@@ -87,6 +88,7 @@ impl Tape {
         EightBit {
             weight: quantised,
             _scales: scales,
+            finds_outliers,
         }
     }
 }
@@ -188,6 +190,11 @@ impl<'t> EightBit<'t> {
         weight
     }
 
+    /// The same layer with another weight, which is quantised.
+    pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
+        weight.tape.eight_bit(weight, self.finds_outliers)
+    }
+
     /// `Linear8bitLt.forward`, no column of whose input has an outlier.
     pub(super) fn forward(&self, input: &Tensor<'t>, bias: Option<&Tensor<'t>>) -> Tensor<'t> {
         fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
@@ -216,8 +223,8 @@ impl<'t> EightBit<'t> {
         let half = input.to(Dtype::Float16).detach();
         let row_scales = tape.empty(&[rows], Dtype::Float32);
         let quantised = tape.empty(&[rows, width], Dtype::Int8);
-        let magnitude = half.like(Dtype::Float16);
-        let outliers = half.like(Dtype::Bool);
+        let magnitude = self.finds_outliers.then(|| half.like(Dtype::Float16));
+        let outliers = self.finds_outliers.then(|| half.like(Dtype::Bool));
         drop((magnitude, outliers, half));
         let sums = tape.empty(&[rows, out_features], Dtype::Int32);
         let output = tape.empty(&[rows, out_features], Dtype::Float16);

@@ -84,6 +84,8 @@ pub struct Configuration {
     pub bnb_4bit_use_double_quant: bool,
     /// The format that products of int4 are computed in.
     pub bnb_4bit_compute_dtype: Dtype,
+    /// True if outliers are looked for among the inputs of int8's products (`llm_int8_threshold` above 0).
+    pub finds_outliers: bool,
     /// How attention is computed.
     pub attn_implementation: Attention,
     /// The kernel of `sdpa`. Default: PyTorch's choice.
@@ -157,6 +159,7 @@ impl Configuration {
             bnb_4bit_blocksize: options::DEFAULT_BLOCK_SIZE as u64,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            finds_outliers: true,
             attn_implementation: Attention::Sdpa,
             sdpa_kernel: None,
             upcast: Upcast::None,

@@ -121,6 +121,7 @@ mod tests {
             bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            llm_int8_threshold: None,
             upcast: Upcast::None,
             autocast: Autocast::None,
             attn_implementation: Attention::Sdpa,

@@ -10,6 +10,7 @@ mod dora;
 mod encoders;
 mod fixtures;
 mod lion;
+mod llm_int8;
 mod lora;
 mod masked;
 mod merged;

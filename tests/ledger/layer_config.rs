@@ -67,7 +67,7 @@ pub const FROZEN: Config = Config {
     is_checkpointed: false,
 };
 
-pub const CONFIGS: [Config; 9] = [
+pub const CONFIGS: [Config; 10] = [
     FROZEN,
     Config {
         is_fused: true,
@@ -81,6 +81,11 @@ pub const CONFIGS: [Config; 9] = [
     },
     Config {
         format: Some(Format::Int8),
+        ..FROZEN
+    },
+    Config {
+        format: Some(Format::LlmInt8 { threshold: 6.0 }),
+        is_fused: true,
         ..FROZEN
     },
     Config {

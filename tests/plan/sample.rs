@@ -95,6 +95,11 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         let formats = ["bfloat16", "float16", "float32"];
         set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
         set("bnb_4bit_use_double_quant", json!(random.random_bool(0.5)));
+        set("bnb_4bit_quant_type", json!(["nf4", "fp4"].choose(random)));
+        set("bnb_4bit_blocksize", json!([32, 64, 4096].choose(random)));
+    }
+    if dtype == "int8" {
+        set("llm_int8_threshold", json!([None, Some(0.0), Some(2.0)].choose(random)));
     }
     if rank == 0 && random.random_bool(0.5) {
         // With matrices, which an optimizer may want to project.
@@ -163,7 +168,8 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         "gradient_checkpointing",
         ways.choose(random).cloned().unwrap_or_default(),
     );
-    let optimizer = *["adamw", "lion", "galore", "rsvd"].choose(random).unwrap();
+    let optimizers = ["adamw", "adamw_8bit", "lion", "sgd", "adafactor", "galore", "rsvd"];
+    let optimizer = *optimizers.choose(random).unwrap();
     set("optim", json!(optimizer));
     if ["galore", "rsvd"].contains(&optimizer) {
         set("optim_rank", json!([2, 4].choose(random)));

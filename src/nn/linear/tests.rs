@@ -231,7 +231,18 @@ fn joined(separate: &[Candle], has_low_rank: bool, is_trained: bool) -> Vec<Cand
 #[test]
 fn a_fused_layer_computes_what_layers_of_its_rows_do() {
     let nf4 = Format::nf4(false);
-    for (format, rank) in [(None, 0), (None, 5), (Some(nf4), 5), (Some(Format::Int8), 3)] {
+    let llm_int8 = |threshold| Some(Format::LlmInt8 { threshold });
+    for (format, rank) in [
+        (None, 0),
+        (None, 5),
+        (Some(nf4), 5),
+        (Some(Format::Int8), 3),
+        (llm_int8(0.0), 0),
+        (llm_int8(0.0), 3),
+        (llm_int8(0.875), 0),
+        (llm_int8(0.875), 3),
+        (llm_int8(2.0), 3),
+    ] {
         for pass in [pass(2, 20), dropout_pass(2, 20, 1)] {
             for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 1e-2)] {
                 let fused = Fused::new(format, rank);

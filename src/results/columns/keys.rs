@@ -131,6 +131,7 @@ fn exemplar() -> Cell {
         pad_to_multiple_of: Some(8),
         max_tokens_per_batch: Some(1024),
         length_buckets: Some(20),
+        llm_int8_threshold: Some(6.0),
         optim_rank: Some(4),
         update_proj_gap: Some(200),
         galore_scale: Some(0.25),

@@ -20,6 +20,9 @@ use crate::options::{
 /// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
 pub(super) const DEFAULT_STEPS: usize = 10;
 
+/// `llm_int8_threshold` of transformers' `BitsAndBytesConfig`.
+pub(super) const TRANSFORMERS_INT8_THRESHOLD: f64 = 6.0;
+
 /// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
 pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
 /// The two as in transformers' `galore_adamw`.
@@ -116,6 +119,10 @@ pub struct Cell {
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
     pub bnb_4bit_compute_dtype: Dtype,
+    /// int8's products with int8 activations (LLM.int8()): columns with an activation of this magnitude or more are
+    /// multiplied in floating point, and 0 quantises all. Default: our trainer quantises weights alone, and PyTorch's stack
+    /// has transformers' 6.
+    pub llm_int8_threshold: Option<f64>,
     /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
     /// for the backward pass. flash_attention_2 is a package of PyTorch's stack, and our trainer's sdpa is such a kernel.
     pub attn_implementation: Attention,
@@ -295,6 +302,7 @@ impl Default for Cell {
             bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
+            llm_int8_threshold: None,
             attn_implementation: Attention::Sdpa,
             loss: None,
             upcast: Upcast::None,
@@ -410,6 +418,11 @@ impl Cell {
             Stack::Candle => Loss::Chunked,
             Stack::Torch => Loss::Full,
         }
+    }
+
+    /// True if PyTorch's stack looks for outliers among the inputs of int8's products.
+    pub fn finds_outliers(&self) -> bool {
+        self.llm_int8_threshold.unwrap_or(TRANSFORMERS_INT8_THRESHOLD) > 0.0
     }
 
     /// Rank of a low-rank optimizer's state.

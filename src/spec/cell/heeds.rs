@@ -38,6 +38,7 @@ impl Cell {
             "max_steps" | "num_train_epochs" => self.measure == Measure::Epoch,
             // Codes, blocks, scales of scales, and the formats of 4-bit products.
             path if path.starts_with("bnb_4bit_") => self.dtype == Dtype::Int4,
+            "llm_int8_threshold" => self.dtype == Dtype::Int8,
             // PEFT's k-bit preparation.
             "upcast" => self.dtype.is_quantised(),
             path => self.optim.heeds(path) && (self.rank > 0 || !is_of_adapter(path)),
@@ -73,7 +74,13 @@ mod tests {
     #[test]
     fn every_key_of_the_rules_is_a_key() {
         let keys = Cell::default().to_map();
-        let named = ["num_labels", "max_steps", "num_train_epochs", "upcast"];
+        let named = [
+            "num_labels",
+            "max_steps",
+            "num_train_epochs",
+            "upcast",
+            "llm_int8_threshold",
+        ];
         let named = named
             .into_iter()
             .chain(["padding", "packing_separator", "packing_attention"]);

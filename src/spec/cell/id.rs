@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::configuration::{Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS};
+use super::configuration::{
+    Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
+};
 use super::{AllocatorBackend, Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
 use crate::options::{DEFAULT_LABEL_COLUMN, DataFormat};
 use crate::text::hex;
@@ -91,6 +93,10 @@ impl Cell {
         cell.loss_scaling = cell
             .loss_scaling
             .filter(|&scaling| scaling != self.default_loss_scaling());
+        if cell.stack == Stack::Torch {
+            let threshold = cell.llm_int8_threshold;
+            cell.llm_int8_threshold = threshold.filter(|&threshold| threshold != TRANSFORMERS_INT8_THRESHOLD);
+        }
         cell.loss = cell.loss.filter(|&loss| loss != self.default_loss());
         if cell.num_train_epochs.is_none() {
             cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
@@ -221,7 +227,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "88ff1665052d";
+    const DEFAULTS_HASH: &str = "7162f1ab7da3";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
@@ -236,6 +242,7 @@ mod tests {
             "optim_rank": defaults.optim_rank(),
             "update_proj_gap": defaults.update_proj_gap(),
             "galore_scale": defaults.galore_scale(),
+            "llm_int8_threshold": TRANSFORMERS_INT8_THRESHOLD,
             "adam_beta2": Optimizer::ALL.iter().map(|optim| optim.default_beta2()).collect::<Vec<_>>(),
             "id_version": ID_VERSION,
         });
@@ -270,6 +277,11 @@ mod tests {
             cell(|cell| (cell.stack, cell.loss) = (Stack::Torch, Some(Loss::Full))),
             cell(|cell| cell.stack = Stack::Torch),
         );
+        let int8 = |stack, threshold| {
+            cell(|cell| (cell.dtype, cell.stack, cell.llm_int8_threshold) = (Dtype::Int8, stack, threshold))
+        };
+        same(int8(Stack::Torch, Some(6.0)), int8(Stack::Torch, None));
+        assert_ne!(int8(Stack::Candle, Some(6.0)).id(), int8(Stack::Candle, None).id());
         same(cell(|cell| cell.adam_beta2 = Some(0.999)), Cell::default());
         same(
             cell(|cell| (cell.optim, cell.adam_beta2) = (Optimizer::Lion, Some(0.99))),

@@ -20,6 +20,7 @@ impl Cell {
             bnb_4bit_blocksize: self.bnb_4bit_blocksize,
             bnb_4bit_use_double_quant: self.bnb_4bit_use_double_quant,
             bnb_4bit_compute_dtype: self.bnb_4bit_compute_dtype,
+            llm_int8_threshold: self.llm_int8_threshold.map(|threshold| threshold as f32),
             upcast: self.upcast,
             autocast: self.autocast,
             attn_implementation: self.attn_implementation,

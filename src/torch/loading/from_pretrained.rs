@@ -139,7 +139,7 @@ impl Tape {
                 ),
                 configuration.bitsandbytes,
             )),
-            _ => Base::EightBit(self.eight_bit(weight)),
+            _ => Base::EightBit(self.eight_bit(weight, configuration.finds_outliers)),
         }
     }
 }

@@ -62,7 +62,7 @@ impl<'t> Lora<'t> {
             Base::Dense(weight) => Base::Dense(tape.parameter(&wide, weight.dtype())),
             Base::FourBit(weight) => Base::FourBit(weight.quantised_again(wide)),
             // Specs refuse it: PEFT does not quantise this weight again.
-            Base::EightBit(_) => Base::EightBit(tape.eight_bit(wide)),
+            Base::EightBit(weight) => Base::EightBit(weight.quantised_again(wide)),
         };
         drop(decomposition);
     }

@@ -3,6 +3,7 @@
 use candle_core::{DType, Result};
 
 use super::{
+    llm_int8::IntegerProducts,
     low_rank::{Ranks, rank_products},
     outputs::{factors, multiply},
 };
@@ -59,6 +60,7 @@ where
     for (bias, linear) in biases.iter_mut().zip(linears) {
         *bias = linear.bias.as_ref().map(Param::f32).transpose()?;
     }
+    let integers = IntegerProducts::of(linears, cuts.iter().copied(), x)?;
     let mut ys = cuts.map(|cut| Tensor::new(Buffer::<O>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
     if memory::is_dry_run() {
         return Ok(ys);
@@ -89,7 +91,7 @@ where
         .zip(&epilogues)
         .map(|(cut, epilogue)| (*cut, &**epilogue))
         .collect();
-    multiply::<P, N>(linears, &outputs, ranks, x, h)?;
+    multiply::<P, N>(linears, &outputs, ranks, x, h, integers.as_ref())?;
     drop(epilogues);
     Ok(ys)
 }

@@ -4,6 +4,7 @@
 mod accumulate;
 mod backward;
 mod forward;
+mod llm_int8;
 mod low_rank;
 mod outputs;
 mod products;

@@ -2,25 +2,30 @@
 
 use candle_core::Result;
 
-use super::low_rank::Ranks;
+use super::{
+    llm_int8::{IntegerProducts, Zeros},
+    low_rank::Ranks,
+};
 use crate::kernels::gemm::{
-    Epilogue, Operand, OperandReader, Segment, Term, columns::ScaledColumns, multiply::Multiply, product,
+    Epilogue, Operand, OperandReader, Segment, Term, columns::ScaledColumns, epilogue::Onto, multiply::Multiply,
+    product,
 };
 use crate::nn::{
     adapter::OutputScale,
     linear::{cut::Cut, layer::Linear},
-    operand::{Matrix, Stored},
+    operand::{Gathered, Matrix, Stored},
     tensor::{Float, Tensor},
 };
 
 /// Multiplies the input with the weights and adds the low-rank terms; `h` are the terms' inner products. Each output has
-/// an epilogue.
+/// an epilogue. Where `integers` has the weights' products, they are added to those of the inputs that they leave out.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],
     ranks: &Ranks<N>,
     x: &Tensor,
     h: Option<&Tensor>,
+    integers: Option<&IntegerProducts>,
 ) -> Result<()>
 where
     for<'a> Stored<'a>: OperandReader<P>,
@@ -29,20 +34,53 @@ where
     let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
     let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
     let rank = |at: usize| ranks.of[outputs[at].0.linear];
+    let columns = integers.map_or(&[][..], |integers| &integers.outliers[..]);
+    let gathered = |matrix| Gathered { matrix, columns };
+    let outlying_inputs = gathered(&reader);
+    let outlying_weights: Vec<Gathered> = operands.iter().map(|operands| gathered(&operands.weight)).collect();
+    let onto: Vec<Onto> = integers
+        .iter()
+        .flat_map(|integers| integers.sums.iter().zip(outputs))
+        .map(|(sums, (cut, then))| Onto {
+            summand: sums.values(),
+            columns: cut.width,
+            then: *then,
+        })
+        .collect();
     let segment = |at: usize| {
         let (CutOperands { weight, low_rank }, (cut, epilogue)) = (&operands[at], outputs[at]);
-        let mut terms = vec![Term {
-            left: Operand::depth_last(&reader),
-            right: Operand::depth_last(weight),
-            depth: x.cols(),
-        }];
+        let mut terms = Vec::with_capacity(2);
+        if integers.is_none() {
+            terms.push(Term {
+                left: Operand::depth_last(&reader),
+                right: Operand::depth_last(weight),
+                depth: x.cols(),
+            });
+        } else if !columns.is_empty() {
+            terms.push(Term {
+                left: Operand::depth_last(&outlying_inputs),
+                right: Operand::depth_last(&outlying_weights[at]),
+                depth: columns.len(),
+            });
+        }
         terms.extend(low_rank.as_ref().map(|(h, b)| Term {
             left: Operand::depth_last(h),
             right: Operand::depth_last(b),
             depth: rank(at),
         }));
-        let cols = cut.width;
-        Segment { cols, terms, epilogue }
+        if terms.is_empty() {
+            terms.push(Term {
+                left: Operand::depth_last(&Zeros),
+                right: Operand::depth_last(&Zeros),
+                depth: 1,
+            });
+        }
+        let epilogue = onto.get(at).map_or(epilogue, |onto| onto as &dyn Epilogue);
+        Segment {
+            cols: cut.width,
+            terms,
+            epilogue,
+        }
     };
     // Segments of a product have the same depths.
     let mut remaining: Vec<usize> = (0..outputs.len()).collect();

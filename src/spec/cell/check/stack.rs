@@ -8,7 +8,7 @@ use super::super::{
     Task, Upcast,
 };
 use super::found::Found;
-use super::invalid::{Checked, Invalid};
+use super::invalid::{Checked, Invalid, number};
 use crate::arch::Preset;
 use crate::options::BLOCK_SIZES;
 use crate::text::{Mistake, either};
@@ -22,6 +22,7 @@ const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_
 impl Cell {
     pub(super) fn check_stack(&self, keys: &Map<String, Value>, found: &mut Found) {
         self.check_int4(keys, found);
+        self.check_int8(found);
         if self.loss.is_some() && self.task != Task::CausalLm {
             let invalid = Invalid::new("loss", "a classifier has one row of logits a sample");
             found.add(invalid.with("task").help("leave the key out"));
@@ -62,6 +63,23 @@ impl Cell {
             let message = format!("bitsandbytes has blocks of {} weights", either(&sizes));
             found.add(Invalid::new("bnb_4bit_blocksize", message).help("leave the key out for 64"));
         }
+    }
+
+    /// The outliers of int8.
+    fn check_int8(&self, found: &mut Found) {
+        let Some(threshold) = self.llm_int8_threshold else {
+            return;
+        };
+        if self.dtype != Dtype::Int8 {
+            let invalid = Invalid::new("llm_int8_threshold", "only int8 has products of 8 bits").with("dtype");
+            found.add(invalid.help("leave the key out, or use `dtype: int8`"));
+        }
+        found.check(number(
+            "llm_int8_threshold",
+            threshold,
+            (0.0..=65504.0).contains(&threshold),
+            "from 0 to 65504, the largest number in float16",
+        ));
     }
 
     /// The keys that only the other stack heeds must have their defaults.

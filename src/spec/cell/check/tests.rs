@@ -415,6 +415,21 @@ fn an_instruction_set_is_the_cpus() {
 }
 
 #[test]
+fn outliers_are_those_of_int8() {
+    let key = Some("llm_int8_threshold");
+    let of = |dtype, threshold| refused(|cell| (cell.dtype, cell.llm_int8_threshold) = (dtype, Some(threshold)));
+    assert_eq!((of(Dtype::Int8, 0.0), of(Dtype::Int8, 6.0)), (None, None));
+    for (dtype, threshold) in [
+        (Dtype::Int4, 6.0),
+        (Dtype::Int8, -1.0),
+        (Dtype::Int8, f64::NAN),
+        (Dtype::Int8, 1e6),
+    ] {
+        assert_eq!(of(dtype, threshold).as_deref(), key, "{dtype:?}, {threshold}");
+    }
+}
+
+#[test]
 fn codes_and_blocks_are_those_of_int4() {
     let fp4: fn(&mut Cell) = |cell| cell.bnb_4bit_quant_type = QuantType::Fp4;
     let blocks: fn(&mut Cell) = |cell| cell.bnb_4bit_blocksize = 4096;

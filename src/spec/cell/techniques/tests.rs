@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 44] = [
+const OTHERS: [&str; 45] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
@@ -20,6 +20,7 @@ const OTHERS: [&str; 44] = [
     "gpu",
     "bnb_4bit_quant_type",
     "bnb_4bit_blocksize",
+    "llm_int8_threshold",
     "max_steps",
     "num_train_epochs",
     "optim_rank",
