@@ -218,8 +218,8 @@ mod tests {
             let mut found = Vec::new();
             let roots = dir.path().into();
             for_each_sample(&options, Parts::All, &config, &roots, &mut |sample| {
-                let whole = [0..sample.ids.len() as u32];
-                let targets = sample.targets.unwrap_or(&whole);
+                let whole = 0..sample.ids.len() as u32;
+                let targets = sample.targets.unwrap_or(std::slice::from_ref(&whole));
                 found.push(Prepared {
                     ids: sample.ids.to_vec(),
                     targets: targets.iter().map(|range| [range.start, range.end]).collect(),

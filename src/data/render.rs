@@ -150,7 +150,9 @@ mod tests {
     }
 
     /// The text, the prompt, and the predicted parts.
-    fn rendered(renderer: &Renderer, sample: &Sample) -> Result<(String, Option<String>, Option<Vec<String>>), String> {
+    type Parts = (String, Option<String>, Option<Vec<String>>);
+
+    fn rendered(renderer: &Renderer, sample: &Sample) -> Result<Parts, String> {
         let place = Place::line(&Path::new("x.jsonl").into(), 1);
         let rendered = renderer.render(sample, &place).map_err(|error| error.to_string())?;
         let part = |part: Range<usize>| rendered.text[part].to_owned();

@@ -97,11 +97,12 @@ impl Encoder {
             let pairs = prompt.get_ids().iter().zip(&ids);
             let common = pairs.take_while(|(prompt, id)| prompt == id).count();
             prompt_differs = common < prompt.get_ids().len();
-            let (ranges, has_parts) = targets.unwrap_or_else(|| (vec![0..ids.len() as u32], true));
-            let behind = ranges
-                .into_iter()
-                .map(|range| range.start.max(common as u32)..range.end);
-            targets = Some((behind.filter(|range| !range.is_empty()).collect(), has_parts));
+            let (mut ranges, has_parts) = targets.unwrap_or_else(|| (Vec::from([0..ids.len() as u32]), true));
+            for range in &mut ranges {
+                range.start = range.start.max(common as u32);
+            }
+            ranges.retain(|range| !range.is_empty());
+            targets = Some((ranges, has_parts));
         }
         let (targets, has_parts) = targets.map_or((None, true), |(ranges, has_parts)| (Some(ranges), has_parts));
         Ok(Tokens {

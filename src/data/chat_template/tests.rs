@@ -139,7 +139,7 @@ fn special_tokens_are_those_that_transformers_reads() {
             .extend(more.as_object().unwrap().clone());
         ("tokenizer_config.json", config)
     };
-    assert_eq!(tokens(&[map.clone()]), r#"{"eos_token":"<map>"}"#);
+    assert_eq!(tokens(std::slice::from_ref(&map)), r#"{"eos_token":"<map>"}"#);
     let old = config(json!({}));
     assert_eq!(
         tokens(&[old, map.clone()]),

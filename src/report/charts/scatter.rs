@@ -87,14 +87,17 @@ fn against_loss(view: &View<'_>, loss: &str, points: Vec<Point>, front: Vec<(f64
     }
 }
 
-/// A point for each method that has the loss and the quantity, and the front's corners from the lowest loss on.
+/// Points, and the corners of their front from the lowest loss on.
+type Plotted = (Vec<Point>, Vec<(f64, f64)>);
+
+/// A point for each method that has the loss and the quantity, and the front.
 fn by_method(
     view: &View<'_>,
     loss: &'static str,
     quantity: impl Fn(&Group) -> Option<f64>,
     says: impl Fn(&Group) -> String,
     place: impl Fn(&Group) -> Place,
-) -> Result<(Vec<Point>, Vec<(f64, f64)>), String> {
+) -> Result<Plotted, String> {
     let at = |group: &Group| Some((view.value(group, loss)?, quantity(group)?));
     let shown: Vec<&Group> = view.groups.iter().filter(|group| at(group).is_some()).collect();
     match shown[..] {
