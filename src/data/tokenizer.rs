@@ -1,5 +1,6 @@
 //! Text to token ids.
 
+use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -97,7 +98,7 @@ impl Encoder {
             let pairs = prompt.get_ids().iter().zip(&ids);
             let common = pairs.take_while(|(prompt, id)| prompt == id).count();
             prompt_differs = common < prompt.get_ids().len();
-            let (mut ranges, has_parts) = targets.unwrap_or_else(|| (Vec::from([0..ids.len() as u32]), true));
+            let (mut ranges, has_parts) = targets.unwrap_or_else(|| (iter::once(0..ids.len() as u32).collect(), true));
             for range in &mut ranges {
                 range.start = range.start.max(common as u32);
             }
