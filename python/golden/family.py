@@ -17,6 +17,7 @@ class Family:
     `runs` (name: arguments of `run`) and the functions that raise NotImplementedError here. Models of a family that is built
     on another's have `base`, that one's name of the checkpoint."""
 
+    adapter_part = "lora_"  # in the names of what an adapter trains
     recorded = ["losses", "gradient_norms", "learning_rates"]
     optimizer = torch.optim.AdamW  # betas .9 and .999, eps 1e-8
     attention = "sdpa"
@@ -84,7 +85,7 @@ class Family:
         model = get_peft_model(self.auto.from_pretrained(self.folder / base, dtype=torch.float32), self.adapter_config(spec))
         with torch.no_grad():
             for key, weight in model.named_parameters():
-                if "lora_" in key:
+                if self.adapter_part in key:
                     weight.copy_(self.adapter_value(weight, generator))
         folder = self.folder / self.adapter(name)
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,9 +15,11 @@ import decoders
 import dora
 import encoders
 import gemma
+import ia3
 import lion
 import lora
 import merged
+import miss
 import mistral
 import optimizers
 import partial
@@ -26,6 +28,7 @@ import precision
 import quantisation
 import qwen2
 import qwen3
+import vera
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "tests" / "fixtures"
 
@@ -47,6 +50,9 @@ def main():
     dora.write(folder)
     lora.write(folder)
     merged.write(folder)
+    ia3.write(folder)
+    miss.write(folder)
+    vera.write(folder)
     lion.write(folder)
     partial.write(folder)
     precision.write(folder)

@@ -151,7 +151,11 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
     if options.offloads_embeddings && !has_frozen_table(config, options) {
         return Err(ArchError::TrainedTables);
     }
-    let Some(TargetModules::Names(names)) = options.adapter.as_ref().map(|adapter| &adapter.target_modules) else {
+    let targets = options
+        .adapter
+        .as_ref()
+        .and_then(|adapter| adapter.target_modules.as_ref());
+    let Some(TargetModules::Names(names)) = targets else {
         return Ok(());
     };
     let known = config.target_modules();

@@ -1,5 +1,6 @@
 //! A family's description: plain facts, from which everything else that is known of its models follows.
 
+use super::ia3::Ia3Modules;
 use super::module::{Module, Size};
 use crate::options::Task;
 
@@ -22,6 +23,8 @@ pub struct Description {
     pub block: &'static [Module],
     /// The modules after the blocks, in the order of a forward pass.
     pub head: &'static [Module],
+    /// PEFT's choice of layers for IA3, if it has one.
+    pub ia3: Option<Ia3Modules>,
     /// The leaf modules without weights.
     pub weightless_leaves: WeightlessLeaves,
     /// Keys of `config.json` that the family calls differently, with its names.

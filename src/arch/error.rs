@@ -119,6 +119,20 @@ pub enum ArchError {
     Task { asked: Task, can: Task },
     #[error("`num_labels: {asked}`: the checkpoint's classifier has {has} labels; write `num_labels: {has}`")]
     Labels { asked: usize, has: usize },
+    #[error(
+        "`adapter: ia3`: PEFT has no layers of its own for {0}; write `target_modules` and `ia3: {{feedforward_modules: [...]}}`"
+    )]
+    Ia3Modules(&'static str),
+    #[error("`rank: {rank}`: MiSS's shards of {module} would be longer than its {inputs} inputs")]
+    Shards { module: String, rank: usize, inputs: usize },
+    #[error("`miss.mini_r: {mini_r}` does not divide the {outputs} outputs of {module}")]
+    MiniR {
+        module: String,
+        mini_r: usize,
+        outputs: usize,
+    },
+    #[error("`ia3.feedforward_modules`: no layer called `{0}` has an adapter")]
+    Feedforward(String),
     #[error("`target_modules`: the model has no linear layer `{name}`; it has {known}")]
     Module { name: String, known: String },
     #[error("`{key}`: both `{}` and `{}` match {module}", patterns[0], patterns[1])]

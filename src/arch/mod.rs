@@ -4,6 +4,7 @@
 //! [`Family`] lists the modules of each family by name and size, from which follow the weights and the linear layers that
 //! can have an adapter. [`check`] says what each stack can do with a model.
 
+mod adapters;
 pub mod check;
 mod config;
 mod description;
@@ -11,6 +12,7 @@ mod error;
 mod families;
 mod family;
 mod flops;
+mod ia3;
 mod keys;
 mod locate;
 mod module;

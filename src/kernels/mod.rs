@@ -11,6 +11,7 @@ pub mod absmax;
 pub mod adafactor;
 pub mod adamw;
 pub mod adamw_8bit;
+pub mod adapters;
 pub mod arithmetic;
 pub mod attention;
 pub mod classifier;

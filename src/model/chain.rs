@@ -5,7 +5,7 @@ use candle_core::{Device, Result};
 use crate::data::MicroBatch;
 use crate::memory::{self, Buffer, Category, tiers::Slot};
 use crate::model::host_blocks::HostBlocks;
-use crate::nn::{Pass, param::Param, tensor::Tensor};
+use crate::nn::{Pass, adapter::SharedFactors, param::Param, tensor::Tensor};
 
 /// The segments of a model. Hidden states are `[tokens, hidden]`, and their gradients float32.
 pub trait Chain {
@@ -24,6 +24,8 @@ pub trait Chain {
     fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
     /// Adds the same of a block to the list, in a fixed order.
     fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>);
+    /// The frozen factors that adapters share, if they do.
+    fn shared(&self) -> Option<&SharedFactors>;
     /// The places of a block's weights that are not trained, in a fixed order.
     fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>);
     /// The blocks whose frozen weights wait in the host's memory.

@@ -8,7 +8,9 @@ use super::encoder::Encoder;
 use super::error::LoadError;
 use super::loader::Loader;
 use crate::arch::{Family, ModelConfig};
-use crate::nn::param::Param;
+use crate::nn::{param::Param, tensor::Tensor};
+use crate::options::{AdapterMethod, ModelOptions};
+use crate::peft;
 
 /// A model with everything it was configured to train.
 #[derive(Debug)]
@@ -70,6 +72,16 @@ impl Model {
             chain.trainable(&mut params);
             params
         })
+    }
+
+    /// The frozen factors that adapters share, by the names that PEFT saves them by; none that `options` do not save.
+    pub fn saved_factors(&self, options: &ModelOptions) -> Vec<(&'static str, &Tensor)> {
+        let method = options.adapter.as_ref().map(|adapter| &adapter.method);
+        let is_saved = matches!(method, Some(AdapterMethod::Vera(vera)) if vera.save_projection);
+        match with_chain!(self, chain => chain.shared()) {
+            Some(shared) if is_saved => vec![(peft::VERA_SHARED[0], &shared.a), (peft::VERA_SHARED[1], &shared.b)],
+            _ => Vec::new(),
+        }
     }
 
     /// The device that holds the weights.

@@ -1,6 +1,8 @@
 //! Builds a model's layers from its source, tensor by tensor: rows are read into one buffer, and stored in their format
 //! before the next ones are read. So loading holds one chunk in float32 and the finished weights.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device};
 use half::{bf16, f16};
 
@@ -12,7 +14,7 @@ use crate::{
     kernels,
     memory::{self, Buffer, Category, tiers::Slot},
     nn::{
-        adapter,
+        adapter::{Adapters, SharedFactors},
         dropout::Dropout,
         linear::{Linear, Projection},
         param::Param,
@@ -33,6 +35,8 @@ pub(super) struct Loader<'a> {
     /// `None` in a dry run, which reads nothing.
     source: Option<&'a Source>,
     device: &'a Device,
+    /// Makes the adapters, if there are to be some.
+    adapters: Option<Adapters<'a>>,
     /// The rows that were read last, in float32.
     buffer: Buffer<f32>,
 }
@@ -44,13 +48,27 @@ impl<'a> Loader<'a> {
         source: Option<&'a Source>,
         device: &'a Device,
     ) -> Self {
+        let adapters = options.adapter.as_ref().map(|adapter| Adapters {
+            options: adapter,
+            config,
+            seed: options.seed,
+            hidden: floating(options.hidden_dtype()),
+            device,
+            shared: None,
+        });
         Self {
             options,
             config,
             source,
             device,
+            adapters,
             buffer: Buffer::zeros(0),
         }
+    }
+
+    /// The factors that the adapters made so far share.
+    pub(super) fn shared_factors(&self) -> Option<Arc<SharedFactors>> {
+        self.adapters.as_ref()?.shared.clone()
     }
 
     /// A module outside the blocks.
@@ -77,24 +95,17 @@ impl<'a> Loader<'a> {
                 }
             }
         };
-        let options = self.options.adapter.as_ref().filter(|_| !is_whole);
-        let adapter = match options.filter(|options| options.adapts(&name.to_string(), name.block())) {
-            Some(options) => {
+        let adapter = match &mut self.adapters {
+            Some(adapters) if !is_whole => {
                 let _module = memory::whole(name);
-                Some(adapter::new(
-                    options,
-                    self.options.seed,
-                    name,
-                    &mut weight,
-                    self.hidden(),
-                    self.device,
-                )?)
+                adapters.adapter(name, &mut weight)?
             }
-            None => None,
+            _ => None,
         };
         let bias = if module.bias.of(self.config) {
             let name = name.part("bias");
-            let beside_adapter = adapter.is_some() && options.is_some_and(|options| options.bias() == Bias::LoraOnly);
+            let trained = self.options.adapter.as_ref().map(|options| options.bias());
+            let beside_adapter = adapter.is_some() && trained == Some(Bias::LoraOnly);
             Some(self.param(name, shape.0.into(), is_whole || beside_adapter || self.trains(name))?)
         } else {
             None

@@ -17,7 +17,7 @@ use super::safetensors_file::SafetensorsFile;
 use super::save::{copy_companions, write_elements};
 use crate::arch::{Kind, Location, ModelConfig, ModuleName};
 use crate::kernels::low_rank::move_by;
-use crate::nn::{adapter, param::Param, tensor::Tensor, weight::Weight};
+use crate::nn::{adapter::Adapters, param::Param, tensor::Tensor, weight::Weight};
 use crate::options::{Adapter, AdapterOptions, LoraOptions, Task};
 use crate::peft::{self, AdapterError, AdapterTensor, BASE_BIAS, LORA_A, LORA_B, MAGNITUDE};
 use crate::whole_file::{self, TEMPORARY};
@@ -202,6 +202,8 @@ impl Merge {
         let needed: &[&str] = match self.options.method.adapter() {
             Adapter::Lora => &[LORA_A, LORA_B],
             Adapter::Dora => &[LORA_A, LORA_B, MAGNITUDE],
+            // Others are refused as their options are read.
+            Adapter::Ia3 | Adapter::Miss | Adapter::Vera => &[],
         };
         for (weight, parts) in &self.factors {
             if let Some(missing) = needed.iter().find(|part| !parts.contains_key(*part)) {
@@ -430,7 +432,15 @@ impl Merge {
         };
         let weight = Tensor::from_f32(values, shape, format)?;
         let mut weight = Weight::Dense(Param::base(name.part("weight"), weight, false));
-        drop(adapter::new(&self.options, 0, name, &mut weight, format, &Device::Cpu)?);
+        let mut adapters = Adapters {
+            options: &self.options,
+            config: &self.config,
+            seed: 0,
+            hidden: format,
+            device: &Device::Cpu,
+            shared: None,
+        };
+        drop(adapters.adapter(name, &mut weight)?);
         if let Weight::Dense(rest) = &weight {
             values.copy_from_slice(&rest.value.to_vec_f32()?);
         }

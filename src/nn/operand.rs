@@ -52,6 +52,16 @@ impl<'a> Matrix<'a> {
         self
     }
 
+    /// Element `at` from the start on.
+    fn value(&self, at: usize) -> f32 {
+        match self.data {
+            Data::F32(values) => values.values()[self.start + at],
+            Data::F16(values) => values.values()[self.start + at].widen(),
+            Data::Bf16(values) => values.values()[self.start + at].widen(),
+            Data::Candle(_) => unreachable!("the format was checked when the matrix was made"),
+        }
+    }
+
     /// The matrix without its first rows.
     pub(super) fn skip_rows(mut self, rows: usize) -> Self {
         self.start += rows * self.stride;
@@ -106,6 +116,20 @@ pub(super) enum Stored<'a> {
         /// The format that values are rounded to.
         products: DType,
     },
+    /// MiSS's first factor of this rank: a one where column modulo rank is the row.
+    Shards(usize),
+    /// A matrix of `period` columns that are repeated, from column `first` on.
+    Repeated {
+        matrix: Matrix<'a>,
+        period: usize,
+        first: usize,
+    },
+    /// A matrix whose rows and columns have a factor each.
+    Scaled {
+        matrix: Matrix<'a>,
+        of_rows: Matrix<'a>,
+        of_columns: Matrix<'a>,
+    },
 }
 
 impl<'a> Stored<'a> {
@@ -123,6 +147,24 @@ impl<'a> Stored<'a> {
                 products: *products,
             }),
             Weight::OnDevice { .. } => candle_core::bail!("a CPU kernel was given a weight of another device"),
+        }
+    }
+}
+
+impl Stored<'_> {
+    /// A row of a matrix that is computed from others.
+    fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
+        for (out, col) in buffer.iter_mut().zip(cols) {
+            *out = P::narrow(match self {
+                Self::Shards(rank) => f32::from(u8::from(col % rank == row)),
+                Self::Repeated { matrix, period, first } => matrix.value(row * period + (first + col) % period),
+                Self::Scaled {
+                    matrix,
+                    of_rows,
+                    of_columns,
+                } => matrix.value(row * matrix.stride + col) * of_rows.value(row) * of_columns.value(col),
+                Self::Dense(_) | Self::Quantized { .. } => unreachable!("these matrices are stored"),
+            });
         }
     }
 }
@@ -154,13 +196,17 @@ impl OperandReader<bf16> for Stored<'_> {
                 matrix.dequantize_serial((first + row) * matrix.cols() + cols.start, buffer);
                 buffer
             }
+            Self::Shards(_) | Self::Repeated { .. } | Self::Scaled { .. } => {
+                self.computed_row(row, cols, buffer);
+                buffer
+            }
         }
     }
 
     fn lend(&self) -> Option<(&[bf16], usize)> {
         match self {
             Self::Dense(matrix) => matrix.lend(),
-            Self::Quantized { .. } => None,
+            _ => None,
         }
     }
 
@@ -190,13 +236,17 @@ impl OperandReader<f32> for Stored<'_> {
                 }
                 buffer
             }
+            Self::Shards(_) | Self::Repeated { .. } | Self::Scaled { .. } => {
+                self.computed_row(row, cols, buffer);
+                buffer
+            }
         }
     }
 
     fn lend(&self) -> Option<(&[f32], usize)> {
         match self {
             Self::Dense(matrix) => matrix.lend(),
-            Self::Quantized { .. } => None,
+            _ => None,
         }
     }
 

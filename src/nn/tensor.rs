@@ -243,6 +243,15 @@ impl Tensor {
         }
     }
 
+    /// The same elements in another shape of as many.
+    pub(crate) fn reshaped(self, shape: impl Into<Shape>) -> Result<Self> {
+        let shape = shape.into();
+        match self.data {
+            Data::Candle(tensor) => Self::from_candle(tensor.reshape(shape.dims())?),
+            data => Ok(Self { shape, data }),
+        }
+    }
+
     /// The same for candle's ops: shared if it is candle's already, else copied.
     pub fn to_candle(&self) -> Result<candle_core::Tensor> {
         fn copy<E: Format>(values: &Buffer<E>, shape: Shape) -> Result<candle_core::Tensor> {

@@ -9,7 +9,7 @@ use rand::Rng;
 
 use super::{
     DropoutPass, Pass,
-    adapter::{Adapter, Lora, LowRank},
+    adapter::{Adapter, Down, Lora, LowRank, Up},
     classifier::Classifier,
     decoder_block::DecoderBlock,
     dropout::Dropout,
@@ -264,8 +264,8 @@ pub(crate) fn low_rank(name: &'static str, outputs: usize, inputs: usize, rank: 
         Param::adapter(ModuleName::new(name).part(part), values)
     };
     LowRank {
-        a: factor("lora_A.weight", "a", [rank, inputs]),
-        b: factor("lora_B.weight", "b", [outputs, rank]),
+        down: Down::Factor(factor("lora_A.weight", "a", [rank, inputs])),
+        up: Up::Factor(factor("lora_B.weight", "b", [outputs, rank])),
         scale: 0.5,
         dropout: Dropout::new(7, name, dropout),
     }

@@ -1,14 +1,14 @@
 //! The options that decide the adapters of a model.
 
-use super::{Adapter, Bias, Dtype, LoraOptions, TargetModules};
+use super::{Adapter, Bias, Dtype, Ia3Options, LoraOptions, MissOptions, TargetModules, VeraOptions};
 
 /// Adapters of linear layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterOptions {
     /// The method, with its own options.
     pub method: AdapterMethod,
-    /// The linear layers that get an adapter.
-    pub target_modules: TargetModules,
+    /// The linear layers that get an adapter; PEFT's for the method and the family without.
+    pub target_modules: Option<TargetModules>,
     /// The blocks in which they get one; all, and what lies outside, without.
     pub layers_to_transform: Option<Vec<usize>>,
     /// The modules that are trained and saved whole: their names, or the ends of them.
@@ -24,6 +24,12 @@ pub enum AdapterMethod {
     Lora(LoraOptions),
     /// DoRA, which has LoRA's options.
     Dora(LoraOptions),
+    /// IA3.
+    Ia3(Ia3Options),
+    /// MiSS.
+    Miss(MissOptions),
+    /// VeRA.
+    Vera(VeraOptions),
 }
 
 impl AdapterMethod {
@@ -32,6 +38,9 @@ impl AdapterMethod {
         match self {
             Self::Lora(_) => Adapter::Lora,
             Self::Dora(_) => Adapter::Dora,
+            Self::Ia3(_) => Adapter::Ia3,
+            Self::Miss(_) => Adapter::Miss,
+            Self::Vera(_) => Adapter::Vera,
         }
     }
 }
@@ -46,7 +55,7 @@ impl AdapterOptions {
     pub fn new(method: AdapterMethod) -> Self {
         Self {
             method,
-            target_modules: TargetModules::AllLinear,
+            target_modules: Some(TargetModules::AllLinear),
             layers_to_transform: None,
             modules_to_save: Vec::new(),
             dtype: Dtype::Float32,
@@ -57,13 +66,18 @@ impl AdapterOptions {
     pub fn lora_options(&self) -> Option<&LoraOptions> {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Some(lora),
+            AdapterMethod::Ia3(_) | AdapterMethod::Miss(_) | AdapterMethod::Vera(_) => None,
         }
     }
 
-    /// True if the linear layer called `module` in full, in this block if any, gets an adapter.
-    pub fn adapts(&self, module: &str, block: Option<usize>) -> bool {
-        let is_meant = is_in(self.layers_to_transform.as_deref(), block) && self.target_modules.contains(module);
-        is_meant && !self.saves_whole(module)
+    /// The rank of the adapter of the module called `module` in full; 0 of a method without ranks.
+    pub fn rank_of(&self, module: &str) -> usize {
+        match &self.method {
+            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.rank_of(module),
+            AdapterMethod::Ia3(_) => 0,
+            AdapterMethod::Miss(miss) => miss.rank,
+            AdapterMethod::Vera(vera) => vera.rank,
+        }
     }
 
     /// True if the module called `module` in full, or one around it, is trained and saved whole.
@@ -75,6 +89,9 @@ impl AdapterOptions {
     pub fn dropout(&self) -> f64 {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.dropout,
+            AdapterMethod::Ia3(_) => 0.0,
+            AdapterMethod::Miss(miss) => miss.dropout,
+            AdapterMethod::Vera(vera) => vera.dropout,
         }
     }
 

@@ -97,17 +97,50 @@ pub enum Adapter {
     Lora,
     /// DoRA (Liu et al. 2024, arXiv:2402.09353): LoRA, and a trained magnitude for each row of the sum.
     Dora,
+    /// IA3 (Liu et al. 2022, arXiv:2205.05638): a trained factor for each output of a layer, or each input.
+    Ia3,
+    /// MiSS (Kang & Yin 2024, arXiv:2409.15371): the sum of the input's shards is multiplied with a trained block.
+    Miss,
+    /// VeRA (Kopiczko et al. 2023, arXiv:2310.11454): trained vectors between and after frozen factors that all layers share.
+    Vera,
 }
 
 impl Adapter {
     /// All adapters.
-    pub const ALL: [Self; 2] = [Self::Lora, Self::Dora];
+    pub const ALL: [Self; 5] = [Self::Lora, Self::Dora, Self::Ia3, Self::Miss, Self::Vera];
+
+    /// The keys of a cell that only some adapters have.
+    pub const OWN_KEYS: [&str; 8] = [
+        "rank",
+        "lora_alpha",
+        "lora_dropout",
+        "lora_fa",
+        "lora",
+        "ia3",
+        "miss",
+        "vera",
+    ];
+
+    /// True unless `key` is one of those that only others have.
+    pub fn heeds(self, key: &str) -> bool {
+        match key.split('.').next().unwrap_or(key) {
+            "rank" => self != Self::Ia3,
+            "lora_alpha" | "lora_dropout" | "lora_fa" | "lora" => matches!(self, Self::Lora | Self::Dora),
+            "ia3" => self == Self::Ia3,
+            "miss" => self == Self::Miss,
+            "vera" => self == Self::Vera,
+            _ => true,
+        }
+    }
 
     /// The name in specs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lora => "lora",
             Self::Dora => "dora",
+            Self::Ia3 => "ia3",
+            Self::Miss => "miss",
+            Self::Vera => "vera",
         }
     }
 

@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{formats::SavedTensor, lora::LoraConfig, method::MethodConfig};
-use crate::options::{Adapter, AdapterOptions, Bias, TargetModules, Task};
+use super::{
+    formats::SavedTensor,
+    ia3::Ia3Config,
+    lora::LoraConfig,
+    method::MethodConfig,
+    targets::{Layers, Targets},
+    vera::VERA_SHARED,
+};
+use crate::options::{Adapter, AdapterMethod, AdapterOptions, Bias, TargetModules, Task};
 
 /// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,40 +34,6 @@ pub struct Config {
     inference_mode: bool,
 }
 
-/// PEFT's `target_modules`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Targets {
-    /// Last components of the modules' names, or the names in full.
-    Names(BTreeSet<String>),
-    /// A regular expression for names in full.
-    Pattern(String),
-}
-
-impl Targets {
-    /// The last components of the names; none of a regular expression.
-    pub fn last_components(&self) -> BTreeSet<String> {
-        let names = match self {
-            Self::Names(names) => names.iter(),
-            Self::Pattern(_) => return BTreeSet::new(),
-        };
-        names
-            .filter_map(|name| name.rsplit('.').next())
-            .map(str::to_owned)
-            .collect()
-    }
-}
-
-/// PEFT's `layers_to_transform`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Layers {
-    /// One block.
-    One(usize),
-    /// Some blocks.
-    Several(Vec<usize>),
-}
-
 impl Config {
     /// The configuration of a model's adapters. PEFT saves the head of a classifier with it.
     pub fn new(task: Task, base_model: impl Into<String>, adapter: &AdapterOptions) -> Self {
@@ -75,10 +48,14 @@ impl Config {
             base_model_name_or_path: base_model.into(),
             method: MethodConfig::new(&adapter.method),
             target_modules: match &adapter.target_modules {
-                TargetModules::Pattern(pattern) => Targets::Pattern(pattern.to_string()),
-                TargetModules::AllLinear | TargetModules::Names(_) => Targets::Names(BTreeSet::new()),
+                Some(TargetModules::Pattern(pattern)) => Targets::Pattern(pattern.to_string()),
+                None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => Targets::Names(BTreeSet::new()),
             },
-            layers_to_transform: adapter.layers_to_transform.clone().map(Layers::Several),
+            // IA3's modules are listed one by one.
+            layers_to_transform: match &adapter.method {
+                AdapterMethod::Ia3(_) => None,
+                _ => adapter.layers_to_transform.clone().map(Layers::Several),
+            },
             modules_to_save: (!saved.is_empty()).then_some(saved),
             inference_mode: true,
         }
@@ -93,7 +70,27 @@ impl Config {
     pub fn lora(&self) -> Option<&LoraConfig> {
         match &self.method {
             MethodConfig::Lora(lora) => Some(lora),
+            MethodConfig::Ia3(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => None,
         }
+    }
+
+    /// Lists the modules that have adapters, given by their names with their tensors' shapes.
+    pub(super) fn list_modules(&mut self, modules: &[(&str, &[usize])]) {
+        let listed: BTreeSet<String> = match &mut self.method {
+            MethodConfig::Ia3(ia3) => {
+                ia3.feedforward_modules = Ia3Config::feedforward(modules);
+                modules.iter().map(|(name, _)| (*name).to_owned()).collect()
+            }
+            // PEFT would apply a pattern to modules of every kind.
+            _ if matches!(self.target_modules, Targets::Pattern(_)) => {
+                modules.iter().map(|(name, _)| (*name).to_owned()).collect()
+            }
+            MethodConfig::Lora(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => {
+                let last = modules.iter().filter_map(|(name, _)| name.rsplit('.').next());
+                last.map(str::to_owned).collect()
+            }
+        };
+        self.target_modules = Targets::Names(listed);
     }
 
     /// The tensors of one module's adapter.
@@ -106,8 +103,11 @@ impl Config {
         self.method.rank_of(module)
     }
 
-    /// True if a tensor belongs to a module that is saved whole, or is a trained bias.
+    /// True if a tensor belongs to a module that is saved whole, is a trained bias, or is shared by the adapters.
     pub(super) fn saves_whole(&self, name: &str) -> bool {
+        if VERA_SHARED.contains(&name) {
+            return matches!(&self.method, MethodConfig::Vera(vera) if vera.save_projection);
+        }
         if self.method.bias() != Bias::None && name.ends_with(".bias") {
             return true;
         }

@@ -1,6 +1,6 @@
 //! The two files of an adapter, which `PeftModel.from_pretrained` loads.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use safetensors::tensor::SafeTensors;
 use serde_json::{Map, Value};
 
 use super::{
-    config::{Config, Targets},
+    config::Config,
     error::AdapterError,
     fields::unknown_field,
-    tensor::{AdapterTensor, PREFIX},
+    tensor::{AdapterTensor, file_name},
 };
 
 /// The settings' file.
@@ -29,14 +29,14 @@ pub const WEIGHTS_FILE: &str = "adapter_model.safetensors";
 /// If a file cannot be written, or a tensor does not fit the configuration.
 pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u64, AdapterError> {
     let weights = dir.join(WEIGHTS_FILE);
-    let mut target_modules = BTreeSet::new();
+    let mut modules = Vec::new();
     for tensor in tensors {
         let module = tensor.check(config).map_err(|problem| AdapterError::Tensor {
             path: weights.clone(),
             tensor: tensor.name.clone(),
             problem,
         })?;
-        target_modules.extend(module.map(str::to_owned));
+        modules.extend(module.map(|module| (module, tensor.shape.as_slice())));
     }
 
     fs::create_dir_all(dir).map_err(|source| AdapterError::Io {
@@ -45,11 +45,7 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
     })?;
     let path = dir.join(CONFIG_FILE);
     let mut config = config.clone();
-    let targets = Targets::Names(target_modules);
-    config.target_modules = match config.target_modules {
-        Targets::Pattern(_) => targets,
-        Targets::Names(_) => Targets::Names(targets.last_components()),
-    };
+    config.list_modules(&modules);
     let json = serde_json::to_string_pretty(&config).map_err(|source| AdapterError::Config {
         path: path.clone(),
         source,
@@ -59,9 +55,7 @@ pub fn write(dir: &Path, config: &Config, tensors: &[AdapterTensor]) -> Result<u
         source,
     })?;
 
-    let named = tensors
-        .iter()
-        .map(|tensor| (format!("{PREFIX}{}", tensor.name), tensor));
+    let named = tensors.iter().map(|tensor| (file_name(&tensor.name), tensor));
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     safetensors::serialize_to_file(named, Some(metadata), &weights).map_err(|source| AdapterError::Safetensors {
         path: weights.clone(),
@@ -140,9 +134,11 @@ fn read_file(path: &Path) -> Result<Vec<u8>, AdapterError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::options::{Adapter, AdapterMethod, AdapterOptions, LoraOptions, Task};
-    use crate::peft::{FileDtype, file_bytes};
+    use crate::peft::{FileDtype, Targets, file_bytes};
 
     fn options(method: fn(LoraOptions) -> AdapterMethod) -> AdapterOptions {
         AdapterOptions::new(method(LoraOptions {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::config::{Config, Layers, Targets};
+use super::config::Config;
 use super::error::AdapterError;
 use super::folder::{CONFIG_FILE, read_config};
 use super::lora::LoraConfig;
 use super::method::MethodConfig;
+use super::targets::{Layers, Targets};
 use crate::options::{
     AdapterMethod, AdapterOptions, InitLoraWeights, LoraOptions, NamePattern, Patterns, TargetModules,
 };
@@ -87,9 +88,15 @@ impl Config {
         let method = match &self.method {
             MethodConfig::Lora(lora) if lora.use_dora => AdapterMethod::Dora(lora.options()?),
             MethodConfig::Lora(lora) => AdapterMethod::Lora(lora.options()?),
+            MethodConfig::Ia3(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => {
+                let name = self.adapter().name();
+                return Err(format!(
+                    "`peft_type` is that of {name}, which is read for LoRA and DoRA alone so far"
+                ));
+            }
         };
         Ok(AdapterOptions {
-            target_modules,
+            target_modules: Some(target_modules),
             layers_to_transform: self.layers_to_transform.as_ref().map(|layers| match layers {
                 Layers::One(layer) => vec![*layer],
                 Layers::Several(layers) => layers.clone(),

@@ -1,6 +1,6 @@
 //! The size of the weights' file, known before it is written.
 
-use super::tensor::PREFIX;
+use super::tensor::file_name;
 
 /// Number formats of the weights' file; ours is F32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl FileDtype {
 /// Bytes of an adapter's file with tensors of these names (as in [`AdapterTensor`](super::AdapterTensor)), formats and
 /// shapes. [`write`](super::write) makes such files in F32, PEFT in all formats.
 pub fn file_bytes(tensors: impl IntoIterator<Item = (String, FileDtype, Vec<usize>)>) -> u64 {
-    let prefixed = |(name, dtype, shape)| (format!("{PREFIX}{name}"), dtype, shape);
+    let prefixed = |(name, dtype, shape): (String, _, _)| (file_name(&name), dtype, shape);
     safetensors_bytes(tensors.into_iter().map(prefixed))
 }
 

@@ -5,10 +5,22 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, View};
 
-use super::config::Config;
+use super::{config::Config, vera::VERA_SHARED};
 
 /// PEFT's prefix of a module's name.
-pub(super) const PREFIX: &str = "base_model.model.";
+const PREFIX: &str = "base_model.model.";
+/// PEFT's prefix of a tensor that belongs to no module.
+const SHARED_PREFIX: &str = "base_model.";
+
+/// The name in a file.
+pub(super) fn file_name(name: &str) -> String {
+    let prefix = if VERA_SHARED.contains(&name) {
+        SHARED_PREFIX
+    } else {
+        PREFIX
+    };
+    format!("{prefix}{name}")
+}
 
 /// A tensor of one module's adapter, or a tensor of a module that is saved whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +38,11 @@ pub struct AdapterTensor {
 impl AdapterTensor {
     /// A tensor of a file, or the mistake in it.
     pub(super) fn from_view(name: &str, view: &TensorView<'_>) -> Result<Self, String> {
-        let name = name
-            .strip_prefix(PREFIX)
+        let shared = name
+            .strip_prefix(SHARED_PREFIX)
+            .filter(|name| VERA_SHARED.contains(name));
+        let name = shared
+            .or_else(|| name.strip_prefix(PREFIX))
             .ok_or(format!("its name does not begin with {PREFIX}"))?;
         let data = view.data();
         let halves = || data.as_chunks::<2>().0.iter();

@@ -45,7 +45,7 @@ impl Configuration {
             bias: cell.lora.bias,
             loraplus: cell.lora.loraplus_lr_ratio() != 1.0,
             rank_pattern: cell.lora.rank_pattern.clone(),
-            target_modules: cell.target_modules.clone(),
+            target_modules: cell.target_modules().unwrap_or(options::TargetModules::AllLinear),
             layers_to_transform: cell.layers_to_transform.clone(),
             adapter_dtype: floating(cell.adapter_dtype),
             bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,

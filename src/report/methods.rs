@@ -27,7 +27,8 @@ impl Method {
     /// A group as a method.
     pub(crate) fn of(group: &Group) -> Self {
         let cell = &group.cells[0];
-        let rank = cell.get("rank").as_int().unwrap_or(0);
+        // A method without ranks has one of 1 here: its adapters are not among the model's weights.
+        let rank = cell.get("rank").as_int().unwrap_or(1);
         let counts = group.mean("parameter_count").zip(group.mean("trainable_count"));
         Self {
             name: name(cell),
@@ -60,7 +61,8 @@ pub(crate) fn titles(groups: &[&Group], axes: &[String]) -> Vec<String> {
 
 /// The name of a cell's method. A new method gets its line here.
 pub(crate) fn name(cell: &Entry) -> &'static str {
-    let has_adapter = cell.number("rank").is_some_and(|rank| rank > 0.0);
+    // A method may have no rank.
+    let has_adapter = cell.number("rank").is_none_or(|rank| rank > 0.0);
     if !has_adapter {
         return match (cell.text("optim"), cell.text("trainable")) {
             (Some("galore"), _) => "GaLore",
@@ -86,6 +88,15 @@ pub(crate) fn name(cell: &Entry) -> &'static str {
         (Adapter::Dora, Some("int4")) => "QDoRA",
         (Adapter::Dora, Some("int8")) => "DoRA on int8",
         (Adapter::Dora, _) => "DoRA",
+        (Adapter::Ia3, Some("int4")) => "IA3 on int4",
+        (Adapter::Ia3, Some("int8")) => "IA3 on int8",
+        (Adapter::Ia3, _) => "IA3",
+        (Adapter::Miss, Some("int4")) => "MiSS on int4",
+        (Adapter::Miss, Some("int8")) => "MiSS on int8",
+        (Adapter::Miss, _) => "MiSS",
+        (Adapter::Vera, Some("int4")) => "VeRA on int4",
+        (Adapter::Vera, Some("int8")) => "VeRA on int8",
+        (Adapter::Vera, _) => "VeRA",
     }
 }
 
@@ -274,6 +285,6 @@ mod tests {
             name(&[rank].into_iter().chain(adapter).collect())
         };
         assert_eq!(cell(None), "LoRA", "from before the key");
-        assert_eq!(cell(Some("vera")), "Adapters of another release");
+        assert_eq!(cell(Some("boft")), "Adapters of another release");
     }
 }

@@ -197,7 +197,11 @@ impl Study {
             return None;
         }
         let (cell, default) = (&planned.cell, Cell::default());
-        let named = ALWAYS.into_iter().map(|key| (key.to_owned(), cell.value(key)));
+        let shown = Cell {
+            target_modules: cell.target_modules(),
+            ..cell.clone()
+        };
+        let named = ALWAYS.into_iter().map(|key| (key.to_owned(), shown.value(key)));
         let has_adapter = cell.rank > 0;
         let mut keys: IndexMap<String, Value> = named
             .filter(|(key, value)| !value.is_null() && (has_adapter || key != "target_modules"))

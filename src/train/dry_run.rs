@@ -85,6 +85,9 @@ pub fn adapter_file_bytes(options: &ModelOptions, config: &ModelConfig) -> Resul
         let names = saved_names(&params).into_iter();
         let files = names.zip(&params);
         let files = files.map(|(name, param)| (name, FileDtype::F32, param.value.dims().to_vec()));
+        let mut files: Vec<_> = files.collect();
+        let shared = model.saved_factors(options).into_iter();
+        files.extend(shared.map(|(name, factor)| (name.to_owned(), FileDtype::F32, factor.dims().to_vec())));
         Ok(peft::file_bytes(files))
     });
     bytes

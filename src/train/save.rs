@@ -27,6 +27,13 @@ pub(super) fn adapter(options: &ModelOptions, trainer: &mut Trainer, dir: &Path)
             values: param.value.to_vec_f32()?,
         });
     }
+    for (name, factor) in trainer.saved_factors() {
+        tensors.push(AdapterTensor {
+            name: name.into(),
+            shape: factor.dims().to_vec(),
+            values: factor.to_vec_f32()?,
+        });
+    }
     let config = peft::Config::new(options.task, &options.name, adapter);
     Ok(Some(peft::write(dir, &config, &tensors)?))
 }

@@ -204,6 +204,11 @@ impl Trainer {
         self.model.saved()
     }
 
+    /// The factors that adapters share, as they are saved.
+    pub fn saved_factors(&self) -> Vec<(&'static str, &Tensor)> {
+        self.model.saved_factors(&self.options.model)
+    }
+
     /// Number of trained elements.
     pub fn trainable_count(&mut self) -> u64 {
         self.trainable().iter().map(|param| param.value.len() as u64).sum()

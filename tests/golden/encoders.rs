@@ -125,7 +125,7 @@ fn a_model_is_for_its_task_and_has_its_modules() {
     assert!(error(&llama).ends_with("write `task: causal_lm`"), "{}", error(&llama));
     let modules = TargetModules::Names(vec!["query".into(), "q_lin".into()]);
     let foreign = Cell {
-        target_modules: modules,
+        target_modules: Some(modules),
         ..bert
     };
     assert_eq!(

@@ -169,7 +169,7 @@ fn peft_adapts_the_modules_that_have_an_adapter() {
     let mut blocks = cell(model, 4);
     blocks.layers_to_transform = Some(vec![1]);
     let targets = [r".*layers\.1\..*", r".*(self_attn|norm|q_proj)"].map(|text| Cell {
-        target_modules: pattern(text),
+        target_modules: Some(pattern(text)),
         ..cell(model, 4)
     });
     for (cell, count) in targets

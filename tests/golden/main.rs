@@ -18,6 +18,7 @@ mod methods;
 mod models;
 mod optimizers;
 mod partial;
+mod peft_methods;
 mod precision;
 mod quant;
 mod runs;

@@ -38,6 +38,9 @@ fn twenty_steps_of_every_adapter() {
         let model = match adapter {
             Adapter::Lora => "tiny_llama",
             Adapter::Dora => "tiny_llama_dora",
+            Adapter::Ia3 => "tiny_llama_ia3",
+            Adapter::Miss => "tiny_llama_miss",
+            Adapter::Vera => "tiny_llama_vera",
         };
         let cell = adapter_cell(model);
         assert_eq!(cell.adapter, adapter, "{model}");

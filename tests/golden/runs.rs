@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use candle_core::DType;
 use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
-use expctl::options::NamePattern;
-use expctl::peft::{self, Layers, MethodConfig, Targets};
-use expctl::spec::cell::{Cell, Dtype, Lora, LrScheduler, TargetModules, Task, Weights};
+use expctl::options::{MissInit, NamePattern};
+use expctl::peft::{self, Layers, MethodConfig, Targets, VERA_SHARED};
+use expctl::spec::cell::{Adapter, Cell, Dtype, Lora, LrScheduler, Miss, TargetModules, Task, Vera, Weights};
 use expctl::train::Trainer;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::common::training;
-use crate::fixtures::{assert_relative, fixture, json};
+use crate::fixtures::{assert_relative, bits, fixture, json};
 
 pub const DECODERS: [&str; 9] = [
     "tiny_llama",
@@ -51,13 +52,16 @@ const FILES: [&str; 15] = [
     "golden_adamw_8bit.json",
     "golden_dora.json",
     "golden_encoders.json",
+    "golden_ia3.json",
     "golden_lion.json",
     "golden_lora.json",
+    "golden_miss.json",
     "golden_partial.json",
     "golden_phi3.json",
     "golden_gemma.json",
     "golden_mistral.json",
     "golden_precision.json",
+    "golden_vera.json",
     "golden_qwen2.json",
     "golden_qwen3.json",
     "golden_sgd.json",
@@ -224,12 +228,37 @@ pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
             },
             ..cell
         },
+        MethodConfig::Ia3(_) => cell,
+        MethodConfig::Miss(miss) => Cell {
+            rank: miss.r,
+            miss: Miss {
+                init_weights: match miss.repeated() {
+                    Some(_) => MissInit::Mini,
+                    None => MissInit::Default,
+                },
+                mini_r: miss.repeated(),
+                miss_dropout: miss.miss_dropout,
+            },
+            ..cell
+        },
+        MethodConfig::Vera(vera) => Cell {
+            rank: vera.r,
+            vera: Vera {
+                d_initial: vera.d_initial,
+                projection_prng_key: vera.projection_prng_key,
+                save_projection: vera.save_projection,
+                vera_dropout: vera.vera_dropout,
+            },
+            ..cell
+        },
     };
     Cell {
         adapter: config.adapter(),
         target_modules: match &config.target_modules {
-            Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
-            names @ Targets::Names(_) => TargetModules::Names(names.last_components().into_iter().collect()),
+            // PEFT lists its own choice.
+            _ if config.adapter() == Adapter::Ia3 => None,
+            Targets::Pattern(text) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
+            names @ Targets::Names(_) => Some(TargetModules::Names(names.last_components().into_iter().collect())),
         },
         layers_to_transform: config.layers_to_transform.as_ref().map(|layers| match layers {
             Layers::One(layer) => vec![*layer],
@@ -251,6 +280,18 @@ pub fn trainer(model: &str, cell: &Cell) -> Trainer {
 /// Replaces the trainer's adapter, and the head that was saved with it: each tensor, and no other.
 pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     let (_, tensors) = peft::read(adapter).expect("the adapter");
+    // VeRA's shared factors follow from their key.
+    let (shared, tensors): (Vec<_>, Vec<_>) = tensors
+        .into_iter()
+        .partition(|tensor| VERA_SHARED.contains(&tensor.name.as_str()));
+    let ours = trainer.saved_factors();
+    assert_eq!(ours.len(), shared.len());
+    for ((name, factor), tensor) in ours.into_iter().zip(&shared) {
+        assert_eq!((name, factor.dims()), (tensor.name.as_str(), &tensor.shape[..]));
+        if factor.dtype() == DType::F32 {
+            assert_eq!(bits(&training::values(factor)), bits(&tensor.values), "{name}");
+        }
+    }
     let mut params = trainer.saved();
     assert_eq!(params.len(), tensors.len());
     for tensor in tensors {

@@ -6,7 +6,7 @@ use expctl::kernels::Sequences;
 use expctl::kernels::attention::Scores;
 use expctl::kernels::softcap::SoftCap;
 use expctl::memory::{self, Category};
-use expctl::nn::adapter::{Adapter, Dora, Lora, LowRank};
+use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, Lora, LowRank, Miss, SharedFactors, Up, Vera};
 use expctl::nn::attention::{Attention, Visibility};
 use expctl::nn::decoder_block::OutputNorm;
 use expctl::nn::dropout::Dropout;
@@ -181,8 +181,8 @@ impl Config {
         };
         let adapter = || -> Box<dyn Adapter> {
             let low_rank = LowRank {
-                a: factor("lora_A.weight", self.rank, inputs),
-                b: factor("lora_B.weight", outputs, self.rank),
+                down: Down::Factor(factor("lora_A.weight", self.rank, inputs)),
+                up: Up::Factor(factor("lora_B.weight", outputs, self.rank)),
                 scale: 2.0,
                 dropout: self.dropout(),
             };
@@ -190,6 +190,31 @@ impl Config {
                 options::Adapter::Lora => Box::new(Lora(low_rank)),
                 options::Adapter::Dora => {
                     Box::new(Dora::new(low_rank, ModuleName::new("layer"), &weight, self.hidden).unwrap())
+                }
+                options::Adapter::Miss => {
+                    let miss = options::MissOptions {
+                        rank: self.rank,
+                        dropout: self.dropout,
+                        // Some layers have fewer columns, which are repeated.
+                        mini_r: (outputs == INTERMEDIATE).then_some(4),
+                    };
+                    let name = ModuleName::new("layer");
+                    Box::new(Miss::new(&miss, 0, name, outputs, options::Dtype::Float32, &Device::Cpu).unwrap())
+                }
+                options::Adapter::Vera => {
+                    let vera = options::VeraOptions {
+                        dropout: self.dropout,
+                        ..options::VeraOptions::new(self.rank)
+                    };
+                    let (name, dtype) = (ModuleName::new("layer"), options::Dtype::Float32);
+                    let largest = (outputs + 3, inputs + 5);
+                    let shared = SharedFactors::new(0, self.rank, largest, dtype, &Device::Cpu).unwrap();
+                    Box::new(Vera::new(&vera, shared.into(), 0, name, outputs, dtype, &Device::Cpu).unwrap())
+                }
+                options::Adapter::Ia3 => {
+                    let is_feedforward = inputs > outputs;
+                    let (name, shape) = (ModuleName::new("layer"), (outputs, inputs));
+                    Box::new(Ia3::new(name, shape, is_feedforward, options::Dtype::Float32, &Device::Cpu).unwrap())
                 }
             }
         };

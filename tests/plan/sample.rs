@@ -90,7 +90,7 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         .choose(random)
         .unwrap();
     set("rank", json!(rank));
-    let mut some_module = String::new();
+    let (mut some_module, mut adapter) = (String::new(), "");
     if dtype == "int4" {
         let formats = ["bfloat16", "float16", "float32"];
         set("bnb_4bit_compute_dtype", json!(formats.choose(random)));
@@ -121,12 +121,32 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         if random.random_bool(0.2) {
             set("layers_to_transform", json!([random.random_range(0..2)]));
         }
-        // DoRA has no dropout.
-        let (adapter, dropout) = *[("lora", 0.0), ("lora", 0.1), ("dora", 0.0)].choose(random).unwrap();
+        adapter = *["lora", "dora", "ia3", "miss", "vera"].choose(random).unwrap();
         set("adapter", json!(adapter));
-        set("lora_dropout", json!(dropout));
+        match adapter {
+            "lora" => _ = set("lora_dropout", json!([0.0, 0.1].choose(random))),
+            "ia3" => {
+                // The default, which nothing heeds.
+                set("rank", json!(16));
+                let modules = if random.random_bool(0.5) {
+                    vec![&some_module]
+                } else {
+                    Vec::new()
+                };
+                set("ia3", json!({ "feedforward_modules": modules }));
+            }
+            "miss" => {
+                // A shard is no longer than any layer's input.
+                set("rank", json!([1, 4, 16].choose(random)));
+                let mini = json!({ "init_weights": "mini", "mini_r": 2 });
+                let miss = [json!({ "miss_dropout": 0.1 }), json!({}), mini];
+                set("miss", miss.choose(random).cloned().unwrap_or_default());
+            }
+            "vera" => _ = set("vera", json!({ "vera_dropout": ([0.0, 0.1].choose(random)) })),
+            _ => {}
+        }
     }
-    if rank > 0 && random.random_bool(0.4) {
+    if ["lora", "dora"].contains(&adapter) && random.random_bool(0.4) {
         set("lora_fa", json!(["none", "frozen"].choose(random)));
         // Some of these weights have no more than 8 rows.
         let inits = ["default", "gaussian", "olora", "pissa"];

@@ -49,7 +49,7 @@ fn every_adapter_has_a_gradient_at_both_of_the_first_steps() {
     ] {
         assert_trains(&Cell { dtype, ..cell() }, &adapters(&Family::Llama.target_modules()));
         let listed = ["q_proj", "down_proj"];
-        let target_modules = TargetModules::Names(listed.map(String::from).to_vec());
+        let target_modules = Some(TargetModules::Names(listed.map(String::from).to_vec()));
         let cell = Cell {
             dtype,
             target_modules,

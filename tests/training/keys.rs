@@ -31,7 +31,7 @@ fn every_key_moves_the_losses() {
         ("rank", |cell| cell.rank = 3),
         ("rank 0", |cell| cell.rank = 0),
         ("target_modules", |cell| {
-            cell.target_modules = TargetModules::Names(vec!["v_proj".into()]);
+            cell.target_modules = Some(TargetModules::Names(vec!["v_proj".into()]));
         }),
         ("layers_to_transform", |cell| cell.layers_to_transform = Some(vec![1])),
         ("modules_to_save", |cell| {

@@ -38,7 +38,7 @@ impl Bytes {
             if rank == 0 {
                 bytes.gradient += width * count;
                 bytes.optimizer_state += state(cell, rows, columns);
-            } else if linear.is_some_and(|module| cell.target_modules.contains(module)) {
+            } else if linear.is_some_and(|module| cell.target_modules().expect("LoRA's").contains(module)) {
                 let factors = 4 * rank * (rows + columns);
                 bytes.adapter += factors;
                 bytes.gradient += factors;
@@ -109,7 +109,7 @@ fn bytes_are_what_arithmetic_says() {
             ..dtype(Dtype::Int4)
         },
         Cell {
-            target_modules: TargetModules::Names(vec!["k_proj".into(), "up_proj".into()]),
+            target_modules: Some(TargetModules::Names(vec!["k_proj".into(), "up_proj".into()])),
             ..dtype(Dtype::Int4)
         },
         Cell { rank: 0, ..cell() },

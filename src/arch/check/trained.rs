@@ -4,7 +4,8 @@ use crate::arch::config::ModelConfig;
 use crate::arch::error::ArchError;
 use crate::arch::module::{Kind, Module};
 use crate::options::{
-    AdapterOptions, Bias, LoraOptions, ModelOptions, NamePattern, Patterns, Stack, TargetModules, ends_in,
+    AdapterMethod, AdapterOptions, Bias, LoraOptions, ModelOptions, NamePattern, Patterns, Stack, TargetModules,
+    ends_in,
 };
 use crate::text::suggestion;
 
@@ -15,6 +16,8 @@ pub(super) fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) 
     let Some(adapter) = &options.adapter else {
         return Ok(());
     };
+    check_ia3(config, adapter)?;
+    check_miss(config, adapter)?;
     check_layers(config, adapter, stack)?;
     check_saved(config, options, adapter)?;
     let Some(lora) = adapter.lora_options() else {
@@ -33,21 +36,19 @@ type Adapted = (String, &'static Module);
 /// The linear layers that get an adapter. PEFT gives one to a head that is named.
 fn adapted(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) -> Vec<Adapted> {
     let linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
-    let has_head = stack == Stack::Torch && adapter.target_modules != TargetModules::AllLinear;
+    let has_head = stack == Stack::Torch && adapter.target_modules != Some(TargetModules::AllLinear);
     let head = config.family.description().head.iter();
     let head = head.filter(|module| has_head && module.kind == Kind::TokenHead);
     let layers = linear.chain(head.map(|module| (module.path.to_owned(), module)));
-    layers
-        .filter(|(name, _)| adapter.adapts(name, config.block_of(name)))
-        .collect()
+    layers.filter(|(name, _)| config.adapts(adapter, name)).collect()
 }
 
 /// Checks that no search for a pattern gives up, which would look like a name that does not match.
 fn check_searches(config: &ModelConfig, options: &ModelOptions) -> Result<(), ArchError> {
     let adapter = options.adapter.as_ref();
     let target = adapter.and_then(|adapter| match &adapter.target_modules {
-        TargetModules::Pattern(pattern) => Some(pattern),
-        TargetModules::AllLinear | TargetModules::Names(_) => None,
+        Some(TargetModules::Pattern(pattern)) => Some(pattern),
+        None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => None,
     });
     let lora = adapter.and_then(AdapterOptions::lora_options);
     let of_lora = lora.into_iter();
@@ -97,7 +98,7 @@ fn check_layers(config: &ModelConfig, adapter: &AdapterOptions, stack: Stack) ->
         return Err(ArchError::Layer { asked, blocks });
     }
     let has_none = adapted(config, adapter, stack).is_empty();
-    let TargetModules::Pattern(pattern) = &adapter.target_modules else {
+    let Some(TargetModules::Pattern(pattern)) = &adapter.target_modules else {
         return match has_none && !adapter.modules_to_save.is_empty() {
             true => Err(ArchError::AllSaved),
             false => Ok(()),
@@ -128,6 +129,48 @@ fn other_modules(config: &ModelConfig) -> impl Iterator<Item = String> {
         outer.into_iter().chain((!is_layer).then_some(name))
     };
     config.modules().flat_map(with_outer)
+}
+
+/// Checks that PEFT chooses the layers that IA3 scales, where a cell does not.
+fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let AdapterMethod::Ia3(ia3) = &adapter.method else {
+        return Ok(());
+    };
+    let is_open = adapter.target_modules.is_none() || ia3.feedforward_modules.is_none();
+    if is_open && config.ia3().is_none() {
+        return Err(ArchError::Ia3Modules(config.family.name()));
+    }
+    match ia3.feedforward_modules.iter().flatten().find(|name| {
+        let is_of = |module: &String| module.rsplit('.').next() == Some(name);
+        !config.adapted(adapter).iter().any(is_of)
+    }) {
+        Some(name) => Err(ArchError::Feedforward(name.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Checks that MiSS's shards are no longer than the inputs, and repeated columns fill the outputs.
+fn check_miss(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchError> {
+    let AdapterMethod::Miss(miss) = &adapter.method else {
+        return Ok(());
+    };
+    let modules = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    for (module, description) in modules.filter(|(name, _)| config.adapts(adapter, name)) {
+        let dims = description.dims(config);
+        if miss.rank > dims[1] {
+            let (rank, inputs) = (miss.rank, dims[1]);
+            return Err(ArchError::Shards { module, rank, inputs });
+        }
+        if let Some(mini_r) = miss.mini_r.filter(|mini_r| !dims[0].is_multiple_of(*mini_r)) {
+            let outputs = dims[0];
+            return Err(ArchError::MiniR {
+                module,
+                mini_r,
+                outputs,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Checks that each pattern is one of some module that gets an adapter, and no module is one of two.
@@ -268,8 +311,8 @@ mod tests {
         NamePattern::new(text).unwrap()
     }
 
-    fn target(text: &str) -> TargetModules {
-        TargetModules::Pattern(NamePattern::whole(text).unwrap())
+    fn target(text: &str) -> Option<TargetModules> {
+        Some(TargetModules::Pattern(NamePattern::whole(text).unwrap()))
     }
 
     #[test]
@@ -327,7 +370,7 @@ mod tests {
         assert_eq!(torch(|cell| cell.target_modules = target("lm_head")), "");
         assert_eq!(torch(|cell| cell.target_modules = target(r".*\.[qv]_proj")), "");
         let named = |cell: &mut Cell| {
-            cell.target_modules = TargetModules::Names(vec!["q_proj".into(), "lm_head".into()]);
+            cell.target_modules = Some(TargetModules::Names(vec!["q_proj".into(), "lm_head".into()]));
             cell.lora.rank_pattern = [(pattern("lm_head"), 2)].into();
         };
         assert_eq!(torch(named), "");
@@ -365,7 +408,7 @@ mod tests {
         let with = |preset, bias, names: &[&str]| {
             mistake(preset, Stack::Candle, |cell| {
                 cell.lora.bias = bias;
-                cell.target_modules = TargetModules::Names(names.iter().map(ToString::to_string).collect());
+                cell.target_modules = Some(TargetModules::Names(names.iter().map(ToString::to_string).collect()));
             })
         };
         let none = "`lora.bias`: the model has no bias, so the key would do nothing; leave it out";

@@ -1,6 +1,7 @@
 //! BERT with a classifier: transformers' `BertForSequenceClassification`.
 
 use crate::arch::description::{Description, ENCODER, Fixed, WeightlessLeaves};
+use crate::arch::ia3::Ia3Modules;
 use crate::arch::module::Bias::Always;
 use crate::arch::module::Size::{Hidden, Intermediate, Labels, Positions, TokenTypes, Vocabulary};
 use crate::arch::module::{classifier, embedding, layer_norm, linear, padded_embedding};
@@ -32,6 +33,10 @@ pub(crate) const FAMILY: Description = Description {
         linear("bert.pooler.dense", &[Hidden, Hidden], Always),
         classifier("classifier", &[Labels, Hidden]),
     ],
+    ia3: Some(Ia3Modules {
+        targets: &["key", "value", "output.dense"],
+        feedforward: &["output.dense"],
+    }),
     weightless_leaves: WeightlessLeaves {
         // Dropout; dropout, GELU and dropout; tanh and dropout.
         embeddings: &[Hidden],

@@ -31,6 +31,7 @@ pub(crate) const FAMILY: Description = Description {
         classifier("pre_classifier", &[Hidden, Hidden]),
         classifier("classifier", &[Labels, Hidden]),
     ],
+    ia3: None,
     weightless_leaves: WeightlessLeaves {
         // Dropout; GELU and dropout; dropout. The head's ReLU is made in the forward pass, where no hook is.
         embeddings: &[Hidden],

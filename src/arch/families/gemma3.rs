@@ -2,6 +2,7 @@
 //! blocks, with a sliding window, have a rotary base of their own.
 
 use crate::arch::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
+use crate::arch::ia3::QUERIES_AND_VALUES;
 use crate::arch::module::Bias::{Attention, Never};
 use crate::arch::module::Size::{Head, Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::arch::module::{centered_norm, linear, scaled_embedding, token_head};
@@ -33,6 +34,7 @@ pub(crate) const FAMILY: Description = Description {
         centered_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    ia3: QUERIES_AND_VALUES,
     weightless_leaves: DECODER_LEAVES,
     key_names: &[("hidden_act", "hidden_activation")],
     keys: &[

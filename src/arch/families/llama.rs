@@ -1,6 +1,7 @@
 //! Llama: transformers' `LlamaForCausalLM`.
 
 use crate::arch::description::{DECODER, DECODER_LEAVES, Description, Fixed};
+use crate::arch::ia3::KEYS_AND_VALUES;
 use crate::arch::module::Bias::{Attention, Mlp};
 use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::arch::module::{embedding, linear, rms_norm, token_head};
@@ -28,6 +29,7 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    ia3: KEYS_AND_VALUES,
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
     keys: &["attention_bias", "mlp_bias"],

@@ -1,6 +1,7 @@
 //! Mistral: transformers' `MistralForCausalLM`. Llama without biases, with a sliding window.
 
 use crate::arch::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
+use crate::arch::ia3::KEYS_AND_VALUES;
 use crate::arch::module::Bias::Never;
 use crate::arch::module::Size::{Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::arch::module::{embedding, linear, rms_norm, token_head};
@@ -28,6 +29,7 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    ia3: KEYS_AND_VALUES,
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
     keys: &["sliding_window"],

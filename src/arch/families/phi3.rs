@@ -25,6 +25,7 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    ia3: None,
     weightless_leaves: WeightlessLeaves {
         // Dropout of attention's output and of the feed-forward layer's, and its activation.
         block: &[Hidden, Hidden, Intermediate],

@@ -1,6 +1,7 @@
 //! Qwen 3: transformers' `Qwen3ForCausalLM`. Each head's queries and keys are normalised.
 
 use crate::arch::description::{DECODER, DECODER_LEAVES, Defaults, Description, Fixed, Windows};
+use crate::arch::ia3::QUERIES_AND_VALUES;
 use crate::arch::module::Bias::{Attention, Never};
 use crate::arch::module::Size::{Head, Hidden, Intermediate, Keys, Queries, Vocabulary};
 use crate::arch::module::{embedding, linear, rms_norm, token_head};
@@ -30,6 +31,7 @@ pub(crate) const FAMILY: Description = Description {
         rms_norm("model.norm", &[Hidden]),
         token_head("lm_head", &[Vocabulary, Hidden]),
     ],
+    ia3: QUERIES_AND_VALUES,
     weightless_leaves: DECODER_LEAVES,
     key_names: &[],
     keys: &[

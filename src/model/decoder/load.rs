@@ -106,6 +106,7 @@ impl Loader<'_> {
             norm,
             lm_head,
             rope,
+            shared: self.shared_factors(),
             loss: CausalLoss {
                 way: self.loss(),
                 cap: config.logit_softcap.map(|cap| SoftCap(cap as f32)),

@@ -1,13 +1,15 @@
 //! The layers of a decoder.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device};
 
 use crate::{
     arch::Description,
     model::host_blocks::HostBlocks,
     nn::{
-        attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding, loss::CausalLoss, norm::RmsNorm,
-        param::Param, rope::Rope,
+        adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding,
+        loss::CausalLoss, norm::RmsNorm, param::Param, rope::Rope,
     },
 };
 
@@ -23,6 +25,8 @@ pub struct Decoder {
     /// `None` if the head is the embedding's table.
     pub(crate) lm_head: Option<Param>,
     pub(crate) rope: Ropes,
+    /// The factors that the adapters share.
+    pub(crate) shared: Option<Arc<SharedFactors>>,
     /// The loss of the next tokens.
     pub(crate) loss: CausalLoss,
     /// The format that hidden states are kept in.

@@ -8,7 +8,7 @@ use crate::{
     memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames, input},
     model::host_blocks::HostBlocks,
-    nn::{Pass, encoder_block, param::Param, tensor::Tensor},
+    nn::{Pass, adapter::SharedFactors, encoder_block, param::Param, tensor::Tensor},
 };
 
 impl Chain for Encoder {
@@ -47,6 +47,10 @@ impl Chain for Encoder {
 
     fn block_trainable<'a>(&'a mut self, index: usize, params: &mut Vec<&'a mut Param>) {
         self.blocks[index].trainable(params);
+    }
+
+    fn shared(&self) -> Option<&SharedFactors> {
+        self.shared.as_deref()
     }
 
     fn frozen<'a>(&'a mut self, index: usize, slots: &mut Vec<&'a mut dyn Slot>) {

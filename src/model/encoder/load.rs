@@ -77,6 +77,7 @@ impl Loader<'_> {
                 products: self.products(),
             },
             has_dropout: dropouts.iter().any(|probability| *probability > 0.0),
+            shared: self.shared_factors(),
             hidden: self.hidden(),
             device: self.device().clone(),
         })))

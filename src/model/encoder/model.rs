@@ -1,11 +1,16 @@
 //! The layers of an encoder with a classifier.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device};
 
 use crate::{
     arch::Description,
     model::host_blocks::HostBlocks,
-    nn::{classifier::Classifier, encoder_block::EncoderBlock, encoder_embedding::EncoderEmbedding},
+    nn::{
+        adapter::SharedFactors, classifier::Classifier, encoder_block::EncoderBlock,
+        encoder_embedding::EncoderEmbedding,
+    },
 };
 
 /// DistilBERT or BERT with everything it was configured to train.
@@ -19,6 +24,8 @@ pub struct Encoder {
     pub(crate) head: Classifier,
     /// True if training drops more than the adapters' inputs.
     pub(crate) has_dropout: bool,
+    /// The factors that the adapters share.
+    pub(crate) shared: Option<Arc<SharedFactors>>,
     /// The format that hidden states are kept in.
     pub(crate) hidden: DType,
     pub(crate) device: Device,

@@ -40,8 +40,9 @@ struct Factors {
 pub(super) fn take_out(low_rank: &mut LowRank, weight: &mut Weight, init: InitLoraWeights, seed: u64) -> Result<()> {
     let (rows, cols, rank) = (weight.rows(), weight.cols(), low_rank.rank());
     let most = rows.min(cols);
+    let module = low_rank.factors()?.0.name.module;
     if rank > most {
-        let (module, init) = (low_rank.a.name.module, init.name());
+        let init = init.name();
         bail!("init_lora_weights: {init} finds {most} directions in {module}, fewer than the rank {rank}");
     }
     let part = Part {
@@ -50,7 +51,7 @@ pub(super) fn take_out(low_rank: &mut LowRank, weight: &mut Weight, init: InitLo
         rank,
         scale: low_rank.scale as f32,
         is_pissa: init == InitLoraWeights::Pissa,
-        purpose: format!("{} of {}", init.name(), low_rank.a.name.module),
+        purpose: format!("{} of {}", init.name(), module),
         seed,
     };
     let factors = match weight {
@@ -78,7 +79,7 @@ pub(super) fn take_out(low_rank: &mut LowRank, weight: &mut Weight, init: InitLo
             let factors = part.take(dense.values_mut());
             let _scope = memory::scope(Category::Parameter);
             let mut builder = Builder::new(matrix.format(), rows, cols);
-            let failed = |error| candle_core::Error::Msg(format!("{}: {error}", low_rank.a.name.module));
+            let failed = |error| candle_core::Error::Msg(format!("{module}: {error}"));
             if !memory::is_dry_run() {
                 builder.push(dense.values()).map_err(failed)?;
             }
@@ -90,8 +91,9 @@ pub(super) fn take_out(low_rank: &mut LowRank, weight: &mut Weight, init: InitLo
             init.name()
         ),
     };
-    store(&mut low_rank.a, factors.a)?;
-    store(&mut low_rank.b, factors.b)
+    let (a, b) = low_rank.factors_mut()?;
+    store(a, factors.a)?;
+    store(b, factors.b)
 }
 
 /// Puts a factor in place of its start value.
@@ -247,8 +249,9 @@ mod tests {
         let mut weight = Weight::Dense(param("w", &uniform("w", &[rows, cols]), false));
         let mut term = low_rank("w", rows, cols, 3, 0.0);
         take_out(&mut term, &mut weight, init, 0).unwrap();
-        let b = term.b.value.to_candle_f32().unwrap();
-        let product = (b.matmul(&term.a.value.to_candle_f32().unwrap()).unwrap() * term.scale).unwrap();
+        let (a, b) = term.factors().unwrap();
+        let (a, b) = (a.value.to_candle_f32().unwrap(), b.value.to_candle_f32().unwrap());
+        let product = (b.matmul(&a).unwrap() * term.scale).unwrap();
         (weight.rows_f32(0..rows).unwrap().elements(), product.elements())
     }
 
@@ -288,8 +291,9 @@ mod tests {
             let before = weight.rows_f32(0..33).unwrap();
             let mut term = low_rank("w", 33, 64, 4, 0.0);
             take_out(&mut term, &mut weight, InitLoraWeights::Olora, 0).unwrap();
-            let b = term.b.value.to_candle_f32().unwrap();
-            let product = (b.matmul(&term.a.value.to_candle_f32().unwrap()).unwrap() * term.scale).unwrap();
+            let (a, b) = term.factors().unwrap();
+            let (a, b) = (a.value.to_candle_f32().unwrap(), b.value.to_candle_f32().unwrap());
+            let product = (b.matmul(&a).unwrap() * term.scale).unwrap();
             let after = (weight.rows_f32(0..33).unwrap() + product).unwrap();
             // But for the rounding of the rest, whose largest numbers lie a quarter apart.
             assert_close(&tensor(&after), &before, 0.25, &format!("{format:?}"));

@@ -49,7 +49,7 @@ impl Dora {
     /// Errors of candle.
     pub fn new(low_rank: LowRank, module: ModuleName, weight: &Weight, hidden: DType) -> Result<Self> {
         let rows = weight.rows();
-        let (squared_norms, magnitude) = if low_rank.a.value.has_kernels() {
+        let (squared_norms, magnitude) = if low_rank.up.param().value.has_kernels() {
             let [mut squared, mut magnitude] = {
                 let _scope = memory::scope(Category::Adapter);
                 [(); 2].map(|()| Buffer::<f32>::unwritten(rows))
@@ -71,10 +71,10 @@ impl Dora {
         };
         let magnitude = {
             let _scope = memory::scope(Category::Adapter);
-            convert::into_narrow(magnitude, low_rank.a.value.dtype())?
+            convert::into_narrow(magnitude, low_rank.up.param().value.dtype())?
         };
         let mut magnitude = Param::adapter(module.part(peft::MAGNITUDE), magnitude);
-        magnitude.lr_ratio = low_rank.b.lr_ratio;
+        magnitude.lr_ratio = low_rank.up.param().lr_ratio;
         Ok(Self {
             low_rank,
             magnitude,
@@ -90,8 +90,9 @@ impl Dora {
     where
         for<'a> Stored<'a>: OperandReader<P>,
     {
-        let LowRank { a, b, scale, .. } = &self.low_rank;
-        let (rows, cols, rank, scale) = (weight.rows(), weight.cols(), self.low_rank.rank(), *scale as f32);
+        let (a, b) = self.low_rank.factors()?;
+        let (rows, cols, rank) = (weight.rows(), weight.cols(), self.low_rank.rank());
+        let scale = self.low_rank.scale as f32;
         let mut norms = Buffer::<f32>::unwritten(rows);
         let mut inner = Buffer::<f32>::unwritten(rows * rank);
         let mut gram = Buffer::<f32>::unwritten(rank * rank);
@@ -135,9 +136,10 @@ impl Dora {
 fn norms_plain(weight: &Weight, low_rank: Option<&LowRank>) -> Result<Candle> {
     let parts = weight.panels().map(|rows| {
         let mut panel = weight.rows_f32(rows.clone())?;
-        if let Some(LowRank { a, b, scale, .. }) = low_rank {
+        if let Some(low_rank) = low_rank {
+            let ((a, b), scale) = (low_rank.factors()?, low_rank.scale);
             let b = b.value.to_candle_f32()?.narrow(0, rows.start, rows.len())?;
-            panel = (panel + (b.matmul(&a.value.to_candle_f32()?)? * *scale)?)?;
+            panel = (panel + (b.matmul(&a.value.to_candle_f32()?)? * scale)?)?;
         }
         // A row of zeros gets the factor 0, as by the kernel.
         panel.sqr()?.sum(1)?.maximum(f64::from(f32::MIN_POSITIVE))?.sqrt()
@@ -160,7 +162,8 @@ impl Adapter for Dora {
             let norms = norms_plain(weight, Some(&self.low_rank))?;
             return Ok(Some(Box::new(OutputScale {
                 factors: Tensor::from_candle((magnitude.to_candle_f32()? / &norms)?)?,
-                derivative: Tensor::from_candle(norms.recip()?)?,
+                derivative: Some(Tensor::from_candle(norms.recip()?)?),
+                scales_bias: false,
             })));
         }
         let mut derivative = for_number!(self.hidden, P => self.norms::<P>(weight))?;
@@ -175,11 +178,17 @@ impl Adapter for Dora {
             }
         });
         let derivative = Tensor::new(derivative, magnitude.len());
-        Ok(Some(Box::new(OutputScale { factors, derivative })))
+        Ok(Some(Box::new(OutputScale {
+            factors,
+            derivative: Some(derivative),
+            scales_bias: false,
+        })))
     }
 
     fn accumulate_output_scale(&mut self, mut gradient: Tensor, scale: Box<OutputScale>) -> Result<()> {
-        let OutputScale { derivative, .. } = *scale;
+        let Some(derivative) = scale.derivative else {
+            return self.magnitude.accumulate(gradient);
+        };
         if gradient.has_kernels() {
             let values = gradient.values_mut::<f32>()?;
             for (gradient, derivative) in values.iter_mut().zip(derivative.values::<f32>()?) {
@@ -319,8 +328,8 @@ mod tests {
         let x = uniform("x", &[5, 17]);
         for weight in weights {
             let mut term = low_rank(NAME, 33, 17, 4, 0.0);
-            term.b
-                .set(tensor(&Candle::zeros((33, 4), DType::F32, x.device()).unwrap()));
+            let (_, b) = term.factors_mut().unwrap();
+            b.set(tensor(&Candle::zeros((33, 4), DType::F32, x.device()).unwrap()));
             let want = weight.forward_plain(&x).unwrap();
             let check = |term: LowRank, weight: &Weight, tolerance| {
                 let dora = Dora::new(term, ModuleName::new(NAME), weight, DType::F32).unwrap();

@@ -7,14 +7,18 @@ use candle_core::Result;
 use super::low_rank::LowRank;
 use crate::nn::{param::Param, tensor::Tensor, weight::Weight};
 
-/// An adapter of a linear layer over a frozen weight `W`: it adds a term to the product, or scales the outputs, or both.
-/// The layer computes `factors ∘ (x Wᵀ + term(x)) + bias`.
+/// An adapter of a linear layer over a frozen weight `W`: it adds a term to the product, or scales the inputs or the outputs.
+/// The layer computes `outputs ∘ ((x ∘ inputs) Wᵀ + term(x)) + bias`, or scales the bias with the outputs.
 pub trait Adapter: Debug + Send {
     /// The term that is added to the product, with the map of its input.
-    fn low_rank(&self) -> Option<&LowRank>;
+    fn low_rank(&self) -> Option<&LowRank> {
+        None
+    }
 
     /// The same, for its gradients.
-    fn low_rank_mut(&mut self) -> Option<&mut LowRank>;
+    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
+        None
+    }
 
     /// The outputs' factors that follow from the trained values as they are now. Boxed, since most layers have none and the
     /// lists of them are passed around.
@@ -29,6 +33,17 @@ pub trait Adapter: Debug + Send {
         Ok(())
     }
 
+    /// The inputs' factors: `[in]`, float32.
+    fn input_scale(&self) -> Result<Option<Box<Tensor>>> {
+        Ok(None)
+    }
+
+    /// Adds the gradient of the inputs' factors: `[in]`, float32.
+    fn accumulate_input_scale(&mut self, gradient: Tensor) -> Result<()> {
+        let _ = gradient;
+        Ok(())
+    }
+
     /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is.
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
 }
@@ -38,6 +53,8 @@ pub trait Adapter: Debug + Send {
 pub struct OutputScale {
     /// The factors.
     pub factors: Tensor,
-    /// The derivative of each factor by the trained value that it is proportional to.
-    pub derivative: Tensor,
+    /// The derivative of each factor by the trained value that it is proportional to; `None` if it is that value.
+    pub derivative: Option<Tensor>,
+    /// True if the bias is scaled, too. Such a bias is not trained.
+    pub scales_bias: bool,
 }

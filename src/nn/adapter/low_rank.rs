@@ -1,9 +1,13 @@
-//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer, by PEFT's convention: A `[rank, in]` is drawn,
-//! B `[out, rank]` starts at zero.
+//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer. LoRA has it by PEFT's convention: A `[rank, in]`
+//! is drawn, B `[out, rank]` starts at zero. Other methods have other factors.
 
 use candle_core::{DType, Device, Result, Tensor as Candle};
 
-use super::start::{self, Factors};
+use super::{
+    down::Down,
+    start::{self, Factors},
+    up::Up,
+};
 use crate::{
     arch::ModuleName,
     kernels::Element,
@@ -21,10 +25,10 @@ use crate::{
 /// A low-rank term of a linear layer.
 #[derive(Debug)]
 pub struct LowRank {
-    /// `[rank, in]`.
-    pub a: Param,
-    /// `[out, rank]`.
-    pub b: Param,
+    /// A, `[rank, in]`.
+    pub down: Down,
+    /// B, `[out, rank]`.
+    pub up: Up,
     /// Factor of the product.
     pub scale: f64,
     /// Dropout of the term's input.
@@ -32,7 +36,7 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// The term of a layer `[rows, cols]` before training.
+    /// LoRA's term of a layer `[rows, cols]` before training.
     pub(super) fn new(
         options: &LoraOptions,
         dtype: Dtype,
@@ -62,11 +66,11 @@ impl LowRank {
         let mut b = Param::adapter(module.part(LORA_B), factor(b, (rows, rank))?);
         b.lr_ratio = options.lr_ratio;
         Ok(Self {
-            a: match options.trains_a {
+            down: Down::Factor(match options.trains_a {
                 true => Param::adapter(module.part(LORA_A), a),
                 false => Param::frozen_adapter(module.part(LORA_A), a),
-            },
-            b,
+            }),
+            up: Up::Factor(b),
             scale: options.scale_of(&name),
             dropout,
         })
@@ -74,42 +78,63 @@ impl LowRank {
 
     /// Columns of the inner product `x Aᵀ`.
     pub fn rank(&self) -> usize {
-        self.a.value.rows()
+        self.down.rank()
     }
 
-    /// Both factors.
+    /// The factors' tensors, but for those that layers share.
     pub(super) fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        params.push(&mut self.a);
-        params.push(&mut self.b);
+        if let Down::Factor(a) = &mut self.down {
+            params.push(a);
+        }
+        self.up.params(params);
+    }
+
+    /// LoRA's own factors.
+    pub(super) fn factors(&self) -> Result<(&Param, &Param)> {
+        match (&self.down, &self.up) {
+            (Down::Factor(a), Up::Factor(b)) => Ok((a, b)),
+            _ => candle_core::bail!("the term has no factors of its own"),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn factors_mut(&mut self) -> Result<(&mut Param, &mut Param)> {
+        match (&mut self.down, &mut self.up) {
+            (Down::Factor(a), Up::Factor(b)) => Ok((a, b)),
+            _ => candle_core::bail!("the term has no factors of its own"),
+        }
     }
 
     /// The term's part of the output by candle's ops: `[n, in] → [n, out]`, float32.
     pub(crate) fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
-        let h = self.input_plain(x, pass)?.matmul(&self.a.value.to_candle_f32()?.t()?)?;
-        h.matmul(&self.b.value.to_candle_f32()?.t()?)? * self.scale
+        let a = self.down.plain(x.dim(1)?, x.device())?;
+        let h = self.input_plain(x, pass)?.matmul(&a.t()?)?;
+        h.matmul(&self.up.plain()?.t()?)? * self.scale
     }
 
-    /// The term's part of the input's gradient, float32, from that of the output, float32.
-    pub(crate) fn input_gradient_plain(&self, dy: &Candle, pass: &Pass) -> Result<Candle> {
-        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
-        let dx = (dh.matmul(&self.a.value.to_candle_f32()?)? * self.scale)?;
+    /// The term's part of the gradient of the layer's `inputs` inputs, float32, from that of the output, float32.
+    pub(crate) fn input_gradient_plain(&self, dy: &Candle, inputs: usize, pass: &Pass) -> Result<Candle> {
+        let dh = dy.matmul(&self.up.plain()?)?;
+        let dx = (dh.matmul(&self.down.plain(inputs, dy.device())?)? * self.scale)?;
         match self.mask_plain(&dx, pass)? {
             Some(mask) => dx * mask,
             None => Ok(dx),
         }
     }
 
-    /// Adds the gradients of A and B.
+    /// Adds the gradients of what is trained of A and B.
     pub(crate) fn accumulate_plain(&mut self, x: &Candle, dy: &Candle, pass: &Pass) -> Result<()> {
         let input = self.input_plain(x, pass)?;
-        let h = input.matmul(&self.a.value.to_candle_f32()?.t()?)?;
-        let dy = (dy * self.scale)?;
-        self.b.accumulate(Tensor::from_candle(dy.t()?.matmul(&h)?)?)?;
-        if !self.a.trainable {
-            return Ok(());
+        let h = input.matmul(&self.down.plain(x.dim(1)?, x.device())?.t()?)?;
+        let (dy, b) = ((dy * self.scale)?, self.up.plain()?);
+        self.up.accumulate_plain(&dy.t()?.matmul(&h)?)?;
+        match self.down.trained_mut() {
+            Some(a) => {
+                let dh = dy.matmul(&b)?;
+                a.accumulate(Tensor::from_candle(dh.t()?.matmul(&input)?)?)
+            }
+            None => Ok(()),
         }
-        let dh = dy.matmul(&self.b.value.to_candle_f32()?)?;
-        self.a.accumulate(Tensor::from_candle(dh.t()?.matmul(&input)?)?)
     }
 
     /// The input in float32, masked if the pass has dropout.

@@ -2,14 +2,27 @@
 
 mod decomposed;
 mod dora;
+mod down;
+mod ia3;
 mod interface;
 mod lora;
 mod low_rank;
+mod miss;
 mod registry;
+mod shared;
 mod start;
+mod up;
+mod vera;
 
 pub use dora::Dora;
+pub use down::Down;
+pub use ia3::Ia3;
 pub use interface::{Adapter, OutputScale};
 pub use lora::Lora;
 pub use low_rank::LowRank;
-pub(crate) use registry::new;
+pub use miss::Miss;
+pub(crate) use registry::Adapters;
+pub use shared::SharedFactors;
+pub use up::Up;
+pub(in crate::nn) use up::UpRows;
+pub use vera::Vera;

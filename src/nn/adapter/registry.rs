@@ -1,37 +1,82 @@
-//! Makes the adapter that the options name.
+//! Makes the adapters that the options name.
+
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Result};
 
-use super::{decomposed, dora::Dora, interface::Adapter, lora::Lora, low_rank::LowRank};
+use super::{
+    decomposed, dora::Dora, ia3::Ia3, interface::Adapter, lora::Lora, low_rank::LowRank, miss::Miss,
+    shared::SharedFactors, vera::Vera,
+};
 use crate::{
-    arch::ModuleName,
+    arch::{ModelConfig, ModuleName},
     nn::weight::Weight,
-    options::{AdapterMethod, AdapterOptions, LoraOptions},
+    options::{AdapterMethod, AdapterOptions, LoraOptions, VeraOptions},
 };
 
-/// The adapter of a linear layer over the frozen `weight` before training, which some start values change. `hidden` is the
-/// format of hidden states.
-///
-/// # Errors
-/// Errors of candle.
-pub(crate) fn new(
-    options: &AdapterOptions,
-    seed: u64,
-    module: ModuleName,
-    weight: &mut Weight,
-    hidden: DType,
-    device: &Device,
-) -> Result<Box<dyn Adapter>> {
-    let mut low_rank = |lora: &LoraOptions| {
-        let shape = (weight.rows(), weight.cols());
-        let mut low_rank = LowRank::new(lora, options.dtype, seed, module, shape, device)?;
-        if lora.init.changes_weight() {
-            decomposed::take_out(&mut low_rank, weight, lora.init, seed)?;
+/// Makes the adapters of one model.
+#[derive(Debug)]
+pub(crate) struct Adapters<'a> {
+    /// The method, and the layers that have it.
+    pub(crate) options: &'a AdapterOptions,
+    pub(crate) config: &'a ModelConfig,
+    pub(crate) seed: u64,
+    /// The format of hidden states.
+    pub(crate) hidden: DType,
+    pub(crate) device: &'a Device,
+    /// The factors that layers share, once there are some.
+    pub(crate) shared: Option<Arc<SharedFactors>>,
+}
+
+impl Adapters<'_> {
+    /// The adapter of a linear layer over the frozen `weight` before training, which some start values change; `None` if the
+    /// layer gets none.
+    ///
+    /// # Errors
+    /// Errors of candle.
+    pub(crate) fn adapter(&mut self, module: ModuleName, weight: &mut Weight) -> Result<Option<Box<dyn Adapter>>> {
+        let (options, device, dtype) = (self.options, self.device, self.options.dtype);
+        let name = module.to_string();
+        if !self.config.adapts(options, &name) {
+            return Ok(None);
         }
-        Ok::<_, candle_core::Error>(low_rank)
-    };
-    Ok(match &options.method {
-        AdapterMethod::Lora(lora) => Box::new(Lora(low_rank(lora)?)),
-        AdapterMethod::Dora(lora) => Box::new(Dora::new(low_rank(lora)?, module, weight, hidden)?),
-    })
+        let (rows, cols) = (weight.rows(), weight.cols());
+        Ok(Some(match &options.method {
+            AdapterMethod::Lora(lora) => Box::new(Lora(self.low_rank(lora, module, weight)?)),
+            AdapterMethod::Dora(lora) => {
+                let low_rank = self.low_rank(lora, module, weight)?;
+                Box::new(Dora::new(low_rank, module, weight, self.hidden)?)
+            }
+            AdapterMethod::Ia3(ia3) => {
+                let is_feedforward = self.config.is_feedforward(ia3, &name);
+                Box::new(Ia3::new(module, (rows, cols), is_feedforward, dtype, device)?)
+            }
+            AdapterMethod::Miss(miss) => Box::new(Miss::new(miss, self.seed, module, rows, dtype, device)?),
+            AdapterMethod::Vera(vera) => {
+                let shared = self.shared(vera)?;
+                Box::new(Vera::new(vera, shared, self.seed, module, rows, dtype, device)?)
+            }
+        }))
+    }
+
+    fn low_rank(&self, lora: &LoraOptions, module: ModuleName, weight: &mut Weight) -> Result<LowRank> {
+        let shape = (weight.rows(), weight.cols());
+        let mut low_rank = LowRank::new(lora, self.options.dtype, self.seed, module, shape, self.device)?;
+        if lora.init.changes_weight() {
+            decomposed::take_out(&mut low_rank, weight, lora.init, self.seed)?;
+        }
+        Ok(low_rank)
+    }
+
+    /// VeRA's factors, drawn when the first layer needs them.
+    fn shared(&mut self, vera: &VeraOptions) -> Result<Arc<SharedFactors>> {
+        if let Some(shared) = &self.shared {
+            return Ok(Arc::clone(shared));
+        }
+        let largest = self.config.largest_adapted(self.options);
+        let (key, dtype) = (vera.projection_prng_key, self.options.dtype);
+        let shared = Arc::new(SharedFactors::new(key, vera.rank, largest, dtype, self.device)?);
+        self.shared = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
 }

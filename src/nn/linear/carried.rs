@@ -1,6 +1,7 @@
 //! Intermediate results shared by both halves of the backward pass.
 
-use crate::nn::{adapter::OutputScale, tensor::Tensor};
+use super::scales::Scales;
+use crate::nn::tensor::Tensor;
 
 /// Intermediate results of `input_gradient` that `accumulate` needs too.
 #[derive(Debug)]
@@ -8,6 +9,6 @@ pub struct Carried<const N: usize> {
     /// The gradients of the low-rank terms' inner products `scale · dropout(x) Aᵀ`, side by side. Plain ops compute them
     /// again.
     pub(super) dh: Option<Tensor>,
-    /// The outputs' factors, by layer.
-    pub(super) scales: [Option<Box<OutputScale>>; N],
+    /// The factors of inputs and outputs.
+    pub(super) scales: Scales<N>,
 }

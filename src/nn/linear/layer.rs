@@ -1,10 +1,8 @@
 //! A linear layer over a frozen or trained weight, with its bias and the adapter beside it.
 
-use candle_core::Result;
-
 use crate::memory::tiers::Slot;
 use crate::nn::{
-    adapter::{Adapter, LowRank, OutputScale},
+    adapter::{Adapter, LowRank},
     param::Param,
     weight::Weight,
 };
@@ -31,14 +29,6 @@ impl Linear {
         self.low_rank().map_or(0, LowRank::rank)
     }
 
-    /// The outputs' factors that the adapter gives now.
-    pub(super) fn output_scale(&self) -> Result<Option<Box<OutputScale>>> {
-        match &self.adapter {
-            Some(adapter) => adapter.output_scale(&self.weight),
-            None => Ok(None),
-        }
-    }
-
     /// What is trained of this layer, and what its adapter keeps frozen, in a fixed order.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         if let Weight::Dense(param) = &mut self.weight {
@@ -63,13 +53,4 @@ impl Linear {
             bias.push_frozen(slots);
         }
     }
-}
-
-/// The outputs' factors of at most `N` layers.
-pub(super) fn output_scales<const N: usize>(linears: &[Linear]) -> Result<[Option<Box<OutputScale>>; N]> {
-    let mut scales = [const { None }; N];
-    for (scale, linear) in scales.iter_mut().zip(linears) {
-        *scale = linear.output_scale()?;
-    }
-    Ok(scales)
 }

@@ -6,6 +6,7 @@ mod cut;
 mod layer;
 mod plain;
 mod projection;
+mod scales;
 #[cfg(test)]
 mod tests;
 

@@ -2,11 +2,7 @@
 
 use candle_core::{DType, Result, Tensor as Candle};
 
-use super::{
-    carried::Carried,
-    cut::Cut,
-    layer::{Linear, output_scales},
-};
+use super::{carried::Carried, cut::Cut, layer::Linear, scales::Scales};
 use crate::nn::{adapter::OutputScale, pass::Pass, tensor::Tensor, weight::Weight};
 
 /// The outputs, in `dtype`; `residual`, which has it too, is added to each.
@@ -19,10 +15,12 @@ pub(super) fn forward<const N: usize>(
     pass: &Pass,
 ) -> Result<[Tensor; N]> {
     let input = x.to_candle()?;
+    let scales = Scales::<N>::of(linears)?;
     let mut outputs = Vec::with_capacity(N);
     for (at, linear) in linears.iter().enumerate() {
         // Rounded at once: one float32 output at a time.
-        let y = linear.forward_plain(&input, pass)?.to_dtype(dtype)?;
+        let scales = (scales.inputs[at].as_deref(), scales.outputs[at].as_deref());
+        let y = linear.forward_plain(&input, scales, pass)?.to_dtype(dtype)?;
         for cut in cuts.iter().filter(|cut| cut.linear == at) {
             let mut y = y.narrow(1, cut.first, cut.width)?.contiguous()?;
             if let Some(residual) = residual {
@@ -44,11 +42,11 @@ pub(super) fn input_gradient<const N: usize>(
     pass: &Pass,
     dtype: DType,
 ) -> Result<(Tensor, Carried<N>)> {
-    let scales = output_scales::<N>(linears)?;
+    let scales = Scales::<N>::of(linears)?;
     let mut sum: Option<Candle> = None;
-    for (at, (linear, scale)) in linears.iter().zip(&scales).enumerate() {
-        let dy = scaled(output_gradient(at, cuts, dys)?, scale.as_deref())?;
-        let dx = linear.input_gradient_plain(&dy, pass)?;
+    for (at, linear) in linears.iter().enumerate() {
+        let dy = scaled(output_gradient(at, cuts, dys)?, scales.outputs[at].as_deref())?;
+        let dx = linear.input_gradient_plain(&dy, scales.inputs[at].as_deref(), pass)?;
         sum = Some(match sum {
             None => dx,
             Some(sum) => (sum + dx)?,
@@ -68,8 +66,9 @@ pub(super) fn accumulate<const N: usize>(
     pass: &Pass,
 ) -> Result<()> {
     let x = x.to_candle()?;
-    for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
-        linear.accumulate_plain(&x, output_gradient(at, cuts, dys)?, scale, pass)?;
+    let scales = scales.inputs.into_iter().zip(scales.outputs);
+    for (at, (linear, scales)) in linears.iter_mut().zip(scales).enumerate() {
+        linear.accumulate_plain(&x, output_gradient(at, cuts, dys)?, scales, pass)?;
     }
     Ok(())
 }
@@ -89,35 +88,71 @@ fn output_gradient<const N: usize>(linear: usize, cuts: &[Cut; N], dys: [&Tensor
     Candle::cat(&parts, 1)
 }
 
+/// The input of a layer's product, in its dtype: each column multiplied by its factor, if there are factors.
+fn scaled_input(x: &Candle, factors: Option<&Tensor>) -> Result<Candle> {
+    match factors {
+        Some(factors) => {
+            let product = x.to_dtype(DType::F32)?.broadcast_mul(&factors.to_candle()?)?;
+            product.to_dtype(x.dtype())
+        }
+        None => Ok(x.clone()),
+    }
+}
+
 impl Linear {
     /// The output in float32.
-    fn forward_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
-        let y = scaled(self.sum_plain(x, pass)?, self.output_scale()?.as_deref())?;
+    fn forward_plain(
+        &self,
+        x: &Candle,
+        (input, output): (Option<&Tensor>, Option<&OutputScale>),
+        pass: &Pass,
+    ) -> Result<Candle> {
+        let y = scaled(self.sum_plain(x, input, output, pass)?, output)?;
         match &self.bias {
-            Some(bias) => y.broadcast_add(&bias.value.to_candle_f32()?),
-            None => Ok(y),
+            Some(bias) if !output.is_some_and(|scale| scale.scales_bias) => {
+                y.broadcast_add(&bias.value.to_candle_f32()?)
+            }
+            _ => Ok(y),
         }
     }
 
-    /// The product and the term beside it.
-    fn sum_plain(&self, x: &Candle, pass: &Pass) -> Result<Candle> {
-        let product = self.weight.forward_plain(x)?;
-        match self.low_rank() {
-            Some(low_rank) => product + low_rank.forward_plain(x, pass)?,
-            None => Ok(product),
+    /// The sum that is scaled: the product, the term beside it, and the bias if it is scaled too.
+    fn sum_plain(
+        &self,
+        x: &Candle,
+        input: Option<&Tensor>,
+        output: Option<&OutputScale>,
+        pass: &Pass,
+    ) -> Result<Candle> {
+        let product = self.weight.forward_plain(&scaled_input(x, input)?)?;
+        let sum = match self.low_rank() {
+            Some(low_rank) => (product + low_rank.forward_plain(x, pass)?)?,
+            None => product,
+        };
+        match &self.bias {
+            Some(bias) if output.is_some_and(|scale| scale.scales_bias) => {
+                sum.broadcast_add(&bias.value.to_candle_f32()?)
+            }
+            _ => Ok(sum),
         }
     }
 
     /// From the gradient of the sum.
-    fn input_gradient_plain(&self, dy: &Candle, pass: &Pass) -> Result<Candle> {
-        let dx = self.weight.backward_plain(dy)?;
+    fn input_gradient_plain(&self, dy: &Candle, input: Option<&Tensor>, pass: &Pass) -> Result<Candle> {
+        let dx = scaled_input(&self.weight.backward_plain(dy)?, input)?;
         match self.low_rank() {
-            Some(low_rank) => dx + low_rank.input_gradient_plain(dy, pass)?,
+            Some(low_rank) => dx + low_rank.input_gradient_plain(dy, self.weight.cols(), pass)?,
             None => Ok(dx),
         }
     }
 
-    fn accumulate_plain(&mut self, x: &Candle, dy: Candle, scale: Option<Box<OutputScale>>, pass: &Pass) -> Result<()> {
+    fn accumulate_plain(
+        &mut self,
+        x: &Candle,
+        dy: Candle,
+        (input, output): (Option<Box<Tensor>>, Option<Box<OutputScale>>),
+        pass: &Pass,
+    ) -> Result<()> {
         if let Some(bias) = self.bias.as_mut().filter(|bias| bias.trainable) {
             bias.accumulate(Tensor::from_candle(dy.sum(0)?)?)?;
         }
@@ -127,18 +162,25 @@ impl Linear {
             let gradient = dy.t()?.matmul(&x.to_dtype(DType::F32)?)?;
             param.accumulate(Tensor::from_candle(gradient)?)?;
         }
-        let gradient = match scale {
-            Some(_) => Some((&dy * self.sum_plain(x, pass)?)?.sum(0)?),
+        let of_outputs = match output.as_deref() {
+            Some(scale) => Some((&dy * self.sum_plain(x, input.as_deref(), Some(scale), pass)?)?.sum(0)?),
             None => None,
         };
-        let dy = scaled(dy, scale.as_deref())?;
+        let dy = scaled(dy, output.as_deref())?;
+        let of_inputs = match input {
+            Some(_) => Some((x.to_dtype(DType::F32)? * self.weight.backward_plain(&dy)?)?.sum(0)?),
+            None => None,
+        };
         let Some(adapter) = &mut self.adapter else {
             return Ok(());
         };
         if let Some(low_rank) = adapter.low_rank_mut() {
             low_rank.accumulate_plain(x, &dy, pass)?;
         }
-        match (gradient, scale) {
+        if let Some(gradient) = of_inputs {
+            adapter.accumulate_input_scale(Tensor::from_candle(gradient)?)?;
+        }
+        match (of_outputs, output) {
             (Some(gradient), Some(scale)) => adapter.accumulate_output_scale(Tensor::from_candle(gradient)?, scale),
             _ => Ok(()),
         }

@@ -5,7 +5,7 @@ use crate::{
     arch::ModuleName,
     nn::{
         Pass,
-        adapter::{Adapter, Lora, LowRank},
+        adapter::{Adapter, Down, Lora, LowRank, Up},
         dropout::Dropout,
         param::Param,
         tensor::Tensor,
@@ -175,8 +175,8 @@ impl Fused {
             }
         };
         let low_rank = |[a, b]: &[Candle; 2]| LowRank {
-            a: Param::adapter(part("lora_A.weight"), tensor(a)),
-            b: Param::adapter(part("lora_B.weight"), tensor(&rows(b))),
+            down: Down::Factor(Param::adapter(part("lora_A.weight"), tensor(a))),
+            up: Up::Factor(Param::adapter(part("lora_B.weight"), tensor(&rows(b)))),
             scale: 0.5,
             dropout: Dropout::new(7, "fused", 0.25),
         };

@@ -8,7 +8,9 @@ use serde_json::Value as Json;
 use super::kind::Kind;
 use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
 use crate::results::datum::Datum;
-use crate::spec::cell::{Allocator, AllocatorBackend, Cell, Checkpointing, Data, Lora, TargetModules, Torch, Weights};
+use crate::spec::cell::{
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, TargetModules, Torch, Weights,
+};
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
 /// that its default comes to, and one that the cell does not heed is null. `device_memory` and
@@ -48,6 +50,7 @@ fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
     resolved.weights = Some(cell.weights());
     resolved.loss = Some(cell.loss());
     resolved.loss_scaling = Some(cell.loss_scaling());
+    resolved.target_modules = cell.target_modules();
     resolved.lora_alpha = Some(cell.lora_alpha());
     resolved.lora.loraplus_lr_ratio = Some(cell.lora.loraplus_lr_ratio());
     resolved.max_steps = cell.max_steps();
@@ -112,9 +115,16 @@ fn exemplar() -> Cell {
             loraplus_lr_ratio: Some(1.0),
             ..Lora::default()
         },
+        ia3: Ia3 {
+            feedforward_modules: Some(Vec::new()),
+        },
+        miss: Miss {
+            mini_r: Some(1),
+            ..Miss::default()
+        },
         loss: Some(Loss::Chunked),
         loss_scaling: Some(LossScaling::Dynamic),
-        target_modules: TargetModules::AllLinear,
+        target_modules: Some(TargetModules::AllLinear),
         layers_to_transform: Some(vec![0]),
         modules_to_save: Some(Vec::new()),
         init_adapter: Some(String::new()),
@@ -192,7 +202,7 @@ mod tests {
     fn maps_are_dotted_and_choices_are_flow_text() {
         let mut cell = Cell {
             gradient_checkpointing: Checkpointing::Every(2),
-            target_modules: TargetModules::Names(vec!["q_proj".into(), "v_proj".into()]),
+            target_modules: Some(TargetModules::Names(vec!["q_proj".into(), "v_proj".into()])),
             device_memory: Some(ByteSize(2 << 30)),
             ..Cell::default()
         };

@@ -6,9 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, Variable};
+use super::ia3::Ia3;
 use super::lora::Lora;
+use super::miss::Miss;
 use super::stacks;
 use super::torch::Torch;
+use super::vera::Vera;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
     Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
@@ -68,8 +71,11 @@ pub struct Cell {
     /// trained. Default: all.
     #[schemars(with = "Option<Vec<String>>", length(min = 1))]
     pub trainable: Option<Vec<NamePattern>>,
-    /// The method of the adapters: lora, or dora, which is PEFT's `use_dora: true`. It scales each row of W + BA, with W the
-    /// weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
+    /// The method of the adapters: lora, dora, ia3, miss or vera. dora is PEFT's `use_dora: true`: it scales each row of
+    /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
+    /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
+    /// shards with a trained block. vera trains vectors between and after random factors that all layers share. PyTorch's
+    /// stack has lora and dora.
     pub adapter: Adapter,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,
@@ -78,7 +84,8 @@ pub struct Cell {
     pub lora_dropout: f64,
     /// The linear layers that get an adapter: all-linear (all but the head), a list such as [q_proj, v_proj], or a regular
     /// expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
-    /// of BERT such as query; the new head of an encoder is always trained.
+    /// of BERT such as query; the new head of an encoder is always trained. Default: all-linear; with ia3 PEFT's for the
+    /// model's family, such as [k_proj, v_proj, down_proj].
     #[schemars(extend("oneOf" = [
         { "const": "all-linear" },
         {
@@ -87,9 +94,10 @@ pub struct Cell {
             "minItems": 1,
             "uniqueItems": true
         },
-        { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" }
+        { "type": "string", "title": "a regular expression for whole names", "pattern": r"[.*+?(\[{|\\^$)]" },
+        { "type": "null" }
     ]))]
-    pub target_modules: TargetModules,
+    pub target_modules: Option<TargetModules>,
     /// The blocks in which they get an adapter, with indices from 0. Default: all, and what lies outside of blocks.
     #[schemars(length(min = 1))]
     pub layers_to_transform: Option<Vec<usize>>,
@@ -106,6 +114,12 @@ pub struct Cell {
     pub lora_fa: LoraATraining,
     /// Options of LoRA and DoRA in PEFT's words.
     pub lora: Lora,
+    /// Options of IA3 in PEFT's words.
+    pub ia3: Ia3,
+    /// Options of MiSS in PEFT's words.
+    pub miss: Miss,
+    /// Options of VeRA in PEFT's words.
+    pub vera: Vera,
     /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
     /// trainer has float32 and bfloat16.
     pub adapter_dtype: Dtype,
@@ -291,12 +305,15 @@ impl Default for Cell {
             adapter: Adapter::Lora,
             lora_alpha: None,
             lora_dropout: 0.0,
-            target_modules: TargetModules::AllLinear,
+            target_modules: None,
             layers_to_transform: None,
             modules_to_save: None,
             init_adapter: None,
             lora_fa: LoraATraining::Trained,
             lora: Lora::default(),
+            ia3: Ia3::default(),
+            miss: Miss::default(),
+            vera: Vera::default(),
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
@@ -394,6 +411,18 @@ impl Cell {
 
     pub(super) fn default_alpha(&self) -> f64 {
         2.0 * self.rank as f64
+    }
+
+    /// The linear layers that get an adapter; `None` for those that PEFT chooses by the model's family.
+    pub fn target_modules(&self) -> Option<TargetModules> {
+        self.target_modules.clone().or(self.default_targets())
+    }
+
+    pub(super) fn default_targets(&self) -> Option<TargetModules> {
+        match self.adapter {
+            Adapter::Ia3 => None,
+            Adapter::Lora | Adapter::Dora | Adapter::Miss | Adapter::Vera => Some(TargetModules::AllLinear),
+        }
     }
 
     /// The causal loss in training.

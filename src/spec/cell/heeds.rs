@@ -4,7 +4,7 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 10] = [
+pub(super) const ADAPTER: [&str; 13] = [
     "adapter",
     "lora_alpha",
     "lora_dropout",
@@ -14,6 +14,9 @@ pub(super) const ADAPTER: [&str; 10] = [
     "init_adapter",
     "lora_fa",
     "lora",
+    "ia3",
+    "miss",
+    "vera",
     "adapter_dtype",
 ];
 
@@ -41,7 +44,8 @@ impl Cell {
             "llm_int8_threshold" => self.dtype == Dtype::Int8,
             // PEFT's k-bit preparation.
             "upcast" => self.dtype.is_quantised(),
-            path => self.optim.heeds(path) && (self.rank > 0 || !is_of_adapter(path)),
+            path if self.rank == 0 => self.optim.heeds(path) && !is_of_adapter(path),
+            path => self.optim.heeds(path) && self.adapter.heeds(path),
         }
     }
 }

@@ -109,6 +109,7 @@ impl Cell {
         cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
         cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);
         cell.lora.loraplus_lr_ratio = cell.lora.loraplus_lr_ratio.filter(|&ratio| ratio != 1.0);
+        cell.miss.mini_r = cell.miss.mini_r.filter(|&mini_r| mini_r != 1);
         cell.adam_beta2 = cell.adam_beta2.filter(|&beta2| beta2 != cell.optim.default_beta2());
         // On every machine, also where leaving the key out means another: ids are the same everywhere.
         cell.allocator.backend = cell
@@ -132,7 +133,11 @@ impl Cell {
         if let Some(layers) = &mut cell.layers_to_transform {
             layers.sort_unstable();
         }
-        if let TargetModules::Names(names) = &mut cell.target_modules {
+        cell.target_modules = cell
+            .target_modules
+            .take()
+            .filter(|targets| Some(targets) != cell.default_targets().as_ref());
+        if let Some(TargetModules::Names(names)) = &mut cell.target_modules {
             names.sort_unstable();
         }
         if let Data::File(file) = &mut cell.data {
@@ -227,7 +232,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "7162f1ab7da3";
+    const DEFAULTS_HASH: &str = "b27153bb8a82";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
@@ -303,8 +308,8 @@ mod tests {
         );
         let names = |names: [&str; 2]| TargetModules::Names(names.map(str::to_owned).to_vec());
         same(
-            cell(|cell| cell.target_modules = names(["q_proj", "v_proj"])),
-            cell(|cell| cell.target_modules = names(["v_proj", "q_proj"])),
+            cell(|cell| cell.target_modules = Some(names(["q_proj", "v_proj"]))),
+            cell(|cell| cell.target_modules = Some(names(["v_proj", "q_proj"]))),
         );
         let file = |format| {
             Data::from(DataFile {

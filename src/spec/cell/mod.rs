@@ -4,12 +4,15 @@ mod allocator;
 mod check;
 mod configuration;
 mod heeds;
+mod ia3;
 mod id;
 mod lora;
+mod miss;
 mod options;
 mod stacks;
 pub mod techniques;
 mod torch;
+mod vera;
 
 pub use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
@@ -20,6 +23,9 @@ pub use crate::options::{
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};
 pub use configuration::Cell;
+pub use ia3::Ia3;
 pub use lora::Lora;
+pub use miss::Miss;
 pub use stacks::stacks;
 pub use torch::Torch;
+pub use vera::Vera;

@@ -2,9 +2,9 @@
 
 use super::Cell;
 use crate::options::{
-    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, LengthGroups, LoraATraining,
-    LoraOptions, LowRankOptions, ModelOptions, OptimizerOptions, Packing, ScheduleOptions, TrainOptions,
-    TrainingLength,
+    AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, Ia3Options, LengthGroups,
+    LoraATraining, LoraOptions, LowRankOptions, MissInit, MissOptions, ModelOptions, OptimizerOptions, Packing,
+    ScheduleOptions, TrainOptions, TrainingLength, VeraOptions,
 };
 
 impl Cell {
@@ -29,8 +29,23 @@ impl Cell {
                 method: match self.adapter {
                     Adapter::Lora => AdapterMethod::Lora(self.lora_options()),
                     Adapter::Dora => AdapterMethod::Dora(self.lora_options()),
+                    Adapter::Ia3 => AdapterMethod::Ia3(Ia3Options {
+                        feedforward_modules: self.ia3.feedforward_modules.clone(),
+                    }),
+                    Adapter::Miss => AdapterMethod::Miss(MissOptions {
+                        rank: self.rank,
+                        dropout: self.miss.miss_dropout,
+                        mini_r: (self.miss.init_weights == MissInit::Mini).then(|| self.miss.mini_r.unwrap_or(1)),
+                    }),
+                    Adapter::Vera => AdapterMethod::Vera(VeraOptions {
+                        rank: self.rank,
+                        dropout: self.vera.vera_dropout,
+                        d_initial: self.vera.d_initial,
+                        projection_prng_key: self.vera.projection_prng_key,
+                        save_projection: self.vera.save_projection,
+                    }),
                 },
-                target_modules: self.target_modules.clone(),
+                target_modules: self.target_modules(),
                 layers_to_transform: self.layers_to_transform.clone(),
                 modules_to_save: self.modules_to_save.clone().unwrap_or_default(),
                 dtype: self.adapter_dtype,
@@ -64,9 +79,11 @@ impl Cell {
             let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
             return Some(format!("{patterns:?} {:?}", self.dtype));
         }
-        let (targets, layers, lora) = (&self.target_modules, &self.layers_to_transform, &self.lora);
-        let (saved, dtype) = (&self.modules_to_save, self.dtype);
-        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {lora:?} {saved:?} {dtype:?}"))
+        let (targets, layers, saved) = (&self.target_modules, &self.layers_to_transform, &self.modules_to_save);
+        let (lora, ia3, miss, vera) = (&self.lora, &self.ia3, &self.miss, &self.vera);
+        let dtype = self.dtype;
+        let of_method = || format!("{lora:?} {ia3:?} {miss:?} {vera:?}");
+        (self.rank > 0).then(|| format!("{targets:?} {layers:?} {saved:?} {dtype:?} {}", of_method()))
     }
 
     /// The samples and their batches.

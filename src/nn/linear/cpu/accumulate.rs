@@ -3,6 +3,7 @@
 use candle_core::Result;
 
 use super::{
+    input_scale::accumulate_input_scales,
     llm_int8::IntegerProducts,
     low_rank::{Ranks, groups, is_masked, masked, rank_products},
     outputs::{OutputGradients, multiply},
@@ -19,9 +20,9 @@ use crate::kernels::{
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
-    adapter::OutputScale,
-    linear::{carried::Carried, cut::Cut, layer::Linear},
+    linear::{carried::Carried, cut::Cut, layer::Linear, scales::Scales},
     operand::Stored,
+    param::Param,
     pass::Pass,
     tensor::{Float, Tensor, for_format, for_number},
     weight::Weight,
@@ -41,12 +42,14 @@ pub(crate) fn accumulate<const N: usize>(
         accumulate_weights::<P, N>(linears, cuts, x, dys)?;
         let ranks = Ranks::<N>::of(linears);
         let h = rank_products::<E, P, N>(linears, &ranks, x, pass)?;
+        let of_sums = OutputGradients { dys, scales: &scales.outputs };
         if let (Some(h), Some(dh)) = (&h, &dh) {
-            let dys = OutputGradients { dys, scales: &scales };
-            accumulate_low_rank::<E, P, N>(linears, cuts, x, &dys, &ranks, (h, dh), pass)?;
+            accumulate_low_rank::<E, P, N>(linears, cuts, x, &of_sums, &ranks, (h, dh), pass)?;
         }
         drop(dh);
-        accumulate_scales::<E, P, N>(linears, cuts, x, dys, &ranks, h.as_ref(), scales)
+        let is_scaled = scales.inputs.each_ref().map(Option::is_some);
+        accumulate_input_scales::<E, P, N>(linears, cuts, x, &of_sums, is_scaled)?;
+        accumulate_output_scales::<E, P, N>(linears, cuts, x, dys, (&ranks, h.as_ref()), scales)
     }))
 }
 
@@ -121,7 +124,7 @@ where
     let trains_a = linears
         .iter()
         .filter_map(Linear::low_rank)
-        .any(|low_rank| low_rank.a.trainable);
+        .any(|low_rank| low_rank.down.is_trained());
     let das = match trains_a {
         true => Some(factor_gradients::<P, N>(linears, x, ranks, dh, pass)?),
         false => None,
@@ -132,15 +135,26 @@ where
         let Some(low_rank) = linear.adapter.as_mut().and_then(|adapter| adapter.low_rank_mut()) else {
             continue;
         };
-        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), (outputs, rank));
+        let is_transposed = low_rank.up.is_transposed();
+        let shape = if is_transposed {
+            (rank, outputs)
+        } else {
+            (outputs, rank)
+        };
+        let mut db = Tensor::new(Buffer::<f32>::unwritten(outputs * rank), shape);
         if !memory::is_dry_run() {
             let h = ranks.window(h, at)?;
             for (index, cut) in cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at) {
                 let dy = dys.reader::<E, P>(index, cut)?;
                 let term = token_sum::<P>(&h, &*dy, tokens);
-                let db = &mut db.values_mut::<f32>()?[cut.first * rank..][..cut.width * rank];
-                let out = Output::new(db, rank);
-                one_product(rank, cut.width, vec![term], &Transposed { out });
+                let db = db.values_mut::<f32>()?;
+                if is_transposed {
+                    let out = Output::window(db, outputs, cut.first);
+                    one_product(rank, cut.width, vec![term], &Replace { out, scale: 1.0 });
+                } else {
+                    let out = Output::new(&mut db[cut.first * rank..][..cut.width * rank], rank);
+                    one_product(rank, cut.width, vec![term], &Transposed { out });
+                }
             }
         }
         if let Some(das) = &das {
@@ -148,9 +162,11 @@ where
                 da.copy_from_slice(&das.values()[start..start + rank * inputs]);
             });
             start += rank * inputs;
-            low_rank.a.accumulate(da)?;
+            if let Some(a) = low_rank.down.trained_mut() {
+                a.accumulate(da)?;
+            }
         }
-        low_rank.b.accumulate(db)?;
+        low_rank.up.accumulate(db)?;
     }
     Ok(())
 }
@@ -196,14 +212,16 @@ where
 
 /// A factor's gradient is the dot product of its output, as it is before the scale, with that output's gradient. The outputs
 /// are computed again.
-fn accumulate_scales<E: Float, P: Multiply, const N: usize>(
+fn accumulate_output_scales<E: Float, P: Multiply, const N: usize>(
     linears: &mut [Linear],
     cuts: &[Cut; N],
     x: &Tensor,
     dys: [&Tensor; N],
-    ranks: &Ranks<N>,
-    h: Option<&Tensor>,
-    scales: [Option<Box<OutputScale>>; N],
+    (ranks, h): (&Ranks<N>, Option<&Tensor>),
+    Scales {
+        inputs,
+        outputs: scales,
+    }: Scales<N>,
 ) -> Result<()>
 where
     for<'a> Stored<'a>: OperandReader<P>,
@@ -230,7 +248,7 @@ where
             .iter()
             .map(|(cut, epilogue)| (*cut, epilogue as &dyn Epilogue))
             .collect();
-        multiply::<P, N>(linears, &outputs, ranks, x, h, integers.as_ref())?;
+        multiply::<P, N>(linears, &outputs, (x, &inputs), (ranks, h), integers.as_ref())?;
     }
     drop(integers);
     for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
@@ -246,7 +264,34 @@ where
                 columns::sums(dots.values(), scratch.values_mut(), out);
             }
         }
+        if let Some(bias) = linear.bias.as_ref().filter(|_| scale.scales_bias) {
+            add_bias_part::<E, N>(at, cuts, dys, bias, &mut gradient)?;
+        }
         adapter.accumulate_output_scale(gradient, scale)?;
+    }
+    Ok(())
+}
+
+/// Adds the bias's part to the gradient of a layer's factors: each element times the sum of its output's gradients.
+fn add_bias_part<E: Float, const N: usize>(
+    layer: usize,
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+    bias: &Param,
+    gradient: &mut Tensor,
+) -> Result<()> {
+    let bias = bias.f32()?;
+    for (cut, dy) in cuts.iter().zip(dys).filter(|(cut, _)| cut.linear == layer) {
+        let mut sums = Buffer::<f32>::unwritten(cut.width);
+        let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(dy.rows(), cut.width));
+        if !memory::is_dry_run() {
+            columns::sums(dy.values::<E>()?, scratch.values_mut(), sums.values_mut());
+            let gradient = &mut gradient.values_mut::<f32>()?[cut.first..];
+            let bias = &bias.values::<f32>()?[cut.first..];
+            for ((gradient, sum), bias) in gradient.iter_mut().zip(sums.values()).zip(bias) {
+                *gradient += sum * bias;
+            }
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use candle_core::{DType, Result};
 
 use super::{
     low_rank::{Ranks, is_masked, masks, stacked},
-    outputs::{OutputGradients, rows},
+    outputs::OutputGradients,
     products::one_product,
 };
 use crate::kernels::gemm::{
@@ -15,11 +15,7 @@ use crate::kernels::gemm::{
 use crate::memory::{self, Buffer};
 use crate::nn::{
     convert,
-    linear::{
-        carried::Carried,
-        cut::Cut,
-        layer::{Linear, output_scales},
-    },
+    linear::{carried::Carried, cut::Cut, layer::Linear, scales::Scales},
     operand::{Stack, Stored},
     pass::Pass,
     tensor::{Float, Tensor, for_format, for_number},
@@ -54,13 +50,16 @@ where
 {
     let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
     let ranks = Ranks::<N>::of(linears);
-    let scales = output_scales::<N>(linears)?;
+    let scales = Scales::<N>::of(linears)?;
     let mut dh = ranks.unwritten::<E>(tokens);
     let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
     if memory::is_dry_run() {
         return Ok((dx, Carried { dh, scales }));
     }
-    let gradients = OutputGradients { dys, scales: &scales };
+    let gradients = OutputGradients {
+        dys,
+        scales: &scales.outputs,
+    };
     let readers = cuts
         .iter()
         .enumerate()
@@ -72,11 +71,11 @@ where
             let Some(low_rank) = linear.low_rank() else { continue };
             let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
             let bs = mine()
-                .map(|(_, cut)| rows(&low_rank.b.value, cut))
+                .map(|(_, cut)| low_rank.up.rows(cut.first))
                 .collect::<Result<Vec<_>>>()?;
             let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
                 left: Operand::depth_last(&*readers[at]),
-                right: Operand::depth_first(b),
+                right: b.over_outputs(),
                 depth: cut.width,
             });
             let out = Output::window(values, ranks.total, ranks.start(at));
@@ -88,13 +87,17 @@ where
         .iter()
         .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));
     let weights: Vec<Stored> = weights.collect::<Result<_>>()?;
-    let cut_terms = readers.iter().zip(&weights).zip(cuts);
-    let cut_terms = cut_terms.map(|((dy, weight), cut)| Term {
-        left: Operand::depth_last(&**dy),
-        right: Operand::depth_first(weight),
-        depth: cut.width,
-    });
-    let mut terms: Vec<Term<P>> = cut_terms.collect();
+    let weight_terms = |is_mine: &dyn Fn(usize) -> bool| -> Vec<Term<P>> {
+        let mine = readers.iter().zip(&weights).zip(cuts);
+        let mine = mine.filter(|(_, cut)| is_mine(cut.linear));
+        let terms = mine.map(|((dy, weight), cut)| Term {
+            left: Operand::depth_last(&**dy),
+            right: Operand::depth_first(weight),
+            depth: cut.width,
+        });
+        terms.collect()
+    };
+    let mut terms = weight_terms(&|linear| scales.inputs[linear].is_none());
     let masked = is_masked(linears, pass);
     let a = Stack::new(stacked(linears)?);
     let whole = dh.as_ref().map(Stored::tensor).transpose()?;
@@ -103,12 +106,24 @@ where
         right: Operand::depth_first(&a),
         depth: ranks.total,
     }));
-    let out = Output::new(dx.values_mut::<O>()?, inputs);
-    one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+    if terms.is_empty() {
+        dx.values_mut::<O>()?.fill(O::narrow(0.0));
+    } else {
+        let out = Output::new(dx.values_mut::<O>()?, inputs);
+        one_product(tokens, inputs, terms, &Replace { out, scale: 1.0 });
+    }
+    for (at, factors) in scales.inputs.iter().enumerate() {
+        let Some(factors) = factors else { continue };
+        let factors = factors.values::<f32>()?;
+        let out = Output::new(dx.values_mut::<O>()?, inputs);
+        let factor = |_, col: usize| factors[col];
+        let terms = weight_terms(&|linear| linear == at);
+        one_product(tokens, inputs, terms, &AddScaled { out, factor });
+    }
     if let Some(dh) = dh.as_ref().filter(|_| masked) {
         for (at, linear) in linears.iter().enumerate() {
             let Some(low_rank) = linear.low_rank() else { continue };
-            let (dh, a) = (ranks.window(dh, at)?, Stored::tensor(&low_rank.a.value)?);
+            let (dh, a) = (ranks.window(dh, at)?, low_rank.down.stored()?);
             let masks = masks(low_rank, pass, inputs);
             let term = Term::<P> {
                 left: Operand::depth_last(&dh),

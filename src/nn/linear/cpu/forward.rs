@@ -16,10 +16,7 @@ use crate::memory::{self, Buffer};
 use crate::nn::{
     adapter::OutputScale,
     convert::Converted,
-    linear::{
-        cut::Cut,
-        layer::{Linear, output_scales},
-    },
+    linear::{cut::Cut, layer::Linear, scales::Scales},
     operand::Stored,
     param::Param,
     pass::Pass,
@@ -36,7 +33,7 @@ pub(crate) fn forward<const N: usize>(
     pass: &Pass,
 ) -> Result<[Tensor; N]> {
     let ranks = Ranks::<N>::of(linears);
-    let scales = output_scales::<N>(linears)?;
+    let scales = Scales::<N>::of(linears)?;
     let h = for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
         rank_products::<E, P, N>(linears, &ranks, x, pass)
     }))?;
@@ -45,20 +42,22 @@ pub(crate) fn forward<const N: usize>(
     }))
 }
 
-/// The outputs from the low-rank terms' inner products `h` and the outputs' factors.
+/// The outputs from the low-rank terms' inner products `h` and the factors of inputs and outputs.
 fn outputs<O: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
     (x, residual): (&Tensor, Option<&Tensor>),
     (ranks, h): (&Ranks<N>, Option<&Tensor>),
-    scales: &[Option<Box<OutputScale>>; N],
+    scales: &Scales<N>,
 ) -> Result<[Tensor; N]>
 where
     for<'a> Stored<'a>: OperandReader<P>,
 {
     let mut biases: [Option<Converted>; N] = [const { None }; N];
-    for (bias, linear) in biases.iter_mut().zip(linears) {
-        *bias = linear.bias.as_ref().map(Param::f32).transpose()?;
+    for (at, linear) in linears.iter().enumerate() {
+        let scale = scales.outputs[at].as_deref();
+        let bias = linear.bias.as_ref();
+        biases[at] = bias.map(|bias| scaled_bias(bias, scale)).transpose()?;
     }
     let integers = IntegerProducts::of(linears, cuts.iter().copied(), x)?;
     let mut ys = cuts.map(|cut| Tensor::new(Buffer::<O>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
@@ -69,7 +68,7 @@ where
     let mut epilogues: Vec<Box<dyn Epilogue + '_>> = Vec::with_capacity(N);
     for (y, cut) in ys.iter_mut().zip(cuts) {
         let out = Output::new(y.values_mut::<O>()?, cut.width);
-        let scale = scales[cut.linear].as_ref();
+        let scale = scales.outputs[cut.linear].as_ref();
         let scale = scale.map(|scale| factors(scale, cut)).transpose()?;
         let bias = match &biases[cut.linear] {
             Some(bias) => Some(&bias.values::<f32>()?[cut.first..][..cut.width]),
@@ -91,7 +90,22 @@ where
         .zip(&epilogues)
         .map(|(cut, epilogue)| (*cut, &**epilogue))
         .collect();
-    multiply::<P, N>(linears, &outputs, ranks, x, h, integers.as_ref())?;
+    multiply::<P, N>(linears, &outputs, (x, &scales.inputs), (ranks, h), integers.as_ref())?;
     drop(epilogues);
     Ok(ys)
+}
+
+/// The bias in float32, multiplied by the outputs' factors if they are those of the bias, too.
+fn scaled_bias<'a>(bias: &'a Param, scale: Option<&OutputScale>) -> Result<Converted<'a>> {
+    let wide = bias.f32()?;
+    let Some(scale) = scale.filter(|scale| scale.scales_bias) else {
+        return Ok(wide);
+    };
+    let (values, factors) = (wide.values::<f32>()?, scale.factors.values::<f32>()?);
+    let scaled = Tensor::written(wide.len(), |scaled: &mut [f32]| {
+        for ((scaled, value), factor) in scaled.iter_mut().zip(values).zip(factors) {
+            *scaled = value * factor;
+        }
+    });
+    Ok(Converted::Copy(scaled))
 }

@@ -100,7 +100,7 @@ impl<const N: usize> Ranks<N> {
 pub(super) fn stacked(linears: &[Linear]) -> Result<Vec<(usize, Stored<'_>)>> {
     let low_rank = linears.iter().filter_map(Linear::low_rank);
     low_rank
-        .map(|low_rank| Ok((low_rank.rank(), Stored::tensor(&low_rank.a.value)?)))
+        .map(|low_rank| Ok((low_rank.rank(), low_rank.down.stored()?)))
         .collect()
 }
 

@@ -4,6 +4,7 @@
 mod accumulate;
 mod backward;
 mod forward;
+mod input_scale;
 mod llm_int8;
 mod low_rank;
 mod outputs;

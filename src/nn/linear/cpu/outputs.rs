@@ -11,26 +11,31 @@ use crate::kernels::gemm::{
     product,
 };
 use crate::nn::{
-    adapter::OutputScale,
+    adapter::{OutputScale, UpRows},
     linear::{cut::Cut, layer::Linear},
-    operand::{Gathered, Matrix, Stored},
-    tensor::{Float, Tensor},
+    operand::{Gathered, Stored},
+    tensor::{Float, Tensor, for_format},
 };
 
-/// Multiplies the input with the weights and adds the low-rank terms; `h` are the terms' inner products. Each output has
-/// an epilogue. Where `integers` has the weights' products, they are added to those of the inputs that they leave out.
+/// Multiplies the input, scaled by the layers' `factors`, with the weights and adds the low-rank terms; `h` are the terms'
+/// inner products. Each output has an epilogue. Where `integers` has the weights' products, they are added to those of the
+/// inputs that they leave out.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],
-    ranks: &Ranks<N>,
-    x: &Tensor,
-    h: Option<&Tensor>,
+    (x, factors): (&Tensor, &[Option<Box<Tensor>>; N]),
+    (ranks, h): (&Ranks<N>, Option<&Tensor>),
     integers: Option<&IntegerProducts>,
 ) -> Result<()>
 where
     for<'a> Stored<'a>: OperandReader<P>,
 {
     let reader = Stored::tensor(x)?;
+    let scaled = factors.iter().map(|factors| {
+        let factors = factors.as_deref();
+        factors.map(|factors| scaled_input::<P>(x, factors)).transpose()
+    });
+    let scaled = scaled.collect::<Result<Vec<_>>>()?;
     let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
     let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
     let rank = |at: usize| ranks.of[outputs[at].0.linear];
@@ -52,7 +57,7 @@ where
         let mut terms = Vec::with_capacity(2);
         if integers.is_none() {
             terms.push(Term {
-                left: Operand::depth_last(&reader),
+                left: Operand::depth_last(scaled[cut.linear].as_deref().unwrap_or(&reader)),
                 right: Operand::depth_last(weight),
                 depth: x.cols(),
             });
@@ -65,7 +70,7 @@ where
         }
         terms.extend(low_rank.as_ref().map(|(h, b)| Term {
             left: Operand::depth_last(h),
-            right: Operand::depth_last(b),
+            right: b.over_rank(),
             depth: rank(at),
         }));
         if terms.is_empty() {
@@ -96,18 +101,24 @@ where
     Ok(())
 }
 
+/// The input of a layer's product, each column multiplied by its factor.
+fn scaled_input<'a, P: Multiply>(x: &'a Tensor, factors: &'a Tensor) -> Result<Box<dyn OperandReader<P> + 'a>> {
+    let factors = factors.values::<f32>()?;
+    for_format!(x.dtype(), E => Ok(Box::new(ScaledColumns::new(x.values::<E>()?, factors))))
+}
+
 /// The right operands of one output, and the left one of its low-rank term.
 struct CutOperands<'a> {
     weight: Stored<'a>,
     /// The inner product and the rows of B.
-    low_rank: Option<(Stored<'a>, Stored<'a>)>,
+    low_rank: Option<(Stored<'a>, UpRows<'a>)>,
 }
 
 impl<'a> CutOperands<'a> {
     fn of<const N: usize>(linears: &'a [Linear], cut: &Cut, ranks: &Ranks<N>, h: Option<&'a Tensor>) -> Result<Self> {
         let linear = &linears[cut.linear];
         let low_rank = match (linear.low_rank(), h) {
-            (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, rows(&low_rank.b.value, cut)?)),
+            (Some(low_rank), Some(h)) => Some((ranks.window(h, cut.linear)?, low_rank.up.rows(cut.first)?)),
             _ => None,
         };
         Ok(Self {
@@ -115,11 +126,6 @@ impl<'a> CutOperands<'a> {
             low_rank,
         })
     }
-}
-
-/// The rows of a matrix that belong to a cut.
-pub(super) fn rows<'a>(matrix: &'a Tensor, cut: &Cut) -> Result<Stored<'a>> {
-    Ok(Stored::Dense(Matrix::new(matrix)?.skip_rows(cut.first)))
 }
 
 /// The gradients of the outputs, and the outputs' factors.

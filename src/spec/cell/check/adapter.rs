@@ -3,11 +3,11 @@
 use super::super::heeds::ADAPTER;
 use super::super::{Adapter, Cell, Device, Dtype, LoraATraining, Stack, TargetModules, Task, stacks};
 use super::found::Found;
-use super::invalid::{Invalid, at_least, at_most, number};
+use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::check;
-use crate::options::{Bias, InitLoraWeights, NamePattern};
+use crate::options::{Bias, InitLoraWeights, MissInit, NamePattern};
 use crate::text::did_you_mean;
-use crate::text::{nearest, quoted};
+use crate::text::{either, nearest, quoted};
 
 impl Cell {
     pub(super) fn check_adapter(&self, found: &mut Found) {
@@ -33,12 +33,7 @@ impl Cell {
             ));
         }
         let dropout = self.lora_dropout;
-        found.check(number(
-            "lora_dropout",
-            dropout,
-            (0.0..1.0).contains(&dropout),
-            "at least 0 and less than 1",
-        ));
+        found.check(probability("lora_dropout", dropout));
         if self.stack == Stack::Candle && self.adapter == Adapter::Dora && dropout > 0.0 {
             found.add(
                 Invalid::new(
@@ -49,25 +44,47 @@ impl Cell {
                 .help("leave the key out, or use `adapter: lora`"),
             );
         }
-        self.check_lora(found);
+        self.check_miss(found);
+        self.check_vera(found);
         if self.rank == 0 {
             self.check_no_adapter(found);
+        } else {
+            self.check_own_keys(found);
         }
+        self.check_lora(found);
         if let Some(layers) = &self.layers_to_transform {
             self.check_layers(layers, found);
         }
         if let Some(names) = &self.modules_to_save {
             self.check_saved(names, found);
         }
-        let TargetModules::Names(names) = &self.target_modules else {
+        if self.adapter == Adapter::Ia3 && self.llm_int8_threshold.is_some_and(|threshold| threshold > 0.0) {
+            let message = "IA3's scaled inputs are not multiplied as integers yet";
+            let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
+            found.add(invalid.help("leave the key out, or use another `adapter`"));
+        }
+        if self.init_adapter.is_some() && !self.adapter.heeds("lora") {
+            let message = "only LoRA and DoRA go on from an adapter so far";
+            let invalid = Invalid::new("init_adapter", message).with("adapter");
+            found.add(invalid.help("leave the key out, or use `adapter: lora`"));
+        }
+        if let Some(names) = &self.ia3.feedforward_modules {
+            self.check_names("ia3.feedforward_modules", names, found);
+        }
+        let Some(TargetModules::Names(names)) = &self.target_modules else {
             return;
         };
         if names.is_empty() {
             found.add(Invalid::new("target_modules", "the list is empty").help("`rank: 0` trains without adapters"));
         }
+        self.check_names("target_modules", names, found);
+    }
+
+    /// Checks that the names are those of linear layers, each once.
+    fn check_names(&self, key: &str, names: &[String], found: &mut Found) {
         let modules = check::target_modules(self.stack, self.task);
         for (index, name) in names.iter().enumerate() {
-            let invalid = |message| Invalid::new(format!("target_modules[{index}]"), message);
+            let invalid = |message| Invalid::new(format!("{key}[{index}]"), message);
             if !modules.contains(&name.as_str()) {
                 let near = nearest(name, modules.iter().copied()).map(did_you_mean);
                 let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
@@ -109,9 +126,57 @@ impl Cell {
             let key = format!("layers_to_transform[{at}]");
             found.add(Invalid::new(key, format!("{} is here twice", layers[at])));
         }
-        if matches!(self.target_modules, TargetModules::Pattern(_)) {
+        if matches!(self.target_modules, Some(TargetModules::Pattern(_))) {
             let message = "a regular expression says which blocks are meant by itself, as in PEFT";
             found.add(invalid(message).with("target_modules").help("leave the key out"));
+        }
+    }
+
+    /// The options below `miss`.
+    fn check_miss(&self, found: &mut Found) {
+        let miss = &self.miss;
+        found.check(probability("miss.miss_dropout", miss.miss_dropout));
+        if let Some(mini_r) = miss.mini_r {
+            found.check(at_least("miss.mini_r", mini_r, 1));
+            if miss.init_weights != MissInit::Mini {
+                let invalid = Invalid::new("miss.mini_r", "only `init_weights: mini` has it");
+                found.add(invalid.help("leave the key out, or use `miss: {init_weights: mini}`"));
+            }
+        }
+        if miss.init_weights == MissInit::Bat {
+            let message = "bat multiplies the weight itself with the blocks, which is not trained yet";
+            let invalid = Invalid::new("miss.init_weights", message);
+            found.add(invalid.help("use `init_weights: default` or `mini`"));
+        }
+    }
+
+    /// The options below `vera`.
+    fn check_vera(&self, found: &mut Found) {
+        let (dropout, start) = (self.vera.vera_dropout, self.vera.d_initial);
+        found.check(probability("vera.vera_dropout", dropout));
+        found.check(number(
+            "vera.d_initial",
+            start,
+            start.is_finite() && start.abs() <= 1e3,
+            "from -1000 to 1000",
+        ));
+        if self.vera.projection_prng_key > u64::from(u32::MAX) {
+            let message = "PyTorch's generator takes the lower 32 bits of a key alone";
+            let invalid = Invalid::new("vera.projection_prng_key", message);
+            found.add(invalid.help(format!("use a key of at most {}", u32::MAX)));
+        }
+    }
+
+    /// The keys of other methods must have their defaults.
+    fn check_own_keys(&self, found: &mut Found) {
+        let (keys, defaults) = (self.to_map(), Self::default_map());
+        let own = Adapter::OWN_KEYS.into_iter().filter(|key| !self.adapter.heeds(key));
+        for key in own.filter(|key| keys.get(*key) != defaults.get(*key)) {
+            let message = format!("has no effect with `adapter: {}`", self.adapter.name());
+            let having = Adapter::ALL.into_iter().filter(|adapter| adapter.heeds(key));
+            let having: Vec<_> = having.map(Adapter::name).collect();
+            let help = format!("leave the key out, or use the adapter {}", either(&having));
+            found.add(Invalid::new(key, message).with("adapter").help(help));
         }
     }
 
@@ -210,7 +275,13 @@ impl Cell {
 
     /// Without adapters their keys would do nothing.
     fn check_no_adapter(&self, found: &mut Found) {
-        let (keys, defaults) = (self.to_map(), Cell::default().to_map());
+        // What leaving the key out means is no mistake.
+        let target_modules = self.target_modules.clone();
+        let plain = Self {
+            target_modules: target_modules.filter(|targets| Some(targets) != self.default_targets().as_ref()),
+            ..self.clone()
+        };
+        let (keys, defaults) = (plain.to_map(), Cell::default().to_map());
         // A key of the other stack is a mistake of its own.
         let in_stack = |key: &&str| stacks(key).contains(&self.stack);
         let given = ADAPTER
@@ -225,4 +296,9 @@ impl Cell {
             );
         }
     }
+}
+
+/// Checks a probability of dropout.
+fn probability(key: &str, value: f64) -> Checked {
+    number(key, value, (0.0..1.0).contains(&value), "at least 0 and less than 1")
 }

@@ -213,6 +213,11 @@ impl Cell {
             );
             found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
         }
+        if !self.adapter.heeds("lora") {
+            let message = "the torch stack cannot be planned with this yet; supported: `lora` and `dora`";
+            let invalid = Invalid::new("adapter", message).with("stack");
+            found.add(invalid.help("use `adapter: lora`, or `stack: candle`"));
+        }
         if let Some(name) = &self.gpu {
             let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
             found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
@@ -239,8 +244,8 @@ impl Cell {
     fn check_chunked_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
         let adapts_head = match &self.target_modules {
-            TargetModules::AllLinear => false,
-            named => named.contains("lm_head"),
+            None | Some(TargetModules::AllLinear) => false,
+            Some(named) => named.contains("lm_head"),
         };
         if self.rank > 0 && adapts_head {
             let message = "TRL's chunks read the head's weight, so the head cannot have an adapter";

@@ -1,8 +1,8 @@
 mod data;
 
 use crate::spec::cell::{
-    AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, Dtype, InstructionSet,
-    InstructionSetChoice, Lengths, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator,
+    Adapter, AllocatorBackend, Attention, Autocast, Cell, Checkpointing, Data, DataFile, Dtype, InstructionSet,
+    InstructionSetChoice, Lengths, LoraATraining, LrScheduler, Measure, Optimizer, PackingAttention, PackingSeparator,
     PackingStrategy, Padding, QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights,
 };
 
@@ -147,12 +147,12 @@ fn words_and_lists_are_refused_by_their_key() {
     assert_eq!(refused(every).as_deref(), Some("gradient_checkpointing.every"));
     let modules = |names: &[&str]| TargetModules::Names(names.iter().map(|&name| name.to_owned()).collect());
     assert_eq!(
-        refused(|cell| cell.target_modules = modules(&[])).as_deref(),
+        refused(|cell| cell.target_modules = Some(modules(&[]))).as_deref(),
         Some("target_modules")
     );
     let twice = modules(&["q_proj", "k_proj", "q_proj"]);
     assert_eq!(
-        refused(|cell| cell.target_modules = twice).as_deref(),
+        refused(|cell| cell.target_modules = Some(twice)).as_deref(),
         Some("target_modules[2]")
     );
     let lengths = Synthetic {
@@ -217,7 +217,7 @@ fn model_task_and_data_belong_together() {
         data: file("a.jsonl", Some("mood")),
         ..Cell::default()
     };
-    labelled.target_modules = TargetModules::Names(vec!["query".into(), "dense".into()]);
+    labelled.target_modules = Some(TargetModules::Names(vec!["query".into(), "dense".into()]));
     assert_eq!(labelled.validate(), Ok(()));
     assert_eq!(
         told(|cell| cell.task = Task::CausalLm),
@@ -241,7 +241,7 @@ fn model_task_and_data_belong_together() {
     );
     assert!(told(|cell| cell.data = Data::Sample).starts_with("data: the sample text has no labels; use `synthetic`"));
     assert_eq!(
-        told(|cell| cell.target_modules = TargetModules::Names(vec!["q_proj".into()])),
+        told(|cell| cell.target_modules = Some(TargetModules::Names(vec!["q_proj".into()]))),
         "target_modules[0]: `q_proj` is not a linear layer of this model; the modules are q_lin, k_lin, v_lin, out_lin, lin1, lin2, \
          query, key, value, dense"
     );
@@ -268,7 +268,7 @@ fn keys_that_would_do_nothing_are_refused() {
     assert_eq!(full(|_| ()), None);
     assert_eq!(full(|cell| cell.lora_alpha = Some(8.0)).as_deref(), Some("lora_alpha"));
     assert_eq!(full(|cell| cell.lora_dropout = 0.1).as_deref(), Some("lora_dropout"));
-    let modules = |cell: &mut Cell| cell.target_modules = TargetModules::Names(vec!["q_proj".into()]);
+    let modules = |cell: &mut Cell| cell.target_modules = Some(TargetModules::Names(vec!["q_proj".into()]));
     assert_eq!(full(modules).as_deref(), Some("target_modules"));
     assert_eq!(
         full(|cell| cell.bnb_4bit_use_double_quant = false).as_deref(),
@@ -279,6 +279,37 @@ fn keys_that_would_do_nothing_are_refused() {
     assert_eq!(refused(threads).as_deref(), Some("allocator.env.RAYON_NUM_THREADS"));
     let backend = |cell: &mut Cell| _ = cell.env.insert("CELL_ALLOCATOR".into(), Some("system".into()));
     assert_eq!(refused(backend).as_deref(), Some("env.CELL_ALLOCATOR"));
+}
+
+#[test]
+fn an_adapter_has_its_keys() {
+    let told = |change: fn(&mut Cell)| {
+        let mut cell = Cell {
+            adapter: Adapter::Ia3,
+            ..Cell::default()
+        };
+        change(&mut cell);
+        cell.validate().map_err(|invalid| invalid.0[0].to_string())
+    };
+    assert_eq!(told(|_| ()), Ok(()));
+    for (key, change) in [
+        ("rank", (|cell| cell.rank = 8) as fn(&mut Cell)),
+        ("lora_alpha", |cell| cell.lora_alpha = Some(8.0)),
+        ("lora_dropout", |cell| cell.lora_dropout = 0.1),
+        ("lora_fa", |cell| cell.lora_fa = LoraATraining::Frozen),
+        ("lora", |cell| cell.lora.use_rslora = true),
+    ] {
+        let told = told(change).unwrap_err();
+        assert!(
+            told.starts_with(&format!("{key}: has no effect with `adapter: ia3`")),
+            "{told}"
+        );
+    }
+    let given = |cell: &mut Cell| cell.ia3.feedforward_modules = Some(vec!["v_porj".into()]);
+    assert!(told(given).unwrap_err().contains("did you mean `v_proj`?"));
+    assert_eq!(refused(given).as_deref(), Some("ia3"));
+    let galore = told(|cell| cell.optim = Optimizer::Galore).unwrap_err();
+    assert!(galore.contains("nothing to project"), "{galore}");
 }
 
 #[test]

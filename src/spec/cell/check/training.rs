@@ -6,7 +6,7 @@ use super::super::{Cell, Checkpointing, Device, Measure, Optimizer};
 use super::found::Found;
 use super::invalid::{Invalid, at_least, at_most, number};
 use crate::arch::{ModelConfig, Preset};
-use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Stack};
+use crate::options::{Adapter, AutoBatchSize, BatchSearch, ByteSize, MissInit, Stack};
 use crate::text::{Mistake, either};
 
 impl Cell {
@@ -251,8 +251,15 @@ impl Cell {
             .rank_pattern
             .values()
             .fold(self.rank, |most, of| most.max(*of));
-        if self.rank > 0 && rank >= largest {
-            let message = format!("adapters of rank {largest} have nothing to project to rank {rank}");
+        // The shorter side of what is trained.
+        let adapter_rank = match self.adapter {
+            Adapter::Lora | Adapter::Dora => largest,
+            Adapter::Miss if self.miss.init_weights == MissInit::Mini => self.miss.mini_r.unwrap_or(1).min(self.rank),
+            Adapter::Miss => self.rank,
+            Adapter::Ia3 | Adapter::Vera => 1,
+        };
+        if self.rank > 0 && rank >= adapter_rank {
+            let message = format!("adapters of rank {adapter_rank} have nothing to project to rank {rank}");
             found.add(
                 Invalid::new("optim_rank", message)
                     .with("optim")

@@ -12,13 +12,14 @@ pub(super) const ADAPTER: Technique = Technique {
     follows: &[],
     is_ordered: false,
     is_of_tensors: true,
+    // Methods with other weights are another study.
     steps: |cell, _| match (cell.rank, cell.adapter) {
-        (0, _) | (_, Adapter::Lora) => Vec::new(),
         _ if cell.init_adapter.is_some() => Vec::new(),
-        _ => vec![Cell {
+        (1.., Adapter::Dora) => vec![Cell {
             adapter: Adapter::Lora,
             ..cell.clone()
         }],
+        _ => Vec::new(),
     },
     settle: nothing_follows,
     copy: |from: &Cell, to: &mut Cell| to.adapter = from.adapter,

@@ -15,6 +15,7 @@ pub(super) const LORA_FA: Technique = Technique {
     is_of_tensors: true,
     steps: |cell, _| match (cell.rank, cell.lora_fa) {
         (0, _) | (_, LoraATraining::Frozen) => Vec::new(),
+        _ if !cell.adapter.heeds("lora_fa") => Vec::new(),
         // Its start values have no frozen A.
         _ if cell.lora.init_lora_weights.changes_weight() => Vec::new(),
         _ => vec![Cell {

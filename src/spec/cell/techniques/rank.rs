@@ -26,6 +26,8 @@ pub(super) const RANK: Technique = Technique {
             // Adapters in place of some weights are another study.
             0 if cell.trainable.is_some() => Vec::new(),
             0 => ADAPTERS.into_iter().map(with).collect(),
+            // The rank of another method means something else.
+            _ if !cell.adapter.heeds("lora_alpha") => Vec::new(),
             rank => std::iter::successors(Some(rank), halved).skip(1).map(with).collect(),
         }
     },

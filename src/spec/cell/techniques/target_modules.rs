@@ -21,6 +21,10 @@ pub(super) const TARGET_MODULES: Technique = Technique {
         }
         // Also where every weight is trained: the rank may change as well.
         let all = model.target_modules();
+        // PEFT chooses few layers by itself for other methods, or all for whom fewer save little.
+        let Some(targets) = cell.target_modules().filter(|_| cell.adapter.heeds("lora")) else {
+            return Vec::new();
+        };
         let attention = attention(model);
         // PEFT's choice for most models (`TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`).
         let queries_and_values = attention
@@ -28,17 +32,14 @@ pub(super) const TARGET_MODULES: Technique = Technique {
             .copied()
             .filter(|name| name.starts_with(['q', 'v']))
             .collect();
-        let mut given: Vec<&str> = all
-            .into_iter()
-            .filter(|name| cell.target_modules.contains(name))
-            .collect();
+        let mut given: Vec<&str> = all.into_iter().filter(|name| targets.contains(name)).collect();
         let mut steps = Vec::new();
         for fewer in [attention.clone(), queries_and_values] {
             let kept: Vec<&str> = given.iter().copied().filter(|name| fewer.contains(name)).collect();
             if !kept.is_empty() && kept.len() < given.len() {
                 let names = kept.iter().map(|&name| name.to_owned()).collect();
                 steps.push(Cell {
-                    target_modules: TargetModules::Names(names),
+                    target_modules: Some(TargetModules::Names(names)),
                     ..cell.clone()
                 });
                 given = kept;

@@ -5,12 +5,15 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 45] = [
+const OTHERS: [&str; 48] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
     "init_adapter",
     "lora",
+    "ia3",
+    "miss",
+    "vera",
     "auto_batch_size",
     "model",
     "weights",
@@ -271,7 +274,7 @@ fn formats_optimizers_and_modules_lose_bits_and_weights() {
         [r#"["q_proj","k_proj","v_proj","o_proj"]"#, r#"["q_proj","v_proj"]"#]
     );
     let fewer = Cell {
-        target_modules: TargetModules::Names(vec!["v_proj".into(), "up_proj".into()]),
+        target_modules: Some(TargetModules::Names(vec!["v_proj".into(), "up_proj".into()])),
         ..cell.clone()
     };
     assert_eq!(values("target_modules", &fewer)[1..], [r#"["v_proj"]"#]);

@@ -2,7 +2,7 @@
 
 use super::technique::Change;
 use crate::arch::{Kind, ModelConfig, Module};
-use crate::options::{LoraATraining, is_in, matching, saves_whole};
+use crate::options::AdapterMethod;
 use crate::spec::cell::Cell;
 
 /// The trained weights of the changed cell, as a share of the given one's.
@@ -49,19 +49,25 @@ fn of_base(cell: &Cell, model: &ModelConfig) -> u64 {
 }
 
 fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
-    let modules = model.modules().filter(|(name, module)| {
-        module.kind == Kind::Linear
-            && cell.target_modules.contains(name)
-            && !saves_whole(cell.modules_to_save.as_deref().unwrap_or_default(), name)
-            && is_in(cell.layers_to_transform.as_deref(), model.block_of(name))
-    });
-    let elements = modules.map(|(name, module)| {
-        let rank = matching(&cell.lora.rank_pattern, &name).unwrap_or(rank);
-        match (&module.dims(model)[..], cell.lora_fa) {
-            (&[rows, columns], LoraATraining::Trained) => (rows + columns) * rank,
-            (&[rows, _], _) => rows * rank,
-            _ => 0,
-        }
-    });
+    let adapted = Cell { rank, ..cell.clone() };
+    let Some(adapter) = adapted.model_options().adapter else {
+        return 0;
+    };
+    let linear = model.modules().filter(|(_, module)| module.kind == Kind::Linear);
+    let elements = linear
+        .filter(|(name, _)| model.adapts(&adapter, name))
+        .map(|(name, module)| {
+            let (&[rows, columns], rank) = (&module.dims(model)[..], adapter.rank_of(&name)) else {
+                return 0;
+            };
+            match &adapter.method {
+                AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) if !lora.trains_a => rows * rank,
+                AdapterMethod::Lora(_) | AdapterMethod::Dora(_) => (rows + columns) * rank,
+                AdapterMethod::Ia3(ia3) if model.is_feedforward(ia3, &name) => columns,
+                AdapterMethod::Ia3(_) => rows,
+                AdapterMethod::Miss(miss) => rank * miss.mini_r.unwrap_or(rows),
+                AdapterMethod::Vera(_) => rows + rank,
+            }
+        });
     elements.sum::<usize>() as u64
 }
