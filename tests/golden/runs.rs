@@ -46,7 +46,7 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 15] = [
+const FILES: [&str; 18] = [
     "golden.json",
     "golden_adafactor.json",
     "golden_adamw_8bit.json",
