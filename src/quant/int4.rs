@@ -171,8 +171,10 @@ pub struct Builder {
     absmax: Buffer<f32>,
     /// Number of quantised blocks.
     done: usize,
-    /// The values of the block that is not complete.
-    pending: Vec<f32>,
+    /// The values of the block that is not complete, at its beginning. A buffer, so that a dry run has it, too.
+    pending: Buffer<f32>,
+    /// Number of those values.
+    held: usize,
 }
 
 impl Builder {
@@ -190,7 +192,8 @@ impl Builder {
             codes: Buffer::zeros(elements.div_ceil(2)),
             absmax: Buffer::zeros(elements.div_ceil(block)),
             done: 0,
-            pending: Vec::new(),
+            pending: Buffer::zeros(block),
+            held: 0,
         }
     }
 
@@ -204,20 +207,27 @@ impl Builder {
             return Err(self.length_error(given));
         }
         let block = self.format.block_size;
-        if !self.pending.is_empty() {
-            let (now, later) = values.split_at(values.len().min(block - self.pending.len()));
-            self.pending.extend_from_slice(now);
-            if self.pending.len() < block {
+        if self.held > 0 {
+            let (now, later) = values.split_at(values.len().min(block - self.held));
+            self.hold(now);
+            if self.held < block {
                 return Ok(());
             }
-            let pending = std::mem::take(&mut self.pending);
-            self.quantize(&pending);
+            let pending = std::mem::replace(&mut self.pending, Buffer::zeros(0));
+            self.quantize(pending.values());
+            (self.pending, self.held) = (pending, 0);
             values = later;
         }
         let (whole, rest) = values.split_at(values.len() - values.len() % block);
         self.quantize(whole);
-        self.pending.extend_from_slice(rest);
+        self.hold(rest);
         Ok(())
+    }
+
+    /// Keeps values until their block is complete.
+    fn hold(&mut self, values: &[f32]) {
+        self.pending.values_mut()[self.held..][..values.len()].copy_from_slice(values);
+        self.held += values.len();
     }
 
     /// Quantises whole blocks.
@@ -225,7 +235,7 @@ impl Builder {
         let block = self.format.block_size;
         let codes = &mut self.codes.values_mut()[self.done * block / 2..][..values.len() / 2];
         let absmax = &mut self.absmax.values_mut()[self.done..][..values.len() / block];
-        // Each data type has code of its own, with its bounds in it.
+        // Compiled for each data type, with its bounds as constants.
         match self.format.quant_type {
             QuantType::Nf4 => quantize_blocks(&NF4, block, values, codes, absmax),
             QuantType::Fp4 => quantize_blocks(&FP4, block, values, codes, absmax),
@@ -242,10 +252,10 @@ impl Builder {
             return Err(self.length_error(self.given()));
         }
         let block = self.format.block_size;
-        if !self.pending.is_empty() {
+        if self.held > 0 {
             self.absmax.values_mut()[self.done] = quantize_short_block(
                 self.format.codebook(),
-                &self.pending,
+                &self.pending.values()[..self.held],
                 &mut self.codes.values_mut()[self.done * block / 2..],
             );
         }
@@ -269,7 +279,7 @@ impl Builder {
     }
 
     fn given(&self) -> usize {
-        self.done * self.format.block_size + self.pending.len()
+        self.done * self.format.block_size + self.held
     }
 
     fn length_error(&self, given: usize) -> QuantError {
@@ -322,9 +332,11 @@ fn quantize_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
 /// Like [`quantize_block`], for a last block that is not full: bitsandbytes divides its values by the scale.
 fn quantize_short_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block).max(SMALLEST_ABSMAX);
-    let mut scaled: Vec<u8> = block.iter().map(|value| book.nearest(value / absmax)).collect();
-    scaled.resize(block.len().next_multiple_of(2), book.nearest(0.0));
-    pack(&scaled, codes);
+    let nearest = |value: &f32| book.nearest(value / absmax);
+    for (codes, pair) in codes.iter_mut().zip(block.chunks(2)) {
+        let low = pair.get(1).map_or(book.nearest(0.0), nearest);
+        pack(&[nearest(&pair[0]), low], std::slice::from_mut(codes));
+    }
     absmax
 }
 
