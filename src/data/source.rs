@@ -77,7 +77,7 @@ pub struct KeyError {
     pub value: String,
     /// The mistake.
     #[source]
-    pub error: DataError,
+    pub error: Box<DataError>,
 }
 
 impl KeyError {
@@ -88,7 +88,7 @@ impl KeyError {
             Data::Sample => ("data", "sample".into()),
             Data::File(file) => ("data.path", file.path.to_string()),
         };
-        let error = error.into();
+        let error = Box::new(error.into());
         Self { key, value, error }
     }
 
@@ -98,6 +98,7 @@ impl KeyError {
             (DataError::Split { .. } | DataError::SplitOfFile { .. }, Some((key, split))) => (*key, split.clone()),
             _ => (part.key, part.file.path.to_string()),
         };
+        let error = Box::new(error);
         Self { key, value, error }
     }
 }
@@ -130,7 +131,7 @@ pub fn check(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
                 Some(given) => ("data.chat_template", given.clone()),
                 None => ("data.path", file.path.to_string()),
             };
-            let error = DataError::ChatTemplate { place, error };
+            let error = Box::new(DataError::ChatTemplate { place, error });
             KeyError { key, value, error }
         })?;
     }
@@ -166,11 +167,11 @@ fn check_files(file: &DataFile, has_labels: bool, roots: &Roots) -> Result<Optio
         Some(given) if is_fetched && conversation.is_none() => Err(KeyError {
             key: "data.chat_template",
             value: given.clone(),
-            error: DataError::KeyOfForm {
+            error: Box::new(DataError::KeyOfForm {
                 place: file.path.iter().collect::<Vec<_>>().join(", "),
                 key: "chat_template",
                 form: "texts",
-            },
+            }),
         }),
         _ => Ok(conversation),
     }

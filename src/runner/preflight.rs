@@ -128,7 +128,7 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
         let data = cell.value("data").to_string();
         if seen.insert((cell.model.as_str(), data, config.labels(), cell.device.as_str())) {
             let checked = data::check(&cell.data_options(), config, &roots);
-            checked.map_err(|KeyError { key, value, error }| fail(key, &value, error.into()))?;
+            checked.map_err(|KeyError { key, value, error }| fail(key, &value, (*error).into()))?;
             let device = cell.device().map_or(Ok(()), Device::check_build);
             device.map_err(|error| fail("device", &cell.device, error.into()))?;
         }
