@@ -132,7 +132,7 @@ fn flops(config: &ModelConfig) -> f64 {
         .sum();
     let mut forward = config.forward_flops(LEN);
     forward.model -= hidden;
-    forward.of_step(true)
+    forward.of_step(1.0)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -156,12 +156,12 @@ fn forms_go_together_and_columns_have_any_name() {
 #[test]
 fn samples_without_a_predicted_token_are_left_out() {
     let long = json!({"prompt": "so many words before ".repeat(60), "completion": "end"});
-    let short = json!({"prompt": "a ", "completion": "b"});
+    let short = json!({"prompt": "a", "completion": " b"});
     let dir = folder(&[("pairs.jsonl", &[long.clone(), short]), ("long.jsonl", &[long])]);
     let data = load_in(dir.path(), &cell(file("pairs.jsonl"))).unwrap();
     assert_eq!(data.sampler().lengths().len(), 1);
     let remark = "samples: 1 were left out because `max_seq_length` cuts off all that is predicted";
-    assert_eq!(data.skipped().remark().as_deref(), Some(remark));
+    assert_eq!(data.skipped().remarks().collect::<Vec<_>>(), [remark]);
     let message = predicted(dir.path(), file("long.jsonl")).unwrap_err();
     assert!(message.ends_with("(1 were left out because `max_seq_length` cuts off all that is predicted)"));
 }

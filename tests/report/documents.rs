@@ -33,12 +33,19 @@ fn held_out_losses_of_real_weights_rank_methods() {
     let template = Template::named("method_comparison");
     let rendered = report::render(&About::new(&recorded.study), &frame, &template, "x").unwrap();
     let rows = |has: &str| rendered.markdown.lines().filter(|line| line.contains(has)).count();
-    let is_starred = |line: &&str| line.starts_with('|') && line.contains('★');
-    let starred: Vec<&str> = rendered.markdown.lines().filter(is_starred).collect();
-    assert_eq!(starred.len(), 3, "{}", rendered.markdown);
-    assert!(starred.iter().all(|line| line.starts_with("| QLoRA ")), "{starred:?}");
+    // Of memory and of file, behind the method, two axes and the status.
+    let starred = |at: usize| -> Vec<&str> {
+        let lines = rendered.markdown.lines().filter(|line| line.starts_with('|'));
+        let is_starred = |line: &&str| line.split('|').nth(at).is_some_and(|cell| cell.contains('★'));
+        lines.filter(is_starred).collect()
+    };
+    let (memory, file) = (starred(5), starred(6));
+    assert_eq!((memory.len(), file.len()), (3, 5), "{}", rendered.markdown);
+    assert!(memory.iter().all(|line| line.starts_with("| QLoRA ")), "{memory:?}");
+    assert_eq!(rows("On the Pareto front of the file's size and held-out loss"), 1);
     assert_eq!(rows("On the Pareto front of peak memory and held-out loss"), 1);
-    assert_eq!(rendered.files.keys().collect::<Vec<_>>(), ["x-memory-loss.svg"]);
+    let charts: Vec<_> = rendered.files.keys().collect();
+    assert_eq!(charts, ["x-file-loss.svg", "x-memory-loss.svg"]);
 }
 
 #[test]
