@@ -122,10 +122,9 @@ impl CellSelector<'_> {
 
 fn chosen<'e>(expansion: &'e Expansion, selection: &Selection) -> impl Iterator<Item = &'e StudyCell> {
     let has = |cell: &StudyCell, key: &String, value: &Json| {
-        // The axes are at hand; other keys take a serialisation.
-        cell.axes
-            .get(key)
-            .map_or_else(|| cell.cell.value(key) == *value, |there| there == value)
+        // The axes are at hand; other keys, and those that are left to their default, take a serialisation.
+        let there = cell.axes.get(key).filter(|there| !there.is_null());
+        there.map_or_else(|| cell.cell.resolved_value(key) == *value, |there| there == value)
     };
     let cells = expansion.cells.iter();
     cells.filter(move |cell| selection.iter().all(|(key, value)| has(cell, key, value)))
@@ -138,7 +137,7 @@ fn values_there_are(expansion: &Expansion, selection: &Selection) -> Option<Stri
         let values: IndexSet<String> = expansion
             .cells
             .iter()
-            .map(|cell| to_flow_yaml(&cell.cell.value(key)))
+            .map(|cell| to_flow_yaml(&cell.cell.resolved_value(key)))
             .collect();
         if values.contains(&to_flow_yaml(wanted)) {
             return None;

@@ -10,5 +10,5 @@ pub type Selection = IndexMap<String, Json>;
 
 /// True if a cell has all of these values.
 pub(crate) fn holds(selection: &Selection, cell: &Cell) -> bool {
-    selection.iter().all(|(key, value)| cell.value(key) == *value)
+    selection.iter().all(|(key, value)| cell.resolved_value(key) == *value)
 }

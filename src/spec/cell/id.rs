@@ -69,6 +69,14 @@ impl Cell {
             .unwrap_or(Value::Null)
     }
 
+    /// The value that a dotted key comes to, whether or not it is left to its default.
+    pub fn resolved_value(&self, key: &str) -> Value {
+        match key {
+            "target_modules" => serde_json::to_value(self.target_modules()).unwrap_or_default(),
+            _ => self.value(key),
+        }
+    }
+
     /// The cell with another value of a dotted key; `None` if the key cannot have it.
     pub fn with(&self, key: &str, value: &Value) -> Option<Self> {
         let mut map = Value::Object(self.to_map());
