@@ -1,5 +1,5 @@
-//! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are taken anew in each forward
-//! pass, from a product of the factors that is as large as the weight.
+//! DoRA, as PEFT computes it (`DoraLinearLayer` in `tuners/lora/dora.py`): the norms of the rows are computed again in each
+//! forward pass, from a product of the factors that is as large as the weight.
 
 use super::base::{Base, BaseLayer};
 use super::lora::Lora;
@@ -17,20 +17,25 @@ impl<'t> Lora<'t> {
     ) -> Tensor<'t> {
         let tape = input.tape;
         let input = &if self.dropout { input.dropout() } else { input.clone() };
-        // `get_lora_weight` from an identity. Its graph lasts until the end, and no gradient comes to it.
+        // `get_lora_weight` from an identity. Its graph lasts until the end, and no gradient reaches it.
         // Autocast keeps the casts that it makes of the factors here, and their history.
         drop([&self.a, &self.b].map(Tensor::cast_for_autocast));
         let eye = tape.empty(&[layer.dims[1]; 2], self.a.dtype());
-        let [cast, inner, product] = tape.within(Mode::NoGrad, || {
+        let keeps = matches!(tape.mode(), Mode::Record | Mode::Recompute(_));
+        let (cast, inner, product) = tape.within(Mode::NoGrad, || {
             let cast = eye.cast_for_autocast();
             let inner = cast.linear(&self.a, None);
+            let cast = (keeps && self.a.requires_grad()).then_some(cast);
             let product = inner.linear(&self.b, None);
-            [cast, inner, product]
+            (cast, inner, product)
         });
-        let keeps = matches!(tape.mode(), Mode::Record | Mode::Recompute(_));
-        let graph = keeps.then(|| (self.a.requires_grad().then(|| cast.clone()), inner.clone()));
-        drop((eye, cast, inner));
-        let product = product.to(input.dtype());
+        let graph = keeps.then(|| (cast, inner.clone()));
+        drop((eye, inner));
+        let product = {
+            let as_input = product.to(input.dtype());
+            drop(product);
+            as_input
+        };
         let weight = layer.weight.dequantised(tape).to(input.dtype());
         let norm = weight.norm_of_rows(&product);
         let factor = magnitude.div(&norm).reshape(&[1, layer.dims[0]]);
