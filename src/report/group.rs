@@ -47,7 +47,7 @@ impl Stat {
 }
 
 /// Means that differ by more deviations than these do not differ by noise.
-const BEYOND_NOISE: f64 = 2.0;
+pub(super) const BEYOND_NOISE: f64 = 2.0;
 
 impl Stat {
     /// True if two means differ by more than twice the larger deviation over repeats; `None` without repeats of both.

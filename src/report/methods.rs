@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::entry::Entry;
-use super::group::{Group, SavedFile};
+use super::group::{BEYOND_NOISE, Group, SavedFile};
 use super::labels::Labels;
 use crate::options::Adapter;
 use crate::results::{all_parameters, trainable_share};
@@ -145,7 +145,7 @@ pub(crate) fn losses(groups: &[Group]) -> Losses {
     let spread = stats.iter().filter_map(|stat| stat.deviation).fold(0.0, f64::max);
     let means = || stats.iter().map(|stat| stat.mean);
     let range = means().fold(f64::MIN, f64::max) - means().fold(f64::MAX, f64::min);
-    if range <= 2.0 * spread {
+    if range <= BEYOND_NOISE * spread {
         return no(
             "Held-out losses differ by no more than twice their spread over seeds, so they do not rank the methods.",
         );

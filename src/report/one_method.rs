@@ -106,7 +106,8 @@ struct Pair<'g> {
     place: Vec<String>,
 }
 
-/// The configurations of both sides that agree in the other axes; one of each side is a pair whatever its axes are.
+/// The configurations of both sides that agree in the other axes; if each side has only one, they are
+/// a pair whatever their axes are.
 fn pairs<'g>(groups: &'g [Group], axes: &[String], only: &Pick, baseline: &Pick) -> Result<Vec<Pair<'g>>, String> {
     let of = |pick: &Pick| {
         groups
@@ -120,7 +121,9 @@ fn pairs<'g>(groups: &'g [Group], axes: &[String], only: &Pick, baseline: &Pick)
             return Err(format!("no cell of `{pick}` has a result"));
         }
     }
-    if let ([ours], [theirs]) = (&ours[..], &theirs[..]) {
+    // A cell that failed may have been the right partner, so it counts.
+    let is_single = |pick: &Pick| groups.iter().filter(|group| pick.has(group)).count() == 1;
+    if let ([ours], [theirs], true) = (&ours[..], &theirs[..], is_single(only) && is_single(baseline)) {
         return match ours.cells[0].text("group_id") == theirs.cells[0].text("group_id") {
             true => Err(format!("`{only}` and `{baseline}` are the same cells")),
             false => Ok(vec![Pair {

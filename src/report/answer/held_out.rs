@@ -15,6 +15,18 @@ const DECIMALS: usize = 3;
 /// Smaller differences read as zero.
 const EQUAL: f64 = 0.0005;
 
+/// The difference that repeats of one configuration may have, in words; see [`Stat::is_beyond_noise`].
+const NOISE: &str = "twice the spread over seeds";
+
+/// True for an axis whose values are evaluated on other texts, tokens or lengths: their losses are no comparison.
+fn changes_evaluation(axis: &str) -> bool {
+    let key = axis.split('.').next().unwrap_or(axis);
+    matches!(
+        key,
+        "model" | "data" | "eval_fraction" | "max_seq_length" | "task" | "num_labels"
+    )
+}
+
 /// The losses of a column of which less is better.
 struct Losses<'g> {
     /// The lowest of them, in words.
@@ -37,10 +49,12 @@ pub(super) fn sentences(evidence: &Evidence<'_>) -> Vec<Sentence> {
             lowest,
             groups: known.collect(),
         };
-        let of_axes = evidence.axes.iter().filter_map(|axis| losses.by_axis(evidence, axis));
+        let comparable = evidence.axes.iter().filter(|axis| !changes_evaluation(axis));
+        let of_axes = comparable.filter_map(|axis| losses.by_axis(evidence, axis));
         let of_axes: Vec<Sentence> = of_axes.collect();
         let is_said = evidence.axes.len() == 1 && !of_axes.is_empty();
-        let overall = losses.overall(evidence).filter(|_| !is_said);
+        let is_one_measure = evidence.axes.iter().all(|axis| !changes_evaluation(axis));
+        let overall = losses.overall(evidence).filter(|_| is_one_measure && !is_said);
         overall.into_iter().chain(of_axes).collect::<Vec<_>>()
     };
     columns.into_iter().flat_map(of_column).collect()
@@ -82,39 +96,59 @@ impl<'g> Losses<'g> {
                     return None;
                 };
                 let compared = self.compared(best, &value(next), second);
-                let elsewhere = if evidence.axes.len() > 1 {
-                    ", all else equal"
-                } else {
-                    ""
+                let text = match evidence.axes.len() {
+                    1 => format!("{} has {}, {compared}.", value(group), self.lowest),
+                    _ => format!(
+                        "Of the configurations that differ in {} alone, {} has {}, {compared}.",
+                        code(axis),
+                        value(group),
+                        self.lowest
+                    ),
                 };
-                let text = format!("{} has {}{elsewhere}, {compared}.", value(group), self.lowest);
                 Some(Sentence::about(text, Figures::Measured, [group, next]))
             }
-            several => {
-                let mut wins: Vec<(String, usize)> = Vec::new();
-                for set in several {
-                    let name = value(set[0].0);
-                    match wins.iter_mut().find(|(known, _)| *known == name) {
-                        Some((_, count)) => *count += 1,
-                        None => wins.push((name, 1)),
-                    }
-                }
-                let (name, count) = wins.into_iter().reduce(|a, b| if b.1 > a.1 { b } else { a })?;
-                let beyond = several
-                    .iter()
-                    .filter(|set| set[0].1.is_beyond_noise(set[1].1) == Some(true));
-                let text = format!(
-                    "{name} has {} in {count} of {} comparisons that differ in {} alone; in {} of them the lowest is beyond \
-                     the spread over seeds.",
-                    self.lowest,
-                    several.len(),
-                    code(axis),
-                    beyond.count(),
-                );
-                let groups = several.iter().flatten().map(|(group, _)| *group);
-                Some(Sentence::about(text, Figures::Measured, groups))
+            several => self.most_often(several, axis),
+        }
+    }
+
+    /// The value that has the lowest loss in most of several sets.
+    fn most_often(&self, sets: &[Vec<(&'g Group, Stat)>], axis: &str) -> Option<Sentence> {
+        let mut wins: Vec<(String, Vec<Option<bool>>)> = Vec::new();
+        for set in sets {
+            let [(group, best), (_, next), ..] = set[..] else {
+                continue;
+            };
+            if next.mean - best.mean < EQUAL {
+                continue;
+            }
+            let (name, noise) = (code(&part(group, axis)), best.is_beyond_noise(next));
+            match wins.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, found)) => found.push(noise),
+                None => wins.push((name, vec![noise])),
             }
         }
+        wins.sort_by_key(|(_, found)| std::cmp::Reverse(found.len()));
+        let (name, found) = wins.first()?;
+        // Two that win as often are no answer.
+        if wins.get(1).is_some_and(|(_, others)| others.len() == found.len()) {
+            return None;
+        }
+        let noise = match found.iter().flatten().count() {
+            0 => "from single seeds, so the noise is not known".to_owned(),
+            _ => {
+                let beyond = found.iter().filter(|noise| **noise == Some(true)).count();
+                format!("by more than {NOISE} in {beyond}")
+            }
+        };
+        let text = format!(
+            "{name} has {} in {} of {} comparisons that differ in {} alone, {noise}.",
+            self.lowest,
+            found.len(),
+            sets.len(),
+            code(axis),
+        );
+        let groups = sets.iter().flatten().map(|(group, _)| *group);
+        Some(Sentence::about(text, Figures::Measured, groups))
     }
 
     fn sorted(&self, mut groups: Vec<(&'g Group, Stat)>) -> Vec<(&'g Group, Stat)> {
@@ -122,7 +156,7 @@ impl<'g> Losses<'g> {
         groups
     }
 
-    /// `4.438: 0.268 less than X, beyond the spread over seeds (0.008)`.
+    /// `4.438: 0.268 less than X, more than twice the spread over seeds (0.008)`.
     fn compared(&self, best: Stat, other: &str, next: Stat) -> String {
         let value = |n: f64| number(n.into(), DECIMALS);
         let difference = next.mean - best.mean;
@@ -133,8 +167,8 @@ impl<'g> Losses<'g> {
         let spread = value(spread(best, next));
         let noise = match best.is_beyond_noise(next) {
             None => "from single seeds, so the noise is not known".into(),
-            Some(true) => format!("beyond the spread over seeds ({spread})"),
-            Some(false) => format!("within the spread over seeds ({spread})"),
+            Some(true) => format!("more than {NOISE} ({spread})"),
+            Some(false) => format!("not more than {NOISE} ({spread})"),
         };
         format!("{mean}: {} less than {other}, {noise}", value(difference))
     }
@@ -182,17 +216,45 @@ mod tests {
         let texts = measured(&cells, &["dtype", "rank"]);
         assert_eq!(
             with(&texts, "`float32, rank 16` has the lowest held-out loss"),
-            "`float32, rank 16` has the lowest held-out loss, 4.105: 0.305 less than `float32, rank 8`, beyond the spread \
-             over seeds (0.014)."
+            "`float32, rank 16` has the lowest held-out loss, 4.105: 0.305 less than `float32, rank 8`, more than twice the \
+             spread over seeds (0.014)."
         );
         assert_eq!(
-            with(&texts, "`float32` has the lowest held-out loss, all else equal"),
-            "`float32` has the lowest held-out loss, all else equal, 4.410: 0.010 less than `int4`, within the spread over \
-             seeds (0.014)."
+            with(&texts, "`dtype` alone, `float32` has the lowest held-out loss"),
+            "Of the configurations that differ in `dtype` alone, `float32` has the lowest held-out loss, 4.410: 0.010 less \
+             than `int4`, not more than twice the spread over seeds (0.014)."
         );
         assert!(
-            with(&texts, "`rank 16` has the lowest held-out loss, all").contains("4.105: 0.305 less than `rank 8`")
+            with(&texts, "alone, `rank 16` has the lowest held-out loss").contains("4.105: 0.305 less than `rank 8`")
         );
+    }
+
+    #[test]
+    fn wins_are_counted_without_ties() {
+        let cells = [
+            repeats("a", "float32", 8, &[4.40, 4.42]),
+            repeats("b", "int4", 8, &[4.60, 4.62]),
+            repeats("c", "float32", 16, &[4.10, 4.12]),
+            repeats("d", "int4", 16, &[4.11, 4.13]),
+            repeats("e", "float32", 32, &[4.0, 4.0]),
+            repeats("f", "int4", 32, &[4.0, 4.0]),
+        ]
+        .concat();
+        let texts = measured(&cells, &["dtype", "rank"]);
+        assert_eq!(
+            with(&texts, "differ in `dtype` alone"),
+            "`float32` has the lowest held-out loss in 2 of 3 comparisons that differ in `dtype` alone, by more than twice \
+             the spread over seeds in 1."
+        );
+    }
+
+    #[test]
+    fn losses_on_other_texts_are_not_compared() {
+        let mut cells = [repeats("a", "float32", 8, &[4.40]), repeats("b", "float32", 8, &[4.2])].concat();
+        cells[0].set("max_seq_length", 128_u64.into());
+        cells[1].set("max_seq_length", 256_u64.into());
+        let texts = measured(&cells, &["max_seq_length"]);
+        assert!(texts.iter().all(|text| !text.contains("held-out")), "{texts:?}");
     }
 
     #[test]
