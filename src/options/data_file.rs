@@ -102,10 +102,11 @@ impl DataFile {
         })
     }
 
-    /// The data whose forgetting is measured, if there is some: files of any columns, with the same chat template.
+    /// The data whose forgetting is measured, if there is some: files of any columns, with the same format and chat template.
     pub fn forgetting(&self) -> Option<Self> {
         Some(Self {
             path: self.forgetting_path.clone()?,
+            format: self.format,
             chat_template: self.chat_template.clone(),
             ..Self::new("")
         })

@@ -42,6 +42,7 @@ impl Cell {
                 .0
                 .iter_mut()
                 .chain(file.eval_path.iter_mut().flat_map(|paths| &mut paths.0))
+                .chain(file.forgetting_path.iter_mut().flat_map(|paths| &mut paths.0))
             {
                 if !is_on_hub(HubName::of_data(path), path) {
                     absolute(path);
@@ -49,6 +50,7 @@ impl Cell {
             }
             file.chat_template.iter_mut().for_each(absolute);
         }
+        self.init_adapter.iter_mut().for_each(absolute);
     }
 }
 

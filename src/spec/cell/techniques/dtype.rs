@@ -12,7 +12,7 @@ pub(super) const DTYPE: Technique = Technique {
     key: "dtype",
     does: "Stores the base weights in fewer bits.",
     avoid: "Where weights are a small part of the peak, or where every weight is trained.",
-    follows: &["bnb_4bit_compute_dtype"],
+    follows: &["bnb_4bit_compute_dtype", "llm_int8_threshold"],
     is_ordered: true,
     is_of_tensors: true,
     steps: |cell, model| {
@@ -34,10 +34,14 @@ pub(super) const DTYPE: Technique = Technique {
         if from.dtype != Dtype::Int4 && to.dtype == Dtype::Int4 {
             to.bnb_4bit_compute_dtype = native_half(from);
         }
+        if to.dtype != Dtype::Int8 {
+            to.llm_int8_threshold = None;
+        }
     },
     copy: |from: &Cell, to: &mut Cell| {
         to.dtype = from.dtype;
         to.bnb_4bit_compute_dtype = from.bnb_4bit_compute_dtype;
+        to.llm_int8_threshold = from.llm_int8_threshold;
     },
     price: |change| {
         let (from, to) = (change.from.dtype.bits(), change.to.dtype.bits());

@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 48] = [
+const OTHERS: [&str; 47] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
@@ -23,7 +23,6 @@ const OTHERS: [&str; 48] = [
     "gpu",
     "bnb_4bit_quant_type",
     "bnb_4bit_blocksize",
-    "llm_int8_threshold",
     "max_steps",
     "num_train_epochs",
     "optim_rank",
@@ -239,9 +238,9 @@ fn formats_optimizers_and_modules_lose_bits_and_weights() {
     assert_eq!(
         values("dtype", &cell),
         [
-            r#""bfloat16" "bfloat16""#,
-            r#""int8" "bfloat16""#,
-            r#""int4" "bfloat16""#
+            r#""bfloat16" "bfloat16" null"#,
+            r#""int8" "bfloat16" null"#,
+            r#""int4" "bfloat16" null"#
         ]
     );
     let emulated = Cell {
@@ -251,10 +250,10 @@ fn formats_optimizers_and_modules_lose_bits_and_weights() {
     assert_eq!(
         values("dtype", &emulated),
         [
-            r#""bfloat16" "bfloat16""#,
-            r#""float16" "bfloat16""#,
-            r#""int8" "bfloat16""#,
-            r#""int4" "float16""#
+            r#""bfloat16" "bfloat16" null"#,
+            r#""float16" "bfloat16" null"#,
+            r#""int8" "bfloat16" null"#,
+            r#""int4" "float16" null"#
         ]
     );
     let turing = Cell {
@@ -262,7 +261,7 @@ fn formats_optimizers_and_modules_lose_bits_and_weights() {
         gpu: Some("t4".into()),
         ..torch()
     };
-    assert_eq!(values("dtype", &turing)[1], r#""float16" "bfloat16""#);
+    assert_eq!(values("dtype", &turing)[1], r#""float16" "bfloat16" null"#);
     let optimizers = values("optim", &cell);
     assert!(optimizers.contains(&r#""paged_adamw_8bit""#.into()) && !optimizers.contains(&r#""lion""#.into()));
     let (paged, eight) = (r#""paged_adamw_32bit""#.to_owned(), r#""adamw_8bit""#.to_owned());
