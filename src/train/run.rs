@@ -67,7 +67,7 @@ pub fn run(
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
-    // The loss that training starts from. A new adapter begins as nothing, so it is the base's.
+    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's.
     let before = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
 
     let mut meter = MemoryMeter::start(&device);
