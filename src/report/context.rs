@@ -75,6 +75,8 @@ pub(crate) struct Context<'a> {
     pub speeds: Speeds,
     /// The groups as methods of fine-tuning, in the order of [`Self::by_memory`].
     pub methods: Vec<Method>,
+    /// The axes that the names of methods leave unsaid.
+    pub method_axes: Vec<String>,
     /// The origin of a plan; `None` for a study with records.
     pub planned: Option<Planned>,
     /// Published figures, each compared with the measured one.
@@ -143,6 +145,7 @@ impl<'a> Context<'a> {
             ladders: ladder::ladders(cells),
             stacks: stacks(cells, &groups, &study.axes, study.is_plan),
             methods: methods::methods(&by_memory(&groups)),
+            method_axes: methods::axes_beside_names(&axes),
             by_memory: by_memory(&groups),
             losses,
             speeds,

@@ -6,13 +6,14 @@ use super::entry::Entry;
 use super::group::{BEYOND_NOISE, Group, SavedFile};
 use super::labels::Labels;
 use crate::options::Adapter;
+use crate::results::datum::Datum;
 use crate::results::{all_parameters, trainable_share};
 
 /// A group as a method of fine-tuning.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Method {
     /// The name in the literature, such as `QLoRA`.
-    pub name: &'static str,
+    pub name: String,
     /// The group.
     pub group: Group,
     /// All weights, with those of the adapters; `None` without a measurement.
@@ -31,12 +32,17 @@ impl Method {
         let rank = cell.get("rank").as_int().unwrap_or(1);
         let counts = group.mean("parameter_count").zip(group.mean("trainable_count"));
         Self {
-            name: name(cell),
+            name: Self::name_of(group),
             parameters: counts.map(|(all, trained)| all_parameters(rank, all, trained)),
             trainable_share: counts.and_then(|(all, trained)| trainable_share(rank, all, trained)),
             file: group.file(),
             group: group.clone(),
         }
+    }
+
+    /// The name of a group's method.
+    pub(crate) fn name_of(group: &Group) -> String {
+        name(&group.cells[0])
     }
 }
 
@@ -45,59 +51,101 @@ pub(crate) fn methods(groups: &[Group]) -> Vec<Method> {
     groups.iter().map(Method::of).collect()
 }
 
-/// A short title of each group: the name of its method, and the axes in which groups of that name differ.
-pub(crate) fn titles(groups: &[&Group], axes: &[String]) -> Vec<String> {
-    let names: Vec<&str> = groups.iter().map(|group| name(&group.cells[0])).collect();
-    let title = |(group, of): (&&Group, &&str)| {
-        let same = groups.iter().zip(&names).filter(|(_, name)| *name == of);
-        let same: Vec<&Group> = same.map(|(group, _)| *group).collect();
-        match same.len() {
-            1 => (*of).to_owned(),
-            _ => format!("{of}, {}", Labels::new(&same, axes).of(group)),
+/// Short titles of groups: the name of the method, and the axes in which groups of that name differ.
+#[derive(Debug, Clone)]
+pub(crate) struct Titles<'a> {
+    groups: Vec<&'a Group>,
+    axes: &'a [String],
+}
+
+impl<'a> Titles<'a> {
+    /// Titles that tell these groups from each other.
+    pub(crate) fn new(groups: Vec<&'a Group>, axes: &'a [String]) -> Self {
+        Self { groups, axes }
+    }
+
+    /// The title of a group.
+    pub(crate) fn of(&self, group: &Group) -> String {
+        let name = Method::name_of(group);
+        let namesakes = self.groups.iter().copied();
+        let namesakes: Vec<&Group> = namesakes.filter(|other| Method::name_of(other) == name).collect();
+        match namesakes.len() {
+            0 | 1 => name,
+            _ => format!("{name}, {}", Labels::new(&namesakes, self.axes).of(group)),
         }
-    };
-    groups.iter().zip(&names).map(title).collect()
+    }
+}
+
+/// The axes that a method's name says in full.
+const SAID_BY_NAMES: [&str; 4] = ["adapter", "lora.use_rslora", "lora.init_lora_weights", "lora_fa"];
+
+/// The axes that a table shows beside the names of the methods.
+pub(crate) fn axes_beside_names(axes: &[String]) -> Vec<String> {
+    let unsaid = axes.iter().filter(|axis| !SAID_BY_NAMES.contains(&axis.as_str()));
+    unsaid.cloned().collect()
 }
 
 /// The name of a cell's method. A new method gets its line here.
-pub(crate) fn name(cell: &Entry) -> &'static str {
+pub(crate) fn name(cell: &Entry) -> String {
     // A method may have no rank.
     let has_adapter = cell.number("rank").is_none_or(|rank| rank > 0.0);
     if !has_adapter {
-        return match (cell.text("optim"), cell.text("trainable")) {
-            (Some("galore"), _) => "GaLore",
-            (Some("rsvd"), None) => "Full fine-tuning, rSVD states",
-            (Some("rsvd"), Some(_)) => "Partial fine-tuning, rSVD states",
-            (_, None) => "Full fine-tuning",
-            (_, Some("[bias]")) => "BitFit",
-            (_, Some(_)) => "Partial fine-tuning",
-        };
+        return without_adapter(cell).to_owned();
     }
     let adapter = match cell.text("adapter") {
         // A frame that was kept before there was a choice.
         None => Adapter::Lora,
         Some(word) => match Adapter::named(word) {
             Some(adapter) => adapter,
-            None => return "Adapters of another release",
+            None => return "Adapters of another release".to_owned(),
         },
     };
-    match (adapter, cell.text("dtype")) {
-        (Adapter::Lora, Some("int4")) => "QLoRA",
-        (Adapter::Lora, Some("int8")) => "LoRA on int8",
-        (Adapter::Lora, _) => "LoRA",
-        (Adapter::Dora, Some("int4")) => "QDoRA",
-        (Adapter::Dora, Some("int8")) => "DoRA on int8",
-        (Adapter::Dora, _) => "DoRA",
-        (Adapter::Ia3, Some("int4")) => "IA3 on int4",
-        (Adapter::Ia3, Some("int8")) => "IA3 on int8",
-        (Adapter::Ia3, _) => "IA3",
-        (Adapter::Miss, Some("int4")) => "MiSS on int4",
-        (Adapter::Miss, Some("int8")) => "MiSS on int8",
-        (Adapter::Miss, _) => "MiSS",
-        (Adapter::Vera, Some("int4")) => "VeRA on int4",
-        (Adapter::Vera, Some("int8")) => "VeRA on int8",
-        (Adapter::Vera, _) => "VeRA",
+    let base = match adapter {
+        Adapter::Lora => "LoRA",
+        Adapter::Dora => "DoRA",
+        Adapter::Ia3 => "IA3",
+        Adapter::Miss => "MiSS",
+        Adapter::Vera => "VeRA",
+    };
+    let mut variants = variants(cell);
+    // A variant of LoRA has a name of its own; one of DoRA has none.
+    if adapter != Adapter::Lora || variants.is_empty() {
+        variants.insert(0, base);
     }
+    let name = variants.join(" with ");
+    match cell.text("dtype") {
+        Some("int4") if name == "LoRA" || name == "DoRA" => format!("Q{name}"),
+        Some(format @ ("int4" | "int8")) => format!("{name} on {format}"),
+        _ => name,
+    }
+}
+
+fn without_adapter(cell: &Entry) -> &'static str {
+    match (cell.text("optim"), cell.text("trainable")) {
+        (Some("galore"), _) => "GaLore",
+        (Some("rsvd"), None) => "Full fine-tuning, rSVD states",
+        (Some("rsvd"), Some(_)) => "Partial fine-tuning, rSVD states",
+        (_, None) => "Full fine-tuning",
+        (_, Some("[bias]")) => "BitFit",
+        (_, Some("[.*norm]")) => "LayerNorm tuning",
+        (_, Some(_)) => "Partial fine-tuning",
+    }
+}
+
+/// The names of LoRA's variants that a cell uses.
+fn variants(cell: &Entry) -> Vec<&'static str> {
+    let variants = [
+        (
+            "LoRA+",
+            cell.number("lora.loraplus_lr_ratio").is_some_and(|ratio| ratio != 1.0),
+        ),
+        ("LoRA-FA", cell.text("lora_fa") == Some("frozen")),
+        ("rsLoRA", *cell.get("lora.use_rslora") == Datum::Bool(true)),
+        ("PiSSA", cell.text("lora.init_lora_weights") == Some("pissa")),
+        ("OLoRA", cell.text("lora.init_lora_weights") == Some("olora")),
+    ];
+    let used = variants.into_iter().filter(|(_, is_used)| *is_used);
+    used.map(|(name, _)| name).collect()
 }
 
 /// Whether the methods can be ranked by their losses.
@@ -162,7 +210,6 @@ mod tests {
     use super::*;
     use crate::report::entry::entries;
     use crate::report::group::groups;
-    use crate::results::datum::Datum;
     use crate::results::frame::{Row, build};
     use crate::results::record::sample;
     use crate::spec::Lineage;
@@ -272,9 +319,37 @@ mod tests {
             name(&keys.map(|(key, value)| (key.to_owned(), value)).into_iter().collect())
         };
         assert_eq!(name("[bias]", "adamw"), "BitFit");
-        assert_eq!(name("['.*norm']", "lion"), "Partial fine-tuning");
+        assert_eq!(name("[.*norm]", "lion"), "LayerNorm tuning");
         assert_eq!(name("['.*proj']", "rsvd"), "Partial fine-tuning, rSVD states");
         assert_eq!(name("['.*proj']", "galore"), "GaLore");
+    }
+
+    #[test]
+    fn variants_of_lora_are_named() {
+        let name = |adapter: &str, dtype: &str, keys: &[(&str, Datum)]| {
+            let own = [
+                ("adapter", adapter.into()),
+                ("dtype", dtype.into()),
+                ("rank", Datum::Int(8)),
+            ];
+            let all = own.into_iter().chain(keys.iter().cloned());
+            super::name(&all.map(|(key, value)| (key.to_owned(), value)).collect())
+        };
+        let pissa = ("lora.init_lora_weights", Datum::from("pissa"));
+        let plus = |ratio| ("lora.loraplus_lr_ratio", Datum::Float(ratio));
+        assert_eq!(name("lora", "float32", &[pissa.clone(), plus(1.0)]), "PiSSA");
+        assert_eq!(name("lora", "int4", &[pissa.clone()]), "PiSSA on int4");
+        assert_eq!(
+            name("lora", "bfloat16", &[plus(16.0), pissa.clone()]),
+            "LoRA+ with PiSSA"
+        );
+        assert_eq!(name("dora", "int4", &[pissa]), "DoRA with PiSSA on int4");
+        let rslora = ("lora.use_rslora", Datum::Bool(true));
+        assert_eq!(name("lora", "float32", &[rslora]), "rsLoRA");
+        let unset = [("lora.use_rslora", Datum::Bool(false)), ("lora_fa", "none".into())];
+        assert_eq!(name("lora", "int8", &unset), "LoRA on int8");
+        assert_eq!(name("lora", "float32", &[("lora_fa", "frozen".into())]), "LoRA-FA");
+        assert_eq!(name("miss", "int4", &[]), "MiSS on int4");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::entry::{Entry, entries};
 use super::error::ReportError;
 use super::group::{Group, Stat, groups};
 use super::markdown::{line_code as code, tidy};
-use super::methods::{FORGETTING, HELD_OUT, Method, name};
+use super::methods::{FORGETTING, HELD_OUT, Method};
 use super::render::Frames;
 use super::speeds::speeds;
 use super::value_of_axis::{Pick, pick};
@@ -320,7 +320,7 @@ impl Pair<'_> {
         let mut machines: Vec<&str> = cells().filter_map(|cell| cell.text("machine_cpu")).collect();
         machines.dedup();
         let ids: Vec<String> = cells().filter_map(short_id).collect();
-        let mut methods = [self.only, self.baseline].map(|group| name(&group.cells[0])).to_vec();
+        let mut methods = [self.only, self.baseline].map(Method::name_of).to_vec();
         methods.dedup();
         let [ours, theirs] = [self.only.ok, self.baseline.ok].map(|seeds| counted(seeds, "seed"));
         let seeds = match ours == theirs {

@@ -5,7 +5,7 @@ use std::fmt;
 use indexmap::IndexSet;
 
 use super::group::Group;
-use super::methods::name;
+use super::methods::Method;
 use crate::text::{quoted, suggestion};
 
 /// The configurations that a word names.
@@ -14,7 +14,7 @@ pub(super) enum Pick {
     /// Those with a value of an axis.
     Value { axis: String, value: String },
     /// Those of a method, such as `QLoRA`.
-    Method(&'static str),
+    Method(String),
 }
 
 impl Pick {
@@ -22,7 +22,7 @@ impl Pick {
     pub(super) fn has(&self, group: &Group) -> bool {
         match self {
             Self::Value { axis, value } => group.axes.get(axis) == Some(value),
-            Self::Method(method) => name(&group.cells[0]) == *method,
+            Self::Method(method) => Method::name_of(group) == *method,
         }
     }
 
@@ -63,7 +63,7 @@ pub(super) fn pick(groups: &[Group], axes: &[String], word: &str) -> Result<Pick
     }
     let named = |&&(axis, value): &&(&String, &String)| value == word || format!("{axis}={value}") == word;
     let found: Vec<_> = values.iter().filter(named).collect();
-    let methods: IndexSet<&'static str> = groups.iter().map(|group| name(&group.cells[0])).collect();
+    let methods: IndexSet<String> = groups.iter().map(Method::name_of).collect();
     match &found[..] {
         [(axis, value)] => Ok(Pick::Value {
             axis: (*axis).clone(),
@@ -71,12 +71,12 @@ pub(super) fn pick(groups: &[Group], axes: &[String], word: &str) -> Result<Pick
         }),
         [] => {
             if let Some(method) = methods.iter().find(|method| method.eq_ignore_ascii_case(word)) {
-                return Ok(Pick::Method(method));
+                return Ok(Pick::Method(method.clone()));
             }
             let words = values
                 .iter()
                 .flat_map(|(axis, value)| [(*value).clone(), format!("{axis}={value}")]);
-            let words: Vec<String> = words.chain(methods.iter().map(|method| (*method).to_owned())).collect();
+            let words: Vec<String> = words.chain(methods.iter().cloned()).collect();
             let meant = suggestion(word, words.iter().map(String::as_str));
             let there_are: Vec<String> = axes
                 .iter()

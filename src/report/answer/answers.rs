@@ -64,7 +64,8 @@ fn plan(evidence: &Evidence<'_>) -> Vec<Sentence> {
 
 /// The extremes, the place of the peak, and the growth, each with its importance. The first of a kind matters most.
 fn costs(evidence: &Evidence<'_>, figures: Figures) -> Vec<(u8, Sentence)> {
-    let mut sentences: Vec<(u8, Sentence)> = ranked(extremes::sentences(evidence, figures), 1).collect();
+    let extremes = extremes::sentences(evidence, figures, |group| evidence.name(group));
+    let mut sentences: Vec<(u8, Sentence)> = ranked(extremes, 1).collect();
     sentences.extend(binding::sentence(evidence, figures).map(|sentence| (2, sentence)));
     sentences.extend(ranked(growth(evidence, figures), 3));
     sentences

@@ -32,7 +32,8 @@ pub(super) fn telling_memory(groups: &[&Group], figures: Figures) -> Option<(&'s
 }
 
 /// The cheapest and the dearest configuration in allocated memory, or else in what the allocator and the process hold.
-pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Sentence> {
+/// `name` writes the configurations.
+pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures, name: impl Fn(&Group) -> String) -> Vec<Sentence> {
     let known: Vec<&Group> = having(evidence, figures, ALLOCATED);
     let (Some(first), Some(extremes)) = (known.first(), Extremes::of(&known, figures, ALLOCATED)) else {
         return Vec::new();
@@ -44,10 +45,7 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
         return vec![Sentence::about(text, figures, [*first])];
     }
     if extremes.ratio() >= NOTABLE {
-        return extremes
-            .sentence(evidence, figures, column, words)
-            .into_iter()
-            .collect();
+        return extremes.sentence(&name, figures, column, words).into_iter().collect();
     }
     let peak = bytes(extremes.most.mean.into());
     let text = match (extremes.ratio() > 1.0, figures) {
@@ -62,7 +60,7 @@ pub(super) fn sentences(evidence: &Evidence<'_>, figures: Figures) -> Vec<Senten
     };
     let others = MEMORY[1..].iter().filter_map(|(column, words)| {
         let known = having(evidence, figures, column);
-        Extremes::of(&known, figures, column)?.sentence(evidence, figures, column, words)
+        Extremes::of(&known, figures, column)?.sentence(&name, figures, column, words)
     });
     let first = Sentence::about(text, figures, known.iter().copied());
     std::iter::once(first).chain(others).collect()
@@ -106,16 +104,22 @@ impl<'g> Extremes<'g> {
         self.least.max >= self.most.min
     }
 
-    fn sentence(&self, evidence: &Evidence<'_>, figures: Figures, column: &str, words: &str) -> Option<Sentence> {
+    fn sentence(
+        &self,
+        name: impl Fn(&Group) -> String,
+        figures: Figures,
+        column: &str,
+        words: &str,
+    ) -> Option<Sentence> {
         if self.ratio() <= 1.0 {
             return None;
         }
         let kind = figures.peak();
         let mut text = format!(
             "Cheapest is {} with a {kind} of {} of {words}; dearest is {} with {}, {} times as much.",
-            evidence.name(self.low),
+            name(self.low),
             bytes(self.least.into()),
-            evidence.name(self.high),
+            name(self.high),
             bytes(self.most.into()),
             number(self.ratio().into(), 2),
         );

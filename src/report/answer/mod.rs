@@ -27,6 +27,7 @@ mod slopes;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tuned;
 
 pub(super) use answers::Answers;
 pub(super) use evidence::Evidence;

@@ -6,7 +6,7 @@ use crate::report::chart::{Point, SERIES_COLOURS, Scatter};
 use crate::report::front::Place;
 use crate::report::group::Group;
 use crate::report::labels::{Labels, distinct, is_optional};
-use crate::report::methods::titles;
+use crate::report::methods::Titles;
 use crate::report::speeds::Speeds;
 use crate::text::format;
 
@@ -112,19 +112,20 @@ fn by_method(
         }
         _ => {}
     }
-    let titles = titles(&shown, view.axes);
-    let point = |(group, title): (&&Group, &String)| {
+    let titles = Titles::new(shown.clone(), view.axes);
+    let point = |group: &&Group| {
         let (x, y) = at(group)?;
+        let title = titles.of(group);
         Some(Point {
             x,
             y,
             deviation: view.deviation(group, loss),
-            label: title.clone(),
             says: format!("{title}: {}, loss {}", says(group), format::number(x.into(), 4)),
+            label: title,
             series: None,
         })
     };
-    let points = shown.iter().zip(&titles).filter_map(point).collect();
+    let points = shown.iter().filter_map(point).collect();
     let on_front = shown.iter().filter(|group| place(group).on);
     let mut front: Vec<(f64, f64)> = on_front.filter_map(|group| at(group)).collect();
     front.sort_by(|a, b| a.0.total_cmp(&b.0));
