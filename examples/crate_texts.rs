@@ -5,8 +5,8 @@
 //!
 //! It writes `documentation.jsonl` (doc comments) and `guides.jsonl` (READMEs, change logs), a `text` of at most some
 //! hundred words a line. One crate in sixteen is held out: its texts are in `documentation_held_out.jsonl` and
-//! `guides_held_out.jsonl`. Every crate is checked against its hash in `Cargo.lock`, so one lock file gives the same texts
-//! everywhere. A text that several crates share is written once.
+//! `guides_held_out.jsonl`, the former thinned out. Every crate is checked against its hash in `Cargo.lock`, so one lock file
+//! gives the same texts everywhere. A text that several crates share is written once.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -22,6 +22,8 @@ use sha2::{Digest, Sha256};
 const LONGEST: usize = 900;
 /// Shorter texts say little.
 const SHORTEST: usize = 120;
+/// One in so many of the documentation's texts that are held out is kept: enough to measure a loss with.
+const HELD_OUT_DOCUMENTATION: usize = 16;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +32,8 @@ fn main() -> anyhow::Result<()> {
     };
     let folder = Path::new(folder);
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let [mut trained, mut held_out] = [Kinds::create(folder, "")?, Kinds::create(folder, "_held_out")?];
+    let mut trained = Kinds::create(folder, "", 1)?;
+    let mut held_out = Kinds::create(folder, "_held_out", HELD_OUT_DOCUMENTATION)?;
     let mut seen = HashSet::new();
     for package in packages()? {
         let Kinds { documentation, guides } = match package.is_held_out() {
@@ -63,11 +66,12 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn create(folder: &Path, suffix: &str) -> anyhow::Result<Self> {
-        let texts = |kind: &str| Texts::create(folder.join(format!("{kind}{suffix}.jsonl")));
+    /// Empty files. One in `stride` of the documentation's texts is kept.
+    fn create(folder: &Path, suffix: &str, stride: usize) -> anyhow::Result<Self> {
+        let texts = |kind: &str, stride| Texts::create(folder.join(format!("{kind}{suffix}.jsonl")), stride);
         Ok(Self {
-            documentation: texts("documentation")?,
-            guides: texts("guides")?,
+            documentation: texts("documentation", stride)?,
+            guides: texts("guides", 1)?,
         })
     }
 }
@@ -193,17 +197,23 @@ struct Texts {
     path: PathBuf,
     out: BufWriter<File>,
     hash: Sha256,
+    /// One text in so many is kept, the first and every one that follows at this distance.
+    stride: usize,
+    /// The texts so far, kept or not.
+    offered: usize,
     count: usize,
     bytes: usize,
 }
 
 impl Texts {
-    fn create(path: PathBuf) -> anyhow::Result<Self> {
+    fn create(path: PathBuf, stride: usize) -> anyhow::Result<Self> {
         let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self {
             path,
             out: BufWriter::new(file),
             hash: Sha256::new(),
+            stride,
+            offered: 0,
             count: 0,
             bytes: 0,
         })
@@ -212,6 +222,11 @@ impl Texts {
     fn add(&mut self, text: &str, seen: &mut HashSet<[u8; 32]>) -> anyhow::Result<()> {
         let text = text.trim();
         if text.len() < SHORTEST || !seen.insert(Sha256::digest(text).into()) {
+            return Ok(());
+        }
+        let is_kept = self.offered.is_multiple_of(self.stride);
+        self.offered += 1;
+        if !is_kept {
             return Ok(());
         }
         let mut line = serde_json::json!({ "text": text }).to_string();
