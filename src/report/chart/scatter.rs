@@ -81,11 +81,9 @@ impl Scatter {
         let entries = series.iter().enumerate().map(entry).collect();
         let legend = Legend::new(entries, Mark::Dot { radius: RADIUS }, 16);
         let head = Head::new(&self.title, &self.subtitle, legend);
-        let ends = |p: &Point| {
-            let deviation = p.deviation.unwrap_or(0.0);
-            [p.x - deviation, p.x + deviation]
-        };
-        let (x_range, x_decimals) = axis(self.points.iter().flat_map(ends));
+        let ends = |p: &Point| p.deviation.map(|deviation| [p.x - deviation, p.x + deviation]);
+        let extent = |p: &Point| ends(p).unwrap_or([p.x; 2]);
+        let (x_range, x_decimals) = axis(self.points.iter().flat_map(extent));
         let heights = self.points.iter().map(|p| self.height(p.y));
         let (y_range, y_decimals) = match self.y_is_log {
             true => (decades(heights), 0),
@@ -139,18 +137,23 @@ impl Scatter {
             if !lines.is_empty() {
                 canvas.area.draw(&DashedPathElement::new(line, 4, 4, MUTED))?;
             }
-            let placed = place_labels(texts, &spots, &lines, Rect::inside(area.get_pixel_range()));
+            let bar = |p: &Point| {
+                let [from, to] = ends(p)?.map(|x| area.map_coordinate(&(x, self.height(p.y))));
+                Some((from, to))
+            };
+            let bars: Vec<Option<labels::Line>> = self.points.iter().map(bar).collect();
+            let obstacles: Vec<labels::Line> = lines.into_iter().chain(bars.iter().flatten().copied()).collect();
+            let placed = place_labels(texts, &spots, &obstacles, Rect::inside(area.get_pixel_range()));
             for (from, to) in placed.iter().flatten().filter_map(|(_, label)| label.leader) {
                 canvas.area.draw(&PathElement::new(vec![from, to], MUTED))?;
             }
-            for (point, &spot) in self.points.iter().zip(&spots) {
+            for ((point, &spot), bar) in self.points.iter().zip(&spots).zip(bars) {
                 let of_series = |name: &String| series.iter().position(|s| s == name);
                 let number = point.series.as_ref().and_then(of_series).unwrap_or(0);
-                if point.deviation.is_some() {
-                    let ends = ends(point).map(|x| area.map_coordinate(&(x, self.height(point.y))));
+                if let Some((from, to)) = bar {
                     canvas
                         .area
-                        .draw(&PathElement::new(ends.to_vec(), series_colour(number).stroke_width(2)))?;
+                        .draw(&PathElement::new(vec![from, to], series_colour(number).stroke_width(2)))?;
                 }
                 canvas
                     .area
