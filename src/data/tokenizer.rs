@@ -86,31 +86,28 @@ impl Encoder {
     /// The prompt's tokens are those that the prompt alone begins with, too, as in TRL: its last ones may differ, since
     /// tokens merge across its end, or since a chat template writes a prompt alone in another way.
     pub(super) fn encode(&self, rendered: &Rendered) -> Result<Tokens, DataError> {
-        let (encoding, is_cut) = self.encoding(&rendered.text, rendered, rendered.targets.is_some())?;
-        let ids = encoding.get_ids().to_vec();
-        let mut targets = rendered.targets.as_ref().map(|parts| {
-            let ranges = tokens_of(parts, encoding.get_offsets(), rendered.text.len());
-            (ranges, parts.iter().any(|part| !part.is_empty()))
-        });
+        let parts = rendered.targets.as_deref();
+        let (encoding, is_cut) = self.encoding(&rendered.text, rendered, parts.is_some())?;
+        let (ids, offsets) = (encoding.get_ids().to_vec(), encoding.get_offsets());
+        let is_lost = |part: &Range<usize>| !part.is_empty() && part.end > end_of_text(offsets);
+        let mut targets = parts.map(|parts| tokens_of(parts, offsets, rendered.text.len()));
         let mut prompt_differs = false;
         if let Some(prompt) = &rendered.prompt {
             let (prompt, _) = self.encoding(prompt, rendered, false)?;
             let pairs = prompt.get_ids().iter().zip(&ids);
             let common = pairs.take_while(|(prompt, id)| prompt == id).count();
             prompt_differs = common < prompt.get_ids().len();
-            let (mut ranges, has_parts) = targets.unwrap_or_else(|| (iter::once(0..ids.len() as u32).collect(), true));
-            for range in &mut ranges {
+            let ranges = targets.get_or_insert_with(|| iter::once(0..ids.len() as u32).collect());
+            for range in &mut *ranges {
                 range.start = range.start.max(common as u32);
             }
             ranges.retain(|range| !range.is_empty());
-            targets = Some((ranges, has_parts));
         }
-        let (targets, has_parts) = targets.map_or((None, true), |(ranges, has_parts)| (Some(ranges), has_parts));
         Ok(Tokens {
             ids,
             targets,
             finding: Finding {
-                is_cut: is_cut && has_parts,
+                is_cut: is_cut && parts.is_none_or(|parts| parts.iter().any(is_lost)),
                 prompt_differs,
             },
         })
@@ -135,7 +132,7 @@ impl Encoder {
                 place: self.place.clone(),
                 reason: error.to_string(),
             })?;
-            let kept = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
+            let kept = end_of_text(encoding.get_offsets());
             let is_cut = !encoding.get_overflowing().is_empty();
             if is_whole || (is_cut && 2 * kept <= part.len()) {
                 self.check(encoding.get_ids())?;
@@ -175,10 +172,15 @@ pub(super) struct Tokens {
 /// What is worth a count in a sample's tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// `max_seq_length` cuts the sample, and it has something that is predicted.
+    /// `max_seq_length` cuts off something that is predicted.
     pub(super) is_cut: bool,
     /// The prompt's tokens are not all at the sample's beginning.
     pub(super) prompt_differs: bool,
+}
+
+/// The bytes of a text that tokens with these offsets reach.
+fn end_of_text(offsets: &[(usize, usize)]) -> usize {
+    offsets.iter().map(|(_, end)| *end).max().unwrap_or(0)
 }
 
 /// The tokens of some parts of a text of so many bytes. A token that lies across the beginning or the end of a part belongs to
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_without_anything_predicted_is_not_cut() {
+    fn a_sample_is_cut_if_something_predicted_is_lost() {
         let of = |parts: Vec<Range<usize>>| {
             let rendered = Rendered {
                 targets: Some(parts),
@@ -366,7 +368,8 @@ mod tests {
             embedded(512, 2).unwrap().encode(&rendered).unwrap().finding.is_cut
         };
         assert!(of(vec![10..19]));
-        assert!(!of(vec![]) && !of(vec![3..3]));
+        assert!(!of(vec![]) && !of(vec![3..3]) && !of(vec![19..19]));
+        assert!(!of(vec![0..1]), "what is predicted is kept");
     }
 
     #[test]
