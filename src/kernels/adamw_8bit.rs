@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, absmax::absmax, arithmetic::Arithmetic, codebook::Codebook, rows::PART};
+use super::{Element, InstructionSet, absmax::absmax, arithmetic::Arithmetic, codebook::Codebook8, rows::PART};
 
 /// Elements that share a scale.
 pub const BLOCK: usize = 256;
@@ -37,7 +37,7 @@ pub struct Moment<'a> {
     /// The largest magnitude of each block.
     pub absmax: &'a mut [f32],
     /// The meaning of the codes.
-    pub codebook: &'a Codebook,
+    pub codebook: &'a Codebook8,
 }
 
 /// Moves `values` by `gradients` and updates both moments.
@@ -69,7 +69,7 @@ fn step_part<E: Element>(
     gradients: &[E],
     (m_codes, v_codes): (&mut [u8], &mut [u8]),
     (m_absmax, v_absmax): (&mut [f32], &mut [f32]),
-    [m_book, v_book]: [&Codebook; 2],
+    [m_book, v_book]: [&Codebook8; 2],
     c: Coefficients,
 ) {
     let blocks = values.chunks_mut(BLOCK).zip(gradients.chunks(BLOCK));
@@ -94,7 +94,7 @@ fn step_part<E: Element>(
 
 /// The values of a block's codes.
 #[inline(always)]
-fn read(codes: &[u8], absmax: f32, book: &Codebook, out: &mut [f32]) {
+fn read(codes: &[u8], absmax: f32, book: &Codebook8, out: &mut [f32]) {
     for (value, code) in out.iter_mut().zip(codes) {
         *value = book.values()[usize::from(*code)] * absmax;
     }
@@ -102,7 +102,7 @@ fn read(codes: &[u8], absmax: f32, book: &Codebook, out: &mut [f32]) {
 
 /// Writes a block's codes and returns its scale. A short block is divided by it, as by bitsandbytes.
 #[inline(always)]
-fn write(values: &[f32], book: &Codebook, codes: &mut [u8]) -> f32 {
+fn write(values: &[f32], book: &Codebook8, codes: &mut [u8]) -> f32 {
     let absmax = absmax(values);
     let divisor = absmax.max(SMALLEST_ABSMAX);
     if values.len() < BLOCK {
@@ -138,8 +138,8 @@ mod tests {
     };
 
     /// Even steps from the least to the most.
-    fn codebook(least: f32) -> Codebook {
-        Codebook::new(std::array::from_fn(|code| least + (1.0 - least) * code as f32 / 255.0))
+    fn codebook(least: f32) -> Codebook8 {
+        Codebook8::new(std::array::from_fn(|code| least + (1.0 - least) * code as f32 / 255.0))
     }
 
     /// Value and both moments after a step, in double precision.

@@ -1,8 +1,8 @@
-//! Codes of 8 bits: 256 values, and the code of the nearest.
+//! Codes of 8 bits: 256 values, and the code of the nearest. `quant::codebook` has those of 4 bits.
 
 /// Values in ascending order. The index is the code.
 #[derive(Debug)]
-pub struct Codebook {
+pub struct Codebook8 {
     values: [f32; 256],
     /// The midpoints between neighbours, and infinity.
     bounds: [f32; 256],
@@ -10,7 +10,7 @@ pub struct Codebook {
     first: [u8; 1 << 16],
 }
 
-impl Codebook {
+impl Codebook8 {
     /// A codebook of values in ascending order.
     pub fn new(values: [f32; 256]) -> Self {
         let mut bounds = [f32::INFINITY; 256];
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
     use crate::kernels::testing::units;
 
-    fn codebook() -> Codebook {
-        Codebook::new(std::array::from_fn(|code| {
+    fn codebook() -> Codebook8 {
+        Codebook8::new(std::array::from_fn(|code| {
             let x = (code as f32 - 127.0) / 128.0;
             x * x.abs() * x.abs()
         }))

@@ -35,7 +35,7 @@ impl<'a> Matrix<'a> {
 /// Quantises the rows of `x` and returns the columns with outliers, in ascending order: those that have an element with a
 /// magnitude of `threshold` or more. Their codes are 0, and no outlier counts for its row's maximum. A threshold of 0 finds
 /// none. Elements are rounded to float16 first, as by bitsandbytes.
-pub fn quantize_rows<E: Element>(
+pub fn quantize_activations<E: Element>(
     x: &[E],
     columns: usize,
     threshold: f32,
@@ -302,7 +302,7 @@ mod tests {
             (x[5], x[64 * columns + 20]) = (E::narrow(-7.0), E::narrow(6.0));
             x[columns..2 * columns].fill(E::narrow(0.0));
             let (mut codes, mut scales) = (vec![1; rows * columns], vec![0.0; rows]);
-            let outliers = quantize_rows(&x, columns, 6.0, &mut codes, &mut scales);
+            let outliers = quantize_activations(&x, columns, 6.0, &mut codes, &mut scales);
             assert_eq!(outliers, [5, 20]);
             for (at, code) in codes.iter().enumerate() {
                 let (row, column) = (at / columns, at % columns);
@@ -318,7 +318,7 @@ mod tests {
             }
             assert_eq!(scales[1], 0.0);
             assert!(scales.iter().all(|scale| *scale <= 4.0 / 127.0));
-            assert_eq!(quantize_rows(&x, columns, 0.0, &mut codes, &mut scales), [0; 0]);
+            assert_eq!(quantize_activations(&x, columns, 0.0, &mut codes, &mut scales), [0; 0]);
             assert_eq!((codes[5], scales[0]), (-127, 7.0 / 127.0));
         }
         at_each_level(|_| {

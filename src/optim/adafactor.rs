@@ -112,42 +112,12 @@ impl ParamRule for AdafactorRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        arch::ModuleName,
-        nn::testing::{assert_close, tensor, uniform, uniform_tensor, with_plain_ops},
-        optim::{each_param::EachParam, optimizer::Optimizer},
-    };
+    use crate::optim::{each_param::EachParam, testing::assert_kernel_and_plain_ops_agree};
 
     #[test]
     fn kernel_and_plain_ops_agree() {
-        let shapes: [&[usize]; 5] = [&[40, 21], &[3, 500], &[33], &[150, 130], &[1, 1]];
-        let trained = || {
-            let mut params: Vec<Param> = shapes
-                .iter()
-                .enumerate()
-                .map(|(index, shape)| {
-                    let dtype = [DType::F32, DType::BF16, DType::F16][index % 3];
-                    let value = tensor(&uniform("p", shape).to_dtype(dtype).unwrap());
-                    Param::base(ModuleName::new("p").part("weight"), value, true)
-                })
-                .collect();
-            let mut optimizer = EachParam::new(AdafactorRule { weight_decay: 0.1 }, false);
-            for step in 0..5 {
-                for (index, param) in params.iter_mut().enumerate() {
-                    let gradient = uniform_tensor(&format!("{step} {index}"), param.value.dims());
-                    param.accumulate(gradient).unwrap();
-                }
-                let mut all: Vec<&mut Param> = params.iter_mut().collect();
-                optimizer.step(&mut all, 0.01).unwrap();
-                params.iter_mut().for_each(Param::release_gradient);
-            }
-            params
-        };
-        let (kernel, plain, again) = (trained(), with_plain_ops(trained), trained());
-        for (index, ((kernel, plain), again)) in kernel.iter().zip(&plain).zip(&again).enumerate() {
-            let tolerance = if kernel.value.dtype() == DType::F32 { 1e-5 } else { 1e-2 };
-            assert_close(&kernel.value, &plain.value, tolerance, &format!("p{index}"));
-            assert_close(&kernel.value, &again.value, 0.0, "threads do not matter");
-        }
+        let shapes = [vec![40, 21], vec![3, 500], vec![33], vec![150, 130], vec![1, 1]];
+        let optimizer = || EachParam::new(AdafactorRule { weight_decay: 0.1 }, false);
+        assert_kernel_and_plain_ops_agree(&shapes, None, optimizer, 1e-5);
     }
 }

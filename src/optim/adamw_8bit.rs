@@ -12,7 +12,7 @@ use crate::{
     kernels::{
         adamw,
         adamw_8bit::{self, BLOCK, Coefficients},
-        codebook::Codebook,
+        codebook::Codebook8,
     },
     memory::{self, Buffer, Category, tiers::Slot},
     nn::{
@@ -49,7 +49,7 @@ enum Codes {
 }
 
 /// The meaning of the two moments' codes.
-fn codebooks() -> [&'static Codebook; 2] {
+fn codebooks() -> [&'static Codebook8; 2] {
     [&SIGNED, &UNSIGNED]
 }
 
@@ -165,7 +165,7 @@ impl Moment {
         [codes, self.absmax.slot()]
     }
 
-    fn in_kernel<'a>(&'a mut self, codebook: &'a Codebook) -> Result<adamw_8bit::Moment<'a>> {
+    fn in_kernel<'a>(&'a mut self, codebook: &'a Codebook8) -> Result<adamw_8bit::Moment<'a>> {
         let Codes::Cpu(codes) = &mut self.codes else {
             candle_core::bail!("a kernel was given codes of candle's");
         };
@@ -177,7 +177,7 @@ impl Moment {
     }
 
     /// The values of the codes, in float32, by candle's ops.
-    fn values_plain(&self, codebook: &Codebook) -> Result<Candle> {
+    fn values_plain(&self, codebook: &Codebook8) -> Result<Candle> {
         let codes = match &self.codes {
             Codes::Cpu(codes) => Candle::from_slice(codes.values(), codes.len(), &Device::Cpu)?,
             Codes::Candle(codes) => codes.clone(),
@@ -192,7 +192,7 @@ impl Moment {
     }
 
     /// Puts values in codes, by candle's ops.
-    fn set_plain(&mut self, values: &Candle, codebook: &Codebook) -> Result<()> {
+    fn set_plain(&mut self, values: &Candle, codebook: &Codebook8) -> Result<()> {
         let blocks = in_blocks(values)?;
         let absmax = blocks.abs()?.max_keepdim(D::Minus1)?;
         let scaled = blocks.broadcast_div(&absmax.maximum(1e-38)?)?;
@@ -213,7 +213,7 @@ fn in_blocks(values: &Candle) -> Result<Candle> {
 }
 
 /// The number of bounds below each value, by bisection.
-fn nearest_plain(values: &Candle, codebook: &Codebook) -> Result<Candle> {
+fn nearest_plain(values: &Candle, codebook: &Codebook8) -> Result<Candle> {
     let bounds = Candle::from_slice(codebook.bounds(), 256, values.device())?;
     let mut codes = values.zeros_like()?;
     for bit in [128.0, 64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0] {
@@ -232,8 +232,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        nn::testing::{assert_close, elements, param, tensor, uniform, with_plain_ops},
-        optim::{each_param::EachParam, optimizer::Optimizer},
+        nn::testing::{assert_close, elements, param, tensor},
+        optim::{each_param::EachParam, optimizer::Optimizer, testing::assert_kernel_and_plain_ops_agree},
     };
 
     fn optimizer(weight_decay: f64) -> EachParam<Adamw8bitRule> {
@@ -301,35 +301,9 @@ mod tests {
 
     #[test]
     fn kernel_and_plain_ops_agree() {
-        // Codes and moments in float32, a short last block, one without a gradient, and each dtype.
+        // Codes and moments in float32, a short last block, and one without a gradient. A moment between two codes can take
+        // either.
         let shapes: [&[usize]; 6] = [&[64, 64], &[3, 50], &[5000], &[130, 301], &[4096], &[70, 90]];
-        let trained = || {
-            let mut params: Vec<Param> = shapes
-                .iter()
-                .enumerate()
-                .map(|(index, shape)| {
-                    let dtype = [DType::F32, DType::BF16, DType::F16][index % 3];
-                    param("p", &uniform("p", shape).to_dtype(dtype).unwrap(), true)
-                })
-                .collect();
-            let mut optimizer = optimizer(0.1);
-            for step in 0..3 {
-                for (index, param) in params.iter_mut().enumerate().filter(|(index, _)| *index != 4) {
-                    let gradient = uniform(&format!("{step} {index}"), param.value.dims());
-                    param.accumulate(tensor(&gradient)).unwrap();
-                }
-                optimizer
-                    .step(&mut params.iter_mut().collect::<Vec<_>>(), 0.01)
-                    .unwrap();
-                params.iter_mut().for_each(Param::release_gradient);
-            }
-            params
-        };
-        let (kernel, plain, again) = (trained(), with_plain_ops(trained), trained());
-        for (index, ((kernel, plain), again)) in kernel.iter().zip(&plain).zip(&again).enumerate() {
-            // A moment between two codes can take either.
-            assert_close(&kernel.value, &plain.value, 1e-2, &format!("p{index}"));
-            assert_close(&kernel.value, &again.value, 0.0, "threads do not matter");
-        }
+        assert_kernel_and_plain_ops_agree(&shapes.map(<[usize]>::to_vec), Some(4), || optimizer(0.1), 1e-2);
     }
 }

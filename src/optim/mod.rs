@@ -17,6 +17,8 @@ mod registry;
 mod rsvd;
 mod schedule;
 mod sgd;
+#[cfg(test)]
+mod testing;
 
 pub use clip::clip_gradients;
 pub use optimizer::Optimizer;

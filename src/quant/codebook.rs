@@ -2,7 +2,7 @@
 
 /// A data type (`bitsandbytes.functional.get_4bit_type`).
 #[derive(Debug)]
-pub struct Codebook {
+pub struct Codebook4 {
     /// The value of each code.
     pub values: [f32; 16],
     /// The midpoints between neighbours, in ascending order.
@@ -12,7 +12,7 @@ pub struct Codebook {
 }
 
 /// NF4: quantiles of the normal distribution, including 0, scaled to the range from -1 to 1.
-pub static NF4: Codebook = Codebook::new(
+pub static NF4: Codebook4 = Codebook4::new(
     [
         -1.0,
         -0.696_192_8,
@@ -36,7 +36,7 @@ pub static NF4: Codebook = Codebook::new(
 
 /// FP4: a sign, two bits of exponent and one of significand, with a last step down to a 192nd. Codes 0 and 8 are both 0: 8 is
 /// given to what is above it.
-pub static FP4: Codebook = {
+pub static FP4: Codebook4 = {
     let positive = [0.0, 1.0 / 192.0, 2.0 / 3.0, 1.0, 1.0 / 3.0, 0.5, 1.0 / 6.0, 0.25];
     let mut values = [0.0; 16];
     let mut code = 0;
@@ -45,10 +45,10 @@ pub static FP4: Codebook = {
         values[code + 8] = 0.0 - positive[code];
         code += 1;
     }
-    Codebook::new(values, Some([11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3]))
+    Codebook4::new(values, Some([11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3]))
 };
 
-impl Codebook {
+impl Codebook4 {
     const fn new(values: [f32; 16], order: Option<[u8; 16]>) -> Self {
         let mut bounds = [0.0; 15];
         let mut at = 0;

@@ -11,13 +11,13 @@
 
 use std::sync::LazyLock;
 
-use crate::kernels::codebook::Codebook;
+use crate::kernels::codebook::Codebook8;
 
 /// The map with negative values.
-pub static SIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(map(true)));
+pub static SIGNED: LazyLock<Codebook8> = LazyLock::new(|| Codebook8::new(map(true)));
 
 /// The map without.
-pub static UNSIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(map(false)));
+pub static UNSIGNED: LazyLock<Codebook8> = LazyLock::new(|| Codebook8::new(map(false)));
 
 fn map(is_signed: bool) -> [f32; 256] {
     const DECADES: [f32; 7] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];

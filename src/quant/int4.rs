@@ -11,7 +11,7 @@
 use rayon::prelude::*;
 
 use super::{
-    codebook::{Codebook, FP4, NF4},
+    codebook::{Codebook4, FP4, NF4},
     double::{DoubleQuantised, Scales},
     element::Element,
     error::QuantError,
@@ -42,7 +42,7 @@ pub struct Int4Format {
 
 impl Int4Format {
     /// The values of the codes.
-    pub(super) fn codebook(&self) -> &'static Codebook {
+    pub(super) fn codebook(&self) -> &'static Codebook4 {
         match self.quant_type {
             QuantType::Nf4 => &NF4,
             QuantType::Fp4 => &FP4,
@@ -293,7 +293,7 @@ impl Builder {
 
 /// Quantises whole blocks. Each is independent of the others, so the number of threads changes nothing.
 #[inline(always)]
-fn quantize_blocks(book: &'static Codebook, block: usize, values: &[f32], codes: &mut [u8], absmax: &mut [f32]) {
+fn quantize_blocks(book: &'static Codebook4, block: usize, values: &[f32], codes: &mut [u8], absmax: &mut [f32]) {
     values
         .par_chunks(PART)
         .zip(codes.par_chunks_mut(PART / 2))
@@ -316,7 +316,7 @@ fn quantize_blocks(book: &'static Codebook, block: usize, values: &[f32], codes:
 
 /// Writes a block's codes and returns its scale.
 #[inline(always)]
-fn quantize_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
+fn quantize_block(book: &Codebook4, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block);
     let inverse = 1.0 / absmax.max(SMALLEST_ABSMAX);
     for (values, codes) in block.as_chunks::<STEP>().0.iter().zip(codes.chunks_exact_mut(STEP / 2)) {
@@ -330,7 +330,7 @@ fn quantize_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
 }
 
 /// Like [`quantize_block`], for a last block that is not full: bitsandbytes divides its values by the scale.
-fn quantize_short_block(book: &Codebook, block: &[f32], codes: &mut [u8]) -> f32 {
+fn quantize_short_block(book: &Codebook4, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block).max(SMALLEST_ABSMAX);
     let nearest = |value: &f32| book.nearest(value / absmax);
     for (codes, pair) in codes.iter_mut().zip(block.chunks(2)) {

@@ -43,7 +43,7 @@ impl IntegerProducts {
         }
         let outliers = for_format!(x.dtype(), E => {
             let (codes, scales) = (codes.values_mut(), scales.values_mut());
-            Ok(int8::quantize_rows(x.values::<E>()?, columns, threshold, codes, scales))
+            Ok(int8::quantize_activations(x.values::<E>()?, columns, threshold, codes, scales))
         })?;
         let left = Matrix {
             codes: codes.values(),
