@@ -2,12 +2,17 @@
 //!
 //! ```text
 //! train.jsonl, quotes-test.jsonl                            a word in the name
+//! train_0.csv, train_1.csv                                  several files, by number
 //! data/train-00000-of-00002.parquet                         a part, also with a hash behind the total
 //! main/train-00000-of-00001.parquet                         a subset's folder
 //! train/a.jsonl, default/train/0000.parquet                 a folder; the second is how the hub converts data sets
 //! ```
+//!
+//! These are the rules of Python's `datasets` (`datasets.data_files`), with two differences: all of them hold for each file by
+//! itself, and files that may be of several subsets, such as `en/train.csv` and `fr/train.csv`, are not read as one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use super::error::SplitError;
 use crate::options::DataFormat;
@@ -28,9 +33,14 @@ const WORDS: [(&str, &[&str]); 3] = [
 /// There are none, or several sets of them.
 pub fn files_of_split(files: &[String], split: Option<&str>) -> Result<Vec<String>, SplitError> {
     let wholes = wholes_of_split(files, split)?;
-    if wholes.len() > 1 {
+    let mut sets: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    for (whole, parts) in &wholes {
+        let first = parts.first().copied().unwrap_or_default();
+        sets.entry(whole.set()).or_insert(first);
+    }
+    if sets.len() > 1 {
         return Err(SplitError::Several {
-            choices: choices(&wholes),
+            choices: choices(sets.into_values()),
         });
     }
     parts(wholes)
@@ -127,9 +137,8 @@ fn is_data(file: &str) -> bool {
 }
 
 /// What the user can write: the folders, if each set of files has its own, else the first file of each.
-fn choices(wholes: &BTreeMap<Whole<'_>, Vec<&str>>) -> Vec<String> {
-    let first = wholes.values().filter_map(|parts| parts.first());
-    let files: Vec<String> = first.map(|file| (*file).to_owned()).collect();
+fn choices<'a>(first: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let files: Vec<String> = first.map(str::to_owned).collect();
     let folder = |file: &String| file.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     let folders: Option<BTreeSet<String>> = files.iter().map(folder).collect();
     match folders {
@@ -171,6 +180,21 @@ impl<'a> Whole<'a> {
         }
         let mut names = folders.rsplit('/').chain([base]);
         names.find_map(split_of_word).map(str::to_owned)
+    }
+
+    /// What the files of a set share, which are read one after the other: the folder that says their split, or else the name
+    /// without its number; and the extension.
+    fn set(&self) -> (&'a str, &'a str) {
+        let folder = self.name.rsplit_once('/').map(|(folder, _)| folder);
+        let above = |folder: &&'a str| folder.rsplit_once('/').map(|(above, _)| above);
+        let last_part = |folder: &&str| folder.rsplit('/').next().and_then(split_of_word).is_some();
+        let of_split = iter::successors(folder, above).find(last_part);
+        let base = self.name.rsplit('/').next().unwrap_or(self.name);
+        let unnumbered = || match split_of_word(base) {
+            Some(_) => self.name.trim_end_matches(|c: char| c.is_ascii_digit()),
+            None => self.name,
+        };
+        (of_split.unwrap_or_else(unnumbered), self.extension)
     }
 
     /// The parts, if all are there.
@@ -274,6 +298,60 @@ mod tests {
             (&words, Some("dev"), &words[1..2]),
             (&words, Some("test"), &words[2..3]),
             (&subset, Some("validation"), &subset[1..]),
+        ] {
+            assert_eq!(chosen(files, split), ok(expected), "{files:?} {split:?}");
+        }
+    }
+
+    /// The structures of the hub's page "File names and splits", and of the folder rules of `datasets.data_files`.
+    #[test]
+    fn splits_are_those_of_pythons_datasets() {
+        let names = ["train.csv", "test.csv", "validation.csv"];
+        let anywhere = ["abc-train.csv", "abc test 2.csv", "abc.valid.csv"];
+        let data = ["data/train.csv", "data/test.csv", "data/val.csv"];
+        let folders = [
+            "data/train/bees.parquet",
+            "data/train/more/ants.parquet",
+            "data/test/bees.parquet",
+            "data/validation/bees.parquet",
+        ];
+        let named_folders = ["my-training.v2/a_test.csv", "dev_set/a.csv", "eval/a.csv", "eval/b.csv"];
+        let several = ["train_0.csv", "train_1.csv", "train_2.csv", "test_0.csv"];
+        let numbered = [
+            "data/train-00000-of-00003.csv",
+            "data/train-00001-of-00003.csv",
+            "data/train-00002-of-00003.csv",
+            "data/random-00000-of-00001.csv",
+            "data/validation-00000-of-00001.csv",
+        ];
+        let in_folders = [
+            "train/a-00000-of-00002.csv",
+            "train/a-00001-of-00002.csv",
+            "train/b-00000-of-00001.csv",
+        ];
+        let no_words = ["trainset.csv"];
+        for (files, split, expected) in [
+            (&["README.md", "data.csv"][..], None, &["data.csv"][..]),
+            (&names, None, &names[..1]),
+            (&names, Some("test"), &names[1..2]),
+            (&names, Some("validation"), &names[2..]),
+            (&anywhere, None, &anywhere[..1]),
+            (&anywhere, Some("test"), &anywhere[1..2]),
+            (&anywhere, Some("validation"), &anywhere[2..]),
+            (&data, None, &data[..1]),
+            (&data, Some("validation"), &data[2..]),
+            (&folders, None, &folders[..2]),
+            (&folders, Some("test"), &folders[2..3]),
+            (&named_folders, None, &named_folders[..1]),
+            (&named_folders, Some("validation"), &named_folders[1..2]),
+            (&named_folders, Some("test"), &named_folders[2..]),
+            (&several, None, &several[..3]),
+            (&several, Some("test"), &several[3..]),
+            (&numbered, None, &numbered[..3]),
+            (&numbered, Some("random"), &numbered[3..4]),
+            (&numbered, Some("validation"), &numbered[4..]),
+            (&in_folders, None, &in_folders),
+            (&no_words, None, &no_words),
         ] {
             assert_eq!(chosen(files, split), ok(expected), "{files:?} {split:?}");
         }
