@@ -11,7 +11,9 @@ use super::fetch::fetch;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
-use super::study_report::{StudyReport, check, default_output, refuse_overwriting, template_of, up_to_date};
+use super::study_report::{
+    StudyReport, check, default_output, refuse_overwriting, refuse_own_report, template_of, up_to_date,
+};
 use super::{exit_code, print, studies};
 use crate::plan;
 use crate::report::{self, About, Rendered, Template, check_study};
@@ -237,6 +239,7 @@ impl Reported {
             return Ok(print(&markdown)?);
         };
         refuse_overwriting(output, study, dir, &template_of(study))?;
+        refuse_own_report(output, study, dir)?;
         let page = Rendered {
             markdown,
             files: BTreeMap::new(),

@@ -142,6 +142,20 @@ pub(super) fn refuse_overwriting(
     Ok(())
 }
 
+/// Makes sure that another page does not replace the study's own report.
+///
+/// # Errors
+/// `output` is its place.
+pub(super) fn refuse_own_report(output: &Path, study: &Study, dir: &StudyDir) -> anyhow::Result<()> {
+    let own = study.report.output.clone().unwrap_or_else(|| default_output(dir));
+    ensure!(
+        resolved(output) != resolved(&own),
+        "the comparison cannot be `{}`: that is the study's report; name another file",
+        output.display()
+    );
+    Ok(())
+}
+
 /// Checks that a report's files are what `source` makes, and that the verdicts on its claims are the expected ones.
 /// `is_current` is false if something else was found to be stale.
 pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_current: bool) -> anyhow::Result<bool> {

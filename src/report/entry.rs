@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::options::Stack;
 use crate::results::columns::PLANNED;
 use crate::results::datum::Datum;
+use crate::spec::cell::{Cell, DECIDING};
 
 /// One row: a value for each column of the frame, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -37,6 +38,16 @@ impl Entry {
     /// The names of the columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
+    }
+
+    /// True if the key `path` can change anything in the cell. A key that it heeds is null if it is left open.
+    pub(super) fn heeds(&self, path: &str) -> bool {
+        let with = |cell: Cell, key: &&str| {
+            let value = self.get(key);
+            let known = serde_json::to_value(value).ok().filter(|value| !value.is_null());
+            known.and_then(|value| cell.with(key, &value)).unwrap_or(cell)
+        };
+        DECIDING.iter().fold(Cell::default(), with).heeds(path)
     }
 
     /// The stack of the cell.
@@ -89,5 +100,40 @@ fn datum(value: AnyValue<'_>) -> Datum {
         AnyValue::StringOwned(value) => value.as_str().into(),
         // Frames have no columns of other types.
         _ => Datum::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::columns::keys;
+    use crate::spec::cell::{Adapter, Optimizer};
+
+    #[test]
+    fn a_row_heeds_the_keys_of_its_cell() {
+        let cells = [
+            Cell::default(),
+            Cell {
+                rank: 0,
+                optim: Optimizer::Galore,
+                ..Cell::default()
+            },
+            Cell {
+                adapter: Adapter::Ia3,
+                packing: true,
+                ..Cell::default()
+            },
+            Cell {
+                stack: Stack::Torch,
+                dtype: crate::spec::cell::Dtype::Int8,
+                ..Cell::default()
+            },
+        ];
+        for cell in cells {
+            let entry: Entry = keys(&cell).into_iter().collect();
+            for key in entry.columns() {
+                assert_eq!(entry.heeds(key), cell.heeds(key), "{key} of {cell:?}");
+            }
+        }
     }
 }

@@ -38,7 +38,6 @@ pub mod techniques;
 mod template;
 mod timeline;
 mod value_count;
-mod value_of_axis;
 
 pub use about::About;
 pub use axes::axes;

@@ -69,4 +69,6 @@ fn values_that_are_not_there_are_errors() {
         "results/rank_sweep/cells.csv",
     ];
     refused(&inside, "that is a part of the study");
+    let report = [&inside[..5], &["results/rank_sweep.md"]].concat();
+    refused(&report, "that is the study's report");
 }

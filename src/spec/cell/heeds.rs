@@ -20,6 +20,11 @@ pub(super) const ADAPTER: [&str; 13] = [
     "adapter_dtype",
 ];
 
+/// The keys that decide which others a cell heeds.
+pub const DECIDING: [&str; 8] = [
+    "stack", "task", "measure", "packing", "dtype", "rank", "optim", "adapter",
+];
+
 /// True for a key of an adapter, or one below it.
 fn is_of_adapter(path: &str) -> bool {
     ADAPTER.contains(&path.split('.').next().unwrap_or(path))
@@ -88,7 +93,12 @@ mod tests {
         let named = named
             .into_iter()
             .chain(["padding", "packing_separator", "packing_attention"]);
-        for key in ADAPTER.into_iter().chain(named).chain(Optimizer::own_keys()) {
+        for key in ADAPTER
+            .into_iter()
+            .chain(DECIDING)
+            .chain(named)
+            .chain(Optimizer::own_keys())
+        {
             assert!(keys.contains_key(key), "{key}");
         }
     }

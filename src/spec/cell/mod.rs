@@ -23,6 +23,7 @@ pub use crate::options::{
 pub use allocator::Allocator;
 pub use check::{Invalid, InvalidCell};
 pub use configuration::Cell;
+pub use heeds::DECIDING;
 pub use ia3::Ia3;
 pub use lora::Lora;
 pub use miss::Miss;
