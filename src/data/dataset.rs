@@ -10,7 +10,7 @@ use super::{
     micro_batch::MicroBatch,
     sampler::Found,
     samples::{Contents, Samples},
-    skipped::Skipped,
+    skipped::SkippedParts,
 };
 use crate::{arch::ModelConfig, options::DataOptions, text::hex};
 
@@ -22,7 +22,7 @@ pub struct Dataset {
     /// The id of separators, if they are asked for.
     separator: Option<u32>,
     sha256: String,
-    skipped: Skipped,
+    skipped: SkippedParts,
 }
 
 impl Dataset {
@@ -48,8 +48,8 @@ impl Dataset {
         })
     }
 
-    /// Samples that were left out, and those that are worth a remark.
-    pub fn skipped(&self) -> Skipped {
+    /// Samples of each part that were left out, and those that are worth a remark.
+    pub fn skipped(&self) -> SkippedParts {
         self.skipped
     }
 

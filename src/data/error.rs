@@ -200,8 +200,11 @@ pub enum DataError {
          use `packing_separator: none`"
     )]
     NoEos { model: String },
-    #[error("{origin}: nothing to evaluate with: no sample has a token that is predicted")]
-    NothingToEvaluate { origin: String },
+    #[error(
+        "{origin}: nothing to evaluate with: no sample has a token that is predicted{left_out}",
+        left_out = left_out(skipped)
+    )]
+    NothingToEvaluate { origin: String, skipped: Skipped },
     #[error("{origin}: more samples than can be numbered ({})", u32::MAX)]
     TooMany { origin: String },
     #[error(

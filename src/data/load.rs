@@ -1,5 +1,6 @@
 //! Loads the data of a cell: its samples as tokens, and their order.
 
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 
@@ -75,7 +76,7 @@ fn for_each_sample(
             return Err(DataError::LabelsOfTokens { labels, vocab_size });
         }
         let length = options.max_seq_length;
-        found.skipped.short = synthetic::samples(spec, options.seed, vocab_size, labels, length, each)?;
+        found.skipped.training.short = synthetic::samples(spec, options.seed, vocab_size, labels, length, each)?;
         return Ok(found);
     }
     let location = locate(&options.model, roots)?;
@@ -90,26 +91,28 @@ fn for_each_sample(
     tokenise(&options.data, &tokeniser, &mut labels, roots, &mut |sample| {
         sieve.take(sample)
     })?;
+    found.skipped.training = mem::take(&mut sieve.skipped);
     if let Data::File(file) = &options.data
         && parts == Parts::All
     {
-        let mut add = |data: Option<DataFile>| {
+        let mut add = |data: Option<DataFile>, skipped: &mut Skipped| {
             let Some(data) = data.map(Data::from) else {
                 return Ok(None);
             };
             let before = sieve.kept;
             tokenise(&data, &tokeniser, &mut labels, roots, &mut |sample| sieve.take(sample))?;
+            *skipped = mem::take(&mut sieve.skipped);
             match sieve.kept > before {
                 true => Ok(Some(before)),
                 false => Err(DataError::NothingToEvaluate {
                     origin: origin(&data, roots),
+                    skipped: *skipped,
                 }),
             }
         };
-        found.evaluated_from = add(file.evaluation())?;
-        found.remembered_from = add(file.forgetting())?;
+        found.evaluated_from = add(file.evaluation(), &mut found.skipped.evaluation)?;
+        found.remembered_from = add(file.forgetting(), &mut found.skipped.forgetting)?;
     }
-    found.skipped = sieve.skipped;
     // Names that only the data for evaluation has are not known to a plan.
     if parts == Parts::All {
         found.label_numbers = labels.in_order(&found.origin)?;

@@ -43,7 +43,7 @@ pub use load::{load, sampler};
 pub use micro_batch::{EffectiveBatch, MicroBatch};
 pub use sample_lengths::SampleLengths;
 pub use sampler::Sampler;
-pub use skipped::Skipped;
+pub use skipped::{Skipped, SkippedParts};
 pub use source::{KeyError, check};
 pub use targets::SampleTargets;
 pub use tokenizer::EMBEDDED as EMBEDDED_TOKENIZER;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rand::seq::SliceRandom;
 
-use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::Skipped, targets::SampleTargets};
+use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::SkippedParts, targets::SampleTargets};
 use crate::{
     options::{DataOptions, TrainingLength},
     random,
@@ -27,7 +27,7 @@ pub(super) struct Found {
     /// The files, for messages.
     pub(super) origin: String,
     /// Samples that were left out.
-    pub(super) skipped: Skipped,
+    pub(super) skipped: SkippedParts,
     /// The first sample of the data for evaluation, if there is such data.
     pub(super) evaluated_from: Option<usize>,
     /// The first sample whose forgetting is measured, if there are such samples.
@@ -49,7 +49,7 @@ impl Sampler {
         if found.evaluated_from.unwrap_or(samples) == 0 {
             return Err(DataError::Empty {
                 origin: origin(),
-                skipped: found.skipped,
+                skipped: found.skipped.training,
             });
         }
         if u32::try_from(lengths.len()).is_err() {
@@ -175,7 +175,7 @@ mod tests {
             origin: "x.txt".into(),
             ..Found::default()
         };
-        found.skipped.short = skipped;
+        found.skipped.training.short = skipped;
         Sampler::new(options, lengths, SampleTargets::default(), &found).map_err(|error| error.to_string())
     }
 

@@ -18,25 +18,51 @@ pub struct Skipped {
     pub(super) other_prompts: usize,
 }
 
-impl Skipped {
-    /// Sentences for the user. Samples of fewer than two tokens alone need none.
+/// The same of each part of the data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SkippedParts {
+    /// Of the data to train on, and of what `eval_fraction` holds out of it.
+    pub(super) training: Skipped,
+    /// Of the data for evaluation.
+    pub(super) evaluation: Skipped,
+    /// Of the data whose forgetting is measured.
+    pub(super) forgetting: Skipped,
+}
+
+impl SkippedParts {
+    /// Sentences for the user, on each part.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        let left_out = (self.cut + self.without_targets > 0).then(|| format!("samples: {self}"));
+        let training = self.training.remarks("samples");
+        let evaluation = self.evaluation.remarks("samples for evaluation");
+        training
+            .chain(evaluation)
+            .chain(self.forgetting.remarks("samples for forgetting"))
+    }
+
+    /// The numbers for the record, of the data to train on; `None` if no sample of it was left out.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        self.training.left_out()
+    }
+}
+
+impl Skipped {
+    /// Sentences for the user on these `samples`. Those of fewer than two tokens alone need none.
+    fn remarks(self, samples: &str) -> impl Iterator<Item = String> {
+        let left_out = (self.cut + self.without_targets > 0).then(|| format!("{samples}: {self}"));
         let other_prompts = (self.other_prompts > 0).then(|| {
             let (prompts, begin) = match self.other_prompts {
                 1 => ("1 prompt has".into(), "its sample does not begin"),
                 _ => (counted(self.other_prompts, "prompt") + " have", "their samples do not begin"),
             };
             format!(
-                "samples: {prompts} tokens with which {begin}; what is predicted begins where they part, as in TRL. End \
+                "{samples}: {prompts} tokens with which {begin}; what is predicted begins where they part, as in TRL. End \
                  prompts where a token ends, or use a chat template that writes a prompt alone in the same way"
             )
         });
         [left_out, other_prompts].into_iter().flatten()
     }
 
-    /// The numbers for the record; `None` if no sample was left out.
-    pub fn left_out(&self) -> Option<LeftOut> {
+    fn left_out(self) -> Option<LeftOut> {
         let left_out = LeftOut {
             short: self.short,
             cut: self.cut,
@@ -78,7 +104,7 @@ mod tests {
             without_targets,
             ..Skipped::default()
         };
-        let remark = |skipped: Skipped| skipped.remarks().collect::<Vec<_>>();
+        let remark = |skipped: Skipped| skipped.remarks("samples").collect::<Vec<_>>();
         assert_eq!(of(0, 0, 0).to_string(), "");
         assert_eq!(of(3, 0, 0).to_string(), "3 shorter ones were left out");
         assert!(remark(of(3, 0, 0)).is_empty() && remark(of(0, 0, 0)).is_empty());
@@ -98,6 +124,39 @@ mod tests {
         };
         assert_eq!(of(5).to_string(), "");
         assert!(of(5).left_out().is_none());
-        assert!(of(5).remarks().next().unwrap().starts_with("samples: 5 prompts have"));
+        assert!(
+            of(5)
+                .remarks("samples")
+                .next()
+                .unwrap()
+                .starts_with("samples: 5 prompts have")
+        );
+    }
+
+    #[test]
+    fn the_parts_of_the_data_are_told_apart() {
+        let of = |cut| Skipped {
+            cut,
+            ..Skipped::default()
+        };
+        let parts = SkippedParts {
+            training: of(2),
+            evaluation: of(3),
+            forgetting: of(4),
+        };
+        let remarks: Vec<String> = parts.remarks().collect();
+        let begins = [
+            "samples: 2 were",
+            "samples for evaluation: 3 were",
+            "samples for forgetting: 4 were",
+        ];
+        assert!(
+            remarks.len() == 3
+                && remarks
+                    .iter()
+                    .zip(begins)
+                    .all(|(remark, begin)| remark.starts_with(begin))
+        );
+        assert_eq!(parts.left_out().unwrap().cut, 2);
     }
 }
