@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Mistakes};
 use super::expand::Expansion;
 use super::layers::{Layer, highest};
 use super::place::Place;
-use super::selection::Selection;
+use super::selection::{self, Selection};
 use super::study::StudyCell;
 use super::sweep;
 use super::tree::{Entry, Node};
@@ -124,7 +124,7 @@ fn chosen<'e>(expansion: &'e Expansion, selection: &Selection) -> impl Iterator<
     let has = |cell: &StudyCell, key: &String, value: &Json| {
         // The axes are at hand; other keys, and those that are left to their default, take a serialisation.
         let there = cell.axes.get(key).filter(|there| !there.is_null());
-        there.map_or_else(|| cell.cell.resolved_value(key) == *value, |there| there == value)
+        there.map_or_else(|| selection::has(&cell.cell, key, value), |there| there == value)
     };
     let cells = expansion.cells.iter();
     cells.filter(move |cell| selection.iter().all(|(key, value)| has(cell, key, value)))

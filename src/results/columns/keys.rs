@@ -46,22 +46,8 @@ pub fn is_of_free_map(key: &str) -> bool {
 
 /// The keys with the values that their defaults come to.
 fn resolved(cell: &Cell) -> Vec<(String, Datum)> {
-    let mut resolved = cell.clone();
-    resolved.weights = Some(cell.weights());
-    resolved.loss = Some(cell.loss());
-    resolved.loss_scaling = Some(cell.loss_scaling());
-    resolved.target_modules = cell.target_modules();
-    resolved.lora_alpha = Some(cell.lora_alpha());
-    resolved.lora.loraplus_lr_ratio = Some(cell.lora.loraplus_lr_ratio());
-    resolved.max_steps = cell.max_steps();
-    resolved.pad_to_multiple_of = Some(cell.pad_to_multiple_of.unwrap_or(1));
-    resolved.optim_rank = Some(cell.optim_rank());
-    resolved.update_proj_gap = Some(cell.update_proj_gap());
-    resolved.galore_scale = Some(cell.galore_scale());
-    resolved.adam_beta2 = Some(cell.adam_beta2());
-    resolved.allocator.backend = Some(cell.backend());
     let mut columns = Vec::new();
-    for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(resolved.to_map()) {
+    for ((name, shape), (_, value)) in exemplar().to_map().iter().zip(cell.resolved().to_map()) {
         match value {
             _ if name == "device_memory" => {
                 columns.push((name.clone(), cell.device_memory.map(|size| size.0).into()));

@@ -6,10 +6,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::configuration::{
-    Cell, DEFAULT_GALORE_SCALE, DEFAULT_OPTIM_RANK, DEFAULT_PROJ_GAP, DEFAULT_STEPS, TRANSFORMERS_INT8_THRESHOLD,
-};
-use super::{AllocatorBackend, Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
+use super::configuration::{Cell, TRANSFORMERS_INT8_THRESHOLD};
+use super::{Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
 use crate::options::{DEFAULT_LABEL_COLUMN, DataFormat};
 use crate::text::hex;
 
@@ -71,10 +69,7 @@ impl Cell {
 
     /// The value that a dotted key comes to, whether or not it is left to its default.
     pub fn resolved_value(&self, key: &str) -> Value {
-        match key {
-            "target_modules" => serde_json::to_value(self.target_modules()).unwrap_or_default(),
-            _ => self.value(key),
-        }
+        self.resolved().value(key)
     }
 
     /// The cell with another value of a dotted key; `None` if the key cannot have it.
@@ -95,35 +90,15 @@ impl Cell {
 
     /// The same settings, written in one way: values that a left-out key would resolve to are left out.
     fn with_plain_meaning(&self) -> Self {
-        let mut cell = self.clone();
-        cell.weights = cell.weights.filter(|&weights| weights != self.default_weights());
-        cell.lora_alpha = cell.lora_alpha.filter(|&alpha| alpha != self.default_alpha());
-        cell.loss_scaling = cell
-            .loss_scaling
-            .filter(|&scaling| scaling != self.default_loss_scaling());
+        let mut cell = self.without_defaults();
         if cell.stack == Stack::Torch {
             let threshold = cell.llm_int8_threshold;
             cell.llm_int8_threshold = threshold.filter(|&threshold| threshold != TRANSFORMERS_INT8_THRESHOLD);
         }
-        cell.loss = cell.loss.filter(|&loss| loss != self.default_loss());
-        if cell.num_train_epochs.is_none() {
-            cell.max_steps = cell.max_steps.filter(|&steps| steps != DEFAULT_STEPS);
-        }
-        cell.pad_to_multiple_of = cell.pad_to_multiple_of.filter(|&multiple| multiple != 1);
         if cell.packing {
             cell.padding = Self::default().padding;
         }
-        cell.optim_rank = cell.optim_rank.filter(|&rank| rank != DEFAULT_OPTIM_RANK);
-        cell.update_proj_gap = cell.update_proj_gap.filter(|&gap| gap != DEFAULT_PROJ_GAP);
-        cell.galore_scale = cell.galore_scale.filter(|&scale| scale != DEFAULT_GALORE_SCALE);
-        cell.lora.loraplus_lr_ratio = cell.lora.loraplus_lr_ratio.filter(|&ratio| ratio != 1.0);
         cell.miss.mini_r = cell.miss.mini_r.filter(|&mini_r| mini_r != 1);
-        cell.adam_beta2 = cell.adam_beta2.filter(|&beta2| beta2 != cell.optim.default_beta2());
-        // On every machine, also where leaving the key out means another: ids are the same everywhere.
-        cell.allocator.backend = cell
-            .allocator
-            .backend
-            .filter(|&backend| backend != AllocatorBackend::Retain);
         if let Checkpointing::Layers(layers) = &cell.gradient_checkpointing
             && layers.iter().copied().eq(0..layers.len())
         {
@@ -141,10 +116,6 @@ impl Cell {
         if let Some(layers) = &mut cell.layers_to_transform {
             layers.sort_unstable();
         }
-        cell.target_modules = cell
-            .target_modules
-            .take()
-            .filter(|targets| Some(targets) != cell.default_targets().as_ref());
         if let Some(TargetModules::Names(names)) = &mut cell.target_modules {
             names.sort_unstable();
         }
@@ -207,7 +178,7 @@ fn canonical(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::spec::cell::{
-        DataFile, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
+        AllocatorBackend, DataFile, Dtype, InstructionSet, InstructionSetChoice, Loss, Optimizer, Synthetic, Weights,
     };
 
     fn cell(change: impl FnOnce(&mut Cell)) -> Cell {

@@ -3,6 +3,7 @@
 mod allocator;
 mod check;
 mod configuration;
+mod defaults;
 mod heeds;
 mod ia3;
 mod id;
