@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::report::techniques::{self, StudyRows};
 use crate::report::{Entry, axes, entries};
-use crate::results::columns::is_size;
 use crate::results::datum::Datum;
 use crate::results::frame::KeptFrame;
 use crate::results::setting;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
+use crate::spec::cell::is_size;
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 

@@ -1,7 +1,8 @@
 //! Values of columns in words.
 
-use super::columns::{dimension, is_size};
+use super::columns::dimension;
 use super::datum::Datum;
+use crate::spec::cell::is_size;
 use crate::text::Dimension;
 use crate::text::format::{self, ABSENT};
 

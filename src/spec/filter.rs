@@ -3,18 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::value::Serde;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::cell::Cell;
+use super::cell::{Cell, is_size};
 use super::diagnostic::Diagnostic;
 use super::sweep::Exclude;
 use super::{aliases, keys};
 use crate::expression::{Expression, Language};
 use crate::options::ByteSize;
 use crate::text::{Mistake, quoted};
-
-/// The keys that are sizes. Expressions see them in bytes, as they see sizes in quotes beside them.
-const SIZES: [&str; 2] = ["device_memory", "host_memory"];
 
 /// The compiled expressions.
 pub(crate) struct Filter<'e> {
@@ -56,7 +53,7 @@ impl<'e> Filter<'e> {
             let mut expression = language
                 .compile(&exclude.text)
                 .map_err(|mistake| diagnostic(mistake, exclude))?;
-            if SIZES.iter().any(|key| expression.names().contains(*key)) {
+            if expression.names().iter().any(|name| is_size(name)) {
                 expression = language
                     .compile(&with_bytes(&exclude.text))
                     .map_err(|mistake| diagnostic(mistake, exclude))?;
@@ -71,12 +68,12 @@ impl<'e> Filter<'e> {
         Ok(filter)
     }
 
-    /// True if one of the expressions holds for a cell; `keys` are its keys as they are written.
-    pub(crate) fn excludes(&mut self, cell: &Cell, keys: &Map<String, Value>) -> Result<bool, Diagnostic> {
+    /// True if one of the expressions holds for a cell.
+    pub(crate) fn excludes(&mut self, cell: &Cell) -> Result<bool, Diagnostic> {
         if self.conditions.is_empty() {
             return Ok(false);
         }
-        let values = minijinja::Value::from(Serde(self.values(cell, keys)));
+        let values = minijinja::Value::from(Serde(self.values(cell)));
         let mut excluded = false;
         for condition in &mut self.conditions {
             let holds = condition.expression.holds(&values);
@@ -96,44 +93,59 @@ impl<'e> Filter<'e> {
     }
 
     /// The keys that the expressions read. A key that the spec leaves out has the value that its default comes to, so
-    /// that it can be compared.
-    fn values<'c>(&'c self, cell: &Cell, keys: &Map<String, Value>) -> BTreeMap<&'c str, Value> {
-        let value = |name: &String| match name.as_str() {
-            "lora_alpha" => Some(cell.lora_alpha().into()),
-            "max_steps" => Some(cell.max_steps().into()),
-            "weights" => serde_json::to_value(cell.weights()).ok(),
-            "device_memory" => Some(cell.device_memory.map(|size| size.0).into()),
-            "host_memory" => Some(cell.host_memory.map(|size| size.0).into()),
-            name => keys.get(name).cloned(),
-        };
-        self.names
-            .iter()
-            .filter_map(|name| Some((name.as_str(), value(name)?)))
+    /// that it can be compared; sizes are in bytes.
+    fn values(&self, cell: &Cell) -> BTreeMap<&str, Value> {
+        let mut keys = cell.resolved().to_map();
+        for (key, size) in [("device_memory", cell.device_memory), ("host_memory", cell.host_memory)] {
+            keys.insert(key.into(), size.map(|size| size.0).into());
+        }
+        let names = self.names.iter();
+        names
+            .filter_map(|name| Some((name.as_str(), keys.remove(name)?)))
             .collect()
     }
 }
 
-/// An expression with numbers of bytes in the place of sizes in quotes, such as `'8MB'`. Spaces keep the places of what
-/// follows, unless the number is longer.
+/// An expression with numbers of bytes in the place of sizes in quotes, such as `'8MB'`, where they are compared with a key
+/// that is a size. Spaces keep the places of what follows, unless the number is longer.
 fn with_bytes(text: &str) -> String {
-    let (mut result, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find(['\'', '"']) {
-        let (before, quoted) = rest.split_at(at);
-        result += before;
-        let Some(length) = quoted[1..].find(&quoted[..1]) else {
-            rest = quoted;
-            break;
+    let tokens = tokens(text);
+    let conditions = tokens.split_inclusive(|token| ["and", "or", "if", "else"].contains(token));
+    let in_bytes = |condition: &[&str]| -> String {
+        let is_of_size = condition.iter().any(|token| is_size(token));
+        let written = condition.iter().map(|token| match bytes(token).filter(|_| is_of_size) {
+            Some(bytes) => format!("{bytes:<0$}", token.len()),
+            None => (*token).to_owned(),
+        });
+        written.collect()
+    };
+    conditions.map(in_bytes).collect()
+}
+
+/// The texts in quotes, words and other characters of an expression.
+fn tokens(text: &str) -> Vec<&str> {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let (mut tokens, mut rest) = (Vec::new(), text);
+    while let Some(first) = rest.chars().next() {
+        let after_first = &rest[first.len_utf8()..];
+        let end = match first {
+            '\'' | '"' => after_first.find(first).map_or(rest.len(), |at| at + 2),
+            first if is_of_word(first) => rest.find(|c| !is_of_word(c)).unwrap_or(rest.len()),
+            first => first.len_utf8(),
         };
-        let (quoted, after) = quoted.split_at(length + 2);
-        let word = &quoted[1..=length];
-        let has_unit = word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
-        match word.parse::<ByteSize>() {
-            Ok(size) if has_unit => result += &format!("{:<1$}", size.0, quoted.len()),
-            _ => result += quoted,
-        }
+        let (token, after) = rest.split_at(end);
+        tokens.push(token);
         rest = after;
     }
-    result + rest
+    tokens
+}
+
+/// The bytes of a size in quotes.
+fn bytes(token: &str) -> Option<u64> {
+    let word = token.trim_matches(['\'', '"']);
+    let has_unit =
+        word.len() + 2 == token.len() && word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('B');
+    word.parse::<ByteSize>().ok().filter(|_| has_unit).map(|size| size.0)
 }
 
 fn diagnostic(mistake: Mistake, exclude: &Exclude) -> Diagnostic {
@@ -162,6 +174,11 @@ mod tests {
                 "device_memory in [1000000000, 'B', '4']",
             ),
             ("dtype == 'int4", "dtype == 'int4"),
+            (
+                "model == './7B' or '8B' in model and '8MB' > device_memory",
+                "model == './7B' or '8B' in model and 8000000 > device_memory",
+            ),
+            ("'7B' == model", "'7B' == model"),
         ] {
             assert_eq!(with_bytes(text), expected);
         }

@@ -13,10 +13,10 @@ use crate::options::{ByteSize, Stack};
 use crate::report::axes::key_columns;
 use crate::report::columns;
 use crate::report::group::{Group, Stat};
-use crate::results::columns::is_size;
 use crate::results::datum::Datum;
 use crate::results::setting;
 use crate::spec;
+use crate::spec::cell::is_size;
 use crate::text::quoted;
 
 /// The message of the error that ends an expression if a figure is missing.

@@ -9,7 +9,7 @@ use super::kind::Kind;
 use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
 use crate::results::datum::Datum;
 use crate::spec::cell::{
-    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, TargetModules, Torch, Weights,
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, TargetModules, Torch, Weights, is_size,
 };
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
@@ -85,11 +85,6 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
         value => vec![(name, value)],
     };
     exemplar().to_map().into_iter().flat_map(flat).map(kind).collect()
-}
-
-/// True for the keys of budgets.
-pub fn is_size(key: &str) -> bool {
-    matches!(key, "device_memory" | "host_memory")
 }
 
 /// A cell in which every optional key has a value and every choice has its short form. It shows the columns' types.

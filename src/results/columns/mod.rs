@@ -8,7 +8,7 @@ mod outcome;
 mod prediction;
 mod schema;
 
-pub use keys::{default_keys, is_of_free_map, is_optional, is_size, key_kinds, keys};
+pub use keys::{default_keys, is_of_free_map, is_optional, key_kinds, keys};
 pub use kind::{IDENTITY, Kind, PLANNED};
 pub use lineage::{LINEAGE, lineage};
 pub use names::{category_column, dimension, phase_column, profile_column};
