@@ -4,18 +4,16 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::cell::{Cell, Data};
+use super::cell::Cell;
 use super::study::Study;
-use crate::hub::HubName;
-use crate::text::Mistake;
 
 impl Study {
     /// The text of a spec in `folder` with this cell alone. Relative paths in it lead where they led from this study's spec.
     pub fn spec_of(&self, cell: &Cell, description: &str, folder: &Path) -> String {
-        let mut cell = cell.clone();
-        if folder != self.directory {
-            cell.anchor(&self.directory);
-        }
+        let cell = match folder == self.directory {
+            true => cell.clone(),
+            false => cell.anchored(&self.directory),
+        };
         let spec = json!({
             "name": format!("{}_fit", self.name),
             "description": description,
@@ -26,37 +24,10 @@ impl Study {
     }
 }
 
-impl Cell {
-    /// Makes paths that are relative to `folder` absolute.
-    fn anchor(&mut self, folder: &Path) {
-        let absolute = |path: &mut String| *path = folder.join(&*path).display().to_string();
-        let is_on_hub = |name: Result<Option<HubName>, Mistake>, path: &str| {
-            name.is_ok_and(|name| name.is_some()) && !folder.join(path).exists()
-        };
-        if !self.is_preset() && !is_on_hub(HubName::of_model(&self.model), &self.model) {
-            absolute(&mut self.model);
-        }
-        if let Data::File(file) = &mut self.data {
-            for path in file
-                .path
-                .0
-                .iter_mut()
-                .chain(file.eval_path.iter_mut().flat_map(|paths| &mut paths.0))
-                .chain(file.forgetting_path.iter_mut().flat_map(|paths| &mut paths.0))
-            {
-                if !is_on_hub(HubName::of_data(path), path) {
-                    absolute(path);
-                }
-            }
-            file.chat_template.iter_mut().for_each(absolute);
-        }
-        self.init_adapter.iter_mut().for_each(absolute);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::cell::Data;
     use crate::spec::{Overrides, parse};
 
     #[test]

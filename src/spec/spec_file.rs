@@ -1,11 +1,13 @@
 //! The spec that `expctl run --model MODEL` stands for, as a file to keep.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::cell::path_keys;
 use super::diagnostic::Mistakes;
 use super::error::SpecError;
 use super::keys::{self, keys};
@@ -77,25 +79,14 @@ impl SpecFile {
     }
 }
 
-const MODEL: &[&str] = &["defaults", "model"];
-
-/// The keys of a cell that name files.
-const FILES: [&[&str]; 6] = [
-    MODEL,
-    &["defaults", "init_adapter"],
-    &["defaults", "data", "path"],
-    &["defaults", "data", "eval_path"],
-    &["defaults", "data", "forgetting_path"],
-    &["defaults", "data", "chat_template"],
-];
-
 /// Writes the paths of the current directory as they are written in `folder`.
 fn relocate(tree: &mut Node, folder: &Path) {
-    for path in FILES {
-        let is_preset = |node: &&Node| path == MODEL && node.text().is_some_and(|name| !name.contains('/'));
-        if let Some(node) = tree.get(path).filter(|node| !is_preset(node)) {
+    for key in path_keys() {
+        let path: Vec<&str> = iter::once("defaults").chain(key.split('.')).collect();
+        let is_preset = |node: &&Node| key == "model" && node.text().is_some_and(|name| !name.contains('/'));
+        if let Some(node) = tree.get(&path).filter(|node| !is_preset(node)) {
             let node = relocated(node, folder);
-            let path: Vec<String> = path.iter().map(|&key| key.to_owned()).collect();
+            let path: Vec<String> = path.into_iter().map(str::to_owned).collect();
             tree.set(&path, node.place, node);
         }
     }
