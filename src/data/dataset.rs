@@ -99,12 +99,12 @@ impl Dataset {
     }
 
     /// The same of the samples whose forgetting is measured.
-    pub fn remembered_batches(
+    pub fn forgetting_batches(
         &self,
         options: &DataOptions,
         config: &ModelConfig,
     ) -> impl Iterator<Item = Result<MicroBatch, DataError>> {
-        self.unpacked(self.sampler.remembered(), options, config)
+        self.unpacked(self.sampler.forgetting(), options, config)
     }
 
     fn unpacked(

@@ -17,7 +17,7 @@ use crate::arch::{ModelConfig, locate};
 use crate::hub::Roots;
 use crate::options::{Data, DataFile, DataOptions, PackingSeparator};
 
-/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those that nothing can be learnt from are
+/// Loads the data for the model of shape `config`. Samples are cut to `max_seq_length`; those without a predicted token are
 /// left out. Paths are relative to `roots`; the ids of large data lie in a temporary file in `folder`.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ enum Parts {
     All,
 }
 
-/// Calls `each` with every sample that something can be learnt from, those to train on first.
+/// Calls `each` with every sample with a predicted token, those to train on first.
 fn for_each_sample(
     options: &DataOptions,
     parts: Parts,
@@ -110,8 +110,8 @@ fn for_each_sample(
                 }),
             }
         };
-        found.evaluated_from = add(file.evaluation(), &mut found.skipped.evaluation)?;
-        found.remembered_from = add(file.forgetting(), &mut found.skipped.forgetting)?;
+        found.evaluation_from = add(file.evaluation(), &mut found.skipped.evaluation)?;
+        found.forgetting_from = add(file.forgetting(), &mut found.skipped.forgetting)?;
     }
     // Names that only the data for evaluation has are not known to a plan.
     if parts == Parts::All {
@@ -120,7 +120,7 @@ fn for_each_sample(
     Ok(found)
 }
 
-/// Hands on the samples that something can be learnt from.
+/// Hands on the samples that have a predicted token.
 struct Sieve<'a, 'b> {
     each: &'a mut EachSample<'b>,
     kept: usize,
@@ -135,7 +135,7 @@ impl Sieve<'_, '_> {
             self.skipped.short += 1;
             return Ok(());
         }
-        self.skipped.other_prompts += usize::from(sample.finding.prompt_differs);
+        self.skipped.prompt_mismatches += usize::from(sample.finding.prompt_differs);
         if sample.targets.is_some_and(|targets| !targets.iter().any(is_target)) {
             match sample.finding.is_cut {
                 true => self.skipped.cut += 1,

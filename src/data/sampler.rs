@@ -17,8 +17,8 @@ pub struct Sampler {
     targets: SampleTargets,
     /// Indices of the samples held out, ascending.
     held_out: Vec<u32>,
-    /// The number of samples that are trained on or held out. The forgetting of those behind them is measured.
-    learnt: u32,
+    /// The first sample whose forgetting is measured; those before it are trained on or held out.
+    forgetting_from: u32,
 }
 
 /// What is known of samples when all are read.
@@ -29,9 +29,9 @@ pub(super) struct Found {
     /// Samples that were left out.
     pub(super) skipped: SkippedParts,
     /// The first sample of the data for evaluation, if there is such data.
-    pub(super) evaluated_from: Option<usize>,
+    pub(super) evaluation_from: Option<usize>,
     /// The first sample whose forgetting is measured, if there are such samples.
-    pub(super) remembered_from: Option<usize>,
+    pub(super) forgetting_from: Option<usize>,
     /// The final number of each label, if labels are names.
     pub(super) label_numbers: Option<Vec<u32>>,
 }
@@ -45,8 +45,8 @@ impl Sampler {
         found: &Found,
     ) -> Result<Self, DataError> {
         let origin = || found.origin.clone();
-        let samples = found.remembered_from.unwrap_or(lengths.len());
-        if found.evaluated_from.unwrap_or(samples) == 0 {
+        let samples = found.forgetting_from.unwrap_or(lengths.len());
+        if found.evaluation_from.unwrap_or(samples) == 0 {
             return Err(DataError::Empty {
                 origin: origin(),
                 skipped: found.skipped.training,
@@ -55,7 +55,7 @@ impl Sampler {
         if u32::try_from(lengths.len()).is_err() {
             return Err(DataError::TooMany { origin: origin() });
         }
-        let held_out = match found.evaluated_from {
+        let held_out = match found.evaluation_from {
             Some(first) => (first as u32..samples as u32).collect(),
             None => held_out(samples, options, &found.origin)?,
         };
@@ -63,7 +63,7 @@ impl Sampler {
             lengths,
             targets,
             held_out,
-            learnt: samples as u32,
+            forgetting_from: samples as u32,
         };
         if sampler.trained() < options.effective_batch_size() {
             return Err(DataError::TooFew {
@@ -101,12 +101,12 @@ impl Sampler {
 
     /// Indices of the samples to train on, ascending.
     pub fn train(&self) -> impl Iterator<Item = u32> {
-        all_but(&self.held_out, self.learnt as usize)
+        all_but(&self.held_out, self.forgetting_from as usize)
     }
 
     /// Number of samples to train on.
     pub fn trained(&self) -> usize {
-        self.learnt as usize - self.held_out.len()
+        self.forgetting_from as usize - self.held_out.len()
     }
 
     /// Indices of the samples held out, ascending; empty without data for evaluation.
@@ -115,8 +115,8 @@ impl Sampler {
     }
 
     /// Indices of the samples whose forgetting is measured, ascending.
-    pub fn remembered(&self) -> Vec<u32> {
-        (self.learnt..self.lengths.len() as u32).collect()
+    pub fn forgetting(&self) -> Vec<u32> {
+        (self.forgetting_from..self.lengths.len() as u32).collect()
     }
 
     /// Optimizer steps of one epoch; the last may have fewer samples.

@@ -15,7 +15,7 @@ pub struct Skipped {
     /// Samples that have no predicted token, however long they may be.
     pub(super) without_targets: usize,
     /// Samples that do not begin with all tokens of their prompt. They are not left out.
-    pub(super) other_prompts: usize,
+    pub(super) prompt_mismatches: usize,
 }
 
 /// The same of each part of the data.
@@ -49,17 +49,17 @@ impl Skipped {
     /// Sentences for the user on these `samples`. Those of fewer than two tokens alone need none.
     fn remarks(self, samples: &str) -> impl Iterator<Item = String> {
         let left_out = (self.cut + self.without_targets > 0).then(|| format!("{samples}: {self}"));
-        let other_prompts = (self.other_prompts > 0).then(|| {
-            let (prompts, begin) = match self.other_prompts {
+        let prompt_mismatches = (self.prompt_mismatches > 0).then(|| {
+            let (prompts, begin) = match self.prompt_mismatches {
                 1 => ("1 prompt has".into(), "its sample does not begin"),
-                _ => (counted(self.other_prompts, "prompt") + " have", "their samples do not begin"),
+                _ => (counted(self.prompt_mismatches, "prompt") + " have", "their samples do not begin"),
             };
             format!(
                 "{samples}: {prompts} tokens with which {begin}; what is predicted begins where they part, as in TRL. End \
                  prompts where a token ends, or use a chat template that writes a prompt alone in the same way"
             )
         });
-        [left_out, other_prompts].into_iter().flatten()
+        [left_out, prompt_mismatches].into_iter().flatten()
     }
 
     fn left_out(self) -> Option<LeftOut> {
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn prompts_that_differ_are_no_reason_to_leave_samples_out() {
-        let of = |other_prompts| Skipped {
-            other_prompts,
+        let of = |prompt_mismatches| Skipped {
+            prompt_mismatches,
             ..Skipped::default()
         };
         assert_eq!(of(5).to_string(), "");

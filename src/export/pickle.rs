@@ -9,7 +9,7 @@ pub(super) struct Pickle<W> {
     out: W,
     /// Numbers of the texts that were written.
     texts: HashMap<String, u32>,
-    remembered: u32,
+    memoized: u32,
 }
 
 impl<W: Write> Pickle<W> {
@@ -19,7 +19,7 @@ impl<W: Write> Pickle<W> {
         Ok(Self {
             out,
             texts: HashMap::new(),
-            remembered: 0,
+            memoized: 0,
         })
     }
 
@@ -64,7 +64,7 @@ impl<W: Write> Pickle<W> {
         self.out.write_all(b"X")?;
         self.out.write_all(&(text.len() as u32).to_le_bytes())?;
         self.out.write_all(text.as_bytes())?;
-        let number = self.remember()?;
+        let number = self.memoize()?;
         self.texts.insert(text.to_owned(), number);
         Ok(())
     }
@@ -96,9 +96,9 @@ impl<W: Write> Pickle<W> {
     }
 
     /// Gives the last value a number.
-    pub(super) fn remember(&mut self) -> io::Result<u32> {
-        let number = self.remembered;
-        self.remembered += 1;
+    pub(super) fn memoize(&mut self) -> io::Result<u32> {
+        let number = self.memoized;
+        self.memoized += 1;
         self.out.write_all(b"r")?;
         self.out.write_all(&number.to_le_bytes())?;
         Ok(number)

@@ -250,7 +250,7 @@ impl Snapshot<'_> {
                 pickle.text(name)
             })
         })?;
-        let number = pickle.remember()?;
+        let number = pickle.memoize()?;
         frames.insert(stack, number);
         Ok(())
     }

@@ -128,12 +128,12 @@ impl DataFile {
             split: split("data.eval_split", &self.eval_split),
             file,
         });
-        let remembered = self.forgetting().map(|file| DataPart {
+        let forgetting = self.forgetting().map(|file| DataPart {
             key: "data.forgetting_path",
             split: None,
             file,
         });
-        [Some(trained), evaluated, remembered].into_iter().flatten().collect()
+        [Some(trained), evaluated, forgetting].into_iter().flatten().collect()
     }
 
     /// True if tokens of prompts are not predicted.

@@ -173,7 +173,7 @@ pub struct Measured {
     /// The losses on the data of `forgetting_path`; absent without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgetting: Option<Forgetting>,
-    /// Samples that nothing can be learnt from; absent if none was left out.
+    /// Samples without a predicted token; absent if none was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_left_out: Option<LeftOut>,
     /// Steps that the speeds are taken from: all but the first two, which warm up, or the last one of fewer.

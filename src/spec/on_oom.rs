@@ -30,7 +30,7 @@ pub enum Rung {
     Checkpoint,
     /// The tensors that wait in the host's memory: the least traffic with which the cell fits by prediction, else the most.
     Offload,
-    /// Half the longest sample, again down to 32 tokens: it changes what is learnt.
+    /// Half the longest sample, again down to 32 tokens: it truncates the samples.
     Shorten,
 }
 
@@ -144,8 +144,8 @@ impl JsonSchema for OnOom {
                                             accumulation, down to one sample. checkpoint: the fewest checkpointed \
                                             blocks with which the cell fits by prediction, else all. offload: the \
                                             value of `offload` with the least traffic with which it fits, else the \
-                                            most. shorten: half of max_seq_length, down to 32 tokens. It changes \
-                                            what is learnt."
+                                            most. shorten: half of max_seq_length, down to 32 tokens. It \
+                                            truncates the samples."
                         }
                     },
                     "required": ["ladder"],

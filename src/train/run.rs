@@ -126,7 +126,7 @@ fn forgetting_loss(
     trainer: &mut Trainer,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Option<f64>, TrainError> {
-    let mut batches = dataset.remembered_batches(&options.data, config).peekable();
+    let mut batches = dataset.forgetting_batches(&options.data, config).peekable();
     if batches.peek().is_none() {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ name: forgetting
 defaults:
   model: tiny
   dtype: float32
-  data: { path: learnt.jsonl, column: words, forgetting_path: known.txt }
+  data: { path: train.jsonl, column: words, forgetting_path: known.txt }
   eval_fraction: 0.2
   max_seq_length: 32
   batch_size: 2
@@ -24,7 +24,7 @@ fn what_is_forgotten_is_the_rise_of_the_loss() {
     let lines: String = (0..20)
         .map(|number| format!("{{\"words\": \"word number {number} is a cork and floats\"}}\n"))
         .collect();
-    project.write("learnt.jsonl", lines);
+    project.write("train.jsonl", lines);
     let sample = include_str!("../../data/sample.txt");
     let known: Vec<&str> = sample.split("\n\n").take(7).collect();
     project.write("known.txt", known.join("\n\n"));
@@ -71,7 +71,7 @@ fn what_is_forgotten_is_the_rise_of_the_loss() {
 #[test]
 fn forgetting_needs_texts_of_its_own_and_no_labels() {
     let project = Project::empty();
-    project.write("learnt.jsonl", "{\"text\": \"a b c d e f\", \"label\": 1}\n".repeat(8));
+    project.write("train.jsonl", "{\"text\": \"a b c d e f\", \"label\": 1}\n".repeat(8));
     let refused = |data: &str, task: &str, message: &str| {
         let model = if task.is_empty() { "model: tiny, " } else { "" };
         let spec = format!("name: x\ndefaults: {{{model}max_seq_length: 16, data: {data}{task}}}\n");
@@ -79,22 +79,22 @@ fn forgetting_needs_texts_of_its_own_and_no_labels() {
         project.expctl(&["run", "x.yaml"]).exits(2).stderr_has(message);
     };
     refused(
-        "{path: learnt.jsonl, forgetting_path: learnt.jsonl}",
+        "{path: train.jsonl, forgetting_path: train.jsonl}",
         "",
-        "`data.forgetting_path: learnt.jsonl`",
+        "`data.forgetting_path: train.jsonl`",
     );
     refused(
-        "{path: learnt.jsonl, forgetting_path: nowhere.txt}",
+        "{path: train.jsonl, forgetting_path: nowhere.txt}",
         "",
         "nowhere.txt: No such file",
     );
     refused(
-        "{path: learnt.jsonl, forgetting_path: known.xyz}",
+        "{path: train.jsonl, forgetting_path: known.xyz}",
         "",
         "does not say what the file is",
     );
     refused(
-        "{path: learnt.jsonl, forgetting_path: known.txt}",
+        "{path: train.jsonl, forgetting_path: known.txt}",
         ", model: distilbert-base, task: sequence_classification",
         "a classifier's head begins random",
     );

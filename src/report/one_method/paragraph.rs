@@ -99,7 +99,7 @@ pub(super) fn legend(pair: &Pair<'_>, study: &str) -> String {
         }
         _ => " ± is the sample standard deviation over seeds.",
     };
-    format!("{methods} of `{study}`, {seeds}{machines}: {}.{spread}", ids.join(" "),)
+    format!("{methods} of `{study}`, {seeds}{machines}: {}.{spread}", ids.join(" "))
 }
 
 fn short_id(cell: &Entry) -> Option<String> {

@@ -10,7 +10,7 @@ const LEAST: usize = 32;
 pub(super) const SEQUENCE_LENGTH: Technique = Technique {
     key: "max_seq_length",
     does: "Cuts samples to fewer tokens.",
-    avoid: "Where what is to be learnt stands at the end of long samples.",
+    avoid: "Where the end of long samples matters to the task.",
     follows: &[],
     is_ordered: true,
     is_of_tensors: true,
