@@ -146,6 +146,7 @@ struct DataKeys {
     eval_path: Option<Paths>,
     eval_split: Option<String>,
     forgetting_path: Option<Paths>,
+    forgetting_split: Option<String>,
 }
 
 impl DataKeys {
@@ -165,6 +166,7 @@ impl DataKeys {
             eval_path: self.eval_path,
             eval_split: self.eval_split,
             forgetting_path: self.forgetting_path,
+            forgetting_split: self.forgetting_split,
         };
         let has_path = !file.path.0.is_empty();
         let is_bare = file

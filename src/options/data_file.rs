@@ -64,6 +64,9 @@ pub struct DataFile {
     /// Their own columns say what they are, and the same tokens are predicted as of `path`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgetting_path: Option<Paths>,
+    /// The split whose loss is taken before the training and after it, of `forgetting_path` or else of `path`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgetting_split: Option<String>,
 }
 
 impl DataFile {
@@ -84,6 +87,7 @@ impl DataFile {
             eval_path: None,
             eval_split: None,
             forgetting_path: None,
+            forgetting_split: None,
         }
     }
 
@@ -95,21 +99,38 @@ impl DataFile {
         Some(Self {
             path: self.eval_path.as_ref().unwrap_or(&self.path).clone(),
             split: self.eval_split.clone(),
-            eval_path: None,
-            eval_split: None,
-            forgetting_path: None,
-            ..self.clone()
+            ..self.of_training()
         })
     }
 
-    /// The data whose forgetting is measured, if there is some: files of any columns, with the same format and chat template.
+    /// The data whose forgetting is measured, if there is some: files of any columns, with the same format and chat template,
+    /// or another split of the same.
     pub fn forgetting(&self) -> Option<Self> {
+        let file = match (&self.forgetting_path, &self.forgetting_split) {
+            (None, None) => return None,
+            (Some(path), _) => Self {
+                path: path.clone(),
+                format: self.format,
+                chat_template: self.chat_template.clone(),
+                ..Self::new("")
+            },
+            (None, Some(_)) => self.of_training(),
+        };
         Some(Self {
-            path: self.forgetting_path.clone()?,
-            format: self.format,
-            chat_template: self.chat_template.clone(),
-            ..Self::new("")
+            split: self.forgetting_split.clone(),
+            ..file
         })
+    }
+
+    /// The data to train on alone.
+    fn of_training(&self) -> Self {
+        Self {
+            eval_path: None,
+            eval_split: None,
+            forgetting_path: None,
+            forgetting_split: None,
+            ..self.clone()
+        }
     }
 
     /// The data to train on, that for evaluation, and that whose forgetting is measured, with the keys that name them.
@@ -129,8 +150,11 @@ impl DataFile {
             file,
         });
         let forgetting = self.forgetting().map(|file| DataPart {
-            key: "data.forgetting_path",
-            split: None,
+            key: match self.forgetting_path {
+                Some(_) => "data.forgetting_path",
+                None => "data.path",
+            },
+            split: split("data.forgetting_split", &self.forgetting_split),
             file,
         });
         [Some(trained), evaluated, forgetting].into_iter().flatten().collect()

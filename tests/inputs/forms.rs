@@ -157,11 +157,27 @@ fn forms_go_together_and_columns_have_any_name() {
 fn samples_without_a_predicted_token_are_left_out() {
     let long = json!({"prompt": "so many words before ".repeat(60), "completion": "end"});
     let short = json!({"prompt": "a", "completion": " b"});
-    let dir = folder(&[("pairs.jsonl", &[long.clone(), short]), ("long.jsonl", &[long])]);
+    let dir = folder(&[
+        ("pairs.jsonl", &[long.clone(), short.clone()]),
+        ("long.jsonl", &[long]),
+        ("short.jsonl", &[short]),
+    ]);
     let data = load_in(dir.path(), &cell(file("pairs.jsonl"))).unwrap();
     assert_eq!(data.sampler().lengths().len(), 1);
     let remark = "samples: 1 were left out because `max_seq_length` cuts off all that is predicted";
     assert_eq!(data.skipped().remarks().collect::<Vec<_>>(), [remark]);
+    assert_eq!(data.skipped().left_out().unwrap().cut, 1);
+    // The record counts those of the data to train on.
+    let evaluated = DataFile {
+        eval_path: Some(Paths(vec!["pairs.jsonl".into()])),
+        ..file("short.jsonl")
+    };
+    let data = load_in(dir.path(), &cell(evaluated)).unwrap();
+    assert_eq!(
+        data.skipped().remarks().collect::<Vec<_>>(),
+        [remark.replace("samples", "samples for evaluation")]
+    );
+    assert!(data.skipped().left_out().is_none());
     let message = predicted(dir.path(), file("long.jsonl")).unwrap_err();
     assert!(message.ends_with("(1 were left out because `max_seq_length` cuts off all that is predicted)"));
 }
@@ -182,6 +198,12 @@ fn evaluation_has_samples_of_its_own() {
         ..file("./")
     };
     assert_eq!(of(split), [true, true, false]);
+    let forgetting = DataFile {
+        forgetting_split: Some("test".into()),
+        ..file("./")
+    };
+    let data = load_in(dir.path(), &cell(forgetting)).unwrap();
+    assert_eq!((data.sampler().trained(), data.sampler().forgetting()), (2, vec![2]));
     let path = DataFile {
         eval_path: Some(Paths(vec!["quotes_test.jsonl".into()])),
         ..file("quotes_train.jsonl")

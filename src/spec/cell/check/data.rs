@@ -29,6 +29,7 @@ impl Cell {
                 found.check(check_file(file));
                 found.check(self.check_labels(file));
                 found.check(self.check_evaluation(file));
+                found.check(self.check_forgetting(file));
                 found.check(self.check_tokenizer());
             }
             Data::Sample if self.task == Task::SequenceClassification => found.add(
@@ -168,13 +169,28 @@ impl Cell {
                     .help("keep one of the two keys"),
             );
         }
-        let split = file.split.as_deref().unwrap_or("train");
-        match file.eval_split.as_deref() {
-            Some(eval_split) if file.eval_path.is_none() && is_same_split(eval_split, split) => {
-                let name = if eval_split == split { "" } else { ", by another name" };
-                let message = format!("{} is the split that is trained on{name}", quoted(eval_split));
-                Err(Invalid::new(key, message).help("name another, such as `test`"))
-            }
+        match (&file.eval_path, &file.eval_split) {
+            (None, Some(split)) => check_split("data.eval_split", split, file),
+            _ => Ok(()),
+        }
+    }
+
+    /// Data whose forgetting is measured, for models whose head was trained before.
+    fn check_forgetting(&self, file: &DataFile) -> Checked {
+        let key = match (&file.forgetting_path, &file.forgetting_split) {
+            (Some(_), _) => "data.forgetting_path",
+            (None, Some(_)) => "data.forgetting_split",
+            (None, None) => return Ok(()),
+        };
+        if self.task != Task::CausalLm {
+            return Err(
+                Invalid::new(key, "a classifier's head begins random, so it forgets nothing")
+                    .with("task")
+                    .help("leave the key out"),
+            );
+        }
+        match (&file.forgetting_path, &file.forgetting_split) {
+            (None, Some(split)) => check_split("data.forgetting_split", split, file),
             _ => Ok(()),
         }
     }
@@ -189,14 +205,6 @@ impl Cell {
                         .help("leave the key out, or write `task: sequence_classification`"),
                 ),
             };
-        }
-        if file.forgetting_path.is_some() {
-            return Err(Invalid::new(
-                "data.forgetting_path",
-                "a classifier's head begins random, so it forgets nothing",
-            )
-            .with("task")
-            .help("leave the key out"));
         }
         let of_texts = [&file.prompt_column, &file.completion_column, &file.messages_column];
         if of_texts.iter().any(|column| column.is_some()) {
@@ -320,6 +328,17 @@ fn check_form(file: &DataFile) -> Checked {
         }
     }
     Ok(())
+}
+
+/// A split of the files that are trained on, which is another one.
+fn check_split(key: &'static str, split: &str, file: &DataFile) -> Checked {
+    let trained = file.split.as_deref().unwrap_or("train");
+    if !is_same_split(split, trained) {
+        return Ok(());
+    }
+    let name = if split == trained { "" } else { ", by another name" };
+    let message = format!("{} is the split that is trained on{name}", quoted(split));
+    Err(Invalid::new(key, message).help("name another, such as `test`"))
 }
 
 fn check_path(key: &'static str, path: &str, file: &DataFile) -> Checked {

@@ -73,6 +73,11 @@ fn keys_of_one_form_exclude_those_of_another() {
         refused(|file| file.eval_split = Some("train".into()), 0.0),
         key("data.eval_split")
     );
+    assert_eq!(refused(|file| file.forgetting_split = Some("test".into()), 0.1), None);
+    assert_eq!(
+        refused(|file| file.forgetting_split = Some("train".into()), 0.0),
+        key("data.forgetting_split")
+    );
     assert_eq!(
         refused(|file| file.eval_path = Some(Paths(vec!["b.docx".into()])), 0.0),
         key("data.eval_path")
