@@ -10,12 +10,18 @@ pub fn prepare_empty_cache() {
     }
 }
 
-/// Returns freed memory to the system. Live memory stays where it is.
+/// Returns freed memory to the system, if the allocator does not keep it on purpose. Live memory stays where it is.
 pub fn empty_cache() {
+    // Specs cannot ask for both.
+    if AllocatorBackend::current() != AllocatorBackend::Retain {
+        return_freed();
+    }
+}
+
+/// Returns freed memory to the system, whatever the allocator: what comes next shows in its figures alone.
+pub fn return_freed() {
     match AllocatorBackend::current() {
-        AllocatorBackend::System => trim_c_library(),
-        // It keeps its pages on purpose; specs cannot ask for both.
-        AllocatorBackend::Retain => {}
+        AllocatorBackend::System | AllocatorBackend::Retain => trim_c_library(),
         AllocatorBackend::Mimalloc => mimalloc_collect(),
     }
 }

@@ -31,7 +31,7 @@ pub use backend::{BACKEND_VARIABLE, BackendAllocator};
 pub use binding::{Entered, enter, enter_layer};
 pub use budget::{OOM_EXIT_CODE, Tiers};
 pub use buffer::{Buffer, Plain};
-pub use cache::{empty_cache, prepare_empty_cache};
+pub use cache::{empty_cache, prepare_empty_cache, return_freed};
 pub use dry_run::{dry_run, dry_run_instruction_set, is_dry_run, mark};
 pub use format::dtype_name;
 pub use ledger::{Live, Peaks};

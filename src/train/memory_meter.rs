@@ -17,14 +17,31 @@ pub(super) struct MemoryMeter {
     allocated_sum: u64,
     steps: u64,
     reserved_peak: Option<u64>,
-    process_peak_before: Option<u64>,
-    /// True if the system reset the process's peak; else the peak covers the load too.
+    load: LoadPeaks,
+    /// True if the system reset the process's peak; else the peak covers what came before, too.
     process_peak_reset: bool,
-    /// Highest live tensor bytes during the load.
-    load_peak: u64,
     page_faults_before: Option<u64>,
     /// Page faults at the end of the last step.
     page_faults_seen: Option<u64>,
+}
+
+/// Peaks of the load, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LoadPeaks {
+    /// Highest live tensor bytes.
+    allocated: u64,
+    /// Peak of the resident set.
+    process: Option<u64>,
+}
+
+impl LoadPeaks {
+    /// The peaks of a load that ends now.
+    pub(super) fn now() -> Self {
+        Self {
+            allocated: memory::peaks().in_phase[Phase::Load],
+            process: probes::process_peak_bytes(),
+        }
+    }
 }
 
 /// Memory at the end of a step, before its gradients are released, in bytes.
@@ -61,11 +78,9 @@ pub(super) struct LoopMemory {
 }
 
 impl MemoryMeter {
-    /// Starts a loop on `device`; the load has ended.
-    pub(super) fn start(device: &Device) -> Self {
-        let process_peak_before = probes::process_peak_bytes();
+    /// Starts a loop on `device` after a load with these peaks. What lies between the two shows in no figure.
+    pub(super) fn start(device: &Device, load: LoadPeaks) -> Self {
         let process_peak_reset = probes::reset_process_peak();
-        let load_peak = memory::peaks().in_phase[Phase::Load];
         memory::set_phase(Phase::Idle);
         memory::reset_peaks();
         tiers::reset_traffic();
@@ -77,23 +92,20 @@ impl MemoryMeter {
             allocated_sum: 0,
             steps: 0,
             reserved_peak: None,
-            process_peak_before,
+            load,
             process_peak_reset,
-            load_peak,
             page_faults_before: page_faults,
             page_faults_seen: page_faults,
         }
     }
 
-    /// Forgets all figures but those of the load.
+    /// Forgets all figures but those of the load, to which the process's peak so far counts.
     pub(super) fn reset(&mut self, device: &Device) {
-        let (load_peak, process_peak) = (self.load_peak, self.process_peak_before);
-        let again = Self::start(device);
-        *self = Self {
-            load_peak,
-            process_peak_before: again.process_peak_before.max(process_peak),
-            ..again
+        let load = LoadPeaks {
+            process: self.load.process.max(probes::process_peak_bytes()),
+            ..self.load
         };
+        *self = Self::start(device, load);
     }
 
     /// Samples the bytes that the allocator holds, which have no peak of their own.
@@ -150,12 +162,12 @@ impl MemoryMeter {
             traffic: host_peak.map(|_| tiers::traffic()),
             allocated_mean: (self.steps > 0).then(|| self.allocated_sum / self.steps),
             peaks: self.peaks.map(|mut peaks| {
-                peaks.in_phase[Phase::Load] = self.load_peak;
+                peaks.in_phase[Phase::Load] = self.load.allocated;
                 peaks
             }),
             reserved_peak: self.reserved_peak,
             process_peak: process_peak.filter(|_| self.process_peak_reset),
-            process_peak_total: process_peak.max(self.process_peak_before),
+            process_peak_total: process_peak.max(self.load.process),
             page_faults: difference(probes::page_faults(), self.page_faults_before),
         }
     }
@@ -186,7 +198,7 @@ mod tests {
     fn this_processs_memory_is_not_a_gpus() {
         let mut meter = MemoryMeter {
             on_cpu: false,
-            ..MemoryMeter::start(&Device::Cpu)
+            ..MemoryMeter::start(&Device::Cpu, LoadPeaks::now())
         };
         meter.sample();
         assert_eq!(meter.end_step(), StepMemory::default());

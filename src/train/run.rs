@@ -5,7 +5,11 @@ use std::{path::Path, time::Instant};
 use candle_core::Device;
 
 use super::{
-    TrainError, Trainer, device, memory_meter::MemoryMeter, profile, save, start, steps::StepRecorder, summary,
+    TrainError, Trainer, device,
+    memory_meter::{LoadPeaks, MemoryMeter},
+    profile, save, start,
+    steps::StepRecorder,
+    summary,
 };
 use crate::{
     arch::ModelConfig,
@@ -67,10 +71,15 @@ pub fn run(
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
 
+    let load_peaks = LoadPeaks::now();
+
     // The loss that training starts from. A new adapter starts as a zero update, so it is the base's.
     let before = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
+    if before.is_some() {
+        memory::return_freed();
+    }
 
-    let mut meter = MemoryMeter::start(&device);
+    let mut meter = MemoryMeter::start(&device, load_peaks);
     let mut steps = StepRecorder::create(out.dir, options.empty_cache_steps, on_event)?;
     let profile = match options.measure {
         Measure::Epoch => {

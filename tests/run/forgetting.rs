@@ -68,6 +68,47 @@ fn what_is_forgotten_is_the_rise_of_the_loss() {
     assert!(report.contains("| Forgetting |"), "{report}");
 }
 
+/// The texts are as long as the model takes and the samples short, so that their losses need far more memory than a step.
+#[test]
+fn the_losses_are_no_part_of_the_measured_memory() {
+    let project = Project::new(
+        "
+name: memory
+defaults: { model: tiny, rank: 4, max_seq_length: 512, batch_size: 16, max_steps: 4 }
+sweep:
+  include:
+    - data: { path: short.jsonl }
+    - data: { path: short.jsonl, forgetting_path: long.txt }
+",
+    );
+    project.write("short.jsonl", "{\"text\": \"a cork floats\"}\n".repeat(64));
+    let texts = ["one of many words ", "another line of words "].map(|words| words.repeat(400));
+    project.write("long.txt", texts.repeat(16).join("\n\n"));
+    project.expctl(&["run", "spec.yaml", "--progress", "none"]).exits(0);
+    let cells = ["list", "results/memory", "--format", "json"];
+    let cells = project.expctl(&cells).exits(0).json();
+    let measured = |index: usize| {
+        let id = cells[index]["cell_id"].as_str().unwrap();
+        let record = project.expctl(&["show", id, "--format", "json"]).exits(0).json();
+        record["record"]["measured"].clone()
+    };
+    let [without, with] = [measured(0), measured(1)];
+    assert!(without["forgetting"].is_null() && !with["forgetting"].is_null());
+    let exact = |name: &&String| name.contains("allocated");
+    let names: Vec<&String> = without.as_object().unwrap().keys().filter(exact).collect();
+    assert!(names.len() > 2, "{names:?}");
+    for name in names {
+        assert_eq!(without[name], with[name], "{name}");
+    }
+    for name in ["reserved_peak_bytes", "process_peak_bytes", "process_peak_total_bytes"] {
+        let [without, with] = [&without, &with].map(|measured| measured[name].as_f64().unwrap());
+        assert!(
+            (with - without).abs() < f64::from(8 << 20),
+            "{name}: {without} and {with}"
+        );
+    }
+}
+
 #[test]
 fn forgetting_needs_texts_of_its_own_and_no_labels() {
     let project = Project::empty();
