@@ -56,17 +56,18 @@ class MatMul4Bit(torch.autograd.Function):
         return torch.matmul(grad, ctx.linear.dequantised(torch.bfloat16).to(grad.dtype)) if needs else None, None, of_bias
 
 
-class Linear4bit(torch.nn.Module):
+class Linear4bit(torch.nn.Linear):
     """A linear layer in NF4, without a second quantisation: `Linear4bit` in `bitsandbytes/nn/modules.py`."""
 
     def __init__(self, linear, release):
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.direct, self.shape = release == "0.50.0", linear.weight.shape
         # `set_compute_type` follows the first input, whatever was configured, until 0.47.0.
         self.compute_dtype = None if release == "0.46.1" else torch.bfloat16
         self.in_features, self.out_features, self.bias = linear.in_features, linear.out_features, linear.bias
         numel = linear.weight.numel()
         self.register_buffer("packed", torch.empty(numel // 2, dtype=torch.uint8))
+        self.weight = self.packed
         self.register_buffer("scales", torch.empty((numel + 63) // 64, dtype=torch.float32))
         self.register_buffer("code", torch.empty(16, dtype=torch.float32))
 

@@ -3,7 +3,8 @@
     python python/torch_abstract/make_methods.py > tests/fixtures/torch_abstract/methods.csv
 
 Written with torch 2.15.0, transformers 5.23.0 and peft 0.21.2. The first columns are those of make_torch_abstract.py; `dtype` may
-be int4, whose layers are those of make_kbit.py with PEFT's own adapters beside them. Those behind them are keys of a spec, where
+be int4, whose layers are those of make_kbit.py with PEFT's own adapters beside them, and `target_modules` may be default, for PEFT's
+choice of the model. Those behind them are keys of a spec, where
 `trainable` is what is trained with rank 0 and `pattern` a regular expression in place of target_modules. Lists are separated
 by spaces.
 """
@@ -20,13 +21,22 @@ import torch
 from live import Live, second_step
 from make_torch_abstract import DEFAULTS, FIGURES, KEYS
 from peft.optimizers import create_loraplus_optimizer
+from peft.tuners._buffer_dict import BufferDict
+from peft.tuners.ia3 import bnb as ia3_bnb
 from peft.tuners.lora import bnb, dora
+from peft.tuners.miss import layer as miss_layer
+from peft.tuners.tuners_utils import cast_adapter_dtype
+from peft.tuners.vera import layer as vera_layer
+from peft.utils import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING
+from peft.utils.quantization_utils import Bnb4bitBackend
+from presets import preset
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPTIONS = dict(rank_pattern="", layers_to_transform="", pattern="", trainable="", adapter="lora", bias="none", loraplus=False,
-               lora_dropout=0)
+               lora_dropout=0, upcast="none", mini_r=0)
 LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 MODELS = ["smollm2-135m", "qwen2.5-0.5b"]
+FEEDFORWARD = ["down_proj"]
 
 
 def cases():
@@ -37,6 +47,9 @@ def cases():
         yield dict(model=model, pattern=r".*\.1\..*(q_proj|down_proj)", len=300)
     yield from partial()
     yield from lora()
+    yield from ia3()
+    yield from vera()
+    yield from miss()
 
 
 def partial():
@@ -71,11 +84,72 @@ def lora():
     yield dict(model="qwen2.5-0.5b", adapter="dora", bias="all")
 
 
+def ia3():
+    """Scaled outputs and inputs."""
+    for model in MODELS:
+        for targets in ["default", "all-linear", "o_proj,down_proj"]:
+            case = dict(model=model, adapter="ia3", target_modules=targets)
+            yield case
+            yield case | dict(gradient_checkpointing=True, batch=3, len=77)
+            yield case | dict(dtype="float32", len=100)
+            yield case | dict(dtype="float32", autocast=True)
+            yield case | dict(adapter_dtype="bfloat16")
+    # PEFT's layers beside 4-bit weights give float32, which not every layer behind them takes.
+    for change in [dict(upcast="peft"), dict(autocast=True)]:
+        case = dict(model="smollm2-135m", adapter="ia3", target_modules="default", dtype="int4") | change
+        yield case
+        yield case | dict(gradient_checkpointing=True, len=33)
+    yield dict(model="bert-base", adapter="ia3", target_modules="default", dtype="float32", batch=8, len=128)
+
+
+def vera():
+    """Vectors between and after shared factors."""
+    for change in [dict(rank=256), dict(rank=32, lora_dropout=0.1), dict(target_modules="q_proj,v_proj", rank=5, batch=3, len=77)]:
+        yield from each_format(dict(model="smollm2-135m", adapter="vera") | change)
+
+
+def miss():
+    """Blocks, whole and repeated, for inputs that they divide and others."""
+    for change in [dict(rank=64), dict(rank=50, lora_dropout=0.1), dict(rank=32, mini_r=8, target_modules="q_proj,down_proj", batch=3, len=77),
+                   dict(rank=7, mini_r=16)]:
+        yield from each_format(dict(model="smollm2-135m", adapter="miss") | change)
+
+
+def each_format(case):
+    """The case in several formats, with checkpoints and without."""
+    yield case
+    yield case | dict(gradient_checkpointing=True, batch=2, len=50)
+    yield case | dict(dtype="float32")
+    yield case | dict(dtype="float32", autocast=True)
+    yield case | dict(adapter_dtype="bfloat16")
+    yield case | dict(dtype="int4")
+    yield case | dict(dtype="int4", gradient_checkpointing=True, len=33)
+    yield case | dict(dtype="int4", upcast="peft", autocast=True)
+
+
+def config_of(case):
+    """PEFT's configuration."""
+    given = settings(case)
+    if case["adapter"] == "ia3":
+        names = given["target_modules"]
+        scaled = [name for name in names if name in FEEDFORWARD] if isinstance(names, list) else FEEDFORWARD
+        return peft.IA3Config(task_type=given["task_type"], target_modules=names, feedforward_modules=None if names is None else scaled)
+    kept = {key: given[key] for key in ["r", "task_type", "target_modules", "layers_to_transform"] if key in given}
+    if case["adapter"] == "vera":
+        return peft.VeraConfig(**kept, vera_dropout=case["lora_dropout"])
+    if case["adapter"] == "miss":
+        return peft.MissConfig(**kept, miss_dropout=case["lora_dropout"], **(dict(init_weights="mini", mini_r=case["mini_r"]) if case["mini_r"] else {}))
+    return peft.LoraConfig(**given)
+
+
 def settings(case):
     """The options of LoraConfig."""
-    given = dict(r=case["rank"], lora_alpha=2 * case["rank"], task_type="CAUSAL_LM", target_modules=case["target_modules"],
+    given = dict(r=case["rank"], lora_alpha=2 * case["rank"], task_type="SEQ_CLS" if case["model"] in plain.ENCODERS else "CAUSAL_LM",
+                 target_modules=case["target_modules"],
                  use_dora=case["adapter"] == "dora", bias=case["bias"], lora_dropout=case["lora_dropout"])
-    if case["target_modules"] != "all-linear":
+    if case["target_modules"] == "default":
+        given["target_modules"] = None
+    elif case["target_modules"] != "all-linear":
         given["target_modules"] = case["target_modules"].split(",")
     if case["rank_pattern"]:
         ranks = (pair.split("=") for pair in case["rank_pattern"].split())
@@ -95,25 +169,48 @@ def train_some(model, ends):
         parameter.requires_grad_(is_meant or names[1] == "classifier")
 
 
+def largest(case, names):
+    """The most outputs and inputs of the layers with these names."""
+    _, keys = preset(case["model"])
+    hidden, inner = keys["hidden_size"], keys["intermediate_size"]
+    head = keys.get("head_dim") or hidden // keys["num_attention_heads"]
+    queries, states = head * keys["num_attention_heads"], head * keys["num_key_value_heads"]
+    dims = dict(q_proj=(queries, hidden), k_proj=(states, hidden), v_proj=(states, hidden), o_proj=(hidden, queries),
+                gate_proj=(inner, hidden), up_proj=(inner, hidden), down_proj=(hidden, inner))
+    return [max(sizes) for sizes in zip(*(size for name, size in dims.items() if names == "all-linear" or name in names))]
+
+
 def build_kbit(case):
     """A model of 4-bit layers, with PEFT's adapters on them."""
     dora.dequantize_module_weight = lambda layer: layer.dequantised(torch.bfloat16) if hasattr(layer, "dequantised") else layer.weight
+    for layer in [vera_layer, miss_layer]:
+        layer.resolve_quantization_backend = lambda base, **_: Bnb4bitBackend() if hasattr(base, "dequantised") else None
     # PEFT copies a layer of this name before it asks for its weight, which fake tensors can't be.
     make_kbit.Linear4bit.__name__ = "Linear4bitToAsk"
-    given = settings(case)
-    names = given.pop("target_modules")
+    config = config_of(case)
+    names = config.target_modules or TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING["qwen2" if "qwen" in case["model"] else "llama"]
+
+    if case["adapter"] == "vera":
+        dims = largest(case, names)
+        shared = [BufferDict({"default": torch.empty(config.r, dims[1])}), BufferDict({"default": torch.empty(dims[0], config.r)})]
 
     def adapted(name, base):
         if not (names == "all-linear" or name in names):
             return base
-        config = peft.LoraConfig(**given)
+        if case["adapter"] == "ia3":
+            return ia3_bnb.Linear4bit(base, "default", config, is_feedforward=name in FEEDFORWARD)
+        if case["adapter"] == "vera":
+            return vera_layer.Linear(base, *shared, "default", config, r=config.r)
+        if case["adapter"] == "miss":
+            return miss_layer.MissLinear(base, "default", config, r=config.r)
         return bnb.Linear4bit(base, "default", config, r=config.r, lora_alpha=config.lora_alpha)
 
-    kbit = dict(bitsandbytes="0.50.0", upcast="none", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
+    kbit = dict(bitsandbytes="0.50.0", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
     model = make_kbit.build(case | kbit, adapted)
+    cast_adapter_dtype(model, "default")
     for name, parameter in model.named_parameters():
         is_bias = name.endswith(".bias") and (case["bias"] == "all" or case["bias"] == "lora_only" and "base_layer" in name)
-        parameter.requires_grad_("lora_" in name or is_bias)
+        parameter.requires_grad_(any(part in name for part in ["lora_", "ia3_l", "vera_lambda", "miss_block"]) or is_bias)
     return model, True
 
 
@@ -125,7 +222,7 @@ def optimizer_of(model, case):
 
 
 def measure(case):
-    plain.LoraConfig = lambda **_: peft.LoraConfig(**settings(case))
+    plain.LoraConfig = lambda **_: config_of(case)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
         model, causal = build_kbit(case) if case["dtype"] == "int4" else plain.build(case)
         if case["trainable"]:

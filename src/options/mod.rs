@@ -45,7 +45,7 @@ pub use instruction_set::{InstructionSet, InstructionSetChoice};
 pub use length_groups::LengthGroups;
 pub use lora::LoraOptions;
 pub use miss::{MissInit, MissOptions};
-pub use model::{DEFAULT_LABELS, ModelOptions};
+pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
 pub use optimizer_name::{MIN_8BIT_SIZE, Optimizer, UpdateRule};

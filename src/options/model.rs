@@ -80,12 +80,7 @@ impl ModelOptions {
         if let Some(adapter) = &self.adapter {
             return part == "bias" && adapter.bias() == Bias::All || adapter.saves_whole(&module.to_string());
         }
-        self.trainable.as_ref().is_none_or(|patterns| {
-            let names = [module.to_string(), format!("{module}.{part}")];
-            patterns
-                .iter()
-                .any(|pattern| names.iter().any(|name| pattern.matches(name)))
-        })
+        is_trainable(self.trainable.as_deref(), module, part)
     }
 
     /// Bytes of an element that a layer gives.
@@ -97,4 +92,15 @@ impl ModelOptions {
             2
         }
     }
+}
+
+/// True if the weight `part` of the module called `module` is among those that `trainable` names, which are all without
+/// patterns.
+pub fn is_trainable(trainable: Option<&[NamePattern]>, module: &(impl Display + ?Sized), part: &str) -> bool {
+    trainable.is_none_or(|patterns| {
+        let names = [module.to_string(), format!("{module}.{part}")];
+        patterns
+            .iter()
+            .any(|pattern| names.iter().any(|name| pattern.matches(name)))
+    })
 }

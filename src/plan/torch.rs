@@ -1,7 +1,6 @@
 //! A cell as a configuration of PyTorch's stack.
 
 use crate::arch::ModelConfig;
-use crate::options;
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
 use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
@@ -13,7 +12,7 @@ impl Configuration {
     /// # Errors
     /// The release of a library that it names has not been studied with such a model.
     pub fn from_cell(cell: &Cell, model: ModelConfig, gpu: Option<&Gpu>) -> Result<Self, Mistake> {
-        let compute = floating(cell.bnb_4bit_compute_dtype);
+        let compute = Dtype::floating(cell.bnb_4bit_compute_dtype);
         let mut transformers = match &cell.torch.transformers_version {
             Some(version) => Transformers::of(version, model.family)?,
             None => Transformers::TODAY,
@@ -36,18 +35,9 @@ impl Configuration {
             model,
             dtype: cell.dtype,
             torch_dtype: compute,
-            adapter: cell.adapter,
-            rank: cell.rank as u32,
+            adapter: cell.model_options().adapter,
             trainable: cell.trainable.clone(),
-            lora_dropout: cell.lora_dropout,
-            init: cell.lora.init_lora_weights,
             lora_a: cell.lora_fa,
-            bias: cell.lora.bias,
-            loraplus: cell.lora.loraplus_lr_ratio() != 1.0,
-            rank_pattern: cell.lora.rank_pattern.clone(),
-            target_modules: cell.target_modules().unwrap_or(options::TargetModules::AllLinear),
-            layers_to_transform: cell.layers_to_transform.clone(),
-            adapter_dtype: floating(cell.adapter_dtype),
             bnb_4bit_blocksize: cell.bnb_4bit_blocksize as u64,
             bnb_4bit_use_double_quant: cell.bnb_4bit_use_double_quant,
             bnb_4bit_compute_dtype: compute,
@@ -100,13 +90,4 @@ fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers
     let message =
         "reentrant checkpoints give no gradient to blocks whose input wants none, and no embedding is trained";
     Err(Mistake::new(message).help("use `torch: { use_reentrant: false }`"))
-}
-
-/// A floating-point format; the spec refuses integers where this is asked.
-fn floating(dtype: options::Dtype) -> Dtype {
-    match dtype {
-        options::Dtype::Float32 => Dtype::Float32,
-        options::Dtype::Float16 => Dtype::Float16,
-        options::Dtype::Bfloat16 | options::Dtype::Int8 | options::Dtype::Int4 => Dtype::Bfloat16,
-    }
 }

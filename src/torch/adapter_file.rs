@@ -23,6 +23,7 @@ fn name(family: Family, tensor: &SavedTensor) -> String {
     let (module, part) = (tensor.module, tensor.part);
     match tensor.block {
         Some(block) => format!("{blocks}.{block}.{module}.{part}"),
+        None if module.is_empty() => part.to_owned(),
         None => format!("{module}.{part}"),
     }
 }

@@ -5,8 +5,8 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, Adapter, Attention, Autocast, Bias, Checkpointing, InitLoraWeights, LoraATraining, Loss, NamePattern,
-    Optimizer, OutputLifetime, Patterns, TargetModules, Upcast, ZeroGrad,
+    self, AdapterOptions, Attention, Autocast, Checkpointing, LoraATraining, Loss, NamePattern, Optimizer,
+    OutputLifetime, Upcast, ZeroGrad, is_trainable,
 };
 
 /// The kernels whose memory is traced.
@@ -54,30 +54,12 @@ pub struct Configuration {
     pub dtype: options::Dtype,
     /// The format of the weights that int8 and int4 leave unquantised.
     pub torch_dtype: Dtype,
-    /// The method of the adapters.
-    pub adapter: Adapter,
-    /// LoRA's rank; 0 trains weights.
-    pub rank: u32,
-    /// The weights that are trained with rank 0: all without patterns.
+    /// The adapters; `None` trains weights.
+    pub adapter: Option<AdapterOptions>,
+    /// The weights that are trained without adapters: all without patterns.
     pub trainable: Option<Vec<NamePattern>>,
-    /// Dropout on the adapters' input.
-    pub lora_dropout: f64,
-    /// Other ranks of some modules.
-    pub rank_pattern: Patterns<usize>,
-    /// The start values of LoRA's factors.
-    pub init: InitLoraWeights,
     /// The training of LoRA's A.
     pub lora_a: LoraATraining,
-    /// The biases that are trained beside the adapters.
-    pub bias: Bias,
-    /// LoRA's A and B are groups of their own to the optimizer, as with LoRA+.
-    pub loraplus: bool,
-    /// The layers that get an adapter.
-    pub target_modules: TargetModules,
-    /// The blocks in which they get one; all without.
-    pub layers_to_transform: Option<Vec<usize>>,
-    /// The format of the adapters.
-    pub adapter_dtype: Dtype,
     /// Weights that share a scale of int4.
     pub bnb_4bit_blocksize: u64,
     /// Quantise the scales of int4 too.
@@ -144,18 +126,9 @@ impl Configuration {
             model,
             dtype: options::Dtype::Int4,
             torch_dtype: Dtype::Bfloat16,
-            adapter: Adapter::Lora,
-            rank: 16,
+            adapter: Some(AdapterOptions::lora(16, 16.0)),
             trainable: None,
-            lora_dropout: 0.0,
-            rank_pattern: Patterns::new(),
-            init: InitLoraWeights::Default,
             lora_a: LoraATraining::Trained,
-            bias: Bias::None,
-            loraplus: false,
-            target_modules: TargetModules::AllLinear,
-            layers_to_transform: None,
-            adapter_dtype: Dtype::Float32,
             bnb_4bit_blocksize: options::DEFAULT_BLOCK_SIZE as u64,
             bnb_4bit_use_double_quant: true,
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
@@ -206,15 +179,14 @@ impl Configuration {
         }
     }
 
+    /// True if A and B are groups of their own to the optimizer, as with LoRA+.
+    pub(super) fn has_groups(&self) -> bool {
+        self.adapter.as_ref().is_some_and(|adapter| adapter.lr_ratio() != 1.0)
+    }
+
     /// True if the weight `part` of the module called `module` is trained without adapters.
     pub(super) fn trains(&self, module: &str, part: &str) -> bool {
-        self.rank == 0
-            && self.trainable.as_ref().is_none_or(|patterns| {
-                let whole = format!("{module}.{part}");
-                patterns
-                    .iter()
-                    .any(|pattern| pattern.matches(module) || pattern.matches(&whole))
-            })
+        self.adapter.is_none() && is_trainable(self.trainable.as_deref(), module, part)
     }
 
     /// True if a step leaves nothing that the next one releases or adds to, so that its events can be repeated.

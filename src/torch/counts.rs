@@ -15,7 +15,7 @@ pub struct Counts {
     pub trainable: u64,
     /// True if a layer has an adapter.
     pub is_adapted: bool,
-    /// Bytes of the `adapter_model.safetensors` that PEFT writes; `None` with rank 0.
+    /// Bytes of the `adapter_model.safetensors` that PEFT writes; `None` without adapters.
     pub adapter_file_bytes: Option<u64>,
 }
 
@@ -28,8 +28,11 @@ impl Configuration {
         let counts = Counts {
             parameters: loader.parameters,
             trainable: loader.trainable.iter().map(Tensor::numel).sum(),
-            is_adapted: loader.saved.iter().any(|tensor| tensor.part.starts_with("lora_")),
-            adapter_file_bytes: (self.rank > 0).then(|| file_bytes(self.model.family, &loader.saved)),
+            is_adapted: loader.is_adapted,
+            adapter_file_bytes: self
+                .adapter
+                .is_some()
+                .then(|| file_bytes(self.model.family, &loader.saved)),
         };
         drop(model);
         counts

@@ -1,5 +1,7 @@
 //! Number formats of tensors.
 
+use crate::options;
+
 /// Number formats as PyTorch has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dtype {
@@ -22,6 +24,15 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// The format of floating-point numbers that a spec names; bfloat16 where it names quantised ones.
+    pub fn floating(dtype: options::Dtype) -> Self {
+        match dtype {
+            options::Dtype::Float32 => Self::Float32,
+            options::Dtype::Float16 => Self::Float16,
+            options::Dtype::Bfloat16 | options::Dtype::Int8 | options::Dtype::Int4 => Self::Bfloat16,
+        }
+    }
+
     /// Bytes of an element.
     pub fn size(self) -> u64 {
         match self {

@@ -2,16 +2,25 @@
 
 mod base;
 mod dora;
-pub(super) mod lora;
+mod ia3;
+mod lora;
+mod miss;
 mod start;
+mod vera;
 
 use super::tape::Tensor;
 pub(super) use base::{Base, BaseLayer};
-use lora::Lora;
+pub(super) use ia3::Ia3;
+pub(super) use lora::Lora;
+pub(super) use miss::Miss;
+pub(super) use vera::Vera;
 
 /// What PEFT puts beside a linear layer.
 pub(super) enum Adapter<'t> {
     Lora(Lora<'t>),
+    Ia3(Ia3<'t>),
+    Miss(Miss<'t>),
+    Vera(Vera<'t>),
 }
 
 /// A linear layer.
@@ -27,6 +36,9 @@ impl<'t> Linear<'t> {
         match &self.adapter {
             None => self.base.forward(input),
             Some(Adapter::Lora(lora)) => lora.forward(&self.base, input),
+            Some(Adapter::Ia3(ia3)) => ia3.forward(&self.base, input),
+            Some(Adapter::Miss(miss)) => miss.forward(&self.base, input),
+            Some(Adapter::Vera(vera)) => vera.forward(&self.base, input),
         }
     }
 }

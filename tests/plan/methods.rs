@@ -1,6 +1,9 @@
 //! Plans of PEFT's methods, and of training some weights, against PEFT on fake tensors.
 
-use expctl::options::{Adapter, Bias, NamePattern, TargetModules};
+use expctl::options::{
+    Adapter, AdapterMethod, AdapterOptions, Bias, Ia3Options, LoraOptions, MissOptions, NamePattern, TargetModules,
+    Upcast, VeraOptions,
+};
 use expctl::torch::{Configuration, trace};
 
 use super::torch::{FIGURES, Row, configuration, figures, rows};
@@ -17,7 +20,7 @@ fn pattern(text: &str) -> NamePattern {
 
 /// The configuration of a step in the columns of `make_methods.py`.
 fn with_method(row: &Row) -> Configuration {
-    let rank = |pair: &String| {
+    let rank_of = |pair: &String| {
         let (name, rank) = pair.split_once('=').expect("a name and a rank");
         (pattern(name), rank.parse().expect("a rank"))
     };
@@ -25,23 +28,50 @@ fn with_method(row: &Row) -> Configuration {
     let plain = configuration(row);
     let trainable: Vec<_> = words(row, "trainable").iter().map(|text| pattern(text)).collect();
     let layers: Vec<usize> = words(row, "layers_to_transform").iter().map(number).collect();
-    Configuration {
-        adapter: Adapter::named(row.get("adapter")).expect("an adapter"),
-        rank_pattern: words(row, "rank_pattern").iter().map(rank).collect(),
-        layers_to_transform: (!layers.is_empty()).then_some(layers),
-        target_modules: match row.get("pattern") {
-            "" => plain.target_modules.clone(),
-            text => TargetModules::Pattern(NamePattern::whole(text).expect("a pattern")),
-        },
-        trainable: (!trainable.is_empty()).then_some(trainable),
-        bnb_4bit_use_double_quant: false,
+    let lora = |rank: usize| LoraOptions {
+        rank_pattern: words(row, "rank_pattern").iter().map(rank_of).collect(),
+        dropout: row.number("lora_dropout"),
         bias: match row.get("bias") {
             "all" => Bias::All,
             "lora_only" => Bias::LoraOnly,
             _ => Bias::None,
         },
-        loraplus: row.is("loraplus"),
-        lora_dropout: row.number("lora_dropout"),
+        lr_ratio: if row.is("loraplus") { 16.0 } else { 1.0 },
+        ..LoraOptions::new(rank, 32.0)
+    };
+    let method = |rank: usize| match Adapter::named(row.get("adapter")).expect("an adapter") {
+        Adapter::Lora => AdapterMethod::Lora(lora(rank)),
+        Adapter::Dora => AdapterMethod::Dora(lora(rank)),
+        Adapter::Ia3 => AdapterMethod::Ia3(Ia3Options {
+            feedforward_modules: (row.get("target_modules") != "default").then(|| vec!["down_proj".into()]),
+        }),
+        Adapter::Miss => AdapterMethod::Miss(MissOptions {
+            rank,
+            dropout: row.number("lora_dropout"),
+            mini_r: (row.count("mini_r") > 0).then(|| row.count("mini_r") as usize),
+        }),
+        Adapter::Vera => AdapterMethod::Vera(VeraOptions {
+            dropout: row.number("lora_dropout"),
+            ..VeraOptions::new(rank)
+        }),
+    };
+    Configuration {
+        adapter: plain.adapter.map(|adapter| AdapterOptions {
+            method: method(row.count("rank") as usize),
+            layers_to_transform: (!layers.is_empty()).then_some(layers),
+            target_modules: match (row.get("pattern"), row.get("target_modules")) {
+                ("", "default") => None,
+                ("", _) => adapter.target_modules.clone(),
+                (text, _) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
+            },
+            ..adapter
+        }),
+        trainable: (!trainable.is_empty()).then_some(trainable),
+        bnb_4bit_use_double_quant: false,
+        upcast: match row.get("upcast") {
+            "peft" => Upcast::Peft,
+            _ => Upcast::None,
+        },
         ..plain
     }
 }
@@ -61,5 +91,5 @@ fn steps_of_methods_take_what_pytorch_says() {
             }
         }
     });
-    assert_eq!((cases, wrong), (115, 0));
+    assert_eq!((cases, wrong), (206, 0));
 }

@@ -2,7 +2,9 @@
 
 use expctl::arch::{ModelConfig, Preset};
 use expctl::memory::{Category, Phase};
-use expctl::options::{self, Attention, Autocast, Checkpointing, Loss, Optimizer, TargetModules, Upcast};
+use expctl::options::{
+    self, AdapterOptions, Attention, Autocast, Checkpointing, Loss, Optimizer, TargetModules, Upcast,
+};
 use expctl::torch::caching_allocator::{DeviceMemory, Settings, replay};
 use expctl::torch::gpu::ComputeCapability;
 use expctl::torch::{
@@ -144,6 +146,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// LoRA of this rank on these layers; none of rank 0.
+pub fn lora(rank: u32, targets: TargetModules) -> Option<AdapterOptions> {
+    (rank > 0).then(|| AdapterOptions {
+        target_modules: Some(targets),
+        ..AdapterOptions::lora(rank as usize, 2.0 * f64::from(rank))
+    })
+}
+
 /// The configuration of a step in the columns of `make_torch_abstract.py`.
 pub fn configuration(row: &Row) -> Configuration {
     let mut model = Preset::named(row.get("model")).expect("a preset").config();
@@ -153,9 +163,10 @@ pub fn configuration(row: &Row) -> Configuration {
     let checkpointing = row.is("gradient_checkpointing");
     Configuration {
         dtype: dtype(row.get("dtype")).1,
-        rank: row.count("rank"),
-        target_modules: targets(row.get("target_modules"), ','),
-        adapter_dtype: dtype(row.get("adapter_dtype")).0,
+        adapter: lora(row.count("rank"), targets(row.get("target_modules"), ',')).map(|adapter| AdapterOptions {
+            dtype: dtype(row.get("adapter_dtype")).1,
+            ..adapter
+        }),
         attn_implementation: attention(row.get("attn_implementation")),
         gradient_checkpointing: if checkpointing {
             Checkpointing::Full
@@ -251,7 +262,7 @@ fn steps_of_older_releases_take_what_they_took() {
                 other => dtype(other).1,
             },
             bnb_4bit_use_double_quant: false,
-            rank: row.count("rank"),
+            adapter: lora(row.count("rank"), TargetModules::AllLinear),
             attn_implementation: attention(row.get("attn_implementation")),
             gradient_checkpointing: match checkpointing {
                 "none" => Checkpointing::None,
@@ -302,8 +313,7 @@ fn peaks_of_a_t4_are_predicted() {
                 options::Dtype::Float16
             },
             torch_dtype: Dtype::Float16,
-            rank: row.count("lora_rank"),
-            target_modules: targets(row.get("lora_targets"), '+'),
+            adapter: lora(row.count("lora_rank"), targets(row.get("lora_targets"), '+')),
             bnb_4bit_use_double_quant: false,
             bnb_4bit_compute_dtype: Dtype::Float16,
             attn_implementation: attention(row.get("attn_impl")),
@@ -436,8 +446,7 @@ fn published_reservations_bound_what_is_allocated() {
     for (rank, reserved, share) in published {
         let configuration = Configuration {
             dtype: options::Dtype::Bfloat16,
-            rank,
-            target_modules: targets("q_proj,v_proj", ','),
+            adapter: lora(rank, targets("q_proj,v_proj", ',')),
             use_cache: true,
             capability: ComputeCapability(8, 9),
             ..Configuration::new(Preset::named("llama-3.2-3b").expect("a preset").config())
@@ -465,8 +474,7 @@ fn adapters_are_as_large_as_those_that_peft_saved() {
     let size = |rank, names| {
         Configuration {
             dtype: options::Dtype::Bfloat16,
-            rank,
-            target_modules: targets(names, ','),
+            adapter: lora(rank, targets(names, ',')),
             ..Configuration::new(Preset::named("llama-3.2-3b").expect("a preset").config())
         }
         .counts()
@@ -491,7 +499,7 @@ fn randomised_svd_takes_what_its_program_took() {
     ] {
         let configuration = Configuration {
             dtype: options::Dtype::Float32,
-            rank: 0,
+            adapter: None,
             optim: Optimizer::Rsvd,
             optim_rank: rank,
             backend: Backend::Cpu,

@@ -107,6 +107,8 @@ fn torch() {
         "dtype: bfloat16; rank: 0; lora_fa: frozen",
         "dtype: int8; lora: { init_lora_weights: olora }",
         "dtype: int4; lora: { init_lora_weights: pissa }",
+        "dtype: int4; adapter: ia3",
+        "dtype: bfloat16; adapter: ia3; layers_to_transform: [0]",
         "torch: { use_reentrant: true }",
         "loss: chunked; target_modules: [q_proj, lm_head]",
         "model: bert-base; task: sequence_classification; dtype: float32; rank: 0; loss: chunked",

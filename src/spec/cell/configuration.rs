@@ -74,8 +74,7 @@ pub struct Cell {
     /// The method of the adapters: lora, dora, ia3, miss or vera. dora is PEFT's `use_dora: true`: it scales each row of
     /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
     /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
-    /// shards with a trained block. vera trains vectors between and after random factors that all layers share. PyTorch's
-    /// stack has lora and dora.
+    /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
     pub adapter: Adapter,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,

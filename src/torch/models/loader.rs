@@ -1,19 +1,18 @@
-//! What modules are made of: their weights, then the adapters. Quantised models were loaded before
+//! What modules are made of: their weights. The adapters come after them ([`super::adapters`]). Quantised models were loaded before
 //! ([`crate::torch::loading`]); others come to the GPU as their modules ask, as with `model.to("cuda")`. Names, shapes and
 //! biases are the family's ([`crate::arch`]), which lists them in the order of a forward pass; the modelling code asks for
 //! them by name in its own order.
 
 use crate::arch::{Kind, ModelConfig, Module};
 use crate::memory::Category;
-use crate::options::{self, Bias, LoraATraining, TargetModules, Upcast, is_in, matching};
-use crate::peft;
+use crate::options::Upcast;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
 use crate::torch::groups::Groups;
 use crate::torch::layout::{Dims, Layout};
 use crate::torch::loading::{Loaded, Part, Weight};
 use crate::torch::ops::rotary::Rotary;
-use crate::torch::peft::{Adapter, Base, BaseLayer, Linear};
+use crate::torch::peft::{Base, BaseLayer, Linear};
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 use crate::torch::versions::RotaryTables;
@@ -33,6 +32,10 @@ pub(crate) struct Loader<'t, 'c> {
     pub(crate) parameters: u64,
     /// The tensors that PEFT saves.
     pub(crate) saved: Vec<SavedTensor>,
+    /// The factors that all layers share, of VeRA.
+    pub(super) shared: Option<[Tensor<'t>; 2]>,
+    /// True if a layer has an adapter.
+    pub(crate) is_adapted: bool,
     /// The weights that were loaded before their modules ask.
     loaded: Loaded<'t>,
     /// The block whose modules ask, if any.
@@ -42,6 +45,7 @@ pub(crate) struct Loader<'t, 'c> {
 /// A tensor of an adapter's file.
 pub(crate) struct SavedTensor {
     pub(crate) block: Option<usize>,
+    /// Its module, empty where it is of the whole model.
     pub(crate) module: &'static str,
     pub(crate) part: &'static str,
     pub(crate) dims: Dims,
@@ -53,10 +57,12 @@ impl<'t, 'c> Loader<'t, 'c> {
         Self {
             tape,
             configuration,
-            trainable: Groups::new(configuration.loraplus),
+            trainable: Groups::new(configuration.has_groups()),
             unstepped: Vec::new(),
             parameters: 0,
             saved: Vec::new(),
+            shared: None,
+            is_adapted: false,
             loaded: Loaded::load(tape, configuration),
             block: None,
         }
@@ -130,7 +136,7 @@ impl<'t, 'c> Loader<'t, 'c> {
         // A new head is always trained.
         let is_trained =
             || self.module(path).kind == Kind::Classifier || configuration.trains(&self.name(path, self.block), name);
-        if configuration.rank == 0 && is_trained() {
+        if configuration.adapter.is_none() && is_trained() {
             weight = self.tape.leaf(weight);
             self.trainable.push(weight.clone(), name);
         }
@@ -138,7 +144,7 @@ impl<'t, 'c> Loader<'t, 'c> {
     }
 
     /// The name in full of a module in a block, if any.
-    fn name(&self, path: &str, block: Option<usize>) -> String {
+    pub(super) fn name(&self, path: &str, block: Option<usize>) -> String {
         match block {
             Some(block) => {
                 let blocks = self.configuration.model.family.description().blocks;
@@ -206,100 +212,5 @@ impl<'t, 'c> Loader<'t, 'c> {
             tables,
             takes_out: transformers.angles == RotaryTables::TakenOut,
         })
-    }
-
-    /// True if the layer is one of the targets. `block` is the one it is in, if any.
-    fn is_target(&self, path: &str, block: Option<usize>) -> bool {
-        let configuration = self.configuration;
-        let is_meant = match &configuration.target_modules {
-            TargetModules::AllLinear => block.is_some() || path != "lm_head",
-            TargetModules::Names(names) => names.iter().any(|name| {
-                let rest = path.strip_suffix(name.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }),
-            TargetModules::Pattern(pattern) => pattern.matches(&self.name(path, block)),
-        };
-        is_meant && is_in(configuration.layers_to_transform.as_deref(), block)
-    }
-
-    /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
-    pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
-        let configuration = self.configuration;
-        let is_target = configuration.rank > 0 && self.is_target(linear.path, block);
-        let trains_bias = match configuration.bias {
-            Bias::None => false,
-            Bias::All => true,
-            Bias::LoraOnly => is_target,
-        };
-        if let Some(bias) = linear.base.bias.take_if(|_| trains_bias) {
-            let bias = self.tape.leaf(bias);
-            self.trainable.push(bias.clone(), "bias");
-            let part = if is_target { peft::BASE_BIAS } else { "bias" };
-            self.record(block, linear.path, part, &bias);
-            linear.base.bias = Some(bias);
-        }
-        if !is_target {
-            return;
-        }
-        let name = self.name(linear.path, block);
-        let rank = matching(&configuration.rank_pattern, &name);
-        let mut lora = self.tape.lora(
-            linear.base.dims,
-            rank.map_or(configuration.rank, |rank| rank as u32),
-            configuration.adapter_dtype,
-            configuration.lora_a,
-            configuration.lora_dropout > 0.0,
-        );
-        lora.take_out(&mut linear.base, configuration.init, self.tape);
-        match configuration.lora_a {
-            LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
-            LoraATraining::Frozen => {}
-            LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
-        }
-        self.trainable.push(lora.b.clone(), peft::LORA_B);
-        for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
-            self.record(block, linear.path, part, factor);
-        }
-        if configuration.adapter == options::Adapter::Dora {
-            let magnitude = self.tape.leaf(lora.dora_magnitude(&linear.base, self.tape));
-            self.trainable.push(magnitude.clone(), peft::MAGNITUDE);
-            self.record(block, linear.path, peft::MAGNITUDE, &magnitude);
-            lora.magnitude = Some(magnitude);
-        }
-        linear.adapter = Some(Adapter::Lora(lora));
-    }
-
-    fn record(&mut self, block: Option<usize>, module: &'static str, part: &'static str, tensor: &Tensor<'t>) {
-        self.saved.push(SavedTensor {
-            block,
-            module,
-            part,
-            dims: tensor.view.layout.dims,
-            dtype: tensor.dtype(),
-        });
-    }
-
-    /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
-    pub(crate) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
-        if self.configuration.rank == 0 {
-            return Vec::new();
-        }
-        let path = linear.path;
-        let mut copy = |part: &'static str, original: &Tensor<'t>| {
-            let layout = original.view.layout;
-            let empty = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
-            let copy = self.tape.leaf(empty);
-            self.trainable.push(copy.clone(), part);
-            self.record(None, path, part, &copy);
-            copy
-        };
-        let mut originals = Vec::new();
-        if let Base::Dense(weight) = &mut linear.base.weight {
-            originals.push(std::mem::replace(weight, copy("weight", weight)));
-        }
-        if let Some(bias) = &mut linear.base.bias {
-            originals.push(std::mem::replace(bias, copy("bias", bias)));
-        }
-        originals
     }
 }

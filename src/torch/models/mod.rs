@@ -1,5 +1,6 @@
 //! The modelling code of the families, as transformers 5 computes it.
 
+mod adapters;
 pub(super) mod attention;
 pub(super) mod attention_options;
 pub(super) mod decoder;

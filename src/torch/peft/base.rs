@@ -63,7 +63,7 @@ impl Tape {
     }
 
     /// A tensor of an adapter.
-    pub(super) fn factor(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
+    pub(crate) fn factor(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
         self.empty_as(Layout::contiguous(dims), dtype, Category::Adapter)
     }
 }

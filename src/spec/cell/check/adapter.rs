@@ -58,7 +58,8 @@ impl Cell {
         if let Some(names) = &self.modules_to_save {
             self.check_saved(names, found);
         }
-        if self.adapter == Adapter::Ia3 && self.llm_int8_threshold.is_some_and(|threshold| threshold > 0.0) {
+        let finds_outliers = self.llm_int8_threshold.is_some_and(|threshold| threshold > 0.0);
+        if self.stack == Stack::Candle && self.adapter == Adapter::Ia3 && finds_outliers {
             let message = "IA3's scaled inputs are not multiplied as integers yet";
             let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
             found.add(invalid.help("leave the key out, or use another `adapter`"));

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack, TargetModules,
-    Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack,
+    TargetModules, Task, Upcast,
 };
 use super::found::Found;
 use super::invalid::{Checked, Invalid, number};
@@ -213,10 +213,8 @@ impl Cell {
             );
             found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
         }
-        if !self.adapter.heeds("lora") {
-            let message = "the torch stack cannot be planned with this yet; supported: `lora` and `dora`";
-            let invalid = Invalid::new("adapter", message).with("stack");
-            found.add(invalid.help("use `adapter: lora`, or `stack: candle`"));
+        if self.rank > 0 && self.adapter == Adapter::Ia3 {
+            self.check_peft_ia3(found);
         }
         if let Some(name) = &self.gpu {
             let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
@@ -238,6 +236,20 @@ impl Cell {
                     .with("gradient_checkpointing")
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
+        }
+    }
+
+    /// What PEFT's IA3 does not do.
+    fn check_peft_ia3(&self, found: &mut Found) {
+        if self.layers_to_transform.is_some() {
+            let message = "PEFT's IA3Config has no such key";
+            let invalid = Invalid::new("layers_to_transform", message).with("adapter");
+            found.add(invalid.help("name the layers with a regular expression in `target_modules`"));
+        }
+        if self.dtype.is_quantised() && self.upcast == Upcast::None && self.autocast == Autocast::None {
+            let message = "PEFT's IA3 gives float32 beside quantised weights, which fails in the layers behind it";
+            let invalid = Invalid::new("adapter", message).with("dtype").with("upcast");
+            found.add(invalid.help("use `upcast: peft`, or `autocast: bfloat16`"));
         }
     }
 

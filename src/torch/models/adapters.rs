@@ -1,0 +1,175 @@
+//! Adapters put on the layers of a model, and modules that are trained beside them.
+
+use super::loader::{Loader, SavedTensor};
+use crate::memory::Category;
+use crate::options::{AdapterMethod, AdapterOptions, Bias, LoraATraining, LoraOptions, TargetModules, VeraOptions};
+use crate::peft;
+use crate::torch::dtype::Dtype;
+use crate::torch::peft::{Adapter, Base, Ia3, Linear, Lora, Miss, Vera};
+use crate::torch::tape::Tensor;
+
+impl<'t> Loader<'t, '_> {
+    /// True if the layer called `name` in full gets an adapter.
+    fn is_target(&self, adapter: &AdapterOptions, name: &str) -> bool {
+        // PEFT leaves the head out unless it is named.
+        let is_open = adapter.target_modules != Some(TargetModules::AllLinear) || name != "lm_head";
+        is_open && self.configuration.model.adapts(adapter, name)
+    }
+
+    /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
+    pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
+        let configuration = self.configuration;
+        let Some(options) = &configuration.adapter else {
+            return;
+        };
+        let name = self.name(linear.path, block);
+        let is_target = self.is_target(options, &name);
+        let trains_bias = match options.bias() {
+            Bias::None => false,
+            Bias::All => true,
+            Bias::LoraOnly => is_target,
+        };
+        if let Some(bias) = linear.base.bias.take_if(|_| trains_bias) {
+            let bias = self.tape.leaf(bias);
+            let part = if is_target { peft::BASE_BIAS } else { "bias" };
+            self.trainable.push(bias.clone(), "bias");
+            self.record(block, linear.path, part, &bias);
+            linear.base.bias = Some(bias);
+        }
+        if !is_target {
+            return;
+        }
+        self.is_adapted = true;
+        let dtype = Dtype::floating(options.dtype);
+        let [rows, columns] = linear.base.dims;
+        linear.adapter = Some(match &options.method {
+            AdapterMethod::Lora(lora) => Adapter::Lora(self.lora(linear, block, (lora, lora.rank_of(&name)), dtype)),
+            AdapterMethod::Dora(lora) => {
+                let mut dora = self.lora(linear, block, (lora, lora.rank_of(&name)), dtype);
+                let magnitude = dora.dora_magnitude(&linear.base, self.tape);
+                dora.magnitude = Some(self.train(linear.path, block, peft::MAGNITUDE, magnitude));
+                Adapter::Lora(dora)
+            }
+            AdapterMethod::Ia3(ia3) => {
+                let scales_inputs = configuration.model.is_feedforward(ia3, &name);
+                let dims = if scales_inputs { [1, columns] } else { [rows, 1] };
+                let factors = self.tape.factor(&dims, dtype);
+                Adapter::Ia3(Ia3 {
+                    factors: self.train(linear.path, block, peft::IA3, factors),
+                    scales_inputs,
+                })
+            }
+            AdapterMethod::Miss(miss) => {
+                let columns = miss.mini_r.map_or(rows, |mini_r| mini_r as u32);
+                let zeros = self.tape.factor(&[miss.rank as u32, columns], dtype);
+                Adapter::Miss(Miss {
+                    block: self.train(linear.path, block, peft::MISS, zeros),
+                    is_repeated: miss.mini_r.is_some(),
+                    dropout: miss.dropout > 0.0,
+                })
+            }
+            AdapterMethod::Vera(vera) => {
+                let [b, d] = [rows, vera.rank as u32].map(|len| self.tape.factor(&[len], dtype));
+                Adapter::Vera(Vera {
+                    b: self.train(linear.path, block, peft::VERA_B, b),
+                    d: self.train(linear.path, block, peft::VERA_D, d),
+                    shared: self.shared_factors(options, vera, dtype),
+                    dropout: vera.dropout > 0.0,
+                })
+            }
+        });
+    }
+
+    /// LoRA's factors for the layer, of this rank.
+    fn lora(
+        &mut self,
+        linear: &mut Linear<'t>,
+        block: Option<usize>,
+        (options, rank): (&LoraOptions, usize),
+        dtype: Dtype,
+    ) -> Lora<'t> {
+        let lora_a = self.configuration.lora_a;
+        let lora = self
+            .tape
+            .lora(linear.base.dims, rank as u32, dtype, lora_a, options.dropout > 0.0);
+        lora.take_out(&mut linear.base, options.init, self.tape);
+        match lora_a {
+            LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
+            LoraATraining::Frozen => {}
+            LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
+        }
+        self.trainable.push(lora.b.clone(), peft::LORA_B);
+        for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
+            self.record(block, linear.path, part, factor);
+        }
+        lora
+    }
+
+    /// VeRA's factors, which are made for the first layer.
+    fn shared_factors(&mut self, adapter: &AdapterOptions, vera: &VeraOptions, dtype: Dtype) -> [Tensor<'t>; 2] {
+        if let Some(shared) = &self.shared {
+            return shared.clone();
+        }
+        let model = &self.configuration.model;
+        let (mut rows, mut columns) = model.largest_adapted(adapter);
+        if self.is_target(adapter, "lm_head") && self.has("lm_head") {
+            rows = rows.max(model.vocab_size);
+            columns = columns.max(model.hidden_size);
+        }
+        let shared = [[vera.rank, columns], [rows, vera.rank]].map(|dims| {
+            let dims = dims.map(|dim| dim as u32);
+            self.tape.factor(&dims, dtype)
+        });
+        if vera.save_projection {
+            for (part, factor) in peft::VERA_SHARED.into_iter().zip(&shared) {
+                self.record(None, "", part, factor);
+            }
+        }
+        self.shared.insert(shared).clone()
+    }
+
+    /// Trains and saves `tensor`, which is `part` of the module.
+    fn train(
+        &mut self,
+        module: &'static str,
+        block: Option<usize>,
+        part: &'static str,
+        tensor: Tensor<'t>,
+    ) -> Tensor<'t> {
+        let leaf = self.tape.leaf(tensor);
+        self.trainable.push(leaf.clone(), part);
+        self.record(block, module, part, &leaf);
+        leaf
+    }
+
+    fn record(&mut self, block: Option<usize>, module: &'static str, part: &'static str, tensor: &Tensor<'t>) {
+        self.saved.push(SavedTensor {
+            block,
+            module,
+            part,
+            dims: tensor.view.layout.dims,
+            dtype: tensor.dtype(),
+        });
+    }
+
+    /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
+    pub(crate) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
+        if self.configuration.adapter.is_none() {
+            return Vec::new();
+        }
+        let path = linear.path;
+        let mut copy = |part: &'static str, original: &Tensor<'t>| {
+            let layout = original.view.layout;
+            let empty = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
+            self.train(path, None, part, empty)
+        };
+        let mut originals = Vec::new();
+        if let Base::Dense(weight) = &mut linear.base.weight {
+            originals.push(std::mem::replace(weight, copy("weight", weight)));
+        }
+        if let Some(bias) = &mut linear.base.bias {
+            originals.push(std::mem::replace(bias, copy("bias", bias)));
+        }
+        originals
+    }
+}
