@@ -1,6 +1,6 @@
 //! A cell as a configuration of PyTorch's stack.
 
-use crate::arch::ModelConfig;
+use crate::arch::{ModelConfig, Module};
 use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
 use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
@@ -76,18 +76,74 @@ impl Configuration {
     }
 }
 
-/// Checks that gradients come to the blocks. Reentrant checkpoints give none to a block whose input wants none.
+/// Checks that gradients come to the blocks. A reentrant checkpoint gives none to a block whose input wants none, which is so
+/// until something is trained before it.
 fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers) -> Result<(), Mistake> {
-    let options = cell.model_options();
-    let mut embeddings = model.family.description().embeddings.iter();
-    let is_partial = cell.rank == 0 && cell.trainable.is_some();
-    let is_reentrant = transformers.use_reentrant
-        && !transformers.requires_input_grads
-        && cell.gradient_checkpointing != Checkpointing::None;
-    if !is_partial || !is_reentrant || embeddings.any(|module| options.trains(&module.path, "weight")) {
+    let is_reentrant = transformers.use_reentrant && !transformers.requires_input_grads;
+    if cell.rank > 0 || !is_reentrant {
         return Ok(());
     }
-    let message =
-        "reentrant checkpoints give no gradient to blocks whose input wants none, and no embedding is trained";
-    Err(Mistake::new(message).help("use `torch: { use_reentrant: false }`"))
+    let options = cell.model_options();
+    let is_trained = |name: &str, module: &Module| {
+        options.trains(&name, "weight") || module.bias.of(model) && options.trains(&name, "bias")
+    };
+    let mut embeddings = model.family.description().embeddings.iter();
+    if embeddings.any(|module| is_trained(module.path, module)) {
+        return Ok(());
+    }
+    for block in 0..model.num_hidden_layers {
+        let mut within = model.modules().filter(|(name, _)| model.block_of(name) == Some(block));
+        let is_trained = within.any(|(name, module)| is_trained(&name, module));
+        match (cell.gradient_checkpointing.recomputes(block), is_trained) {
+            (_, false) => {}
+            (false, true) => return Ok(()),
+            (true, true) => {
+                let message = format!(
+                    "block {block} is a reentrant checkpoint, and nothing before it is trained, so it gets no gradients"
+                );
+                return Err(Mistake::new(message).help("use `torch: { use_reentrant: false }`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::options::{self, NamePattern, Stack};
+
+    /// What is said of a cell that trains some weights with reentrant checkpoints.
+    fn told(model: &str, trainable: &str, checkpointing: Checkpointing) -> Option<String> {
+        let model = Preset::named(model).unwrap();
+        let mut cell = Cell {
+            stack: Stack::Torch,
+            rank: 0,
+            dtype: options::Dtype::Float32,
+            trainable: Some(vec![NamePattern::new(trainable).unwrap()]),
+            gradient_checkpointing: checkpointing,
+            ..Cell::default()
+        };
+        cell.torch.use_reentrant = Some(true);
+        cell.torch.transformers_version = Some("4.57.0".into());
+        let made = Configuration::from_cell(&cell, model.config(), None);
+        made.err().map(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn reentrant_checkpoints_need_something_trained_before_them() {
+        let full = Checkpointing::Full;
+        let norms = told("tiny", ".*norm", full.clone()).unwrap();
+        assert!(norms.contains("block 0 is a reentrant checkpoint"), "{norms}");
+        assert_eq!(told("tiny", "embed_tokens", full.clone()), None);
+        // Nothing in a block waits for a gradient.
+        assert_eq!(told("tiny", r"model\.norm", full.clone()), None);
+        // BERT's embeddings end in a norm with a bias.
+        assert_eq!(told("bert-base", "bias", full), None);
+        let last = told("tiny", r"layers\.1\..*", Checkpointing::Every(2));
+        assert_eq!(last, None, "block 1 is no checkpoint");
+        let second = told("tiny", ".*norm", Checkpointing::Every(2)).unwrap();
+        assert!(second.contains("block 0"), "{second}");
+    }
 }
