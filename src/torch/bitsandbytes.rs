@@ -137,7 +137,8 @@ impl<'t> FourBit<'t> {
             None => tape.record(&[&cast], derivative),
         };
         let mut record = record.argument(1, &dims, self.source).nested_scales(self.nested_scales);
-        if self.release.keeps_inputs {
+        // A bias' gradient needs no input.
+        if self.release.keeps_inputs && cast.requires_grad() {
             record.keep_unseen(&cast);
         }
         let (weight, scales) = if self.release.dequantises_to_compute_dtype {
@@ -231,8 +232,10 @@ impl<'t> EightBit<'t> {
         drop(sums);
         let output = output.to(input.dtype()).detach();
         drop((quantised, row_scales));
-        // Kept on the context itself, where checkpointing does not see it.
-        record.keep_unseen(input);
+        // Kept on the context itself, where checkpointing does not see it; not for a bias' gradient.
+        if input.requires_grad() {
+            record.keep_unseen(input);
+        }
         record.finish(output.reshaped(&input.view.layout.dims.with_last(out_features)))
     }
 }
