@@ -100,6 +100,19 @@ impl<'t> FourBit<'t> {
         dequantised(tape, &dims, self.source, self.nested_scales)
     }
 
+    /// Copies of the packed weight, its scales and their tables (`Params4bit.__deepcopy__` in `nn/modules.py`).
+    pub(super) fn copies(&self, tape: &'t Tape) -> Vec<Tensor<'t>> {
+        let (block, double_quant) = self.blocks;
+        let elements = u64::from(self.out_features) * u64::from(self.in_features);
+        let blocks = elements.div_ceil(block);
+        let scales = match double_quant {
+            true => vec![blocks, blocks.div_ceil(NESTED_BLOCK) * 4, NESTED_CODE * 4, 4],
+            false => vec![blocks * 4],
+        };
+        let sizes = scales.into_iter().chain([CODE * 4, elements.div_ceil(2)]);
+        sizes.map(|bytes| tape.bytes(bytes, Category::Temporary)).collect()
+    }
+
     /// The same layer with another weight, which is quantised.
     pub(super) fn quantised_again(&self, weight: Tensor<'t>) -> Self {
         let tape = weight.tape;

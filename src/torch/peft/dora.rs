@@ -65,10 +65,18 @@ impl<'t> Lora<'t> {
 
     /// The magnitudes before training: the norms of the rows (`update_layer`).
     pub(crate) fn dora_magnitude(&self, layer: &BaseLayer<'t>, tape: &'t Tape) -> Tensor<'t> {
+        // PEFT copies a 4-bit layer before it asks for its weight, for FSDP's sake.
+        let copies = match &layer.weight {
+            Base::FourBit(weight) => (
+                weight.copies(tape),
+                layer.bias.as_ref().map(|bias| bias.like(bias.dtype())),
+            ),
+            Base::Dense(_) | Base::EightBit(_) => (Vec::new(), None),
+        };
         let weight = layer.weight.dequantised(tape);
         let product = tape.product(&layer.dims, self.start_dtype(layer));
         drop(weight.norm_of_rows(&product));
-        drop((weight, product));
+        drop((weight, product, copies));
         tape.factor(&layer.dims[..1], self.a.dtype())
     }
 }
