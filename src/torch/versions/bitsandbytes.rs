@@ -20,6 +20,8 @@ pub struct Bitsandbytes {
     /// `_dequant_linear_fallback` in `backends/cuda/ops.py`; before, `MatMul4Bit.forward` casts what was dequantised to the
     /// format that the weight was quantised from. Products of a few tokens, which have a kernel of their own, are left out.
     pub dequantises_to_compute_dtype: bool,
+    /// The fewest weights that share a scale of int4: 64 until 0.49.2, then 32. Its pull request 1854.
+    pub least_block: usize,
 }
 
 impl Bitsandbytes {
@@ -29,6 +31,7 @@ impl Bitsandbytes {
         computes_in_input_format: false,
         optimizer_block: 256,
         dequantises_to_compute_dtype: true,
+        least_block: 32,
     };
 
     const OLDEST: Version = Version(0, 41, 0);
@@ -44,6 +47,7 @@ impl Bitsandbytes {
             computes_in_input_format: version < Version(0, 47, 0),
             optimizer_block: if version < Version(0, 44, 0) { 2048 } else { 256 },
             dequantises_to_compute_dtype: version >= Version(0, 50, 0),
+            least_block: if version < Version(0, 49, 2) { 64 } else { 32 },
         })
     }
 }

@@ -213,6 +213,11 @@ impl Cell {
             );
             found.add(Invalid::new("optim", message).with("stack").help("leave the key out"));
         }
+        if self.trainable.is_some() && self.rank == 0 && self.dtype.is_quantised() {
+            let message = "transformers' Trainer refuses quantised weights without adapters";
+            let invalid = Invalid::new("trainable", message).with("dtype");
+            found.add(invalid.help("use `dtype: bfloat16`, or an adapter"));
+        }
         if self.rank > 0 && self.adapter == Adapter::Ia3 {
             self.check_peft_ia3(found);
         }
@@ -331,12 +336,23 @@ impl Cell {
         let Some(version) = &self.torch.peft_version else {
             return Ok(());
         };
-        Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
+        let release = Peft::of(version).map_err(|mistake| Invalid::of("torch.peft_version", mistake))?;
+        let is_plain = self.adapter == Adapter::Lora && !self.lora.init_lora_weights.changes_weight();
+        if self.rank > 0 && !is_plain && !release.has_methods {
+            let message = "what releases of PEFT before 0.20.0 do has been studied for LoRA alone";
+            let key = if self.adapter == Adapter::Lora {
+                "lora.init_lora_weights"
+            } else {
+                "adapter"
+            };
+            let invalid = Invalid::new("torch.peft_version", message).with(key);
+            return Err(invalid.help("leave the key out, or use `adapter: lora`"));
+        }
         match self.upcast {
             Upcast::Peft | Upcast::Trl => Ok(()),
             Upcast::None => Err(Invalid::new(
                 "torch.peft_version",
-                "releases of PEFT differ in the k-bit preparation alone",
+                "the releases of PEFT that are planned differ in the k-bit preparation alone",
             )
             .with("upcast")
             .help("leave the key out, or use `upcast: peft`")),
@@ -350,6 +366,14 @@ impl Cell {
         let key = "torch.bitsandbytes_version";
         let release = Bitsandbytes::of(version).map_err(|mistake| Invalid::of(key, mistake))?;
         let invalid = |message: &str| Invalid::new(key, message).with("dtype");
+        if self.dtype == Dtype::Int4 && self.bnb_4bit_blocksize < release.least_block {
+            let message = format!(
+                "blocks of {} weights came with bitsandbytes 0.49.2",
+                self.bnb_4bit_blocksize
+            );
+            let invalid = Invalid::new(key, message).with("bnb_4bit_blocksize");
+            return Err(invalid.help("leave the key out, or use `bnb_4bit_blocksize: 64`"));
+        }
         match self.dtype {
             Dtype::Int8 if release.keeps_inputs => {
                 let message = "what older releases do with int8 has not been studied";
