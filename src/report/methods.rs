@@ -338,7 +338,7 @@ mod tests {
         let pissa = ("lora.init_lora_weights", Datum::from("pissa"));
         let plus = |ratio| ("lora.loraplus_lr_ratio", Datum::Float(ratio));
         assert_eq!(name("lora", "float32", &[pissa.clone(), plus(1.0)]), "PiSSA");
-        assert_eq!(name("lora", "int4", &[pissa.clone()]), "PiSSA on int4");
+        assert_eq!(name("lora", "int4", std::slice::from_ref(&pissa)), "PiSSA on int4");
         assert_eq!(
             name("lora", "bfloat16", &[plus(16.0), pissa.clone()]),
             "LoRA+ with PiSSA"

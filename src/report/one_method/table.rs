@@ -145,7 +145,7 @@ pub(super) fn reads_as_zero(difference: f64) -> bool {
 fn signed(difference: f64) -> String {
     let amount = number(difference.abs().into(), DECIMALS);
     match difference {
-        none if none == 0.0 => "none".into(),
+        0.0 => "none".into(),
         small if reads_as_zero(small) => {
             format!("less than {}", number(0.1_f64.powi(DECIMALS as i32).into(), DECIMALS))
         }

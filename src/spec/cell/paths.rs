@@ -29,13 +29,13 @@ const PATHS: [(&str, Other); 6] = [
 ];
 
 /// The keys of a cell that name files, relative to the spec: a path, or a list of paths.
-pub(in crate::spec) fn path_keys() -> impl Iterator<Item = &'static str> {
+pub(crate) fn path_keys() -> impl Iterator<Item = &'static str> {
     PATHS.into_iter().map(|(key, _)| key)
 }
 
 impl Cell {
     /// The cell with absolute paths in place of those that are relative to `folder`.
-    pub(in crate::spec) fn anchored(&self, folder: &Path) -> Self {
+    pub(crate) fn anchored(&self, folder: &Path) -> Self {
         let mut cell = self.clone();
         for (key, other) in PATHS {
             let absolute = |value: &Value| match value.as_str() {
