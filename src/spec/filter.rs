@@ -95,9 +95,16 @@ impl<'e> Filter<'e> {
     /// The keys that the expressions read. A key that the spec leaves out has the value that its default comes to, so
     /// that it can be compared; sizes are in bytes.
     fn values(&self, cell: &Cell) -> BTreeMap<&str, Value> {
-        let mut keys = cell.resolved().to_map();
-        for (key, size) in [("device_memory", cell.device_memory), ("host_memory", cell.host_memory)] {
-            keys.insert(key.into(), size.map(|size| size.0).into());
+        let mut keys = cell.to_map();
+        let weights = serde_json::to_value(cell.weights()).unwrap_or_default();
+        for (key, value) in [
+            ("lora_alpha", cell.lora_alpha().into()),
+            ("max_steps", cell.max_steps().into()),
+            ("weights", weights),
+            ("device_memory", cell.device_memory.map(|size| size.0).into()),
+            ("host_memory", cell.host_memory.map(|size| size.0).into()),
+        ] {
+            keys.insert(key.into(), value);
         }
         let names = self.names.iter();
         names
