@@ -258,7 +258,7 @@ impl<'s> Expander<'s> {
         let keys = cell.to_map();
         if matches!(origin, Origin::Product(_)) {
             let filter = self.filter.as_mut();
-            match filter.map_or(Ok(false), |filter| filter.excludes(&cell)) {
+            match filter.map_or(Ok(false), |filter| filter.excludes(&cell, &keys)) {
                 Ok(false) => {}
                 Ok(true) => return None,
                 Err(mistake) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::value::Serde;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::cell::{Cell, is_size};
 use super::diagnostic::Diagnostic;
@@ -68,12 +68,12 @@ impl<'e> Filter<'e> {
         Ok(filter)
     }
 
-    /// True if one of the expressions holds for a cell.
-    pub(crate) fn excludes(&mut self, cell: &Cell) -> Result<bool, Diagnostic> {
+    /// True if one of the expressions holds for a cell; `keys` are its keys as they are written.
+    pub(crate) fn excludes(&mut self, cell: &Cell, keys: &Map<String, Value>) -> Result<bool, Diagnostic> {
         if self.conditions.is_empty() {
             return Ok(false);
         }
-        let values = minijinja::Value::from(Serde(self.values(cell)));
+        let values = minijinja::Value::from(Serde(self.values(cell, keys)));
         let mut excluded = false;
         for condition in &mut self.conditions {
             let holds = condition.expression.holds(&values);
@@ -94,21 +94,18 @@ impl<'e> Filter<'e> {
 
     /// The keys that the expressions read. A key that the spec leaves out has the value that its default comes to, so
     /// that it can be compared; sizes are in bytes.
-    fn values(&self, cell: &Cell) -> BTreeMap<&str, Value> {
-        let mut keys = cell.to_map();
-        let weights = serde_json::to_value(cell.weights()).unwrap_or_default();
-        for (key, value) in [
-            ("lora_alpha", cell.lora_alpha().into()),
-            ("max_steps", cell.max_steps().into()),
-            ("weights", weights),
-            ("device_memory", cell.device_memory.map(|size| size.0).into()),
-            ("host_memory", cell.host_memory.map(|size| size.0).into()),
-        ] {
-            keys.insert(key.into(), value);
-        }
-        let names = self.names.iter();
-        names
-            .filter_map(|name| Some((name.as_str(), keys.remove(name)?)))
+    fn values<'c>(&'c self, cell: &Cell, keys: &Map<String, Value>) -> BTreeMap<&'c str, Value> {
+        let value = |name: &String| match name.as_str() {
+            "lora_alpha" => Some(cell.lora_alpha().into()),
+            "max_steps" => Some(cell.max_steps().into()),
+            "weights" => serde_json::to_value(cell.weights()).ok(),
+            "device_memory" => Some(cell.device_memory.map(|size| size.0).into()),
+            "host_memory" => Some(cell.host_memory.map(|size| size.0).into()),
+            name => keys.get(name).cloned(),
+        };
+        self.names
+            .iter()
+            .filter_map(|name| Some((name.as_str(), value(name)?)))
             .collect()
     }
 }
