@@ -76,12 +76,26 @@ impl<'a> Titles<'a> {
     }
 }
 
-/// The axes that a method's name says in full.
-const SAID_BY_NAMES: [&str; 4] = ["adapter", "lora.use_rslora", "lora.init_lora_weights", "lora_fa"];
+/// The keys that make a method what it is, as [`name`] reads them, and whether the name says their value in full.
+const OF_METHODS: [(&str, bool); 8] = [
+    ("adapter", true),
+    ("dtype", false),
+    ("optim", false),
+    ("trainable", false),
+    ("lora.use_rslora", true),
+    ("lora.loraplus_lr_ratio", false),
+    ("lora.init_lora_weights", true),
+    ("lora_fa", true),
+];
+
+/// True if the axis is a part of what makes a method.
+pub(crate) fn is_of_methods(axis: &str) -> bool {
+    OF_METHODS.iter().any(|(key, _)| *key == axis)
+}
 
 /// The axes that a table shows beside the names of the methods.
 pub(crate) fn axes_beside_names(axes: &[String]) -> Vec<String> {
-    let unsaid = axes.iter().filter(|axis| !SAID_BY_NAMES.contains(&axis.as_str()));
+    let unsaid = axes.iter().filter(|axis| !OF_METHODS.contains(&(axis.as_str(), true)));
     unsaid.cloned().collect()
 }
 

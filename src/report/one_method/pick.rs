@@ -6,7 +6,7 @@ use indexmap::IndexSet;
 
 use crate::report::axes::last_part;
 use crate::report::group::Group;
-use crate::report::methods::Method;
+use crate::report::methods::{Method, is_of_methods};
 use crate::text::format::ABSENT;
 use crate::text::{quoted, suggestion};
 
@@ -35,21 +35,9 @@ impl Pick {
 
     /// True if the word says something of the axis: its value, or a method that the axis is a part of.
     pub(super) fn says(&self, axis: &str) -> bool {
-        self.is_value_of(axis) || matches!(self, Self::Method(_)) && OF_METHODS.contains(&axis)
+        self.is_value_of(axis) || matches!(self, Self::Method(_)) && is_of_methods(axis)
     }
 }
-
-/// The keys that make a method what it is, as [`Method::name_of`] reads them.
-const OF_METHODS: [&str; 8] = [
-    "adapter",
-    "dtype",
-    "optim",
-    "trainable",
-    "lora.use_rslora",
-    "lora.loraplus_lr_ratio",
-    "lora.init_lora_weights",
-    "lora_fa",
-];
 
 /// The value, with its axis unless it is a word of its own; or the method.
 impl fmt::Display for Pick {
