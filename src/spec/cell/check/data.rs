@@ -157,10 +157,9 @@ impl Cell {
 
     /// Data of its own for evaluation, or a part of the training data.
     fn check_evaluation(&self, file: &DataFile) -> Checked {
-        let key = match (&file.eval_path, &file.eval_split) {
-            (Some(_), _) => "data.eval_path",
-            (None, Some(_)) => "data.eval_split",
-            (None, None) => return Ok(()),
+        let keys = ["data.eval_path", "data.eval_split"];
+        let Some((key, split)) = other_data(keys, file.eval_path.as_ref(), file.eval_split.as_deref()) else {
+            return Ok(());
         };
         if self.eval_fraction > 0.0 {
             return Err(
@@ -169,18 +168,15 @@ impl Cell {
                     .help("keep one of the two keys"),
             );
         }
-        match (&file.eval_path, &file.eval_split) {
-            (None, Some(split)) => check_split("data.eval_split", split, file),
-            _ => Ok(()),
-        }
+        check_split(key, split, file)
     }
 
     /// Data whose forgetting is measured, for models whose head was trained before.
     fn check_forgetting(&self, file: &DataFile) -> Checked {
-        let key = match (&file.forgetting_path, &file.forgetting_split) {
-            (Some(_), _) => "data.forgetting_path",
-            (None, Some(_)) => "data.forgetting_split",
-            (None, None) => return Ok(()),
+        let keys = ["data.forgetting_path", "data.forgetting_split"];
+        let Some((key, split)) = other_data(keys, file.forgetting_path.as_ref(), file.forgetting_split.as_deref())
+        else {
+            return Ok(());
         };
         if self.task != Task::CausalLm {
             return Err(
@@ -189,10 +185,7 @@ impl Cell {
                     .help("leave the key out"),
             );
         }
-        match (&file.forgetting_path, &file.forgetting_split) {
-            (None, Some(split)) => check_split("data.forgetting_split", split, file),
-            _ => Ok(()),
-        }
+        check_split(key, split, file)
     }
 
     fn check_labels(&self, file: &DataFile) -> Checked {
@@ -330,12 +323,25 @@ fn check_form(file: &DataFile) -> Checked {
     Ok(())
 }
 
-/// A split of the files that are trained on, which is another one.
-fn check_split(key: &'static str, split: &str, file: &DataFile) -> Checked {
-    let trained = file.split.as_deref().unwrap_or("train");
-    if !is_same_split(split, trained) {
-        return Ok(());
+/// The key that names data besides those to train on, a path or a split, and the split if it is one of the same files; `None`
+/// without such data.
+fn other_data<'f>(
+    [of_path, of_split]: [&'static str; 2],
+    path: Option<&Paths>,
+    split: Option<&'f str>,
+) -> Option<(&'static str, Option<&'f str>)> {
+    match path {
+        Some(_) => Some((of_path, None)),
+        None => split.map(|split| (of_split, Some(split))),
     }
+}
+
+/// A split of the files that are trained on, if there is one, is another than theirs.
+fn check_split(key: &'static str, split: Option<&str>, file: &DataFile) -> Checked {
+    let trained = file.split.as_deref().unwrap_or("train");
+    let Some(split) = split.filter(|split| is_same_split(split, trained)) else {
+        return Ok(());
+    };
     let name = if split == trained { "" } else { ", by another name" };
     let message = format!("{} is the split that is trained on{name}", quoted(split));
     Err(Invalid::new(key, message).help("name another, such as `test`"))
