@@ -70,7 +70,6 @@ pub fn run(
     }
     let trainable_count = trainer.trainable_count();
     let load_seconds = load_start.elapsed().as_secs_f64();
-
     let load_peaks = LoadPeaks::now();
 
     // The loss that training starts from. A new adapter starts as a zero update, so it is the base's.
