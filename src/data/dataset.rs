@@ -40,7 +40,7 @@ impl Dataset {
             contents,
         } = samples;
         Ok(Self {
-            sampler: Sampler::new(options, lengths, targets, found)?,
+            sampler: Sampler::new(options, lengths.into(), targets.into(), found)?,
             contents,
             separator,
             sha256,

@@ -3,6 +3,7 @@
 use std::mem;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::labels::Labels;
 use super::sample_lengths::SampleLengths;
@@ -31,22 +32,56 @@ pub fn load(options: &DataOptions, config: &ModelConfig, roots: &Roots, folder: 
     Dataset::new(options, samples, separator, &found)
 }
 
-/// The order of the samples to train on that [`load`] loads, without their ids: plans need no more. Data for evaluation is not
-/// read.
+/// The samples to train on that [`load`] loads, without their ids: plans need no more. Data for evaluation is not read.
+#[derive(Debug)]
+pub struct TrainingSamples {
+    lengths: Arc<SampleLengths>,
+    targets: Arc<SampleTargets>,
+    found: Found,
+}
+
+impl TrainingSamples {
+    /// Reads the samples. Only synthetic ones depend on the seed.
+    ///
+    /// # Errors
+    /// Those of [`load`], but for the temporary file.
+    pub fn read(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Self, DataError> {
+        let (mut lengths, mut targets) = (SampleLengths::default(), SampleTargets::default());
+        let found = for_each_sample(options, Parts::Training, config, roots, &mut |sample| {
+            targets.push(lengths.len(), sample.ids.len(), sample.targets);
+            lengths.push(sample.ids.len() as u32);
+            Ok(())
+        })?;
+        lengths.shrink();
+        targets.shrink();
+        separator(options, config, roots)?;
+        Ok(Self {
+            lengths: lengths.into(),
+            targets: targets.into(),
+            found,
+        })
+    }
+
+    /// Their order.
+    ///
+    /// # Errors
+    /// If too few are left to train on.
+    pub fn sampler(&self, options: &DataOptions) -> Result<Sampler, DataError> {
+        Sampler::new(
+            options,
+            Arc::clone(&self.lengths),
+            Arc::clone(&self.targets),
+            &self.found,
+        )
+    }
+}
+
+/// The order of the samples to train on.
 ///
 /// # Errors
-/// Those of [`load`], but for the temporary file.
+/// Those of [`TrainingSamples`].
 pub fn sampler(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Result<Sampler, DataError> {
-    let (mut lengths, mut targets) = (SampleLengths::default(), SampleTargets::default());
-    let found = for_each_sample(options, Parts::Training, config, roots, &mut |sample| {
-        targets.push(lengths.len(), sample.ids.len(), sample.targets);
-        lengths.push(sample.ids.len() as u32);
-        Ok(())
-    })?;
-    lengths.shrink();
-    targets.shrink();
-    separator(options, config, roots)?;
-    Sampler::new(options, lengths, targets, &found)
+    TrainingSamples::read(options, config, roots)?.sampler(options)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,7 +39,7 @@ pub use files::all_files;
 pub use grouping::group_by_length;
 pub use layout::{LaidOut, Layout};
 pub use lengths::{TextLengths, lengths};
-pub use load::{load, sampler};
+pub use load::{TrainingSamples, load, sampler};
 pub use micro_batch::{EffectiveBatch, MicroBatch};
 pub use sample_lengths::SampleLengths;
 pub use sampler::Sampler;

@@ -1,6 +1,7 @@
 //! The samples of each step, from their lengths alone.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rand::seq::SliceRandom;
 
@@ -13,8 +14,8 @@ use crate::{
 /// Samples by their lengths, split into those to train on and those held out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampler {
-    lengths: SampleLengths,
-    targets: SampleTargets,
+    lengths: Arc<SampleLengths>,
+    targets: Arc<SampleTargets>,
     /// Indices of the samples held out, ascending.
     held_out: Vec<u32>,
     /// The first sample whose forgetting is measured; those before it are trained on or held out.
@@ -40,8 +41,8 @@ impl Sampler {
     /// Holds the samples for evaluation out, or the part that `options` ask for. The others must fill a step.
     pub(super) fn new(
         options: &DataOptions,
-        lengths: SampleLengths,
-        targets: SampleTargets,
+        lengths: Arc<SampleLengths>,
+        targets: Arc<SampleTargets>,
         found: &Found,
     ) -> Result<Self, DataError> {
         let origin = || found.origin.clone();
@@ -176,7 +177,7 @@ mod tests {
             ..Found::default()
         };
         found.skipped.training.short = skipped;
-        Sampler::new(options, lengths, SampleTargets::default(), &found).map_err(|error| error.to_string())
+        Sampler::new(options, lengths.into(), Arc::default(), &found).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::cache::{cached, cached_last};
 use crate::{
     arch::{self, ArchError, ModelConfig},
-    data::{self, DataError, Sampler, TextLengths},
+    data::{self, DataError, Sampler, TextLengths, TrainingSamples},
     hub::Roots,
     options::{Adapter, DataOptions, ModelOptions, PackingSeparator},
     peft::{self, FileDtype},
@@ -24,7 +24,9 @@ pub(super) struct Inputs {
     /// Shapes that were read, by what decides them and whether the cell's stack can use them.
     models: Mutex<HashMap<ConfigKey, Arc<ModelConfig>>>,
     /// The samples that were read last: cells of a study mostly share theirs.
-    sampler: Mutex<Option<(DataKey, Arc<Sampler>)>>,
+    samples: Mutex<Option<(SamplesKey, Arc<TrainingSamples>)>>,
+    /// The order of the last ones.
+    sampler: Mutex<Option<(OrderKey, Arc<Sampler>)>>,
     /// The lengths of a file's samples that were read last.
     lengths: Mutex<Option<(LengthsKey, Arc<TextLengths>)>>,
     /// Counts of the torch stack's models by what decides them: most cells of a spec differ in batch and length alone.
@@ -35,9 +37,11 @@ pub(super) struct Inputs {
     checkpoint_files: Mutex<HashMap<(ModelKey, Dtype), u64>>,
 }
 
-/// The keys that decide a cell's samples: model, data, seed, length, held-out part, and how many it needs; and the token
-/// between them.
-type DataKey = (ModelKey, Data, u64, usize, u64, (usize, Option<PackingSeparator>));
+/// The keys that decide a cell's samples: model, data, length, the token between them, and the seed of synthetic ones.
+type SamplesKey = (ModelKey, Data, usize, Option<PackingSeparator>, Option<u64>);
+
+/// The keys that decide their order: the seed, the held-out part, and how many it needs.
+type OrderKey = (SamplesKey, u64, u64, usize);
 
 /// The keys that decide the size of an adapter's file: model, adapter, rank, and the trained modules.
 type AdapterKey = (ModelKey, Adapter, usize, Option<String>);
@@ -69,6 +73,7 @@ impl Inputs {
         Self {
             roots,
             models: Mutex::default(),
+            samples: Mutex::default(),
             sampler: Mutex::default(),
             lengths: Mutex::default(),
             torch_counts: Mutex::default(),
@@ -95,18 +100,23 @@ impl Inputs {
         options: &DataOptions,
         config: &ModelConfig,
     ) -> Result<Arc<Sampler>, DataError> {
-        let key = (
+        let samples_key = (
             model_key(cell),
             options.data.clone(),
-            options.seed,
             options.max_seq_length,
-            options.eval_fraction.to_bits(),
-            (
-                options.effective_batch_size(),
-                options.packing.map(|packing| packing.separator),
-            ),
+            options.packing.map(|packing| packing.separator),
+            matches!(options.data, Data::Synthetic(_)).then_some(options.seed),
         );
-        cached_last(&self.sampler, key, || data::sampler(options, config, &self.roots))
+        let order_key = (
+            samples_key.clone(),
+            options.seed,
+            options.eval_fraction.to_bits(),
+            options.effective_batch_size(),
+        );
+        cached_last(&self.sampler, order_key, || {
+            let read = || TrainingSamples::read(options, config, &self.roots);
+            cached_last(&self.samples, samples_key, read)?.sampler(options)
+        })
     }
 
     /// The lengths of the samples of the cell's file.
