@@ -94,7 +94,7 @@ class Family:
         path = folder / "adapter_config.json"
         settings = json.loads(path.read_text())
         settings["base_model_name_or_path"] = base
-        if isinstance(settings["target_modules"], list):
+        if isinstance(settings.get("target_modules"), list):
             settings["target_modules"] = sorted(settings["target_modules"])
         path.write_text(json.dumps(settings, indent=2))
 

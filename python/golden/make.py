@@ -17,6 +17,7 @@ import encoders
 import gemma
 import ia3
 import lion
+import ln_tuning
 import lora
 import merged
 import miss
@@ -25,6 +26,8 @@ import optimizers
 import partial
 import phi3
 import precision
+import prefix_tuning
+import prompt_tuning
 import quantisation
 import qwen2
 import qwen3
@@ -53,6 +56,9 @@ def main():
     ia3.write(folder)
     miss.write(folder)
     vera.write(folder)
+    prompt_tuning.write(folder)
+    prefix_tuning.write(folder)
+    ln_tuning.write(folder)
     lion.write(folder)
     partial.write(folder)
     precision.write(folder)

@@ -10,6 +10,7 @@ impl ModelConfig {
     pub fn adapts(&self, adapter: &AdapterOptions, module: &str) -> bool {
         let is_target = match (&adapter.target_modules, &adapter.method) {
             (Some(targets), _) => targets.contains(module),
+            (_, AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning) => false,
             (None, AdapterMethod::Ia3(_)) => self.ia3().is_some_and(|ia3| ends_in(module, ia3.targets)),
             (None, _) => true,
         };

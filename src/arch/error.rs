@@ -123,6 +123,14 @@ pub enum ArchError {
         "`adapter: ia3`: PEFT has no layers of its own for {0}; write `target_modules` and `ia3: {{feedforward_modules: [...]}}`"
     )]
     Ia3Modules(&'static str),
+    #[error(
+        "`adapter: ln_tuning`: PEFT has no norms of its own for {0}; `rank: 0` with `trainable: ['.*[nN]orm']` trains them all"
+    )]
+    TunedNorms(&'static str),
+    #[error(
+        "`adapter: prefix_tuning`: a prefix is not trained in models with a sliding window yet, as {0}; use `prompt_tuning`"
+    )]
+    PrefixWindow(&'static str),
     #[error("`rank: {rank}`: MiSS's shards of {module} would be longer than its {inputs} inputs")]
     Shards { module: String, rank: usize, inputs: usize },
     #[error("`miss.mini_r: {mini_r}` does not divide the {outputs} outputs of {module}")]

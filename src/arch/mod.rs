@@ -14,6 +14,7 @@ mod family;
 mod flops;
 mod ia3;
 mod keys;
+mod ln_tuning;
 mod locate;
 mod module;
 mod name;

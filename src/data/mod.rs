@@ -46,4 +46,4 @@ pub use sampler::Sampler;
 pub use skipped::{Skipped, SkippedParts};
 pub use source::{KeyError, check};
 pub use targets::SampleTargets;
-pub use tokenizer::EMBEDDED as EMBEDDED_TOKENIZER;
+pub use tokenizer::{EMBEDDED as EMBEDDED_TOKENIZER, tokens_of_text};

@@ -9,6 +9,7 @@ use tokenizers::{Encoding, PostProcessor, Tokenizer, TruncationParams};
 use super::DataError;
 use super::render::Rendered;
 use crate::arch::{Location, ModelConfig};
+use crate::text::quoted;
 
 /// The tokenizer of the presets: byte-level BPE, trained on the sample text (`examples/train_tokenizer.rs`). With 512
 /// tokens it fits the vocabulary of every preset.
@@ -29,6 +30,30 @@ pub(super) fn eos(location: &Location, config: &ModelConfig) -> Option<u32> {
 pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("tokenizer.json")
 }
+
+/// The tokens of a text by itself, with the special tokens of the model's tokenizer; at least one.
+///
+/// # Errors
+/// If there is no tokenizer, or it finds no token.
+pub fn tokens_of_text(text: &str, location: &Location, config: &ModelConfig) -> Result<Vec<u32>, DataError> {
+    let encoder = Encoder::open(location, config.vocab_size, MOST_OF_TEXT)?;
+    let encoded = encoder.encode(&Rendered {
+        text: text.into(),
+        has_special_tokens: false,
+        prompt: None,
+        targets: None,
+    })?;
+    match encoded.ids.is_empty() {
+        true => Err(DataError::Tokenizer {
+            place: encoder.place,
+            reason: format!("it finds no token in {}", quoted(text)),
+        }),
+        false => Ok(encoded.ids),
+    }
+}
+
+/// Tokens of a text by itself at most.
+const MOST_OF_TEXT: usize = 1 << 16;
 
 /// A tokenizer that cuts samples to a length and checks its ids against the model's vocabulary.
 pub(super) struct Encoder {

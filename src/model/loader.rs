@@ -21,7 +21,8 @@ use crate::{
         tensor::{Float, Shape, Tensor, floating},
         weight::Weight,
     },
-    options::{Attention, Autocast, Bias, Dtype, Loss, ModelOptions, OffloadedBlocks},
+    options::{AdapterOptions, Attention, Autocast, Bias, Dtype, Loss, ModelOptions, OffloadedBlocks},
+    peft,
     quant::{self, Quantized, device::OnDevice},
 };
 
@@ -120,8 +121,14 @@ impl<'a> Loader<'a> {
 
     /// A dense weight `part` of a module.
     pub(super) fn dense(&mut self, name: ModuleName, module: &Module, part: &'static str) -> Result<Param, LoadError> {
-        let name = name.part(part);
-        self.param(name, self.shape(module), self.trains(name))
+        let weight = name.part(part);
+        let is_tuned = |adapter: &AdapterOptions| self.config.tunes_norm(adapter, &name.to_string());
+        let is_tuned = self.adapter().is_some_and(is_tuned);
+        let mut param = self.param(weight, self.shape(module), is_tuned || self.trains(weight))?;
+        if is_tuned {
+            param.name = name.part(peft::tuned(part));
+        }
+        Ok(param)
     }
 
     fn shape(&self, module: &Module) -> Shape {
@@ -200,9 +207,19 @@ impl<'a> Loader<'a> {
         self.options.attn_implementation
     }
 
-    /// The most tokens that a sample has.
+    /// The most tokens that a sequence has, virtual ones included.
     pub(super) fn positions(&self) -> usize {
-        self.options.max_seq_length
+        self.options.virtual_tokens() + self.options.max_seq_length
+    }
+
+    /// The adapters' options, if there are to be some.
+    pub(super) fn adapter(&self) -> Option<&AdapterOptions> {
+        self.options.adapter.as_ref()
+    }
+
+    /// What random values follow from.
+    pub(super) fn seed(&self) -> u64 {
+        self.options.seed
     }
 
     fn trains(&self, name: WeightName) -> bool {

@@ -125,6 +125,11 @@ impl Merge {
             reason,
         };
         let options = of_adapter.options().map_err(unknown)?;
+        if options.virtual_tokens() > 0 {
+            return Err(unknown(
+                "virtual tokens change no weight, so there is nothing to merge".into(),
+            ));
+        }
         let lora = options.lora_options().cloned();
         let lora = lora.ok_or_else(|| unknown("adapters of this `peft_type` are not merged yet".into()))?;
         let mut factors: HashMap<String, HashMap<&'static str, AdapterTensor>> = HashMap::new();
@@ -203,7 +208,12 @@ impl Merge {
             Adapter::Lora => &[LORA_A, LORA_B],
             Adapter::Dora => &[LORA_A, LORA_B, MAGNITUDE],
             // Others are refused as their options are read.
-            Adapter::Ia3 | Adapter::Miss | Adapter::Vera => &[],
+            Adapter::Ia3
+            | Adapter::Miss
+            | Adapter::Vera
+            | Adapter::PromptTuning
+            | Adapter::PrefixTuning
+            | Adapter::LnTuning => &[],
         };
         for (weight, parts) in &self.factors {
             if let Some(missing) = needed.iter().find(|part| !parts.contains_key(*part)) {

@@ -4,7 +4,15 @@
 use candle_core::{DType, Result};
 
 use super::{
-    Pass, dropout::Dropout, eager, head_norm, linear::Projection, norm::RmsNorm, param::Param, rope::Rope, sdpa,
+    Pass,
+    dropout::Dropout,
+    eager, head_norm,
+    linear::Projection,
+    norm::RmsNorm,
+    param::Param,
+    prefix::{Past, Prefix},
+    rope::Rope,
+    sdpa,
     tensor::Tensor,
 };
 use crate::{
@@ -82,11 +90,22 @@ impl Attention {
         x: &Tensor,
         residual: Option<&Tensor>,
         rope: Option<&Rope>,
-        pass: &Pass,
+        past: Option<Past<'_>>,
+        pass_of_x: &Pass,
     ) -> Result<(Tensor, Saved)> {
-        let [q, k, v] = self.qkv.forward(x, pass)?;
+        let [q, k, v] = self.qkv.forward(x, pass_of_x)?;
+        let longer = past.map(|past| past.pass(pass_of_x));
+        let pass = longer.as_ref().unwrap_or(pass_of_x);
+        let [q, k, v] = match past {
+            Some(past) => past.before_all([q, k, v], &pass.sequences)?,
+            None => [q, k, v],
+        };
         let [q_name, k_name, v_name] = self.names;
         let (inputs, [q, k]) = self.norm_and_rotate([q, k], rope, pass)?;
+        let [k, v] = match past {
+            Some(past) => [past.keys(k, &pass.sequences)?, past.values(v, &pass.sequences)?],
+            None => [k, v],
+        };
         // The backward pass computes the norms again: that is cheaper than keeping their outputs, too.
         let (inputs, [q, k]) = match inputs {
             Some([q_input, k_input]) => (Some([kept(q_name, q_input), kept(k_name, k_input)]), [q, k]),
@@ -108,9 +127,10 @@ impl Attention {
         };
         let [q, k, v] = qkv;
         let [q, k] = inputs.unwrap_or([q, k]);
-        let y = self
-            .output
-            .forward_dropped(&out, residual, &self.output_dropout, pass)?;
+        let rows = past.map(|past| past.without(&out, &pass.sequences)).transpose()?;
+        let y =
+            self.output
+                .forward_dropped(rows.as_ref().unwrap_or(&out), residual, &self.output_dropout, pass_of_x)?;
         let qkv = [q, k, v];
         Ok((y, Saved { qkv, out, softmax }))
     }
@@ -123,19 +143,37 @@ impl Attention {
         saved: Saved,
         dy: &Tensor,
         rope: Option<&Rope>,
-        pass: &Pass,
+        mut prefix: Option<(&mut Prefix, usize)>,
+        pass_of_x: &Pass,
     ) -> Result<Tensor> {
         let Saved {
             qkv: [q, k, v],
             out,
             softmax,
         } = saved;
-        let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
-        let (d_out, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
-        self.output.accumulate(&out, [&dy], carried, pass)?;
+        let dy = self.output_dropout.backward(dy, x.dtype(), pass_of_x)?;
+        let (d_out, carried) = self.output.input_gradient([&dy], pass_of_x, dy.dtype())?;
+        let past = prefix.as_ref().map(|(prefix, block)| prefix.of_block(*block));
+        let longer = past.map(|past| past.pass(pass_of_x));
+        let pass = longer.as_ref().unwrap_or(pass_of_x);
+        let d_out = match past {
+            // Beside a prefix, nothing of the layer is trained.
+            Some(past) => past.before(&d_out, &pass.sequences)?,
+            None => {
+                self.output.accumulate(&out, [&dy], carried, pass)?;
+                d_out
+            }
+        };
         drop(dy);
         let (inputs, [q, k]) = match self.norms {
-            Some(_) => self.norm_and_rotate([q, k], rope, pass)?,
+            Some(_) => {
+                let (inputs, [q, k]) = self.norm_and_rotate([q, k], rope, pass)?;
+                let k = match past {
+                    Some(past) => past.keys(k, &pass.sequences)?,
+                    None => k,
+                };
+                (inputs, [q, k])
+            }
             None => (None, [q, k]),
         };
         let qkv = [q, k, v];
@@ -154,6 +192,9 @@ impl Attention {
             }
         };
         drop((qkv, d_out));
+        if let Some((prefix, block)) = &mut prefix {
+            prefix.accumulate(*block, [&dk, &dv], &pass.sequences)?;
+        }
         let [q_heads, k_heads] = self.rotated(rope, pass);
         let [dq, dk] = match (inputs, &mut self.norms, rope) {
             (Some([q, k]), Some([q_norm, k_norm]), _) => [
@@ -163,9 +204,13 @@ impl Attention {
             (_, _, Some(rope)) => [rope.backward(dq, q_heads)?, rope.backward(dk, k_heads)?],
             (_, _, None) => [dq, dk],
         };
+        let [dq, dk, dv] = match &prefix {
+            Some((prefix, block)) => prefix.of_block(*block).without_all([dq, dk, dv], &pass.sequences)?,
+            None => [dq, dk, dv],
+        };
         let dys = [&dq, &dk, &dv];
-        let (dx, carried) = self.qkv.input_gradient(dys, pass, DType::F32)?;
-        self.qkv.accumulate(x, dys, carried, pass)?;
+        let (dx, carried) = self.qkv.input_gradient(dys, pass_of_x, DType::F32)?;
+        self.qkv.accumulate(x, dys, carried, pass_of_x)?;
         Ok(dx)
     }
 

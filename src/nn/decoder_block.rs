@@ -9,6 +9,7 @@ use super::{
     feed_forward::{self, FeedForward, within},
     norm::RmsNorm,
     param::Param,
+    prefix::{Past, Prefix},
     rope::Rope,
     tensor::Tensor,
 };
@@ -86,8 +87,8 @@ impl Saved {
 
 impl DecoderBlock {
     /// The output of `x`, both `[tokens, hidden]` in the hidden dtype.
-    pub fn forward(&self, x: Tensor, rope: &Rope, pass: &Pass) -> Result<(Tensor, Saved)> {
-        let saved = self.recompute(x, rope, pass)?;
+    pub fn forward(&self, x: Tensor, rope: &Rope, past: Option<Past<'_>>, pass: &Pass) -> Result<(Tensor, Saved)> {
+        let saved = self.recompute(x, rope, past, pass)?;
         let y = match (&self.mlp_norm, &saved.fed) {
             (Some(norm), Some(fed)) => norm.forward_onto(fed, &saved.middle)?,
             _ => {
@@ -99,20 +100,21 @@ impl DecoderBlock {
     }
 
     /// Saved by the forward pass, without the block's output.
-    pub fn recompute(&self, x: Tensor, rope: &Rope, pass: &Pass) -> Result<Saved> {
+    pub fn recompute(&self, x: Tensor, rope: &Rope, past: Option<Past<'_>>, pass: &Pass) -> Result<Saved> {
         let x = x.kept();
         let normed = of_block(INPUT_NORM, || self.input_norm.forward(&x))?;
         let (middle, attended, attention) = match &self.attention_norm {
             None => {
                 let (middle, saved) = of_block(ATTENTION, || {
-                    self.self_attn.forward(&normed, Some(&x), Some(rope), pass)
+                    self.self_attn.forward(&normed, Some(&x), Some(rope), past, pass)
                 })?;
                 drop(normed);
                 (middle, None, saved)
             }
             Some(norm) => {
-                let (attended, saved) =
-                    of_block(ATTENTION, || self.self_attn.forward(&normed, None, Some(rope), pass))?;
+                let (attended, saved) = of_block(ATTENTION, || {
+                    self.self_attn.forward(&normed, None, Some(rope), past, pass)
+                })?;
                 drop(normed);
                 let attended = attended.kept();
                 (norm.forward_onto(&attended, &x)?, Some(attended), saved)
@@ -140,7 +142,14 @@ impl DecoderBlock {
     }
 
     /// The gradient of the block's input from that of its output, both float32.
-    pub fn backward(&mut self, saved: Saved, dy: Tensor, rope: &Rope, pass: &Pass) -> Result<Tensor> {
+    pub fn backward(
+        &mut self,
+        saved: Saved,
+        dy: Tensor,
+        rope: &Rope,
+        prefix: Option<(&mut Prefix, usize)>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         let Saved {
             x,
             middle,
@@ -164,7 +173,8 @@ impl DecoderBlock {
         let normed = of_block(INPUT_NORM, || self.input_norm.forward(&x))?;
         let d_normed = of_block(ATTENTION, || {
             let dy = d_attended.as_ref().unwrap_or(&dy);
-            self.self_attn.backward(&normed, attention, dy, Some(rope), pass)
+            self.self_attn
+                .backward(&normed, attention, dy, Some(rope), prefix, pass)
         })?;
         drop((normed, d_attended));
         of_block(INPUT_NORM, || self.input_norm.backward(&x, &d_normed, dy))
@@ -295,10 +305,10 @@ mod tests {
             (true, 0, Eager, Norms::Outputs, pass(2, 5)),
         ] {
             let (mut block, rope) = block(trainable, rank, implementation, norms);
-            let (_, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            let (_, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
             let objective = |block: &DecoderBlock, x: &Candle| {
-                let (y, _) = block.forward(tensor(x), &rope, &pass).unwrap();
+                let (y, _) = block.forward(tensor(x), &rope, None, &pass).unwrap();
                 dot(&y, &dy)
             };
             assert_finite_differences(&mut block, objective, &x, &dx, 5e-3);
@@ -311,8 +321,8 @@ mod tests {
         let pass = dropout_pass(2, 5, 1);
         let run = |implementation, norms| {
             let (mut block, rope) = block(true, 2, implementation, norms);
-            let (y, saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            let (y, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
             (y, dx, take_gradients(&mut block))
         };
         let all = [Norms::Inputs, Norms::Heads, Norms::Outputs];
@@ -334,11 +344,11 @@ mod tests {
         let pass = dropout_pass(2, 5, 1);
         let run = |is_checkpointed: bool, norms| {
             let (mut block, rope) = block(true, 2, Eager, norms);
-            let (_, mut saved) = block.forward(tensor(&x), &rope, &pass).unwrap();
+            let (_, mut saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
             if is_checkpointed {
-                saved = block.recompute(saved.into_input(), &rope, &pass).unwrap();
+                saved = block.recompute(saved.into_input(), &rope, None, &pass).unwrap();
             }
-            let dx = block.backward(saved, tensor(&dy), &rope, &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
             (dx, take_gradients(&mut block))
         };
         for norms in [Norms::Heads, Norms::Outputs] {

@@ -8,7 +8,7 @@ use super::{
     tensor::{Tensor, for_format},
 };
 use crate::{
-    kernels::{self, embedding},
+    kernels::{self, Element, embedding},
     memory::{self, Buffer},
 };
 
@@ -28,6 +28,24 @@ impl Embedding {
     pub fn forward(&self, ids: &Buffer<u32>, hidden: DType, device: &Device) -> Result<Tensor> {
         self.table.count_rows(ids.len());
         scaled_rows(&self.table.value, ids, hidden, self.factor())?.moved_to(device)
+    }
+
+    /// The values of these tokens' rows in the table's format, row-major.
+    pub(crate) fn values(&self, ids: &[u32]) -> Result<Vec<f32>> {
+        let (table, cols, factor) = (&self.table.value, self.table.value.cols(), self.factor());
+        if !table.has_kernels() {
+            let ids = candle_core::Tensor::from_slice(ids, ids.len(), table.device())?;
+            let rows = table.to_candle()?.index_select(&ids, 0)?.to_dtype(DType::F32)?;
+            let rows = (rows * f64::from(factor))?
+                .to_dtype(table.dtype())?
+                .to_dtype(DType::F32)?;
+            return rows.flatten_all()?.to_vec1();
+        }
+        for_format!(table.dtype(), T => {
+            let table = table.values::<T>()?;
+            let rows = ids.iter().flat_map(|&id| &table[id as usize * cols..][..cols]);
+            Ok(rows.map(|value| T::narrow(value.widen() * factor).widen()).collect())
+        })
     }
 
     /// Adds each row's gradient to its token's; does nothing if the table is frozen.

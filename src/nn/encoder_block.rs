@@ -71,7 +71,7 @@ impl EncoderBlock {
         let x = x.kept();
         let entered = memory::enter(ATTENTION);
         let (middle, attention) = within(ATTENTION, || {
-            self.attention.forward(&*self.input(&x)?, Some(&x), None, pass)
+            self.attention.forward(&*self.input(&x)?, Some(&x), None, None, pass)
         })?;
         let middle = middle.kept();
         let normed = within(self.attention_norm_name, || self.attention_norm.forward(&middle))?;
@@ -112,7 +112,8 @@ impl EncoderBlock {
         })?;
         drop(middle);
         let dx = within(ATTENTION, || {
-            self.attention.backward(&*self.input(&x)?, attention, &dy, None, pass)
+            self.attention
+                .backward(&*self.input(&x)?, attention, &dy, None, None, pass)
         })?;
         convert::add(dx, dy)
     }

@@ -27,6 +27,8 @@ pub mod norm;
 mod operand;
 pub mod param;
 mod pass;
+pub mod prefix;
+pub mod prompt;
 pub mod rope;
 mod sdpa;
 mod softcap;

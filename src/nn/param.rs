@@ -171,6 +171,34 @@ impl Param {
         Ok(())
     }
 
+    /// Adds a float32 gradient of the columns from `first` on to the accumulator's.
+    pub(crate) fn accumulate_columns(&mut self, first: usize, part: &Tensor) -> Result<()> {
+        if !self.trainable {
+            return Ok(());
+        }
+        let (cols, width) = (self.value.cols(), part.cols());
+        if !part.has_kernels() {
+            let whole = part.to_candle()?.pad_with_zeros(1, first, cols - first - width)?;
+            return self.accumulate(Tensor::from_candle(whole)?);
+        }
+        let mut held = match self.gradient.take() {
+            Some(held) => held,
+            None => Tensor::zeros(self.value.shape(), self.value.dtype(), self.value.device())?,
+        };
+        if !memory::is_dry_run() {
+            let part = part.values::<f32>()?;
+            for_format!(held.dtype(), E => {
+                let rows = held.values_mut::<E>()?.chunks_exact_mut(cols);
+                for (row, part) in rows.zip(part.chunks_exact(width)) {
+                    kernels::convert::accumulate(&mut row[first..first + width], part);
+                }
+                Ok::<_, candle_core::Error>(())
+            })?;
+        }
+        self.hold(held);
+        Ok(())
+    }
+
     fn hold(&mut self, gradient: Tensor) {
         let _module = memory::whole(self.name.in_timeline());
         gradient.label(Category::Gradient);

@@ -9,7 +9,7 @@ use rand::Rng;
 
 use super::{
     DropoutPass, Pass,
-    adapter::{Adapter, Down, Lora, LowRank, Up},
+    adapter::{Adapter, Down, LowRank, Up},
     classifier::Classifier,
     decoder_block::DecoderBlock,
     dropout::Dropout,
@@ -273,7 +273,7 @@ pub(crate) fn low_rank(name: &'static str, outputs: usize, inputs: usize, rank: 
 
 /// A linear layer with a dense weight and, with a rank, an adapter whose B is not zero.
 pub(crate) fn linear(name: &'static str, outputs: usize, inputs: usize, rank: usize, trainable: bool) -> Linear {
-    let adapter = || Lora(low_rank(name, outputs, inputs, rank, 0.25));
+    let adapter = || low_rank(name, outputs, inputs, rank, 0.25);
     Linear {
         weight: Weight::Dense(param(name, &uniform(name, &[outputs, inputs]), trainable)),
         bias: None,

@@ -1,8 +1,11 @@
 //! The options that decide the adapters of a model.
 
-use super::{Adapter, Bias, Dtype, Ia3Options, LoraOptions, MissOptions, TargetModules, VeraOptions};
+use super::{
+    Adapter, Bias, Dtype, Ia3Options, LoraOptions, MissOptions, PrefixTuningOptions, PromptTuningOptions,
+    TargetModules, VeraOptions,
+};
 
-/// Adapters of linear layers.
+/// Adapters: of linear layers, virtual tokens, or trained norms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterOptions {
     /// The method, with its own options.
@@ -30,6 +33,12 @@ pub enum AdapterMethod {
     Miss(MissOptions),
     /// VeRA.
     Vera(VeraOptions),
+    /// Prompt tuning.
+    PromptTuning(PromptTuningOptions),
+    /// Prefix tuning.
+    PrefixTuning(PrefixTuningOptions),
+    /// LayerNorm tuning.
+    LnTuning,
 }
 
 impl AdapterMethod {
@@ -41,6 +50,9 @@ impl AdapterMethod {
             Self::Ia3(_) => Adapter::Ia3,
             Self::Miss(_) => Adapter::Miss,
             Self::Vera(_) => Adapter::Vera,
+            Self::PromptTuning(_) => Adapter::PromptTuning,
+            Self::PrefixTuning(_) => Adapter::PrefixTuning,
+            Self::LnTuning => Adapter::LnTuning,
         }
     }
 }
@@ -66,7 +78,12 @@ impl AdapterOptions {
     pub fn lora_options(&self) -> Option<&LoraOptions> {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Some(lora),
-            AdapterMethod::Ia3(_) | AdapterMethod::Miss(_) | AdapterMethod::Vera(_) => None,
+            AdapterMethod::Ia3(_)
+            | AdapterMethod::Miss(_)
+            | AdapterMethod::Vera(_)
+            | AdapterMethod::PromptTuning(_)
+            | AdapterMethod::PrefixTuning(_)
+            | AdapterMethod::LnTuning => None,
         }
     }
 
@@ -74,9 +91,28 @@ impl AdapterOptions {
     pub fn rank_of(&self, module: &str) -> usize {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.rank_of(module),
-            AdapterMethod::Ia3(_) => 0,
+            AdapterMethod::Ia3(_)
+            | AdapterMethod::PromptTuning(_)
+            | AdapterMethod::PrefixTuning(_)
+            | AdapterMethod::LnTuning => 0,
             AdapterMethod::Miss(miss) => miss.rank,
             AdapterMethod::Vera(vera) => vera.rank,
+        }
+    }
+
+    /// Virtual tokens before each sequence, which have positions.
+    pub fn virtual_tokens(&self) -> usize {
+        match &self.method {
+            AdapterMethod::PrefixTuning(prefix) => prefix.num_virtual_tokens,
+            _ => self.prompt_tokens(),
+        }
+    }
+
+    /// Those of them that go through the blocks as tokens do.
+    pub fn prompt_tokens(&self) -> usize {
+        match &self.method {
+            AdapterMethod::PromptTuning(prompt) => prompt.num_virtual_tokens,
+            _ => 0,
         }
     }
 
@@ -89,7 +125,10 @@ impl AdapterOptions {
     pub fn dropout(&self) -> f64 {
         match &self.method {
             AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => lora.dropout,
-            AdapterMethod::Ia3(_) => 0.0,
+            AdapterMethod::Ia3(_)
+            | AdapterMethod::PromptTuning(_)
+            | AdapterMethod::PrefixTuning(_)
+            | AdapterMethod::LnTuning => 0.0,
             AdapterMethod::Miss(miss) => miss.dropout,
             AdapterMethod::Vera(vera) => vera.dropout,
         }

@@ -91,7 +91,7 @@ impl Stack {
 
 /// The method of the adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Adapter {
     /// LoRA (Hu et al. 2021, arXiv:2106.09685): a product of two low-rank factors is added to the weight.
     Lora,
@@ -103,15 +103,33 @@ pub enum Adapter {
     Miss,
     /// VeRA (Kopiczko et al. 2023, arXiv:2310.11454): trained vectors between and after frozen factors that all layers share.
     Vera,
+    /// Prompt tuning (Lester et al. 2021, arXiv:2104.08691): trained embeddings of virtual tokens before those of the text.
+    PromptTuning,
+    /// Prefix tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values of virtual tokens before those of the text.
+    PrefixTuning,
+    /// LayerNorm tuning (Zhao et al. 2023, arXiv:2312.11420): the norms that PEFT chooses are trained.
+    LnTuning,
 }
 
 impl Adapter {
     /// All adapters.
-    pub const ALL: [Self; 5] = [Self::Lora, Self::Dora, Self::Ia3, Self::Miss, Self::Vera];
+    pub const ALL: [Self; 8] = [
+        Self::Lora,
+        Self::Dora,
+        Self::Ia3,
+        Self::Miss,
+        Self::Vera,
+        Self::PromptTuning,
+        Self::PrefixTuning,
+        Self::LnTuning,
+    ];
 
     /// The keys of a cell that only some adapters have.
-    pub const OWN_KEYS: [&str; 8] = [
+    pub const OWN_KEYS: [&str; 14] = [
         "rank",
+        "target_modules",
+        "layers_to_transform",
+        "modules_to_save",
         "lora_alpha",
         "lora_dropout",
         "lora_fa",
@@ -119,18 +137,39 @@ impl Adapter {
         "ia3",
         "miss",
         "vera",
+        "prompt_tuning",
+        "prefix_tuning",
+        "adapter_dtype",
     ];
 
     /// True unless `key` is one of those that only others have.
     pub fn heeds(self, key: &str) -> bool {
         match key.split('.').next().unwrap_or(key) {
-            "rank" => self != Self::Ia3,
+            "rank" => !matches!(
+                self,
+                Self::Ia3 | Self::PromptTuning | Self::PrefixTuning | Self::LnTuning
+            ),
+            "target_modules" | "layers_to_transform" | "modules_to_save" => self.is_of_layers(),
             "lora_alpha" | "lora_dropout" | "lora_fa" | "lora" => matches!(self, Self::Lora | Self::Dora),
             "ia3" => self == Self::Ia3,
             "miss" => self == Self::Miss,
             "vera" => self == Self::Vera,
+            "prompt_tuning" => self == Self::PromptTuning,
+            "prefix_tuning" => self == Self::PrefixTuning,
+            // Norms keep the model's format, as in PEFT.
+            "adapter_dtype" => self != Self::LnTuning,
             _ => true,
         }
+    }
+
+    /// True if it is one of virtual tokens before each sequence.
+    pub fn has_virtual_tokens(self) -> bool {
+        matches!(self, Self::PromptTuning | Self::PrefixTuning)
+    }
+
+    /// True if linear layers get it.
+    pub fn is_of_layers(self) -> bool {
+        !matches!(self, Self::PromptTuning | Self::PrefixTuning | Self::LnTuning)
     }
 
     /// The name in specs.
@@ -141,6 +180,9 @@ impl Adapter {
             Self::Ia3 => "ia3",
             Self::Miss => "miss",
             Self::Vera => "vera",
+            Self::PromptTuning => "prompt_tuning",
+            Self::PrefixTuning => "prefix_tuning",
+            Self::LnTuning => "ln_tuning",
         }
     }
 

@@ -22,6 +22,8 @@ mod optimizer;
 mod optimizer_name;
 mod packing;
 mod pattern;
+mod prefix_tuning;
+mod prompt_tuning;
 mod target_modules;
 mod train;
 mod vera;
@@ -51,6 +53,8 @@ pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOpti
 pub use optimizer_name::{MIN_8BIT_SIZE, Optimizer, UpdateRule};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
+pub use prefix_tuning::PrefixTuningOptions;
+pub use prompt_tuning::{PromptInit, PromptTuningOptions};
 pub use target_modules::TargetModules;
 pub use train::TrainOptions;
 pub use vera::VeraOptions;

@@ -83,6 +83,16 @@ impl ModelOptions {
         is_trainable(self.trainable.as_deref(), module, part)
     }
 
+    /// Virtual tokens before each sequence, which have positions.
+    pub fn virtual_tokens(&self) -> usize {
+        self.adapter.as_ref().map_or(0, AdapterOptions::virtual_tokens)
+    }
+
+    /// Those of them that go through the blocks as tokens do.
+    pub fn prompt_tokens(&self) -> usize {
+        self.adapter.as_ref().map_or(0, AdapterOptions::prompt_tokens)
+    }
+
     /// Bytes of an element that a layer gives.
     pub fn bytes_of_outputs(&self) -> u64 {
         let is_wide = self.hidden_dtype() == Dtype::Float32;

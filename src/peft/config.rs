@@ -9,6 +9,7 @@ use super::{
     ia3::Ia3Config,
     lora::LoraConfig,
     method::MethodConfig,
+    prompt_tuning::PROMPT_EMBEDDINGS,
     targets::{Layers, Targets},
     vera::VERA_SHARED,
 };
@@ -23,8 +24,9 @@ pub struct Config {
     /// `peft_type`, and the keys of that type.
     #[serde(flatten)]
     pub method: MethodConfig,
-    /// The modules that have an adapter.
-    pub target_modules: Targets,
+    /// The modules that have an adapter; none of virtual tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_modules: Option<Targets>,
     /// The blocks that have them; all without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers_to_transform: Option<Layers>,
@@ -43,14 +45,16 @@ impl Config {
         };
         let saved = adapter.modules_to_save.iter().cloned();
         let saved: Vec<String> = saved.chain(heads.iter().map(ToString::to_string)).collect();
+        let base_model = base_model.into();
+        let method = MethodConfig::new(&adapter.method, &base_model);
         Self {
             task_type: task_type.into(),
-            base_model_name_or_path: base_model.into(),
-            method: MethodConfig::new(&adapter.method),
-            target_modules: match &adapter.target_modules {
+            base_model_name_or_path: base_model,
+            target_modules: (!method.adapter().has_virtual_tokens()).then(|| match &adapter.target_modules {
                 Some(TargetModules::Pattern(pattern)) => Targets::Pattern(pattern.to_string()),
                 None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => Targets::Names(BTreeSet::new()),
-            },
+            }),
+            method,
             // IA3's modules are listed one by one.
             layers_to_transform: match &adapter.method {
                 AdapterMethod::Ia3(_) => None,
@@ -70,7 +74,12 @@ impl Config {
     pub fn lora(&self) -> Option<&LoraConfig> {
         match &self.method {
             MethodConfig::Lora(lora) => Some(lora),
-            MethodConfig::Ia3(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => None,
+            MethodConfig::Ia3(_)
+            | MethodConfig::Miss(_)
+            | MethodConfig::Vera(_)
+            | MethodConfig::PromptTuning(_)
+            | MethodConfig::PrefixTuning(_)
+            | MethodConfig::LnTuning(_) => None,
         }
     }
 
@@ -81,16 +90,17 @@ impl Config {
                 ia3.feedforward_modules = Ia3Config::feedforward(modules);
                 modules.iter().map(|(name, _)| (*name).to_owned()).collect()
             }
+            MethodConfig::PromptTuning(_) | MethodConfig::PrefixTuning(_) => return,
             // PEFT would apply a pattern to modules of every kind.
-            _ if matches!(self.target_modules, Targets::Pattern(_)) => {
+            _ if matches!(self.target_modules, Some(Targets::Pattern(_))) => {
                 modules.iter().map(|(name, _)| (*name).to_owned()).collect()
             }
-            MethodConfig::Lora(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => {
+            MethodConfig::Lora(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) | MethodConfig::LnTuning(_) => {
                 let last = modules.iter().filter_map(|(name, _)| name.rsplit('.').next());
                 last.map(str::to_owned).collect()
             }
         };
-        self.target_modules = Targets::Names(listed);
+        self.target_modules = Some(Targets::Names(listed));
     }
 
     /// The tensors of one module's adapter.
@@ -103,8 +113,11 @@ impl Config {
         self.method.rank_of(module)
     }
 
-    /// True if a tensor belongs to a module that is saved whole, is a trained bias, or is shared by the adapters.
+    /// True if a tensor belongs to a module that is saved whole, is a trained bias, or belongs to no module.
     pub(super) fn saves_whole(&self, name: &str) -> bool {
+        if name == PROMPT_EMBEDDINGS {
+            return self.adapter().has_virtual_tokens();
+        }
         if VERA_SHARED.contains(&name) {
             return matches!(&self.method, MethodConfig::Vera(vera) if vera.save_projection);
         }

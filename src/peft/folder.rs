@@ -174,7 +174,7 @@ mod tests {
                 .len()
         );
         let mut config = config;
-        config.target_modules = Targets::Names(BTreeSet::from(["q_proj".to_owned()]));
+        config.target_modules = Some(Targets::Names(BTreeSet::from(["q_proj".to_owned()])));
         assert_eq!(read(&folder)?, (config, tensors));
         Ok(())
     }
@@ -221,7 +221,7 @@ mod tests {
         let (read_config, read_tensors) = read(dir.path())?;
         assert_eq!(read_tensors, tensors);
         let names = Targets::Names(BTreeSet::from(["q_proj".to_owned()]));
-        assert_eq!(read_config.target_modules, names);
+        assert_eq!(read_config.target_modules, Some(names));
         let json = fs::read_to_string(dir.path().join(CONFIG_FILE)).expect("the configuration");
         assert!(json.contains(r#""task_type": "SEQ_CLS""#), "{json}");
         Ok(())

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{formats::SavedTensor, ia3::Ia3Config, lora::LoraConfig, miss::MissConfig, vera::VeraConfig};
+use super::{
+    formats::SavedTensor, ia3::Ia3Config, ln_tuning::LnTuningConfig, lora::LoraConfig, miss::MissConfig,
+    prefix_tuning::PrefixTuningConfig, prompt_tuning::PromptTuningConfig, vera::VeraConfig,
+};
 use crate::options::{Adapter, AdapterMethod, Bias};
 
 /// The keys of one type. DoRA is a kind of LoRA.
@@ -21,16 +24,28 @@ pub enum MethodConfig {
     /// VeRA.
     #[serde(rename = "VERA")]
     Vera(VeraConfig),
+    /// Prompt tuning.
+    #[serde(rename = "PROMPT_TUNING")]
+    PromptTuning(PromptTuningConfig),
+    /// Prefix tuning.
+    #[serde(rename = "PREFIX_TUNING")]
+    PrefixTuning(PrefixTuningConfig),
+    /// LayerNorm tuning.
+    #[serde(rename = "LN_TUNING")]
+    LnTuning(LnTuningConfig),
 }
 
 impl MethodConfig {
-    pub(super) fn new(method: &AdapterMethod) -> Self {
+    pub(super) fn new(method: &AdapterMethod, base_model: &str) -> Self {
         match method {
             AdapterMethod::Lora(lora) => Self::Lora(LoraConfig::new(lora, false)),
             AdapterMethod::Dora(lora) => Self::Lora(LoraConfig::new(lora, true)),
             AdapterMethod::Ia3(_) => Self::Ia3(Ia3Config::new()),
             AdapterMethod::Miss(miss) => Self::Miss(MissConfig::new(miss)),
             AdapterMethod::Vera(vera) => Self::Vera(VeraConfig::new(vera)),
+            AdapterMethod::PromptTuning(prompt) => Self::PromptTuning(PromptTuningConfig::new(prompt, base_model)),
+            AdapterMethod::PrefixTuning(prefix) => Self::PrefixTuning(PrefixTuningConfig::new(prefix)),
+            AdapterMethod::LnTuning => Self::LnTuning(LnTuningConfig {}),
         }
     }
 
@@ -42,6 +57,9 @@ impl MethodConfig {
             Self::Ia3(_) => Adapter::Ia3,
             Self::Miss(_) => Adapter::Miss,
             Self::Vera(_) => Adapter::Vera,
+            Self::PromptTuning(_) => Adapter::PromptTuning,
+            Self::PrefixTuning(_) => Adapter::PrefixTuning,
+            Self::LnTuning(_) => Adapter::LnTuning,
         }
     }
 
@@ -52,6 +70,8 @@ impl MethodConfig {
             Self::Ia3(_) => Ia3Config::tensors(),
             Self::Miss(_) => MissConfig::tensors(),
             Self::Vera(_) => VeraConfig::tensors(),
+            Self::PromptTuning(_) | Self::PrefixTuning(_) => PromptTuningConfig::tensors(),
+            Self::LnTuning(_) => LnTuningConfig::tensors(),
         }
     }
 
@@ -62,6 +82,7 @@ impl MethodConfig {
             Self::Ia3(_) => 0,
             Self::Miss(miss) => miss.r,
             Self::Vera(vera) => vera.r,
+            Self::PromptTuning(_) | Self::PrefixTuning(_) | Self::LnTuning(_) => 0,
         }
     }
 
@@ -69,7 +90,12 @@ impl MethodConfig {
     pub(super) fn bias(&self) -> Bias {
         match self {
             Self::Lora(lora) => lora.bias,
-            Self::Ia3(_) | Self::Miss(_) | Self::Vera(_) => Bias::None,
+            Self::Ia3(_)
+            | Self::Miss(_)
+            | Self::Vera(_)
+            | Self::PromptTuning(_)
+            | Self::PrefixTuning(_)
+            | Self::LnTuning(_) => Bias::None,
         }
     }
 }

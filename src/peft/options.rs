@@ -35,6 +35,11 @@ fn agree(theirs: &AdapterOptions, ours: &AdapterOptions) -> Result<(), String> {
     if names[0] != names[1] {
         return differ("peft_type", names[0], "adapter", names[1]);
     }
+    let tokens = [theirs, ours].map(|options| options.virtual_tokens().to_string());
+    if tokens[0] != tokens[1] {
+        let key = format!("{}.num_virtual_tokens", names[1]);
+        return differ("num_virtual_tokens", &tokens[0], &key, &tokens[1]);
+    }
     let texts = |options: &AdapterOptions| options.lora_options().map(fields).unwrap_or_default();
     for ((field, key, theirs), (_, _, ours)) in texts(theirs).into_iter().zip(texts(ours)) {
         if theirs != ours {
@@ -81,22 +86,27 @@ impl Config {
     /// If a field asks for something that is not done here.
     pub fn options(&self) -> Result<AdapterOptions, String> {
         let target_modules = match &self.target_modules {
-            Targets::Names(_) => TargetModules::Names(self.target_modules.last_components().into_iter().collect()),
-            Targets::Pattern(text) if text == "all-linear" => TargetModules::AllLinear,
-            Targets::Pattern(text) => TargetModules::Pattern(NamePattern::whole(text)?),
+            None if !self.adapter().has_virtual_tokens() => return Err("`target_modules` is not there".into()),
+            None => None,
+            Some(names @ Targets::Names(_)) => {
+                Some(TargetModules::Names(names.last_components().into_iter().collect()))
+            }
+            Some(Targets::Pattern(text)) if text == "all-linear" => Some(TargetModules::AllLinear),
+            Some(Targets::Pattern(text)) => Some(TargetModules::Pattern(NamePattern::whole(text)?)),
         };
         let method = match &self.method {
             MethodConfig::Lora(lora) if lora.use_dora => AdapterMethod::Dora(lora.options()?),
             MethodConfig::Lora(lora) => AdapterMethod::Lora(lora.options()?),
+            MethodConfig::PromptTuning(prompt) => AdapterMethod::PromptTuning(prompt.options()),
+            MethodConfig::PrefixTuning(prefix) => AdapterMethod::PrefixTuning(prefix.options()?),
+            MethodConfig::LnTuning(_) => AdapterMethod::LnTuning,
             MethodConfig::Ia3(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) => {
                 let name = self.adapter().name();
-                return Err(format!(
-                    "`peft_type` is that of {name}, which is read for LoRA and DoRA alone so far"
-                ));
+                return Err(format!("`peft_type` is that of {name}, which is not read yet"));
             }
         };
         Ok(AdapterOptions {
-            target_modules: Some(target_modules),
+            target_modules,
             layers_to_transform: self.layers_to_transform.as_ref().map(|layers| match layers {
                 Layers::One(layer) => vec![*layer],
                 Layers::Several(layers) => layers.clone(),

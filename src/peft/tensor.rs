@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, View};
 
-use super::{config::Config, vera::VERA_SHARED};
+use super::{config::Config, prompt_tuning::PROMPT_EMBEDDINGS, vera::VERA_SHARED};
 
 /// PEFT's prefix of a module's name.
 const PREFIX: &str = "base_model.model.";
@@ -14,10 +14,10 @@ const SHARED_PREFIX: &str = "base_model.";
 
 /// The name in a file.
 pub(super) fn file_name(name: &str) -> String {
-    let prefix = if VERA_SHARED.contains(&name) {
-        SHARED_PREFIX
-    } else {
-        PREFIX
+    let prefix = match name {
+        PROMPT_EMBEDDINGS => "",
+        name if VERA_SHARED.contains(&name) => SHARED_PREFIX,
+        _ => PREFIX,
     };
     format!("{prefix}{name}")
 }
@@ -41,7 +41,9 @@ impl AdapterTensor {
         let shared = name
             .strip_prefix(SHARED_PREFIX)
             .filter(|name| VERA_SHARED.contains(name));
+        let own = (name == PROMPT_EMBEDDINGS).then_some(name);
         let name = shared
+            .or(own)
             .or_else(|| name.strip_prefix(PREFIX))
             .ok_or(format!("its name does not begin with {PREFIX}"))?;
         let data = view.data();

@@ -120,6 +120,9 @@ pub(crate) fn name(cell: &Entry) -> String {
         Adapter::Ia3 => "IA3",
         Adapter::Miss => "MiSS",
         Adapter::Vera => "VeRA",
+        Adapter::PromptTuning => "Prompt tuning",
+        Adapter::PrefixTuning => "Prefix tuning",
+        Adapter::LnTuning => "LayerNorm tuning",
     };
     let mut variants = variants(cell);
     // A variant of LoRA has a name of its own; one of DoRA has none.

@@ -110,7 +110,7 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
                 .map_err(|error| fail("init_adapter", path, error.into()))?;
         }
         let most = config.max_position_embeddings;
-        if cell.max_seq_length > most {
+        if cell.model_options().virtual_tokens() + cell.max_seq_length > most {
             let model = cell.model.clone();
             let reason = Reason::Positions { model, most };
             return Err(fail("max_seq_length", &cell.max_seq_length, reason));

@@ -159,11 +159,9 @@ pub(super) fn load(options: &TrainOptions, roots: &Roots, folder: &Path) -> Resu
     let device = device::open(options.device)?;
     let source = Source::open(&options.model, roots)?;
     let positions = source.config().max_position_embeddings;
-    if options.data.longest_sequence() > positions {
-        return Err(TrainError::Positions {
-            asked: options.data.longest_sequence(),
-            positions,
-        });
+    let asked = options.model.virtual_tokens() + options.data.longest_sequence();
+    if asked > positions {
+        return Err(TrainError::Positions { asked, positions });
     }
     let dataset = data::load(&options.data, source.config(), roots, folder)?;
     let config = source.config().clone();
@@ -171,7 +169,10 @@ pub(super) fn load(options: &TrainOptions, roots: &Roots, folder: &Path) -> Resu
     drop(source);
     let init_adapter_sha256 = match (&options.init_adapter, &options.model.adapter) {
         (Some(path), Some(adapter)) => Some(start::from_adapter(&roots.path(path), adapter, &mut model)?),
-        _ => None,
+        _ => {
+            start::from_text(options, &config, roots, &mut model)?;
+            None
+        }
     };
     Ok(Loaded {
         config,

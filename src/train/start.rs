@@ -9,11 +9,33 @@ use sha2::{Digest, Sha256};
 
 use super::{TrainError, save::saved_names};
 use crate::{
-    model::Model,
-    options::AdapterOptions,
+    arch::{self, ModelConfig},
+    data,
+    hub::Roots,
+    model::{Model, ModelError},
+    options::{AdapterMethod, AdapterOptions, TrainOptions},
     peft::{self, AdapterError, AdapterTensor},
     text::hex,
 };
+
+/// Gives virtual tokens the embeddings of a text's tokens, repeated and cut, if they start from a text.
+pub(super) fn from_text(
+    options: &TrainOptions,
+    config: &ModelConfig,
+    roots: &Roots,
+    model: &mut Model,
+) -> Result<(), TrainError> {
+    let method = options.model.adapter.as_ref().map(|adapter| &adapter.method);
+    if let (Some(AdapterMethod::PromptTuning(prompt)), Model::Decoder(decoder)) = (method, model)
+        && let Some(text) = &prompt.init_text
+    {
+        let location = arch::locate(&options.model.name, roots).map_err(ModelError::from)?;
+        let ids = data::tokens_of_text(text, &location, config)?;
+        let ids: Vec<u32> = ids.into_iter().cycle().take(prompt.num_virtual_tokens).collect();
+        decoder.start_prompt(&ids)?;
+    }
+    Ok(())
+}
 
 /// Puts the adapter of the folder `dir` in place of the model's new one. Returns the SHA-256 of its weights' file.
 ///

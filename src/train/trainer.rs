@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     data::{DataError, EffectiveBatch, MicroBatch},
+    kernels::Sequences,
     memory::{self, Phase, timeline},
     model::Model,
     nn::{DropoutPass, Pass, param::Param, tensor::Tensor},
@@ -242,8 +243,13 @@ impl Trainer {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
         });
+        // Virtual tokens stand before each sequence.
+        let sequences = match self.options.model.prompt_tokens() {
+            0 => micro.sequences.clone(),
+            own => Sequences::of(micro.sequences.iter().map(|tokens| own + tokens.len())),
+        };
         Pass {
-            sequences: micro.sequences.clone(),
+            sequences,
             lengths,
             dropout,
         }

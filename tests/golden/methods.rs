@@ -41,6 +41,9 @@ fn twenty_steps_of_every_adapter() {
             Adapter::Ia3 => "tiny_llama_ia3",
             Adapter::Miss => "tiny_llama_miss",
             Adapter::Vera => "tiny_llama_vera",
+            Adapter::PromptTuning => "tiny_llama_prompt",
+            Adapter::PrefixTuning => "tiny_llama_prefix",
+            Adapter::LnTuning => "tiny_llama_ln",
         };
         let cell = adapter_cell(model);
         assert_eq!(cell.adapter, adapter, "{model}");

@@ -44,10 +44,12 @@ pub fn assert_logits(model: &str, cell: &Cell, prefix: &str) {
         assert_close(&ours, &theirs, 1e-5, &format!("{model}: {name}"));
         return;
     }
-    // A decoder's logits of padding are not compared.
-    let vocabulary = theirs.len() / batch.sequences.tokens();
+    // A decoder's logits of padding are not compared; those of virtual tokens are.
+    let own = cell.model_options().prompt_tokens();
+    let vocabulary = theirs.len() / (batch.sequences.tokens() + own * batch.sequences.count());
     for (row, (tokens, &length)) in batch.sequences.iter().zip(&batch.lengths).enumerate() {
-        let counted = tokens.start * vocabulary..(tokens.start + length as usize) * vocabulary;
+        let start = tokens.start + own * row;
+        let counted = start * vocabulary..(start + own + length as usize) * vocabulary;
         let what = format!("{model}: {name} of row {row}");
         assert_close(&ours[counted.clone()], &theirs[counted], 1e-5, &what);
     }

@@ -8,8 +8,12 @@ use expctl::data::{EffectiveBatch, MicroBatch};
 use expctl::kernels::Sequences;
 use expctl::nn::tensor::Tensor;
 use expctl::options::{MissInit, NamePattern};
-use expctl::peft::{self, Layers, MethodConfig, Targets, VERA_SHARED};
-use expctl::spec::cell::{Adapter, Cell, Dtype, Lora, LrScheduler, Miss, TargetModules, Task, Vera, Weights};
+use expctl::peft::{
+    self, Layers, MethodConfig, PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, Targets, VERA_SHARED,
+};
+use expctl::spec::cell::{
+    Adapter, Cell, Dtype, Lora, LrScheduler, Miss, PrefixTuning, PromptTuning, TargetModules, Task, Vera, Weights,
+};
 use expctl::train::Trainer;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,7 +50,7 @@ fn checkpoint(model: &str) -> String {
 }
 
 /// The files of golden runs.
-const FILES: [&str; 18] = [
+const FILES: [&str; 21] = [
     "golden.json",
     "golden_adafactor.json",
     "golden_adamw_8bit.json",
@@ -54,6 +58,7 @@ const FILES: [&str; 18] = [
     "golden_encoders.json",
     "golden_ia3.json",
     "golden_lion.json",
+    "golden_ln_tuning.json",
     "golden_lora.json",
     "golden_miss.json",
     "golden_partial.json",
@@ -61,6 +66,8 @@ const FILES: [&str; 18] = [
     "golden_gemma.json",
     "golden_mistral.json",
     "golden_precision.json",
+    "golden_prefix_tuning.json",
+    "golden_prompt_tuning.json",
     "golden_vera.json",
     "golden_qwen2.json",
     "golden_qwen3.json",
@@ -228,7 +235,7 @@ pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
             },
             ..cell
         },
-        MethodConfig::Ia3(_) => cell,
+        MethodConfig::Ia3(_) | MethodConfig::LnTuning(_) => cell,
         MethodConfig::Miss(miss) => Cell {
             rank: miss.r,
             miss: Miss {
@@ -251,14 +258,30 @@ pub fn with_adapter(cell: Cell, config: &peft::Config) -> Cell {
             },
             ..cell
         },
+        MethodConfig::PrefixTuning(prefix) => Cell {
+            prefix_tuning: PrefixTuning {
+                num_virtual_tokens: prefix.tokens.num_virtual_tokens,
+            },
+            ..cell
+        },
+        MethodConfig::PromptTuning(prompt) => Cell {
+            prompt_tuning: PromptTuning {
+                num_virtual_tokens: prompt.tokens.num_virtual_tokens,
+                ..PromptTuning::default()
+            },
+            ..cell
+        },
     };
     Cell {
         adapter: config.adapter(),
         target_modules: match &config.target_modules {
             // PEFT lists its own choice.
-            _ if config.adapter() == Adapter::Ia3 => None,
-            Targets::Pattern(text) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
-            names @ Targets::Names(_) => Some(TargetModules::Names(names.last_components().into_iter().collect())),
+            _ if matches!(config.adapter(), Adapter::Ia3 | Adapter::LnTuning) => None,
+            None => None,
+            Some(Targets::Pattern(text)) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
+            Some(names @ Targets::Names(_)) => {
+                Some(TargetModules::Names(names.last_components().into_iter().collect()))
+            }
         },
         layers_to_transform: config.layers_to_transform.as_ref().map(|layers| match layers {
             Layers::One(layer) => vec![*layer],
@@ -295,8 +318,11 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     let mut params = trainer.saved();
     assert_eq!(params.len(), tensors.len());
     for tensor in tensors {
-        // The bias of a layer with an adapter.
-        let name = tensor.name.replace("base_layer.", "");
+        let name = match tensor.name.as_str() {
+            PROMPT_EMBEDDINGS => format!("{PROMPT_ENCODER}.{PROMPT_EMBEDDING}"),
+            // The bias of a layer with an adapter.
+            name => name.replace("base_layer.", ""),
+        };
         let param = params.iter_mut().find(|param| param.name.to_string() == name);
         let param = param.expect(&tensor.name);
         assert_eq!(param.value.dims(), tensor.shape, "{}", tensor.name);

@@ -44,14 +44,14 @@ fn decoder_block(config: &Config, sample: &mut dyn FnMut()) {
     let pass = config.pass();
     for _ in 0..2 {
         memory::set_phase(Phase::Forward);
-        let (y, mut saved) = block.forward(config.x(), &rope, &pass).unwrap();
+        let (y, mut saved) = block.forward(config.x(), &rope, None, &pass).unwrap();
         sample();
         drop(y);
         if config.is_checkpointed {
-            saved = block.recompute(saved.into_input(), &rope, &pass).unwrap();
+            saved = block.recompute(saved.into_input(), &rope, None, &pass).unwrap();
         }
         memory::set_phase(Phase::Backward);
-        let dx = block.backward(saved, config.dy(), &rope, &pass).unwrap();
+        let dx = block.backward(saved, config.dy(), &rope, None, &pass).unwrap();
         sample();
         drop(dx);
         sample();

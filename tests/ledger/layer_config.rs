@@ -6,7 +6,7 @@ use expctl::kernels::Sequences;
 use expctl::kernels::attention::Scores;
 use expctl::kernels::softcap::SoftCap;
 use expctl::memory::{self, Category};
-use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, Lora, LowRank, Miss, SharedFactors, Up, Vera};
+use expctl::nn::adapter::{Adapter, Dora, Down, Ia3, LowRank, SharedFactors, Up};
 use expctl::nn::attention::{Attention, Visibility};
 use expctl::nn::decoder_block::OutputNorm;
 use expctl::nn::dropout::Dropout;
@@ -187,7 +187,7 @@ impl Config {
                 dropout: self.dropout(),
             };
             match self.adapter {
-                options::Adapter::Lora => Box::new(Lora(low_rank)),
+                options::Adapter::Lora => Box::new(low_rank),
                 options::Adapter::Dora => {
                     Box::new(Dora::new(low_rank, ModuleName::new("layer"), &weight, self.hidden).unwrap())
                 }
@@ -199,7 +199,7 @@ impl Config {
                         mini_r: (outputs == INTERMEDIATE).then_some(4),
                     };
                     let name = ModuleName::new("layer");
-                    Box::new(Miss::new(&miss, 0, name, outputs, options::Dtype::Float32, &Device::Cpu).unwrap())
+                    Box::new(LowRank::miss(&miss, 0, name, outputs, options::Dtype::Float32, &Device::Cpu).unwrap())
                 }
                 options::Adapter::Vera => {
                     let vera = options::VeraOptions {
@@ -209,7 +209,10 @@ impl Config {
                     let (name, dtype) = (ModuleName::new("layer"), options::Dtype::Float32);
                     let largest = (outputs + 3, inputs + 5);
                     let shared = SharedFactors::new(0, self.rank, largest, dtype, &Device::Cpu).unwrap();
-                    Box::new(Vera::new(&vera, shared.into(), 0, name, outputs, dtype, &Device::Cpu).unwrap())
+                    Box::new(LowRank::vera(&vera, shared.into(), 0, name, outputs, dtype, &Device::Cpu).unwrap())
+                }
+                options::Adapter::PromptTuning | options::Adapter::PrefixTuning | options::Adapter::LnTuning => {
+                    unreachable!("no layer has it")
                 }
                 options::Adapter::Ia3 => {
                     let is_feedforward = inputs > outputs;

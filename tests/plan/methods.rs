@@ -54,6 +54,7 @@ fn with_method(row: &Row) -> Configuration {
             dropout: row.number("lora_dropout"),
             ..VeraOptions::new(rank)
         }),
+        other => panic!("{}", other.name()),
     };
     Configuration {
         adapter: plain.adapter.map(|adapter| AdapterOptions {

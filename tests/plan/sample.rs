@@ -26,6 +26,18 @@ impl Sample {
         self.add(count, |random| {
             let mut cell = common(random, modules, &[1, 2, 3, 5, 8], lengths);
             cell.insert("model".into(), json!(model));
+            if model.ends_with("tiny_phi3") && cell.get("adapter").is_some_and(|adapter| adapter == "ln_tuning") {
+                // PEFT chooses no norms of it.
+                cell.insert("adapter".into(), json!("lora"));
+            }
+            let sees_all = ["tiny", "tiny_qwen2", "tiny_qwen3"]
+                .into_iter()
+                .any(|name| model.ends_with(name));
+            if !sees_all && cell.get("adapter").is_some_and(|adapter| adapter == "prefix_tuning") {
+                // Others may have a window.
+                cell.insert("adapter".into(), json!("prompt_tuning"));
+                cell.remove("prefix_tuning");
+            }
             if let Some(lora) = cell.get_mut("lora").and_then(Value::as_object_mut) {
                 let of_some = lora.get("bias").is_some_and(|bias| bias == "lora_only");
                 if !model.ends_with("tiny_qwen2") {
@@ -45,6 +57,10 @@ impl Sample {
             let mut cell = common(random, modules, &[1, 2], &[4, 17]);
             cell.insert("model".into(), json!(model));
             cell.insert("task".into(), json!("sequence_classification"));
+            if cell.get("adapter").is_some_and(|adapter| adapter == "ln_tuning") {
+                // PEFT chooses no norms of encoders.
+                cell.insert("adapter".into(), json!("lora"));
+            }
             cell.insert("max_steps".into(), json!(1));
             cell
         });
@@ -121,7 +137,18 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         if random.random_bool(0.2) {
             set("layers_to_transform", json!([random.random_range(0..2)]));
         }
-        adapter = *["lora", "dora", "ia3", "miss", "vera"].choose(random).unwrap();
+        adapter = *[
+            "lora",
+            "dora",
+            "ia3",
+            "miss",
+            "vera",
+            "prompt_tuning",
+            "prefix_tuning",
+            "ln_tuning",
+        ]
+        .choose(random)
+        .unwrap();
         set("adapter", json!(adapter));
         match adapter {
             "lora" => _ = set("lora_dropout", json!([0.0, 0.1].choose(random))),
@@ -142,6 +169,29 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
                 let miss = [json!({ "miss_dropout": 0.1 }), json!({}), mini];
                 set("miss", miss.choose(random).cloned().unwrap_or_default());
             }
+            "ln_tuning" => {
+                set("rank", json!(16));
+                set("target_modules", json!(null));
+                set("layers_to_transform", json!(null));
+            }
+            "prefix_tuning" => {
+                set("rank", json!(16));
+                set("target_modules", json!(null));
+                set("layers_to_transform", json!(null));
+                set(
+                    "prefix_tuning",
+                    json!({ "num_virtual_tokens": ([1, 3, 20].choose(random)) }),
+                );
+            }
+            "prompt_tuning" => {
+                set("rank", json!(16));
+                set("target_modules", json!(null));
+                set("layers_to_transform", json!(null));
+                set(
+                    "prompt_tuning",
+                    json!({ "num_virtual_tokens": ([1, 3, 20].choose(random)) }),
+                );
+            }
             "vera" => _ = set("vera", json!({ "vera_dropout": ([0.0, 0.1].choose(random)) })),
             _ => {}
         }
@@ -161,7 +211,7 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
         }
         set("lora", lora);
     }
-    if rank > 0 {
+    if rank > 0 && adapter != "ln_tuning" {
         set("adapter_dtype", json!(["float32", "bfloat16"].choose(random)));
     }
     let upcast = is_quantised && random.random_bool(0.5);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::common::project::Project;
@@ -102,6 +103,85 @@ fn an_adapter_is_gone_on_with_and_merged() {
         let (merged, ended) = (loss(&same), loss(&ended));
         assert!((merged / ended - 1.0).abs() < 1e-5, "{keys}: {merged} merged, {ended}");
     }
+}
+
+#[test]
+fn virtual_tokens_start_from_a_text_and_are_gone_on_with() {
+    let project = project();
+    let run = |name: &str, keys: &str| {
+        let path = format!("specs/{name}.yaml");
+        let keys = format!("  adapter: prompt_tuning\n{keys}");
+        project.write(&path, study(name, "../models/base", &keys));
+        project.expctl(&["run", &path]).exits(0);
+        record(&project, name)
+    };
+    let prompts = |name: &str| {
+        let file = fs::read(cell(&project, name).join("adapter/adapter_model.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&file).unwrap();
+        let prompts = tensors.tensor("prompt_embeddings").unwrap();
+        assert_eq!(tensors.len(), 1);
+        let values = prompts
+            .data()
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| f32::from_le_bytes(*bytes));
+        values
+            .collect::<Vec<_>>()
+            .chunks(prompts.shape()[1])
+            .map(<[f32]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    let still = "  max_steps: 1\n  learning_rate: 0.0";
+    run(
+        "random",
+        &format!("  prompt_tuning: {{ num_virtual_tokens: 3 }}\n{still}"),
+    );
+    let text = "init: text, init_text: the";
+    run(
+        "text",
+        &format!("  prompt_tuning: {{ num_virtual_tokens: 9, {text} }}\n{still}"),
+    );
+    let (random, of_text) = (prompts("random"), prompts("text"));
+    assert_eq!((random.len(), of_text.len()), (3, 9));
+    // The embeddings of one text or its tokens, over and over: much smaller than random ones.
+    let period = (1..=4)
+        .find(|&at| of_text[at] == of_text[0])
+        .expect("a short text is repeated");
+    assert!((0..9 - period).all(|at| of_text[at] == of_text[at + period]));
+    let size = |rows: &[Vec<f32>]| rows.iter().flatten().map(|value| value * value).sum::<f32>() / rows.len() as f32;
+    assert!(size(&of_text) < 0.1 * size(&random));
+
+    let ended = run(
+        "first",
+        "  prompt_tuning: { num_virtual_tokens: 3 }\n  max_steps: 4\n  learning_rate: 1.0e-2",
+    );
+    let adapter = cell(&project, "first").join("adapter");
+    let from = format!("  init_adapter: {}\n{still}", adapter.display());
+    let went_on = run(
+        "second",
+        &format!("  prompt_tuning: {{ num_virtual_tokens: 3 }}\n{from}"),
+    );
+    assert_eq!(went_on["measured"]["loss_eval"], ended["measured"]["loss_eval"]);
+    assert_eq!(prompts("second"), prompts("first"));
+    assert_ne!(prompts("first"), random);
+
+    let keys = format!("  adapter: prompt_tuning\n{from}");
+    project.write("specs/other.yaml", study("other", "../models/base", &keys));
+    let other = project.expctl(&["run", "specs/other.yaml"]).exits(2);
+    other.stderr_has("`num_virtual_tokens` is 3, and the cell's `prompt_tuning.num_virtual_tokens` is 20");
+    let merge = [
+        "merge",
+        adapter.to_str().unwrap(),
+        "--model",
+        "models/base",
+        "--output",
+        "models/merged",
+    ];
+    project
+        .expctl(&merge)
+        .exits(2)
+        .stderr_has("virtual tokens change no weight");
 }
 
 #[test]

@@ -17,7 +17,14 @@ pub(super) fn check(config: &ModelConfig, options: &ModelOptions, stack: Stack) 
         return Ok(());
     };
     check_ia3(config, adapter)?;
+    if adapter.method == AdapterMethod::LnTuning && config.tuned_norms().is_none() {
+        return Err(ArchError::TunedNorms(config.family.name()));
+    }
     check_miss(config, adapter)?;
+    let has_window = (0..config.num_hidden_layers).any(|block| config.window(block).is_some());
+    if has_window && matches!(adapter.method, AdapterMethod::PrefixTuning(_)) {
+        return Err(ArchError::PrefixWindow(config.family.name()));
+    }
     check_layers(config, adapter, stack)?;
     check_saved(config, options, adapter)?;
     let Some(lora) = adapter.lora_options() else {
@@ -285,7 +292,7 @@ fn check_bias(config: &ModelConfig, lora: &LoraOptions, adapted: &[Adapted]) -> 
 mod tests {
     use super::*;
     use crate::arch::Preset;
-    use crate::options::{Dtype, InitLoraWeights};
+    use crate::options::{Adapter, Dtype, InitLoraWeights};
     use crate::spec::cell::Cell;
 
     /// The mistake in a cell of rank 4 of this preset; empty without one.
@@ -417,6 +424,19 @@ mod tests {
         assert_eq!(with("qwen2.5-0.5b", Bias::LoraOnly, &["q_proj"]), "");
         let none = with("qwen2.5-0.5b", Bias::LoraOnly, &["o_proj"]);
         assert!(none.contains("the layers with an adapter have no bias"), "{none}");
+    }
+
+    #[test]
+    fn tuned_norms_are_those_of_peft() {
+        let tuned = |preset| mistake(preset, Stack::Candle, |cell| cell.adapter = Adapter::LnTuning);
+        assert_eq!(tuned("tiny"), "");
+        let none = tuned("phi-3-mini");
+        assert!(none.contains("PEFT has no norms of its own for phi3"), "{none}");
+        let config = Preset::named("tiny").unwrap().config();
+        let adapter = AdapterOptions::new(AdapterMethod::LnTuning);
+        let norms = config.modules().filter(|(name, _)| config.tunes_norm(&adapter, name));
+        assert_eq!(norms.count(), 2 * config.num_hidden_layers + 1);
+        assert!(!config.tunes_norm(&AdapterOptions::lora(1, 1.0), "model.norm"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames},
     model::host_blocks::HostBlocks,
-    nn::{Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, tensor::Tensor},
+    nn::{Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, prefix::Past, tensor::Tensor},
 };
 
 impl Chain for Decoder {
@@ -32,10 +32,14 @@ impl Chain for Decoder {
 
     fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embed_tokens.table.push_trainable(params);
+        params.extend(self.prompt.as_mut().map(|prompt| &mut prompt.embeddings));
+        params.extend(self.prefix.as_mut().map(|prefix| &mut prefix.embeddings));
     }
 
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embed_tokens.table.push_trainable(params);
+        params.extend(self.prompt.as_mut().map(|prompt| &mut prompt.embeddings));
+        params.extend(self.prefix.as_mut().map(|prefix| &mut prefix.embeddings));
         for block in &mut self.blocks {
             block.trainable(params);
         }
@@ -61,18 +65,22 @@ impl Chain for Decoder {
         &mut self.host_blocks
     }
 
-    fn embed(&self, ids: &Buffer<u32>, _: &Pass) -> Result<Tensor> {
-        self.embed_tokens.forward(ids, self.hidden, &self.device)
+    fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {
+        let x = self.embed_tokens.forward(ids, self.hidden, &self.device)?;
+        match &self.prompt {
+            Some(prompt) => prompt.before(&x, &pass.sequences),
+            None => Ok(x),
+        }
     }
 
     fn block(&self, index: usize, x: Tensor, pass: &Pass) -> Result<(Tensor, Self::Saved)> {
         let block = &self.blocks[index];
-        block.forward(x, self.rope.of(block), pass)
+        block.forward(x, self.rope.of(block), self.past(index), pass)
     }
 
     fn recompute(&self, index: usize, x: Tensor, pass: &Pass) -> Result<Self::Saved> {
         let block = &self.blocks[index];
-        block.recompute(x, self.rope.of(block), pass)
+        block.recompute(x, self.rope.of(block), self.past(index), pass)
     }
 
     fn into_input(saved: Self::Saved) -> Tensor {
@@ -87,7 +95,7 @@ impl Chain for Decoder {
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)> {
-        let targets = targets(batch);
+        let targets = self.targets(batch);
         let loss = self.loss;
         let (norm, head) = self.head_mut();
         loss.forward_backward(x, norm, head, &targets, scale, on_checkpoint)
@@ -95,17 +103,22 @@ impl Chain for Decoder {
 
     fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
         let block = &mut self.blocks[index];
-        block.backward(saved, dy, self.rope.of(block), pass)
+        let prefix = self.prefix.as_mut().map(|prefix| (prefix, index));
+        block.backward(saved, dy, self.rope.of(block), prefix, pass)
     }
 
-    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, _: &Pass) -> Result<()> {
-        self.embed_tokens.backward(ids, dy)
+    fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {
+        match &mut self.prompt {
+            // The table beside it is frozen.
+            Some(prompt) => prompt.backward(&dy, &pass.sequences),
+            None => self.embed_tokens.backward(ids, dy),
+        }
     }
 
     fn evaluate(&self, x: &Tensor, batch: &MicroBatch, _: &Pass) -> Result<Evaluated> {
         let (norm, head) = Decoder::head(self);
         Ok(Evaluated {
-            loss_sum: self.loss.evaluate(x, norm, head, &targets(batch))?,
+            loss_sum: self.loss.evaluate(x, norm, head, &self.targets(batch))?,
             correct: None,
         })
     }
@@ -116,6 +129,22 @@ impl Chain for Decoder {
     }
 }
 
-fn targets(batch: &MicroBatch) -> Targets {
-    Targets::new(&batch.ids, batch.counted(), batch.predicting())
+impl Decoder {
+    /// What stands before the keys and values of a block.
+    fn past(&self, index: usize) -> Option<Past<'_>> {
+        self.prefix.as_ref().map(|prefix| prefix.of_block(index))
+    }
+
+    /// The targets of a micro-batch, whose rows stand behind virtual tokens.
+    fn targets(&self, batch: &MicroBatch) -> Targets {
+        let mut targets = Targets::new(&batch.ids, batch.counted(), batch.predicting());
+        let own = self.prompt_tokens();
+        if own > 0 {
+            for row in targets.rows.values_mut() {
+                let (sequence, _) = batch.sequences.locate(*row as usize);
+                *row += (own * (sequence + 1)) as u32;
+            }
+        }
+        targets
+    }
 }

@@ -15,8 +15,12 @@ use crate::{
         linear::Projection,
         loss::CausalLoss,
         norm::RmsNorm,
+        prefix::Prefix,
+        prompt::Prompt,
         rope::Rope,
     },
+    options::AdapterMethod,
+    peft,
 };
 
 /// The modules of a block by their part in it, from its family's description: a norm, attention, the norm of its output if
@@ -76,6 +80,8 @@ impl Loader<'_> {
             scale: config.embedding_scale(),
             padding: config.padding_row,
         };
+        let prompt = self.prompt(config)?;
+        let prefix = self.prefix(config)?;
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
         let mut host_blocks = HostBlocks::default();
         for index in 0..config.num_hidden_layers {
@@ -101,6 +107,8 @@ impl Loader<'_> {
         Ok(Model::Decoder(Box::new(Decoder {
             description,
             embed_tokens,
+            prompt,
+            prefix,
             blocks,
             host_blocks,
             norm,
@@ -114,6 +122,29 @@ impl Loader<'_> {
             hidden: self.hidden(),
             device: self.device().clone(),
         })))
+    }
+
+    /// The virtual tokens that are trained, if some are.
+    fn prompt(&self, config: &ModelConfig) -> Result<Option<Prompt>, LoadError> {
+        let Some(adapter) = self.adapter() else { return Ok(None) };
+        let AdapterMethod::PromptTuning(options) = &adapter.method else {
+            return Ok(None);
+        };
+        let _module = memory::module(peft::PROMPT_ENCODER);
+        let shape = (options.num_virtual_tokens, config.hidden_size);
+        Ok(Some(Prompt::new(shape, adapter.dtype, self.seed(), self.device())?))
+    }
+
+    /// The prefix that is trained, if one is.
+    fn prefix(&self, config: &ModelConfig) -> Result<Option<Prefix>, LoadError> {
+        let Some(adapter) = self.adapter() else { return Ok(None) };
+        let AdapterMethod::PrefixTuning(options) = &adapter.method else {
+            return Ok(None);
+        };
+        let _module = memory::module(peft::PROMPT_ENCODER);
+        let width = config.num_key_value_heads * config.head_dim;
+        let shape = (options.num_virtual_tokens, config.num_hidden_layers, width);
+        Ok(Some(Prefix::new(shape, adapter.dtype, self.seed(), self.device())?))
     }
 
     fn decoder_block(&mut self, config: &ModelConfig, parts: &Parts, index: usize) -> Result<DecoderBlock, LoadError> {

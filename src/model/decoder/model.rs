@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Result};
 
 use crate::{
     arch::Description,
     model::host_blocks::HostBlocks,
     nn::{
         adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding,
-        loss::CausalLoss, norm::RmsNorm, param::Param, rope::Rope,
+        loss::CausalLoss, norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope,
     },
 };
 
@@ -18,6 +18,10 @@ use crate::{
 pub struct Decoder {
     pub(crate) description: &'static Description,
     pub(crate) embed_tokens: Embedding,
+    /// Virtual tokens before each sequence.
+    pub(crate) prompt: Option<Prompt>,
+    /// Keys and values of virtual tokens before each sequence.
+    pub(crate) prefix: Option<Prefix>,
     pub(crate) blocks: Vec<DecoderBlock>,
     /// Frozen weights of blocks that wait in the host's memory.
     pub(crate) host_blocks: HostBlocks,
@@ -54,6 +58,20 @@ impl Ropes {
 }
 
 impl Decoder {
+    /// Number of virtual tokens before each sequence.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.prompt.as_ref().map_or(0, Prompt::tokens)
+    }
+
+    /// Gives the virtual tokens the embeddings of these tokens, of which there are as many.
+    pub(crate) fn start_prompt(&mut self, ids: &[u32]) -> Result<()> {
+        let values = self.embed_tokens.values(ids)?;
+        match &mut self.prompt {
+            Some(prompt) => prompt.embeddings.fill(&values),
+            None => Ok(()),
+        }
+    }
+
     /// The final norm and the head's weight, which may be the embedding's.
     pub(crate) fn head_mut(&mut self) -> (&mut RmsNorm, &mut Param) {
         (

@@ -48,6 +48,21 @@ pub trait Adapter: Debug + Send {
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
 }
 
+/// A low-rank term by itself.
+impl Adapter for LowRank {
+    fn low_rank(&self) -> Option<&LowRank> {
+        Some(self)
+    }
+
+    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
+        Some(self)
+    }
+
+    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.own_factors(params);
+    }
+}
+
 /// A factor of each output of a layer, all `[out]` in float32.
 #[derive(Debug)]
 pub struct OutputScale {

@@ -1,28 +1,17 @@
-//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer. LoRA has it by PEFT's convention: A `[rank, in]`
-//! is drawn, B `[out, rank]` starts at zero. Other methods have other factors.
+//! A low-rank term `scale · dropout(x) Aᵀ Bᵀ` beside a frozen linear layer: an adapter by itself, or a part of one. LoRA, MiSS
+//! and VeRA differ in their factors alone.
 
-use candle_core::{DType, Device, Result, Tensor as Candle};
+use candle_core::{DType, Result, Tensor as Candle};
 
-use super::{
-    down::Down,
-    start::{self, Factors},
-    up::Up,
-};
-use crate::{
-    arch::ModuleName,
-    kernels::Element,
-    memory::{self, Buffer, Category},
-    nn::{
-        Pass,
-        dropout::{self, Dropout},
-        param::Param,
-        tensor::{Tensor, floating, for_format},
-    },
-    options::{Dtype, InitLoraWeights, LoraOptions},
-    peft::{LORA_A, LORA_B},
+use super::{down::Down, up::Up};
+use crate::nn::{
+    Pass,
+    dropout::{self, Dropout},
+    param::Param,
+    tensor::Tensor,
 };
 
-/// A low-rank term of a linear layer.
+/// A low-rank term of a linear layer, and the adapter that adds it.
 #[derive(Debug)]
 pub struct LowRank {
     /// A, `[rank, in]`.
@@ -36,57 +25,9 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// LoRA's term of a layer `[rows, cols]` before training.
-    pub(super) fn new(
-        options: &LoraOptions,
-        dtype: Dtype,
-        seed: u64,
-        module: ModuleName,
-        (rows, cols): (usize, usize),
-        device: &Device,
-    ) -> Result<Self> {
-        let name = module.to_string();
-        let rank = options.rank_of(&name);
-        let dropout = Dropout::new(seed, module, options.dropout);
-        let deviation = match options.init {
-            InitLoraWeights::Gaussian => Some(1.0 / rank as f32),
-            _ => None,
-        };
-        let factors = (!memory::is_dry_run()).then(|| start::init(seed, &name, rank, cols, rows, deviation));
-        // From here on, all that is allocated is the adapter's.
-        let _scope = memory::scope(Category::Adapter);
-        let (a, b) = factors.map(|Factors { a, b }| (a, b)).unwrap_or_default();
-        let factor = |values: Vec<f32>, shape: (usize, usize)| {
-            for_format!(floating(dtype), E => {
-                let values = Buffer::<E>::from_fn(shape.0 * shape.1, |at| Element::narrow(values[at]));
-                Tensor::on_device(values, shape, device)
-            })
-        };
-        let a = factor(a, (rank, cols))?;
-        let mut b = Param::adapter(module.part(LORA_B), factor(b, (rows, rank))?);
-        b.lr_ratio = options.lr_ratio;
-        Ok(Self {
-            down: Down::Factor(match options.trains_a {
-                true => Param::adapter(module.part(LORA_A), a),
-                false => Param::frozen_adapter(module.part(LORA_A), a),
-            }),
-            up: Up::Factor(b),
-            scale: options.scale_of(&name),
-            dropout,
-        })
-    }
-
     /// Columns of the inner product `x Aᵀ`.
     pub fn rank(&self) -> usize {
         self.down.rank()
-    }
-
-    /// The factors' tensors, but for those that layers share.
-    pub(super) fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        if let Down::Factor(a) = &mut self.down {
-            params.push(a);
-        }
-        self.up.params(params);
     }
 
     /// LoRA's own factors.
@@ -103,6 +44,14 @@ impl LowRank {
             (Down::Factor(a), Up::Factor(b)) => Ok((a, b)),
             _ => candle_core::bail!("the term has no factors of its own"),
         }
+    }
+
+    /// All factors but those that layers share.
+    pub(super) fn own_factors<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        if let Down::Factor(a) = &mut self.down {
+            params.push(a);
+        }
+        self.up.params(params);
     }
 
     /// The term's part of the output by candle's ops: `[n, in] → [n, out]`, float32.

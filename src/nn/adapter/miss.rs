@@ -4,7 +4,7 @@
 
 use candle_core::{Device, Result};
 
-use super::{down::Down, interface::Adapter, low_rank::LowRank, up::Up};
+use super::{down::Down, low_rank::LowRank, up::Up};
 use crate::{
     arch::ModuleName,
     kernels::Element,
@@ -18,16 +18,12 @@ use crate::{
     peft,
 };
 
-/// MiSS's adapter of a linear layer.
-#[derive(Debug)]
-pub struct Miss(LowRank);
-
-impl Miss {
-    /// The adapter of a layer with so many outputs before training.
+impl LowRank {
+    /// MiSS's term of a layer with so many outputs before training.
     ///
     /// # Errors
     /// Errors of candle.
-    pub fn new(
+    pub fn miss(
         options: &MissOptions,
         seed: u64,
         module: ModuleName,
@@ -42,7 +38,7 @@ impl Miss {
             let zeros = Buffer::<E>::from_fn(shape.0 * shape.1, |_| Element::narrow(0.0));
             Tensor::on_device(zeros, shape, device)
         })?;
-        Ok(Self(LowRank {
+        Ok(Self {
             down: Down::Shards(options.rank),
             up: Up::Block {
                 block: Param::adapter(module.part(peft::MISS), zeros),
@@ -50,21 +46,7 @@ impl Miss {
             },
             scale: 1.0,
             dropout,
-        }))
-    }
-}
-
-impl Adapter for Miss {
-    fn low_rank(&self) -> Option<&LowRank> {
-        Some(&self.0)
-    }
-
-    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
-        Some(&mut self.0)
-    }
-
-    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.0.params(params);
+        })
     }
 }
 
@@ -89,8 +71,8 @@ mod tests {
     fn layer(rank: usize, mini_r: Option<usize>, dropout: f64) -> Projection<3> {
         let options = MissOptions { rank, dropout, mini_r };
         let name = ModuleName::new("qkv");
-        let mut miss = Miss::new(&options, 7, name, OUTPUTS, Dtype::Float32, &Device::Cpu).unwrap();
-        if let Up::Block { block, .. } = &mut miss.0.up {
+        let mut miss = LowRank::miss(&options, 7, name, OUTPUTS, Dtype::Float32, &Device::Cpu).unwrap();
+        if let Up::Block { block, .. } = &mut miss.up {
             let dims = block.value.dims().to_vec();
             block.set(tensor(&uniform("block", &dims)));
         }

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Result};
 
-use super::{
-    decomposed, dora::Dora, ia3::Ia3, interface::Adapter, lora::Lora, low_rank::LowRank, miss::Miss,
-    shared::SharedFactors, vera::Vera,
-};
+use super::{decomposed, dora::Dora, ia3::Ia3, interface::Adapter, low_rank::LowRank, shared::SharedFactors};
 use crate::{
     arch::{ModelConfig, ModuleName},
     nn::weight::Weight,
@@ -42,7 +39,10 @@ impl Adapters<'_> {
         }
         let (rows, cols) = (weight.rows(), weight.cols());
         Ok(Some(match &options.method {
-            AdapterMethod::Lora(lora) => Box::new(Lora(self.low_rank(lora, module, weight)?)),
+            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => {
+                return Ok(None);
+            }
+            AdapterMethod::Lora(lora) => Box::new(self.low_rank(lora, module, weight)?),
             AdapterMethod::Dora(lora) => {
                 let low_rank = self.low_rank(lora, module, weight)?;
                 Box::new(Dora::new(low_rank, module, weight, self.hidden)?)
@@ -51,17 +51,17 @@ impl Adapters<'_> {
                 let is_feedforward = self.config.is_feedforward(ia3, &name);
                 Box::new(Ia3::new(module, (rows, cols), is_feedforward, dtype, device)?)
             }
-            AdapterMethod::Miss(miss) => Box::new(Miss::new(miss, self.seed, module, rows, dtype, device)?),
+            AdapterMethod::Miss(miss) => Box::new(LowRank::miss(miss, self.seed, module, rows, dtype, device)?),
             AdapterMethod::Vera(vera) => {
                 let shared = self.shared(vera)?;
-                Box::new(Vera::new(vera, shared, self.seed, module, rows, dtype, device)?)
+                Box::new(LowRank::vera(vera, shared, self.seed, module, rows, dtype, device)?)
             }
         }))
     }
 
     fn low_rank(&self, lora: &LoraOptions, module: ModuleName, weight: &mut Weight) -> Result<LowRank> {
         let shape = (weight.rows(), weight.cols());
-        let mut low_rank = LowRank::new(lora, self.options.dtype, self.seed, module, shape, self.device)?;
+        let mut low_rank = LowRank::lora(lora, self.options.dtype, self.seed, module, shape, self.device)?;
         if lora.init.changes_weight() {
             decomposed::take_out(&mut low_rank, weight, lora.init, self.seed)?;
         }

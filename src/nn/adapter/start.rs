@@ -3,7 +3,10 @@
 
 use rand_chacha::rand_core::RngCore;
 
-use crate::{peft::LORA_A, random};
+use crate::{
+    peft::LORA_A,
+    random::{self, normal, unit},
+};
 
 /// The two factors of one module's adapter, row-major.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,18 +39,6 @@ pub(super) fn init(
         a,
         b: vec![0.0; out_features * rank],
     }
-}
-
-/// A standard normal number, by Box and Muller's method.
-fn normal(rng: &mut impl RngCore) -> f32 {
-    // Above 0, so that the logarithm is finite.
-    let radius = (-2.0 * (1.0 - unit(rng.next_u32())).ln()).sqrt();
-    radius * (std::f32::consts::TAU * unit(rng.next_u32())).cos()
-}
-
-/// The upper 24 bits as a number in [0, 1), which float32 holds exactly.
-fn unit(bits: u32) -> f32 {
-    (bits >> 8) as f32 * (1.0 / (1u32 << 24) as f32)
 }
 
 #[cfg(test)]

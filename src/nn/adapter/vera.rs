@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result};
 
-use super::{down::Down, interface::Adapter, low_rank::LowRank, shared::SharedFactors, up::Up};
+use super::{down::Down, low_rank::LowRank, shared::SharedFactors, up::Up};
 use crate::{
     arch::ModuleName,
     kernels::Element,
@@ -19,16 +19,12 @@ use crate::{
     peft,
 };
 
-/// VeRA's adapter of a linear layer.
-#[derive(Debug)]
-pub struct Vera(LowRank);
-
-impl Vera {
-    /// The adapter of a layer with so many outputs before training.
+impl LowRank {
+    /// VeRA's term of a layer with so many outputs before training.
     ///
     /// # Errors
     /// Errors of candle.
-    pub fn new(
+    pub fn vera(
         options: &VeraOptions,
         shared: Arc<SharedFactors>,
         seed: u64,
@@ -47,7 +43,7 @@ impl Vera {
         };
         let of_rows = Param::adapter(module.part(peft::VERA_B), vector(outputs, 0.0)?);
         let of_columns = Param::adapter(module.part(peft::VERA_D), vector(options.rank, options.d_initial)?);
-        Ok(Self(LowRank {
+        Ok(Self {
             down: Down::Shared(Arc::clone(&shared)),
             up: Up::Scaled {
                 shared,
@@ -56,21 +52,7 @@ impl Vera {
             },
             scale: 1.0,
             dropout,
-        }))
-    }
-}
-
-impl Adapter for Vera {
-    fn low_rank(&self) -> Option<&LowRank> {
-        Some(&self.0)
-    }
-
-    fn low_rank_mut(&mut self) -> Option<&mut LowRank> {
-        Some(&mut self.0)
-    }
-
-    fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.0.params(params);
+        })
     }
 }
 
@@ -80,6 +62,7 @@ mod tests {
 
     use super::*;
     use crate::nn::{
+        adapter::Adapter,
         linear::{Linear, Projection},
         testing::{
             assert_close, autograd, biased, dropout_pass, pass, take_gradients, tensor, uniform, values_of,
@@ -104,7 +87,7 @@ mod tests {
             ..VeraOptions::new(RANK)
         };
         let (shared, name) = (Arc::new(shared()), ModuleName::new("qk"));
-        let mut vera = Vera::new(&options, shared, 7, name, outputs, Dtype::Float32, &Device::Cpu).unwrap();
+        let mut vera = LowRank::vera(&options, shared, 7, name, outputs, Dtype::Float32, &Device::Cpu).unwrap();
         let mut params = Vec::new();
         vera.params(&mut params);
         for (param, values) in params.into_iter().zip(["b", "d"]) {

@@ -5,7 +5,7 @@ use crate::{
     arch::ModuleName,
     nn::{
         Pass,
-        adapter::{Adapter, Down, Lora, LowRank, Up},
+        adapter::{Adapter, Down, LowRank, Up},
         dropout::Dropout,
         param::Param,
         tensor::Tensor,
@@ -186,7 +186,7 @@ impl Fused {
             adapter: self
                 .low_rank
                 .as_ref()
-                .map(|factors| Box::new(Lora(low_rank(factors))) as Box<dyn Adapter>),
+                .map(|factors| Box::new(low_rank(factors)) as Box<dyn Adapter>),
         }
     }
 

@@ -9,7 +9,8 @@ use super::kind::Kind;
 use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
 use crate::results::datum::Datum;
 use crate::spec::cell::{
-    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, TargetModules, Torch, Weights, is_size,
+    Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, PromptTuning, TargetModules, Torch,
+    Weights, is_size,
 };
 
 /// The keys of a cell as columns, in the spec's order and with dotted names for maps. A key that is left out has the value
@@ -102,6 +103,10 @@ fn exemplar() -> Cell {
         miss: Miss {
             mini_r: Some(1),
             ..Miss::default()
+        },
+        prompt_tuning: PromptTuning {
+            init_text: Some(String::new()),
+            ..PromptTuning::default()
         },
         loss: Some(Loss::Chunked),
         loss_scaling: Some(LossScaling::Dynamic),

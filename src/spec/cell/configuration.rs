@@ -9,6 +9,8 @@ use super::allocator::{Allocator, Variable};
 use super::ia3::Ia3;
 use super::lora::Lora;
 use super::miss::Miss;
+use super::prefix_tuning::PrefixTuning;
+use super::prompt_tuning::PromptTuning;
 use super::stacks;
 use super::torch::Torch;
 use super::vera::Vera;
@@ -71,10 +73,12 @@ pub struct Cell {
     /// trained. Default: all.
     #[schemars(with = "Option<Vec<String>>", length(min = 1))]
     pub trainable: Option<Vec<NamePattern>>,
-    /// The method of the adapters: lora, dora, ia3, miss or vera. dora is PEFT's `use_dora: true`: it scales each row of
+    /// The method of the adapters: lora, dora, ia3, miss, vera, prompt_tuning, prefix_tuning or ln_tuning. dora is PEFT's `use_dora: true`: it scales each row of
     /// W + BA, with W the weight and BA LoRA's product, to a trained magnitude, and our trainer has it without lora_dropout.
     /// ia3 trains a factor for each output of a layer, or each input, and has no rank. miss multiplies the sum of the input's
     /// shards with a trained block. vera trains vectors between and after random factors that all layers share.
+    /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
+    /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
     pub adapter: Adapter,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,
@@ -119,6 +123,10 @@ pub struct Cell {
     pub miss: Miss,
     /// Options of VeRA in PEFT's words.
     pub vera: Vera,
+    /// Options of prompt tuning.
+    pub prompt_tuning: PromptTuning,
+    /// Options of prefix tuning.
+    pub prefix_tuning: PrefixTuning,
     /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
     /// trainer has float32 and bfloat16.
     pub adapter_dtype: Dtype,
@@ -313,6 +321,8 @@ impl Default for Cell {
             ia3: Ia3::default(),
             miss: Miss::default(),
             vera: Vera::default(),
+            prompt_tuning: PromptTuning::default(),
+            prefix_tuning: PrefixTuning::default(),
             adapter_dtype: Dtype::Float32,
             bnb_4bit_quant_type: QuantType::Nf4,
             bnb_4bit_blocksize: DEFAULT_BLOCK_SIZE,
@@ -419,7 +429,7 @@ impl Cell {
 
     pub(super) fn default_targets(&self) -> Option<TargetModules> {
         match self.adapter {
-            Adapter::Ia3 => None,
+            Adapter::Ia3 | Adapter::PromptTuning | Adapter::PrefixTuning | Adapter::LnTuning => None,
             Adapter::Lora | Adapter::Dora | Adapter::Miss | Adapter::Vera => Some(TargetModules::AllLinear),
         }
     }

@@ -4,7 +4,7 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 13] = [
+pub(super) const ADAPTER: [&str; 15] = [
     "adapter",
     "lora_alpha",
     "lora_dropout",
@@ -17,6 +17,8 @@ pub(super) const ADAPTER: [&str; 13] = [
     "ia3",
     "miss",
     "vera",
+    "prompt_tuning",
+    "prefix_tuning",
     "adapter_dtype",
 ];
 

@@ -211,7 +211,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "b27153bb8a82";
+    const DEFAULTS_HASH: &str = "b903aef0b0ec";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]

@@ -4,7 +4,7 @@ use super::Cell;
 use crate::options::{
     AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, Ia3Options, LengthGroups,
     LoraATraining, LoraOptions, LowRankOptions, MissInit, MissOptions, ModelOptions, OptimizerOptions, Packing,
-    ScheduleOptions, TrainOptions, TrainingLength, VeraOptions,
+    PrefixTuningOptions, PromptInit, PromptTuningOptions, ScheduleOptions, TrainOptions, TrainingLength, VeraOptions,
 };
 
 impl Cell {
@@ -44,6 +44,17 @@ impl Cell {
                         projection_prng_key: self.vera.projection_prng_key,
                         save_projection: self.vera.save_projection,
                     }),
+                    Adapter::PrefixTuning => AdapterMethod::PrefixTuning(PrefixTuningOptions {
+                        num_virtual_tokens: self.prefix_tuning.num_virtual_tokens,
+                    }),
+                    Adapter::LnTuning => AdapterMethod::LnTuning,
+                    Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuningOptions {
+                        num_virtual_tokens: self.prompt_tuning.num_virtual_tokens,
+                        init_text: match self.prompt_tuning.init {
+                            PromptInit::Random => None,
+                            PromptInit::Text => self.prompt_tuning.init_text.clone(),
+                        },
+                    }),
                 },
                 target_modules: self.target_modules(),
                 layers_to_transform: self.layers_to_transform.clone(),
@@ -81,8 +92,8 @@ impl Cell {
         }
         let (targets, layers, saved) = (&self.target_modules, &self.layers_to_transform, &self.modules_to_save);
         let (lora, ia3, miss, vera) = (&self.lora, &self.ia3, &self.miss, &self.vera);
-        let dtype = self.dtype;
-        let of_method = || format!("{lora:?} {ia3:?} {miss:?} {vera:?}");
+        let (prompt, prefix, dtype) = (&self.prompt_tuning, &self.prefix_tuning, self.dtype);
+        let of_method = || format!("{lora:?} {ia3:?} {miss:?} {vera:?} {prompt:?} {prefix:?}");
         (self.rank > 0).then(|| format!("{targets:?} {layers:?} {saved:?} {dtype:?} {}", of_method()))
     }
 

@@ -77,6 +77,8 @@ impl<'t> Loader<'t, '_> {
                     dropout: vera.dropout > 0.0,
                 })
             }
+            // They have no layers.
+            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => return,
         });
     }
 

@@ -5,7 +5,7 @@ use super::super::{Adapter, Cell, Device, Dtype, LoraATraining, Stack, TargetMod
 use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::check;
-use crate::options::{Bias, InitLoraWeights, MissInit, NamePattern};
+use crate::options::{Bias, InitLoraWeights, MissInit, NamePattern, PromptInit};
 use crate::text::did_you_mean;
 use crate::text::{either, nearest, quoted};
 
@@ -46,6 +46,7 @@ impl Cell {
         }
         self.check_miss(found);
         self.check_vera(found);
+        self.check_prompt(found);
         if self.rank == 0 {
             self.check_no_adapter(found);
         } else {
@@ -64,8 +65,9 @@ impl Cell {
             let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
             found.add(invalid.help("leave the key out, or use another `adapter`"));
         }
-        if self.init_adapter.is_some() && !self.adapter.heeds("lora") {
-            let message = "only LoRA and DoRA go on from an adapter so far";
+        let goes_on = self.adapter.heeds("lora") || !self.adapter.is_of_layers();
+        if self.init_adapter.is_some() && !goes_on {
+            let message = "IA3, MiSS and VeRA do not go on from an adapter yet";
             let invalid = Invalid::new("init_adapter", message).with("adapter");
             found.add(invalid.help("leave the key out, or use `adapter: lora`"));
         }
@@ -165,6 +167,52 @@ impl Cell {
             let message = "PyTorch's generator takes the lower 32 bits of a key alone";
             let invalid = Invalid::new("vera.projection_prng_key", message);
             found.add(invalid.help(format!("use a key of at most {}", u32::MAX)));
+        }
+    }
+
+    /// The options below `prompt_tuning` and `prefix_tuning`, and what does not go with virtual tokens.
+    fn check_prompt(&self, found: &mut Found) {
+        let prompt = &self.prompt_tuning;
+        for (key, tokens) in [
+            ("prompt_tuning.num_virtual_tokens", prompt.num_virtual_tokens),
+            (
+                "prefix_tuning.num_virtual_tokens",
+                self.prefix_tuning.num_virtual_tokens,
+            ),
+        ] {
+            found.check(at_least(key, tokens, 1).and_then(|()| at_most(key, tokens, 1 << 16)));
+        }
+        let key = "prompt_tuning.init_text";
+        match (prompt.init, &prompt.init_text) {
+            (PromptInit::Text, None) => {
+                let invalid = Invalid::new(
+                    "prompt_tuning.init",
+                    "the virtual tokens start from a text that is not there",
+                );
+                found.add(invalid.with(key).help("write `init_text`, or use `init: random`"));
+            }
+            (PromptInit::Text, Some(text)) if text.is_empty() => {
+                found.add(Invalid::new(key, "the text is empty").help("use `init: random`"));
+            }
+            (PromptInit::Random, Some(_)) => {
+                let invalid = Invalid::new(key, "only `init: text` starts from a text");
+                found.add(invalid.help("leave the key out, or use `init: text`"));
+            }
+            _ => {}
+        }
+        if self.rank == 0 || !self.adapter.has_virtual_tokens() {
+            return;
+        }
+        let name = self.adapter.name();
+        let invalid = |message: &str| Invalid::new("adapter", format!("`{name}` {message}"));
+        if self.task == Task::SequenceClassification {
+            let invalid = invalid("is trained in decoders only so far").with("task");
+            found.add(invalid.help("use `task: causal_lm`, or another `adapter`"));
+        }
+        if self.packing {
+            let invalid =
+                invalid("puts virtual tokens before each sample, and packed samples share a row").with("packing");
+            found.add(invalid.help("use `packing: false`, or another `adapter`"));
         }
     }
 

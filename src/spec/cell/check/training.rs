@@ -256,7 +256,9 @@ impl Cell {
             Adapter::Lora | Adapter::Dora => largest,
             Adapter::Miss if self.miss.init_weights == MissInit::Mini => self.miss.mini_r.unwrap_or(1).min(self.rank),
             Adapter::Miss => self.rank,
-            Adapter::Ia3 | Adapter::Vera => 1,
+            Adapter::Ia3 | Adapter::Vera | Adapter::LnTuning => 1,
+            Adapter::PrefixTuning => self.prefix_tuning.num_virtual_tokens,
+            Adapter::PromptTuning => self.prompt_tuning.num_virtual_tokens,
         };
         if self.rank > 0 && rank >= adapter_rank {
             let message = format!("adapters of rank {adapter_rank} have nothing to project to rank {rank}");

@@ -5,7 +5,7 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 47] = [
+const OTHERS: [&str; 49] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
@@ -14,6 +14,8 @@ const OTHERS: [&str; 47] = [
     "ia3",
     "miss",
     "vera",
+    "prompt_tuning",
+    "prefix_tuning",
     "auto_batch_size",
     "model",
     "weights",

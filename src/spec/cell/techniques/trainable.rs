@@ -53,6 +53,19 @@ fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
     let Some(adapter) = adapted.model_options().adapter else {
         return 0;
     };
+    if let AdapterMethod::PromptTuning(prompt) = &adapter.method {
+        return (prompt.num_virtual_tokens * model.hidden_size) as u64;
+    }
+    if let AdapterMethod::PrefixTuning(prefix) = &adapter.method {
+        let width = model.num_key_value_heads * model.head_dim;
+        return (prefix.num_virtual_tokens * model.num_hidden_layers * 2 * width) as u64;
+    }
+    if adapter.method == AdapterMethod::LnTuning {
+        let norms = model.modules().filter(|(name, _)| model.tunes_norm(&adapter, name));
+        return norms
+            .map(|(_, norm)| norm.dims(model).into_iter().product::<usize>() as u64)
+            .sum();
+    }
     let linear = model.modules().filter(|(_, module)| module.kind == Kind::Linear);
     let elements = linear
         .filter(|(name, _)| model.adapts(&adapter, name))
@@ -67,6 +80,7 @@ fn of_adapters(cell: &Cell, model: &ModelConfig, rank: usize) -> u64 {
                 AdapterMethod::Ia3(_) => rows,
                 AdapterMethod::Miss(miss) => rank * miss.mini_r.unwrap_or(rows),
                 AdapterMethod::Vera(_) => rows + rank,
+                AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => 0,
             }
         });
     elements.sum::<usize>() as u64

@@ -1,7 +1,8 @@
 //! What adapters are refused for.
 
 use super::refused;
-use crate::spec::cell::{Adapter, Cell, Dtype, LoraATraining, Optimizer, TargetModules};
+use crate::options::PromptInit;
+use crate::spec::cell::{Adapter, Cell, Dtype, LoraATraining, Optimizer, TargetModules, Task};
 
 #[test]
 fn keys_that_would_do_nothing_are_refused() {
@@ -56,4 +57,53 @@ fn an_adapter_has_its_keys() {
     assert_eq!(refused(given).as_deref(), Some("ia3"));
     let galore = told(|cell| cell.optim = Optimizer::Galore).unwrap_err();
     assert!(galore.contains("nothing to project"), "{galore}");
+}
+
+#[test]
+fn virtual_tokens_go_with_plain_samples_of_decoders() {
+    let told = |change: fn(&mut Cell)| {
+        let mut cell = Cell {
+            adapter: Adapter::PromptTuning,
+            ..Cell::default()
+        };
+        change(&mut cell);
+        cell.validate().map_err(|invalid| invalid.0[0].to_string())
+    };
+    assert_eq!(told(|_| ()), Ok(()));
+    for (expected, change) in [
+        (
+            "target_modules: has no effect with `adapter: prompt_tuning`",
+            (|cell| cell.target_modules = Some(TargetModules::AllLinear)) as fn(&mut Cell),
+        ),
+        ("rank: has no effect", |cell| cell.rank = 8),
+        ("modules_to_save: has no effect", |cell| {
+            cell.modules_to_save = Some(vec!["lm_head".into()]);
+        }),
+        (
+            "adapter: `prompt_tuning` puts virtual tokens before each sample",
+            |cell| {
+                cell.packing = true;
+            },
+        ),
+        ("adapter: `prompt_tuning` is trained in decoders only", |cell| {
+            (cell.model, cell.task) = ("bert-base".into(), Task::SequenceClassification);
+        }),
+        ("prompt_tuning.num_virtual_tokens", |cell| {
+            cell.prompt_tuning.num_virtual_tokens = 0;
+        }),
+        (
+            "prompt_tuning.init: the virtual tokens start from a text that is not there",
+            |cell| {
+                cell.prompt_tuning.init = PromptInit::Text;
+            },
+        ),
+        ("prompt_tuning.init_text: only `init: text`", |cell| {
+            cell.prompt_tuning.init_text = Some("Classify:".into());
+        }),
+    ] {
+        let told = told(change).unwrap_err();
+        assert!(told.starts_with(expected), "{told}");
+    }
+    let other = |cell: &mut Cell| cell.prompt_tuning.num_virtual_tokens = 8;
+    assert_eq!(refused(other).as_deref(), Some("prompt_tuning"));
 }

@@ -1,0 +1,40 @@
+//! `adapter_config.json` of prefix tuning.
+
+use serde::{Deserialize, Serialize};
+
+use super::prompt_tuning::VirtualTokens;
+use crate::options::PrefixTuningOptions;
+
+/// The keys of PEFT's `PrefixTuningConfig`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrefixTuningConfig {
+    /// The virtual tokens.
+    #[serde(flatten)]
+    pub tokens: VirtualTokens,
+    prefix_projection: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoder_hidden_size: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    init_weights: Option<String>,
+}
+
+impl PrefixTuningConfig {
+    pub(super) fn new(prefix: &PrefixTuningOptions) -> Self {
+        Self {
+            tokens: VirtualTokens::new(prefix.num_virtual_tokens),
+            prefix_projection: false,
+            encoder_hidden_size: None,
+            init_weights: None,
+        }
+    }
+
+    /// The options, or the mistake. A saved prefix is the projected one.
+    pub(super) fn options(&self) -> Result<PrefixTuningOptions, String> {
+        if self.prefix_projection {
+            return Err("`prefix_projection: true` is not supported".into());
+        }
+        Ok(PrefixTuningOptions {
+            num_virtual_tokens: self.tokens.num_virtual_tokens,
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! `adapter_config.json` of prompt tuning.
+
+use serde::{Deserialize, Serialize};
+
+use super::formats::SavedTensor;
+use crate::options::PromptTuningOptions;
+
+/// PEFT's module of what stands before sequences.
+pub const PROMPT_ENCODER: &str = "prompt_encoder";
+/// Its weight: `[virtual tokens, features]`.
+pub const PROMPT_EMBEDDING: &str = "embedding.weight";
+/// The weight's name in files, which belongs to no module.
+pub const PROMPT_EMBEDDINGS: &str = "prompt_embeddings";
+
+/// The keys that PEFT takes from the model if they are not there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct VirtualTokens {
+    /// Virtual tokens before each sequence.
+    pub num_virtual_tokens: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_dim: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    num_transformer_submodules: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    num_attention_heads: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    num_layers: Option<usize>,
+}
+
+impl VirtualTokens {
+    /// So many virtual tokens of any model.
+    pub(super) fn new(num_virtual_tokens: usize) -> Self {
+        Self {
+            num_virtual_tokens,
+            ..Self::default()
+        }
+    }
+}
+
+/// PEFT's `PromptTuningInit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PromptStart {
+    /// Normal numbers.
+    Random,
+    /// The embeddings of a text's tokens.
+    Text,
+    /// The embeddings of random tokens.
+    SampleVocab,
+}
+
+/// The keys of PEFT's `PromptTuningConfig`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptTuningConfig {
+    /// The virtual tokens.
+    #[serde(flatten)]
+    pub tokens: VirtualTokens,
+    /// Their start values.
+    pub prompt_tuning_init: PromptStart,
+    /// The text that they start from.
+    pub prompt_tuning_init_text: Option<String>,
+    tokenizer_name_or_path: Option<String>,
+}
+
+impl PromptTuningConfig {
+    /// The configuration of a model whose tokenizer is found by its name.
+    pub(super) fn new(prompt: &PromptTuningOptions, base_model: &str) -> Self {
+        Self {
+            tokens: VirtualTokens::new(prompt.num_virtual_tokens),
+            prompt_tuning_init: match prompt.init_text {
+                None => PromptStart::Random,
+                Some(_) => PromptStart::Text,
+            },
+            prompt_tuning_init_text: prompt.init_text.clone(),
+            // PEFT asks for it with a text.
+            tokenizer_name_or_path: prompt.init_text.as_ref().map(|_| base_model.to_owned()),
+        }
+    }
+
+    /// The options. What they start from makes no difference any more.
+    pub(super) fn options(&self) -> PromptTuningOptions {
+        PromptTuningOptions {
+            num_virtual_tokens: self.tokens.num_virtual_tokens,
+            init_text: self.prompt_tuning_init_text.clone(),
+        }
+    }
+
+    /// The tensors of one module's adapter: none.
+    pub(super) fn tensors() -> &'static [SavedTensor] {
+        &[]
+    }
+}
