@@ -24,6 +24,7 @@ from peft.optimizers import create_loraplus_optimizer
 from peft.tuners._buffer_dict import BufferDict
 from peft.tuners.ia3 import bnb as ia3_bnb
 from peft.tuners.lora import bnb, dora
+from peft.tuners.ln_tuning import layer as ln_layer
 from peft.tuners.miss import layer as miss_layer
 from peft.tuners.tuners_utils import cast_adapter_dtype
 from peft.tuners.vera import layer as vera_layer
@@ -33,7 +34,7 @@ from presets import preset
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPTIONS = dict(rank_pattern="", layers_to_transform="", pattern="", trainable="", adapter="lora", bias="none", loraplus=False,
-               lora_dropout=0, upcast="none", mini_r=0)
+               lora_dropout=0, upcast="none", mini_r=0, virtual_tokens=0, padded=False)
 LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 MODELS = ["smollm2-135m", "qwen2.5-0.5b"]
 FEEDFORWARD = ["down_proj"]
@@ -50,6 +51,9 @@ def cases():
     yield from ia3()
     yield from vera()
     yield from miss()
+    yield from ln_tuning()
+    yield from prompt_tuning()
+    yield from prefix_tuning()
 
 
 def partial():
@@ -115,6 +119,50 @@ def miss():
         yield from each_format(dict(model="smollm2-135m", adapter="miss") | change)
 
 
+def ln_tuning():
+    """Copies of norms."""
+    for model in [*MODELS, "gemma-3-270m"]:
+        yield from each_shape(dict(model=model, adapter="ln_tuning"))
+    yield dict(model="smollm2-135m", adapter="ln_tuning", dtype="int4")
+    yield dict(model="smollm2-135m", adapter="ln_tuning", dtype="int4", gradient_checkpointing=True, upcast="peft", len=33)
+
+
+def prompt_tuning():
+    """Virtual tokens before the others."""
+    for model in [*MODELS, "gemma-3-270m"]:
+        for tokens in [20, 200]:
+            case = dict(model=model, adapter="prompt_tuning", virtual_tokens=tokens)
+            yield from each_shape(case)
+            yield case | dict(adapter_dtype="bfloat16")
+            if not model.startswith("gemma"):
+                yield case | dict(dtype="int4")
+                yield case | dict(dtype="int4", gradient_checkpointing=True, upcast="peft", len=33)
+
+
+def prefix_tuning():
+    """Virtual tokens in the cache, which checkpointed blocks have none of."""
+    for model in [*MODELS, "smollm2-1.7b"]:
+        for tokens in [20, 200]:
+            case = dict(model=model, adapter="prefix_tuning", virtual_tokens=tokens)
+            for shape in each_shape(case):
+                if not shape.get("gradient_checkpointing"):
+                    yield shape
+            yield case | dict(adapter_dtype="bfloat16")
+            yield case | dict(dtype="int4")
+            yield case | dict(dtype="int4", upcast="peft", autocast=True, batch=3, len=33)
+
+
+def each_shape(case):
+    """The case in several shapes: padded, eager, in two formats, with checkpoints and a cache."""
+    yield case
+    yield case | dict(padded=True, batch=3, len=77)
+    yield case | dict(attn_implementation="eager", len=100)
+    yield case | dict(dtype="float32", padded=True)
+    yield case | dict(dtype="float32", autocast=True)
+    yield case | dict(gradient_checkpointing=True, batch=3, len=77)
+    yield case | dict(use_cache=True, batch=1)
+
+
 def each_format(case):
     """The case in several formats, with checkpoints and without."""
     yield case
@@ -134,6 +182,11 @@ def config_of(case):
         names = given["target_modules"]
         scaled = [name for name in names if name in FEEDFORWARD] if isinstance(names, list) else FEEDFORWARD
         return peft.IA3Config(task_type=given["task_type"], target_modules=names, feedforward_modules=None if names is None else scaled)
+    if case["adapter"] == "ln_tuning":
+        return peft.LNTuningConfig(task_type=given["task_type"])
+    if case["adapter"] in ["prompt_tuning", "prefix_tuning"]:
+        config = peft.PromptTuningConfig if case["adapter"] == "prompt_tuning" else peft.PrefixTuningConfig
+        return config(task_type=given["task_type"], num_virtual_tokens=case["virtual_tokens"])
     kept = {key: given[key] for key in ["r", "task_type", "target_modules", "layers_to_transform"] if key in given}
     if case["adapter"] == "vera":
         return peft.VeraConfig(**kept, vera_dropout=case["lora_dropout"])
@@ -180,8 +233,24 @@ def largest(case, names):
     return [max(sizes) for sizes in zip(*(size for name, size in dims.items() if names == "all-linear" or name in names))]
 
 
+def copied(norm):
+    """A copy of a norm, which `deepcopy` does not make of fake tensors."""
+    copy = type(norm).__new__(type(norm))
+    torch.nn.Module.__init__(copy)
+    copy.__dict__.update({name: value for name, value in norm.__dict__.items() if not name.startswith("_")})
+    copy.weight = torch.nn.Parameter(torch.empty_like(norm.weight))
+    return copy
+
+
 def build_kbit(case):
-    """A model of 4-bit layers, with PEFT's adapters on them."""
+    """A model of 4-bit layers, with PEFT's adapters on them or beside them."""
+    kbit = dict(bitsandbytes="0.50.0", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
+    if case["adapter"] in ["ln_tuning", "prompt_tuning", "prefix_tuning"]:
+        model = make_kbit.build(case | kbit, lambda _, base: base)
+        move, torch.nn.Module.to = torch.nn.Module.to, lambda self, *_, **__: self
+        model = peft.get_peft_model(model, config_of(case))
+        torch.nn.Module.to = move
+        return model, True
     dora.dequantize_module_weight = lambda layer: layer.dequantised(torch.bfloat16) if hasattr(layer, "dequantised") else layer.weight
     for layer in [vera_layer, miss_layer]:
         layer.resolve_quantization_backend = lambda base, **_: Bnb4bitBackend() if hasattr(base, "dequantised") else None
@@ -205,7 +274,6 @@ def build_kbit(case):
             return miss_layer.MissLinear(base, "default", config, r=config.r)
         return bnb.Linear4bit(base, "default", config, r=config.r, lora_alpha=config.lora_alpha)
 
-    kbit = dict(bitsandbytes="0.50.0", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
     model = make_kbit.build(case | kbit, adapted)
     cast_adapter_dtype(model, "default")
     for name, parameter in model.named_parameters():
@@ -223,6 +291,7 @@ def optimizer_of(model, case):
 
 def measure(case):
     plain.LoraConfig = lambda **_: config_of(case)
+    ln_layer.deepcopy = copied
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
         model, causal = build_kbit(case) if case["dtype"] == "int4" else plain.build(case)
         if case["trainable"]:
@@ -231,8 +300,10 @@ def measure(case):
         ids = torch.randint(0, 100, (case["batch"], case["len"]))
         labels = ids if causal else torch.randint(0, 2, (case["batch"],))
         live = Live()
-        live.live[ids.untyped_storage()._cdata] = 0
-        return second_step(model, optimizer, ids, labels, live, case["autocast"])
+        mask = torch.ones_like(ids) if case["padded"] else None
+        for given in [ids, *([mask] if case["padded"] else [])]:
+            live.live[given.untyped_storage()._cdata] = 0
+        return second_step(model, optimizer, ids, labels, live, case["autocast"], mask)
 
 
 def main():

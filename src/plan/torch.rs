@@ -1,7 +1,7 @@
 //! A cell as a configuration of PyTorch's stack.
 
 use crate::arch::{ModelConfig, Module};
-use crate::spec::cell::{Cell, Checkpointing, ZeroGrad};
+use crate::spec::cell::{Adapter, Cell, Checkpointing, ZeroGrad};
 use crate::text::Mistake;
 use crate::torch::gpu::{ComputeCapability, Gpu};
 use crate::torch::{Backend, Bitsandbytes, Configuration, Dtype, Peft, Pytorch, Transformers};
@@ -31,6 +31,7 @@ impl Configuration {
             None => Pytorch::TODAY,
         };
         check_reentrant(cell, &model, &transformers)?;
+        check_prefix(cell, &transformers)?;
         Ok(Self {
             model,
             dtype: cell.dtype,
@@ -108,6 +109,16 @@ fn check_reentrant(cell: &Cell, model: &ModelConfig, transformers: &Transformers
     Ok(())
 }
 
+/// Checks that it is known how a prefix gets into the cache.
+fn check_prefix(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
+    if cell.rank == 0 || cell.adapter != Adapter::PrefixTuning || transformers.copies_into_cache {
+        return Ok(());
+    }
+    let message =
+        "how transformers before 4.56.0 puts the prefix of `prefix_tuning` into its cache has not been studied";
+    Err(Mistake::new(message).help("use a newer `transformers_version`, or leave it out for today's"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +140,22 @@ mod tests {
         cell.torch.transformers_version = Some("4.57.0".into());
         let made = Configuration::from_cell(&cell, model.config(), None);
         made.err().map(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn older_caches_take_no_prefix() {
+        let told = |version: &str| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                adapter: Adapter::PrefixTuning,
+                ..Cell::default()
+            };
+            cell.torch.transformers_version = Some(version.into());
+            let made = Configuration::from_cell(&cell, Preset::named("tiny").unwrap().config(), None);
+            made.err().map(|mistake| mistake.to_string())
+        };
+        assert_eq!(told("4.56.0"), None);
+        assert!(told("4.55.4").unwrap().contains("before 4.56.0"));
     }
 
     #[test]

@@ -26,6 +26,11 @@ impl Tape {
         self.record_work(inputs, Work::Derivative(derivative))
     }
 
+    /// Begins the node of an operation that gives parts of its input ([`Recorder::finish_parts`]).
+    pub(super) fn record_parts<'t>(&'t self, input: &Tensor<'t>, derivative: Derivative) -> Recorder<'t> {
+        self.record_work(&[input], Work::Parts(derivative))
+    }
+
     /// Begins the node that stands for the block of `frame`, which checkpoints reentrantly.
     pub(super) fn record_block<'t>(&'t self, input: &Tensor<'t>, frame: usize) -> Recorder<'t> {
         self.record_work(&[input], Work::Block(frame as u32))
@@ -200,17 +205,32 @@ impl<'t> Recorder<'t> {
 
     /// The same for several outputs.
     pub(super) fn finish_all<const N: usize>(self, outputs: [&mut Tensor<'t>; N]) {
+        let edge = self.into_edge();
+        for (number, output) in outputs.into_iter().enumerate() {
+            output.view.edge = edge(number);
+        }
+    }
+
+    /// Gives parts of the input their history.
+    pub(super) fn finish_parts(self, parts: &mut [Tensor<'t>]) {
+        let edge = self.into_edge();
+        for part in parts {
+            part.view.edge = edge(0);
+        }
+    }
+
+    /// Ends the node; gives where the gradient of the output with a number goes.
+    fn into_edge(self) -> impl Fn(usize) -> Edge {
         let index = self.node.map(|node| {
             let graph = &mut *self.tape.graph.borrow_mut();
             graph.nodes.push(node);
             graph.nodes.len() - 1
         });
-        for (number, output) in outputs.into_iter().enumerate() {
-            output.view.edge = match index {
-                Some(index) => Edge::node(index, number),
-                None if self.unrecorded => Edge::UNRECORDED,
-                None => Edge::NONE,
-            };
+        let unrecorded = self.unrecorded;
+        move |number| match index {
+            Some(index) => Edge::node(index, number),
+            None if unrecorded => Edge::UNRECORDED,
+            None => Edge::NONE,
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Saved {
 #[derive(Clone, Copy)]
 pub(super) enum Work<D> {
     Derivative(D),
+    /// The same of an operation that gives parts of its input: their gradients wait side by side until all are there.
+    Parts(D),
     /// The block of this frame is run again, and walked back through.
     Block(u32),
 }
@@ -72,6 +74,8 @@ pub(super) struct Graph<D> {
     pub(super) slots: ViewSlots,
     pub(super) leaves: Vec<Leaf>,
     pub(super) frames: Frames,
+    /// The gradients of parts, but for the last that came.
+    pub(super) parts: Vec<View>,
     /// Tensors of the contexts of a recomputation, until it ends.
     pub(super) recomputed: Vec<View>,
 }
@@ -106,6 +110,7 @@ impl<D> Graph<D> {
             slots: ViewSlots::default(),
             leaves: Vec::new(),
             frames: Frames::default(),
+            parts: Vec::new(),
             recomputed: Vec::new(),
         }
     }

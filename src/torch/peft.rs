@@ -1,10 +1,13 @@
-//! Linear layers as the model has them: a base layer, and a PEFT method beside it. One file a method.
+//! Linear layers as the model has them: a base layer, and a PEFT method beside it; and what stands before the tokens of
+//! sequences. One file a method.
 
 mod base;
 mod dora;
 mod ia3;
 mod lora;
 mod miss;
+mod prefix_tuning;
+mod prompt_tuning;
 mod start;
 mod vera;
 
@@ -13,6 +16,8 @@ pub(super) use base::{Base, BaseLayer};
 pub(super) use ia3::Ia3;
 pub(super) use lora::Lora;
 pub(super) use miss::Miss;
+pub(super) use prefix_tuning::Prefix;
+pub(super) use prompt_tuning::Prompt;
 pub(super) use vera::Vera;
 
 /// What PEFT puts beside a linear layer.
@@ -21,6 +26,12 @@ pub(super) enum Adapter<'t> {
     Ia3(Ia3<'t>),
     Miss(Miss<'t>),
     Vera(Vera<'t>),
+}
+
+/// What PEFT puts before the tokens of a sequence.
+pub(super) enum VirtualTokens<'t> {
+    Prompt(Prompt<'t>),
+    Prefix(Prefix<'t>),
 }
 
 /// A linear layer.

@@ -1,8 +1,8 @@
 //! Plans of PEFT's methods, and of training some weights, against PEFT on fake tensors.
 
 use expctl::options::{
-    Adapter, AdapterMethod, AdapterOptions, Bias, Ia3Options, LoraOptions, MissOptions, NamePattern, TargetModules,
-    Upcast, VeraOptions,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Ia3Options, LoraOptions, MissOptions, NamePattern,
+    PrefixTuningOptions, PromptTuningOptions, TargetModules, Upcast, VeraOptions,
 };
 use expctl::torch::{Configuration, trace};
 
@@ -54,13 +54,22 @@ fn with_method(row: &Row) -> Configuration {
             dropout: row.number("lora_dropout"),
             ..VeraOptions::new(rank)
         }),
-        other => panic!("{}", other.name()),
+        Adapter::PromptTuning => AdapterMethod::PromptTuning(PromptTuningOptions {
+            num_virtual_tokens: row.count("virtual_tokens") as usize,
+            init_text: None,
+        }),
+        Adapter::PrefixTuning => AdapterMethod::PrefixTuning(PrefixTuningOptions {
+            num_virtual_tokens: row.count("virtual_tokens") as usize,
+        }),
+        Adapter::LnTuning => AdapterMethod::LnTuning,
     };
+    let is_of_layers = Adapter::named(row.get("adapter")).is_some_and(Adapter::is_of_layers);
     Configuration {
         adapter: plain.adapter.map(|adapter| AdapterOptions {
             method: method(row.count("rank") as usize),
             layers_to_transform: (!layers.is_empty()).then_some(layers),
             target_modules: match (row.get("pattern"), row.get("target_modules")) {
+                _ if !is_of_layers => None,
                 ("", "default") => None,
                 ("", _) => adapter.target_modules.clone(),
                 (text, _) => Some(TargetModules::Pattern(NamePattern::whole(text).expect("a pattern"))),
@@ -82,7 +91,9 @@ fn steps_of_methods_take_what_pytorch_says() {
     let mut wrong = 0;
     let cases = rows(include_str!("../fixtures/torch_abstract/methods.csv"), |row| {
         let configuration = with_method(row);
-        let micro = row.micro("batch", "len");
+        let [mut micro] = row.micro("batch", "len");
+        micro.padded = row.is("padded");
+        let micro = [micro];
         let ours = figures(&trace(&configuration, &[&micro, &micro]));
         for (key, ours) in FIGURES.iter().zip(ours) {
             let error = ours as f64 / row.number(key) - 1.0;
@@ -93,5 +104,5 @@ fn steps_of_methods_take_what_pytorch_says() {
         }
     });
     // One row is up to 0.75 % too low: IA3 on NF4 without upcast and autocast, which a spec may not ask for.
-    assert_eq!((cases, wrong), (206, 3));
+    assert_eq!((cases, wrong), (339, 3));
 }

@@ -6,13 +6,11 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 22] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 20] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("modules_to_save", Stack::Candle),
     ("init_adapter", Stack::Candle),
-    ("prompt_tuning", Stack::Candle),
-    ("prefix_tuning", Stack::Candle),
     ("max_tokens_per_batch", Stack::Candle),
     ("length_buckets", Stack::Candle),
     ("longest_first", Stack::Candle),

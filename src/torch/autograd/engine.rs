@@ -94,7 +94,7 @@ impl Tape {
             self.resume(module);
         }
         let mut gradients = match work {
-            Work::Derivative(derivative) => derivative(&mut backward, &gradient),
+            Work::Derivative(derivative) | Work::Parts(derivative) => derivative(&mut backward, &gradient),
             Work::Block(frame) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
         };
         if saved.frame.is_some() {
@@ -103,6 +103,11 @@ impl Tape {
         }
         self.validate(&mut gradients, &backward.attributes);
         drop(gradient);
+        if let Work::Parts(_) = work {
+            for part in self.graph.borrow_mut().parts.drain(..) {
+                self.release(part.storage);
+            }
+        }
         if let Some(second) = second {
             self.release(second.storage);
         }
@@ -139,7 +144,14 @@ impl Tape {
             Target::Node { node, output } => {
                 let there = {
                     let graph = &mut *self.graph.borrow_mut();
-                    graph.slots.take(&mut graph.nodes[node].gradients[output])
+                    let there = graph.slots.take(&mut graph.nodes[node].gradients[output]);
+                    match graph.nodes[node].work {
+                        Work::Parts(_) => {
+                            graph.parts.extend(there);
+                            None
+                        }
+                        Work::Derivative(_) | Work::Block(_) => there,
+                    }
                 };
                 let sum = self.accumulate(there, gradient);
                 let graph = &mut *self.graph.borrow_mut();

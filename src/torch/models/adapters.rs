@@ -5,7 +5,7 @@ use crate::memory::Category;
 use crate::options::{AdapterMethod, AdapterOptions, Bias, LoraATraining, LoraOptions, TargetModules, VeraOptions};
 use crate::peft;
 use crate::torch::dtype::Dtype;
-use crate::torch::peft::{Adapter, Base, Ia3, Linear, Lora, Miss, Vera};
+use crate::torch::peft::{Adapter, Base, Ia3, Linear, Lora, Miss, Prefix, Prompt, Vera, VirtualTokens};
 use crate::torch::tape::Tensor;
 
 impl<'t> Loader<'t, '_> {
@@ -14,6 +14,43 @@ impl<'t> Loader<'t, '_> {
         // PEFT leaves the head out unless it is named.
         let is_open = adapter.target_modules != Some(TargetModules::AllLinear) || name != "lm_head";
         is_open && self.configuration.model.adapts(adapter, name)
+    }
+
+    /// True if LayerNorm tuning tunes the norm.
+    pub(crate) fn tunes_norm(&self, path: &str, block: Option<usize>) -> bool {
+        let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref());
+        adapter.is_some_and(|adapter| model.tunes_norm(adapter, &self.name(path, block)))
+    }
+
+    /// What the method puts before the tokens of a sequence, if anything.
+    pub(crate) fn virtual_tokens(&mut self) -> Option<VirtualTokens<'t>> {
+        let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref()?);
+        let heads = model.num_key_value_heads;
+        let (tokens, width) = match &adapter.method {
+            AdapterMethod::PromptTuning(prompt) => (prompt.num_virtual_tokens, model.hidden_size),
+            AdapterMethod::PrefixTuning(prefix) => (
+                prefix.num_virtual_tokens,
+                2 * model.num_hidden_layers * heads * model.head_dim,
+            ),
+            AdapterMethod::Lora(_)
+            | AdapterMethod::Dora(_)
+            | AdapterMethod::Ia3(_)
+            | AdapterMethod::Miss(_)
+            | AdapterMethod::Vera(_)
+            | AdapterMethod::LnTuning => return None,
+        };
+        let normal = self
+            .tape
+            .factor(&[tokens as u32, width as u32], Dtype::floating(adapter.dtype));
+        let embedding = self.train("", None, peft::PROMPT_EMBEDDINGS, normal);
+        Some(match adapter.method {
+            AdapterMethod::PromptTuning(_) => VirtualTokens::Prompt(Prompt { embedding }),
+            _ => VirtualTokens::Prefix(Prefix {
+                embedding,
+                blocks: model.num_hidden_layers as u32,
+                heads: heads as u32,
+            }),
+        })
     }
 
     /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
@@ -39,10 +76,11 @@ impl<'t> Loader<'t, '_> {
         if !is_target {
             return;
         }
-        self.is_adapted = true;
         let dtype = Dtype::floating(options.dtype);
         let [rows, columns] = linear.base.dims;
         linear.adapter = Some(match &options.method {
+            // No layer is their target.
+            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => return,
             AdapterMethod::Lora(lora) => Adapter::Lora(self.lora(linear, block, (lora, lora.rank_of(&name)), dtype)),
             AdapterMethod::Dora(lora) => {
                 let mut dora = self.lora(linear, block, (lora, lora.rank_of(&name)), dtype);
@@ -77,8 +115,6 @@ impl<'t> Loader<'t, '_> {
                     dropout: vera.dropout > 0.0,
                 })
             }
-            // They have no layers.
-            AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => return,
         });
     }
 
@@ -100,6 +136,7 @@ impl<'t> Loader<'t, '_> {
             LoraATraining::Frozen => {}
             LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
         }
+        self.is_adapted = true;
         self.trainable.push(lora.b.clone(), peft::LORA_B);
         for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
             self.record(block, linear.path, part, factor);
@@ -138,6 +175,7 @@ impl<'t> Loader<'t, '_> {
         part: &'static str,
         tensor: Tensor<'t>,
     ) -> Tensor<'t> {
+        self.is_adapted = true;
         let leaf = self.tape.leaf(tensor);
         self.trainable.push(leaf.clone(), part);
         self.record(block, module, part, &leaf);
@@ -154,17 +192,26 @@ impl<'t> Loader<'t, '_> {
         });
     }
 
+    /// Trains and saves a copy of `original`, as `part` of the module.
+    pub(crate) fn trained_copy(
+        &mut self,
+        original: &Tensor<'t>,
+        module: &'static str,
+        block: Option<usize>,
+        part: &'static str,
+    ) -> Tensor<'t> {
+        let layout = original.view.layout;
+        let copy = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
+        self.train(module, block, part, copy)
+    }
+
     /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
     pub(crate) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
         if self.configuration.adapter.is_none() {
             return Vec::new();
         }
         let path = linear.path;
-        let mut copy = |part: &'static str, original: &Tensor<'t>| {
-            let layout = original.view.layout;
-            let empty = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
-            self.train(path, None, part, empty)
-        };
+        let mut copy = |part, original: &Tensor<'t>| self.trained_copy(original, path, None, part);
         let mut originals = Vec::new();
         if let Base::Dense(weight) = &mut linear.base.weight {
             originals.push(std::mem::replace(weight, copy("weight", weight)));

@@ -11,8 +11,11 @@ use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
 use crate::torch::tape::Tensor;
 
-/// Keys and values of each layer so far.
-pub(crate) type Cache<'t> = Vec<[Tensor<'t>; 2]>;
+/// Keys and values of a layer so far, if there are any.
+pub(crate) type Cached<'t> = Option<[Tensor<'t>; 2]>;
+
+/// What is cached of each layer.
+pub(crate) type Cache<'t> = Vec<Cached<'t>>;
 
 pub(crate) struct SelfAttention<'t> {
     /// Queries, keys and values; in Phi-3 the three in one.
@@ -101,7 +104,7 @@ impl<'t> SelfAttention<'t> {
         hidden: &Tensor<'t>,
         mask: Option<&Tensor<'t>>,
         angles: Option<[&Tensor<'t>; 2]>,
-        cache: Option<&mut Cache<'t>>,
+        cached: Option<&mut Cached<'t>>,
         options: AttentionOptions,
     ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let [query, key, value] = self.project(hidden);
@@ -114,12 +117,16 @@ impl<'t> SelfAttention<'t> {
         drop((query, key));
         let [query, mut key] = turned;
         let mut value = value;
-        if let Some(cache) = cache {
-            let [keys, values] = [&key, &value].map(|states| match options.copies_into_cache {
-                true => states.cat_alone(),
-                false => states.clone(),
-            });
-            cache.push([keys.clone(), values.clone()]);
+        if let Some(cached) = cached {
+            let behind = |past: Option<Tensor<'t>>, states: &Tensor<'t>| match past {
+                Some(past) => past.cat(states, 2),
+                None if options.copies_into_cache => states.cat_alone(),
+                None => states.clone(),
+            };
+            let (past_keys, past_values) = cached.take().map(<(_, _)>::from).unzip();
+            let keys = behind(past_keys, &key);
+            let values = behind(past_values, &value);
+            *cached = Some([keys.clone(), values.clone()]);
             (key, value) = (keys, values);
         }
         let mut weights = None;

@@ -1,6 +1,6 @@
 //! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and Gemma 3.
 
-use super::attention::{Cache, SelfAttention};
+use super::attention::{Cache, Cached, SelfAttention};
 use super::attention_options::AttentionOptions;
 use super::loader::Loader;
 use super::mask::Shape;
@@ -14,7 +14,7 @@ use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::ops::rotary;
-use crate::torch::peft::{Base, BaseLayer, Linear};
+use crate::torch::peft::{Base, BaseLayer, Linear, Prefix, VirtualTokens};
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Mode, Tape};
 use crate::torch::versions::RotaryTables;
@@ -37,6 +37,8 @@ struct Block<'t> {
 
 /// A causal language model.
 pub(crate) struct Decoder<'t> {
+    /// What an adapter puts before the tokens.
+    virtual_tokens: Option<VirtualTokens<'t>>,
     embedding: Tensor<'t>,
     /// The factor of the embedded tokens, if the family has one.
     embedding_scale: Option<Tensor<'t>>,
@@ -44,6 +46,8 @@ pub(crate) struct Decoder<'t> {
     norm: Norm<'t>,
     head: Linear<'t>,
     has_softcap: bool,
+    /// A cache that the model was given is among its outputs, whether caching is on or not.
+    returns_cache: bool,
     rotary_dim: u32,
     /// Of each rotary embedding the frequencies, and the original ones that some ways of scaling go back to.
     _frequencies: Vec<[Tensor<'t>; 2]>,
@@ -107,7 +111,7 @@ impl<'t> Decoder<'t> {
         });
         let mut blocks: Vec<_> = blocks.collect();
         loader.enter(None);
-        let norm = Norm::load(loader, "model.norm");
+        let mut norm = Norm::load(loader, "model.norm");
         let mut head = if config.tie_word_embeddings {
             Linear {
                 path: "lm_head",
@@ -141,15 +145,22 @@ impl<'t> Decoder<'t> {
             for linear in block.attention.linears().chain(block.mlp.linears()) {
                 loader.adapt(linear, Some(index));
             }
+            let norms = [&mut block.input_norm, &mut block.post_attention_norm];
+            for norm in norms.into_iter().chain(block.feed_forward_norms.iter_mut().flatten()) {
+                norm.tune(loader, Some(index));
+            }
         }
+        norm.tune(loader, None);
         loader.adapt(&mut head, None);
         Self {
+            virtual_tokens: loader.virtual_tokens(),
             embedding,
             embedding_scale: scale,
             blocks,
             norm,
             head,
             has_softcap: config.logit_softcap.is_some(),
+            returns_cache: matches!(config.family, Family::Llama | Family::Gemma2 | Family::Gemma3),
             rotary_dim,
             _frequencies: (0..=usize::from(has_local_angles)).map(|_| frequencies()).collect(),
             has_local_angles,
@@ -168,7 +179,7 @@ impl<'t> Decoder<'t> {
         hidden: &Tensor<'t>,
         mask: Option<&Tensor<'t>>,
         angles: Option<[&Tensor<'t>; 2]>,
-        cache: Option<&mut Cache<'t>>,
+        cached: Option<&mut Cached<'t>>,
     ) -> Tensor<'t> {
         let block = &self.blocks[index];
         let tape = hidden.tape;
@@ -179,7 +190,7 @@ impl<'t> Decoder<'t> {
         enter("input_layernorm");
         let normed = block.input_norm.forward(hidden);
         enter("self_attn");
-        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cache, self.attention);
+        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cached, self.attention);
         drop(normed);
         let Some([before, behind]) = &block.feed_forward_norms else {
             let residual = hidden.add(&attended);
@@ -231,6 +242,14 @@ impl<'t> Decoder<'t> {
         ids: &Tensor<'t>,
     ) -> Output<'t> {
         let part = |name| tape.enter(Module { name, layer: None });
+        let prefix = match &self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => Some(prefix),
+            Some(VirtualTokens::Prompt(_)) | None => None,
+        };
+        let prefixed = prefix.map(|prefix| {
+            part("prompt_encoder");
+            prefix.cache(micro.batch, self.embedding.dtype())
+        });
         part("embed_tokens");
         let mut embedded = self.embedding.embedding(ids);
         if let Some(scale) = &self.embedding_scale {
@@ -239,20 +258,34 @@ impl<'t> Decoder<'t> {
         if configuration.enable_input_require_grads && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
+        let (embedded, prompted) = match &self.virtual_tokens {
+            Some(VirtualTokens::Prompt(prompt)) => {
+                part("prompt_encoder");
+                let prompted = prompt.before(embedded, ids);
+                (prompted.embedded.clone(), Some(prompted))
+            }
+            Some(VirtualTokens::Prefix(_)) | None => (embedded, None),
+        };
+        let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
+        let len = embedded.dim_from_last(1);
         part("model");
         let transformers = configuration.transformers;
-        let mut cache = configuration.use_cache.then(Cache::new);
+        let empty = || configuration.use_cache.then(|| vec![None; self.blocks.len()]);
+        let mut cache = prefixed.or_else(empty);
+        let is_output = configuration.use_cache || self.returns_cache;
+        let output_cache = |cache: Option<Cache<'t>>| cache.filter(|_| is_output).unwrap_or_default();
         let apart = (micro.apart > 0).then(|| Apart::new(tape, micro));
         let positions = match &apart {
             Some(apart) => apart.positions.clone(),
-            None => tape.positions(micro.len),
+            None => tape.positions(len),
         };
         let mask = |window| {
             let shape = Shape {
                 batch: micro.batch,
-                len: micro.len,
+                len,
+                past: prefix.map_or(0, Prefix::tokens),
                 padded: micro.padded,
-                searched: !configuration.use_cache && !transformers.masks_are_numbers,
+                searched: cache.is_none() && !transformers.masks_are_numbers,
                 window,
             };
             match configuration.attn_implementation {
@@ -270,7 +303,7 @@ impl<'t> Decoder<'t> {
             (transformers.angles == RotaryTables::Shared).then(|| {
                 tape.within(Mode::NoGrad, || {
                     let by_cublas = transformers.multiplies_angles;
-                    rotary::angles(tape, micro.len, self.rotary_dim, embedded.dtype(), by_cublas)
+                    rotary::angles(tape, len, self.rotary_dim, embedded.dtype(), by_cublas)
                 })
             })
         };
@@ -281,13 +314,13 @@ impl<'t> Decoder<'t> {
             let mask = if has_window { &windowed } else { &full }.as_ref();
             let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
             let shared = of_block.map(|[cos, sin]| [cos, sin]);
-            let run = |cache: Option<&mut Cache<'t>>| self.block(index, &hidden, mask, shared, cache);
+            let run = |cached: Option<&mut Cached<'t>>| self.block(index, &hidden, mask, shared, cached);
             hidden = if configuration.gradient_checkpointing.recomputes(index) {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
             } else {
-                run(cache.as_mut())
+                run(cache.as_mut().map(|cache| &mut cache[index]))
             };
         }
         part("norm");
@@ -296,9 +329,9 @@ impl<'t> Decoder<'t> {
         if configuration.loss == Loss::Chunked {
             part("loss");
             return Output {
-                loss: self.chunked_loss(&normed, ids),
+                loss: self.chunked_loss(&normed, labels),
                 logits: None,
-                cache: cache.unwrap_or_default(),
+                cache: output_cache(cache),
             };
         }
         part("lm_head");
@@ -311,14 +344,14 @@ impl<'t> Decoder<'t> {
             logits = logits.to(Dtype::Float32);
         }
         let loss = match transformers.shifts_logits {
-            true => logits.shifted_causal_loss(ids),
-            false => logits.causal_loss(ids),
+            true => logits.shifted_causal_loss(labels),
+            false => logits.causal_loss(labels),
         };
         drop(normed);
         Output {
             loss,
             logits: Some(logits),
-            cache: cache.unwrap_or_default(),
+            cache: output_cache(cache),
         }
     }
 

@@ -9,6 +9,8 @@ use crate::torch::tape::Tensor;
 pub(crate) struct Shape {
     pub(crate) batch: u32,
     pub(crate) len: u32,
+    /// Keys that were cached before.
+    pub(crate) past: u32,
     /// Some samples are shorter than the batch.
     pub(crate) padded: bool,
     /// Samples that are packed into a row are searched for: where no keys and values are cached, from transformers 4.53 on.
@@ -43,7 +45,7 @@ impl Tape {
         sums
     }
 
-    /// The boolean mask (batch, 1, len, len); none where the kernel's own causal one will do, unless `always`.
+    /// The boolean mask (batch, 1, len, past + len); none where the kernel's own causal one will do, unless `always`.
     pub(crate) fn causal_mask(&self, shape: &Shape, always: bool) -> Option<Tensor<'_>> {
         self.mask_after(shape, always, |mask| mask)
     }
@@ -69,12 +71,12 @@ impl Tape {
         let packed = (shape.searched && !shape.padded).then(|| self.packed(shape));
         let packed = packed.filter(|_| self.backend == Backend::Cpu);
         let windowed = shape.window.is_some_and(|window| shape.len >= window);
-        if packed.is_none() && !shape.padded && !always && !windowed {
+        if packed.is_none() && !shape.padded && !always && !windowed && shape.past == 0 {
             return None;
         }
         let (rows, heads) = (self.arange(shape.batch), self.arange(1));
         let queries = self.positions(shape.len);
-        let keys = self.positions(shape.len);
+        let keys = self.positions(shape.past + shape.len);
         let mask = self.pairs(shape, packed.is_some() || shape.padded);
         drop((rows, heads, queries, keys));
         let mask = finish(mask);
@@ -100,11 +102,13 @@ impl Tape {
 
     /// For each query and key, whether the key comes before; and whether they are of one sample, if that is asked.
     fn pairs(&self, shape: &Shape, same: bool) -> Tensor<'_> {
-        let square = [shape.batch, 1, shape.len, shape.len];
-        let table = || self.empty(&square, Dtype::Bool);
+        let keys = shape.past + shape.len;
+        // Of no sample in particular, one is made and seen as many.
+        let rectangle = [if same { shape.batch } else { 1 }, 1, shape.len, keys];
+        let table = || self.empty(&rectangle, Dtype::Bool);
         let indices = || {
             let query = self.empty(&[shape.batch, 1, shape.len, 1], Dtype::Int64);
-            (query, self.empty(&[shape.batch, 1, 1, shape.len], Dtype::Int64))
+            (query, self.empty(&[shape.batch, 1, 1, keys], Dtype::Int64))
         };
         let same = same.then(|| {
             let all = self.empty(&[], Dtype::Bool);
@@ -131,7 +135,10 @@ impl Tape {
             table()
         };
         drop((query, key));
-        let Some(same) = same else { return causal };
+        let Some(same) = same else {
+            let layout = causal.view.layout.expand(0, shape.batch);
+            return causal.with_layout(layout);
+        };
         let mask = table();
         drop((causal, same));
         mask

@@ -85,10 +85,13 @@ impl<'t> Tensor<'t> {
             };
             [part(0), part(1), None]
         }
-        let record = self.tape.record(&[self, other], derivative).axis(axis);
-        let dims = self.view.layout.dims;
+        // Formats differ under autocast alone, which casts to the wider one.
+        let dtype = self.dtype().promote(other.dtype());
+        let [this, other] = [self, other].map(|part| part.to(dtype));
+        let record = self.tape.record(&[&this, &other], derivative).axis(axis);
+        let dims = this.view.layout.dims;
         let dims = dims.with(axis, dims[axis] + other.dims()[axis]);
-        record.finish(self.tape.empty(&dims, self.dtype()))
+        record.finish(self.tape.empty(&dims, dtype))
     }
 
     /// A copy that was put behind nothing: `torch.cat([empty, self])`.
@@ -98,6 +101,20 @@ impl<'t> Tensor<'t> {
         }
         let record = self.tape.record(&[self], derivative);
         record.finish(self.tape.empty(self.dims(), self.dtype()))
+    }
+
+    /// `self.repeat(times, 1, 1)` of (1, length, width).
+    pub(crate) fn repeat_sample(&self, times: u32) -> Tensor<'t> {
+        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+            let (dims, _) = backward.attributes.inputs[0];
+            let sum = match grad.dims()[0] {
+                1 => grad.clone(),
+                _ => grad.sum_to(&dims),
+            };
+            [Some(sum), None, None]
+        }
+        let record = self.tape.record(&[self], derivative);
+        record.finish(self.tape.empty(&self.view.layout.dims.with(0, times), self.dtype()))
     }
 
     /// Heads repeated for the queries that share them: transformers' `repeat_kv`.

@@ -221,6 +221,13 @@ impl Cell {
         if self.rank > 0 && self.adapter == Adapter::Ia3 {
             self.check_peft_ia3(found);
         }
+        if self.rank > 0 && self.adapter == Adapter::PrefixTuning && self.gradient_checkpointing != Checkpointing::None
+        {
+            let message = "PEFT refuses prefix tuning with gradient checkpointing, whose blocks are given no cache to take \
+                           the prefix from";
+            let invalid = Invalid::new("adapter", message).with("gradient_checkpointing");
+            found.add(invalid.help("use `gradient_checkpointing: none`, or `adapter: prompt_tuning`"));
+        }
         if let Some(name) = &self.gpu {
             let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
             found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
@@ -260,6 +267,12 @@ impl Cell {
 
     fn check_chunked_loss(&self) -> Checked {
         let invalid = |message: &str| Invalid::new("loss", message);
+        if self.rank > 0 && self.adapter == Adapter::PromptTuning {
+            let message =
+                "TRL's chunks leave out the tokens without a label, as virtual ones are, which is not planned yet";
+            let invalid = invalid(message).with("adapter");
+            return Err(invalid.help("use `loss: full`, or another `adapter`"));
+        }
         let adapts_head = match &self.target_modules {
             None | Some(TargetModules::AllLinear) => false,
             Some(named) => named.contains("lm_head"),
