@@ -93,7 +93,13 @@ impl ChatTemplate {
             template: at(&self.place, &error),
             reason: reason(&error),
         })?;
-        Ok(Marked::read(&text))
+        Ok(match self.marks_generation {
+            true => Marked::read(&text),
+            false => Marked {
+                text,
+                parts: Vec::new(),
+            },
+        })
     }
 
     /// True if the template marks what the assistant says.

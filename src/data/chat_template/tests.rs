@@ -84,6 +84,15 @@ fn a_template_that_fails_names_its_line_and_the_sample() {
 }
 
 /// The folder of a model with these files.
+/// The marks of `{% generation %}` are characters that a message may have as well.
+#[test]
+fn a_template_that_marks_nothing_changes_no_character() {
+    let template = template("{{ messages[0].content }}").unwrap();
+    let message = json!({"role": "user", "content": "a\u{fdd0}b\u{fdd1}"});
+    let marked = template.render(&[message], false, &place()).unwrap();
+    assert_eq!((marked.text.as_str(), marked.parts.len()), ("a\u{fdd0}b\u{fdd1}", 0));
+}
+
 fn model(files: &[(&str, Json)]) -> (tempfile::TempDir, Location) {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
