@@ -118,7 +118,7 @@ pub enum DataError {
     OpensWithAssistant { place: String },
     #[error(
         "a completion ends in the token that ends a text, and neither tokenizer_config.json nor config.json of `{model}` \
-         names one; name an `eos_token` in its tokenizer_config.json"
+         names one that its tokenizer has; name an `eos_token` in its tokenizer_config.json"
     )]
     NoEosToken { model: String },
     #[error("{place}: column `{column}` is {got}, not text")]

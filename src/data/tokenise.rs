@@ -58,14 +58,15 @@ pub(super) fn tokeniser(
         Data::Synthetic(_) | Data::Sample => None,
     };
     let special_tokens = SpecialTokens::of(location);
-    let eos = special_tokens
-        .as_ref()
-        .ok()
-        .and_then(|tokens| tokens.eos().map(str::to_owned));
+    let named = special_tokens.as_ref().ok().and_then(SpecialTokens::eos);
+    let eos = match named {
+        Some(eos) => encoder.has_token(eos).then(|| eos.to_owned()),
+        None => tokenizer::eos(location, config).and_then(|id| encoder.token(id)),
+    };
     Ok(Tokeniser {
         renderer: Renderer {
             template: special_tokens.and_then(|tokens| template(file, location, &tokens, roots)),
-            eos: eos.or_else(|| encoder.token(tokenizer::eos(location, config)?)),
+            eos,
             completion_only: file.is_none_or(DataFile::completion_only_loss),
             assistant_only: file.is_some_and(DataFile::assistant_only_loss),
             model: options.model.clone(),

@@ -172,6 +172,11 @@ impl Encoder {
         self.tokenizer.id_to_token(id)
     }
 
+    /// True if the tokenizer has this token.
+    pub(super) fn has_token(&self, token: &str) -> bool {
+        self.tokenizer.token_to_id(token).is_some()
+    }
+
     fn check(&self, ids: &[u32]) -> Result<(), DataError> {
         match ids.iter().find(|&&id| id as usize >= self.vocab_size) {
             None => Ok(()),

@@ -221,6 +221,26 @@ fn evaluation_has_samples_of_its_own() {
 }
 
 #[test]
+fn a_completion_needs_an_end_of_text_that_the_tokenizer_has() {
+    let dir = folder(&[("pairs.jsonl", &[json!({"prompt": "One, ", "completion": "two."})])]);
+    let model = dir.path().join("model");
+    fs::create_dir(&model).unwrap();
+    fs::write(model.join("tokenizer.json"), expctl::data::EMBEDDED_TOKENIZER).unwrap();
+    let cell = Cell {
+        model: "./model".into(),
+        ..cell(DataFile::new("pairs.jsonl"))
+    };
+    let with_eos = |eos: &str| {
+        let config = json!({ "eos_token": eos }).to_string();
+        fs::write(model.join("tokenizer_config.json"), config).unwrap();
+        load_in(dir.path(), &cell).map_err(|error| error.to_string())
+    };
+    assert!(with_eos("<|endoftext|>").is_ok());
+    let message = with_eos("<|im_end|>").unwrap_err();
+    assert!(message.contains("names one that its tokenizer has"), "{message}");
+}
+
+#[test]
 fn a_template_that_raises_names_the_sample() {
     let dir = folder(&[("chats.jsonl", &[json!({"messages": [message("user", "a")]})])]);
     fs::write(dir.path().join("chat.jinja"), "\n{{ raise_exception('no users') }}").unwrap();
