@@ -276,6 +276,45 @@ defaults: {model: owner/shape, weights: random, max_seq_length: 32, batch_size: 
     assert_eq!(walk.downloads(), ["data/test-00000-of-00001.jsonl"]);
 }
 
+/// The spec that ships, with quotes in the columns of the data set that it names.
+#[test]
+fn the_study_of_english_quotes_runs() {
+    let quote = |number: usize| {
+        let text = format!("\u{201c}Quote {number} says: be brief.\u{201d}");
+        json!({ "quote": text, "author": "Somebody, A Book", "tags": ["brevity", "books"] }).to_string() + "\n"
+    };
+    let quotes = (0..20).map(quote).collect::<String>();
+    let set = Repository::new(
+        commit(5),
+        [("README.md", "Quotes.".to_owned()), ("quotes.jsonl", quotes)],
+    );
+    let repositories = [
+        ("datasets/ybelkada/english_quotes_copy", set),
+        ("HuggingFaceTB/SmolLM2-135M", repository(shape())),
+    ];
+    let walk = Walk {
+        server: Server::start(repositories, Faults::none()),
+        project: Project::new(include_str!("../../experiments/english_quotes.yaml")),
+    };
+    let run = ["run", "spec.yaml", "--set", "weights=random", "--set", "max_steps=2"];
+    walk.expctl(&run).exits(0);
+    let study = walk.project.results_of("english_quotes");
+    let records: Vec<_> = study
+        .cells()
+        .unwrap()
+        .iter()
+        .map(|cell| read_record(cell).unwrap().unwrap())
+        .collect();
+    assert_eq!(records.len(), 6);
+    for record in records {
+        assert_eq!(
+            record.provenance.hub["hf://datasets/ybelkada/english_quotes_copy"].commit,
+            commit(5)
+        );
+        assert!(record.measured.unwrap().loss_last.is_finite());
+    }
+}
+
 #[test]
 fn a_split_is_trained_on_and_another_evaluated() {
     let walk = Walk::new(
