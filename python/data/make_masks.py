@@ -3,8 +3,8 @@
     python python/data/make_masks.py > tests/fixtures/masks.json
 
 Written with TRL 1.16.0 and transformers 5.23.0, by the code of SFTTrainer that prepares a data set. The tokenizer is that of the
-presets. `labels` has the predicted tokens as ranges; a sample that TRL leaves out, because its predicted tokens are cut off,
-has none.
+presets, as it is or with special tokens that it adds. `targets` has the predicted tokens as ranges; a sample that TRL leaves
+out, because its predicted tokens are cut off, has none.
 """
 
 import json
@@ -40,7 +40,31 @@ MARKED = """{# {% generation %} #}{%- for message in messages %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}"""
 
-TEMPLATES = dict(turns=TURNS, thought=THOUGHT, marked=MARKED)
+TEMPLATES = dict(turns=TURNS, thought=THOUGHT, marked=MARKED, turns_bos="{{- bos_token }}" + TURNS)
+
+
+def added(id, content):
+    """A special token as in tokenizer.json."""
+    return dict(id=id, content=content, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+
+
+def around(*tokens):
+    """A post-processor that adds these tokens where a text is `$A`."""
+    single = [dict(Sequence=dict(id="A", type_id=0)) if token == "$A" else dict(SpecialToken=dict(id=token, type_id=0)) for token in tokens]
+    special = {token: dict(id=token, ids=[IDS[token]], tokens=[token]) for token in tokens if token != "$A"}
+    return dict(type="TemplateProcessing", single=single, pair=single, special_tokens=special)
+
+
+# What a checkpoint has over the presets' tokenizer. Its `eos_token` is not the one of its config.json, as in chat models.
+IDS = {"<|endoftext|>": 0, "<s>": 512, "<|end|>": 513}
+SPECIAL = dict(
+    added_tokens=[added(id, token) for token, id in IDS.items()],
+    tokenizer_config=dict(bos_token="<s>", eos_token="<|end|>"),
+)
+TOKENIZERS = dict(
+    bos=dict(**SPECIAL, post_processor=around("<s>", "$A")),
+    bos_eos=dict(**SPECIAL, post_processor=around("<s>", "$A", "<|end|>")),
+)
 
 
 def user(text):
@@ -68,6 +92,12 @@ CONVERSATIONS = [
     dict(messages=[user("What floats?"), assistant("A cork."), user("And?"), assistant("A leaf does, too.")]),
     dict(messages=[assistant("Hello."), user("Hello."), assistant("What floats?")]),
 ]
+TEXTS = [
+    dict(text="A cork floats."),
+    dict(text="The end.<|end|>"),
+    dict(text="The end.<|endoftext|>"),
+]
+ENDED = [*PAIRS[:2], PAIRS[3], dict(prompt="The end:", completion=" A cork.<|end|>")]
 
 CASES = [
     dict(samples=PAIRS),
@@ -82,6 +112,20 @@ CASES = [
     dict(samples=CONVERSATIONS, template="turns"),
     dict(samples=CONVERSATIONS, template="marked", assistant_only_loss=True),
     dict(samples=CONVERSATIONS, template="marked", assistant_only_loss=True, max_length=24),
+    dict(samples=TEXTS),
+    *[
+        case
+        for tokenizer in TOKENIZERS
+        for case in [
+            dict(samples=TEXTS, tokenizer=tokenizer),
+            dict(samples=TEXTS, tokenizer=tokenizer, max_length=5),
+            dict(samples=ENDED, tokenizer=tokenizer),
+            dict(samples=ENDED, tokenizer=tokenizer, max_length=9),
+            dict(samples=CHATS[:1], tokenizer=tokenizer, template="turns_bos"),
+            dict(samples=CONVERSATIONS[:1], tokenizer=tokenizer, template="turns_bos", max_length=24),
+            dict(samples=CONVERSATIONS[:1], tokenizer=tokenizer, template="marked", assistant_only_loss=True),
+        ]
+    ],
 ]
 
 
@@ -95,6 +139,19 @@ def ranges(labels):
             found.append([start, place])
             start = None
     return found
+
+
+def load(name):
+    """The presets' tokenizer, or a checkpoint's with what `TOKENIZERS` has under this name."""
+    file = ROOT / "data" / "tokenizer.json"
+    if name is None:
+        return PreTrainedTokenizerFast(tokenizer_file=str(file), eos_token="<|endoftext|>")
+    checkpoint = dict(TOKENIZERS[name])
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "tokenizer_config.json").write_text(json.dumps(checkpoint.pop("tokenizer_config")))
+        (folder / "tokenizer.json").write_text(json.dumps(json.loads(file.read_text()) | checkpoint))
+        return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def prepared(sample, case, tokenizer):
@@ -119,23 +176,24 @@ def prepared(sample, case, tokenizer):
 def main():
     disable_progress_bars()
     logging.disable(logging.WARNING)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(ROOT / "data" / "tokenizer.json"), eos_token="<|endoftext|>")
     cases = []
     for case in CASES:
         case = dict(
+            tokenizer=case.get("tokenizer"),
             template=case.get("template"),
             max_seq_length=case.get("max_length", 256),
             completion_only_loss=case.get("completion_only_loss", "messages" not in case["samples"][0]),
             assistant_only_loss=case.get("assistant_only_loss", False),
             samples=case["samples"],
         )
+        tokenizer = load(case["tokenizer"])
         tokenizer.chat_template = TEMPLATES.get(case["template"])
         case["prepared"] = []
         for sample in case["samples"]:
             rows = prepared(sample, case, tokenizer)
             case["prepared"].append([dict(ids=row["input_ids"], targets=ranges(row["labels"])) for row in rows])
         cases.append(case)
-    json.dump(dict(templates=TEMPLATES, cases=cases), sys.stdout, ensure_ascii=False)
+    json.dump(dict(templates=TEMPLATES, tokenizers=TOKENIZERS, cases=cases), sys.stdout, ensure_ascii=False)
     print()
 
 

@@ -196,82 +196,14 @@ fn separator(options: &DataOptions, config: &ModelConfig, roots: &Roots) -> Resu
 }
 
 #[cfg(test)]
-mod tests {
-    use serde::Deserialize;
+mod trl_tests;
 
+#[cfg(test)]
+mod tests {
     use super::*;
     use crate::arch::Preset;
     use crate::data::testing;
     use crate::options::{DataFile, Packing, PackingAttention, PackingStrategy};
-
-    /// What `python/data/make_masks.py` wrote.
-    #[derive(Deserialize)]
-    struct Golden {
-        templates: serde_json::Map<String, serde_json::Value>,
-        cases: Vec<Case>,
-    }
-
-    #[derive(Deserialize)]
-    struct Case {
-        template: Option<String>,
-        max_seq_length: usize,
-        completion_only_loss: bool,
-        assistant_only_loss: bool,
-        samples: Vec<serde_json::Value>,
-        prepared: Vec<Vec<Prepared>>,
-    }
-
-    #[derive(Debug, PartialEq, Eq, Deserialize)]
-    struct Prepared {
-        ids: Vec<u32>,
-        targets: Vec<[u32; 2]>,
-    }
-
-    /// Each token, and whether it is predicted, also in samples that are cut.
-    #[test]
-    fn samples_are_prepared_as_by_trl() {
-        let golden: Golden = serde_json::from_str(include_str!("../../tests/fixtures/masks.json")).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let config = Preset::named("tiny").unwrap().config();
-        let (mut compared, mut left_out) = (0, 0);
-        for (number, case) in golden.cases.iter().enumerate() {
-            let lines: Vec<String> = case.samples.iter().map(ToString::to_string).collect();
-            std::fs::write(dir.path().join("samples.jsonl"), lines.join("\n")).unwrap();
-            let template = case
-                .template
-                .as_ref()
-                .map(|name| golden.templates[name].as_str().unwrap());
-            std::fs::write(dir.path().join("chat.jinja"), template.unwrap_or_default()).unwrap();
-            let has_prompts = case.samples[0].get("prompt").is_some();
-            let options = DataOptions {
-                data: Data::from(DataFile {
-                    chat_template: template.map(|_| "chat.jinja".into()),
-                    completion_only_loss: has_prompts.then_some(case.completion_only_loss),
-                    assistant_only_loss: Some(case.assistant_only_loss),
-                    ..DataFile::new("samples.jsonl")
-                }),
-                max_seq_length: case.max_seq_length,
-                ..testing::options(1, 1)
-            };
-            let mut found = Vec::new();
-            let roots = dir.path().into();
-            for_each_sample(&options, Parts::All, &config, &roots, &mut |sample| {
-                let whole = 0..sample.ids.len() as u32;
-                let targets = sample.targets.unwrap_or(std::slice::from_ref(&whole));
-                found.push(Prepared {
-                    ids: sample.ids.to_vec(),
-                    targets: targets.iter().map(|range| [range.start, range.end]).collect(),
-                });
-                Ok(())
-            })
-            .unwrap();
-            let expected: Vec<&Prepared> = case.prepared.iter().flatten().collect();
-            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "case {number}");
-            compared += found.len();
-            left_out += case.samples.len() - found.len();
-        }
-        assert!(compared > 30 && left_out > 0, "{compared} {left_out}");
-    }
 
     /// The data for evaluation may have names that the training data lacks, and in another order.
     #[test]
