@@ -16,23 +16,11 @@ use super::torch::Torch;
 use super::vera::Vera;
 use crate::arch::{Family, Preset, check, target_modules};
 use crate::options::{
-    Adapter, AllocatorBackend, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing,
-    DEFAULT_BLOCK_SIZE, DEFAULT_LABELS, Data, Device, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling,
-    LrScheduler, Measure, NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding, QuantType,
-    Stack, Synthetic, TargetModules, Task, Upcast, Weights,
+    Adapter, Attention, AutoBatchSize, Autocast, BLOCK_SIZES, ByteSize, Checkpointing, DEFAULT_BLOCK_SIZE,
+    DEFAULT_LABELS, Data, Dtype, InstructionSetChoice, LoraATraining, Loss, LossScaling, LrScheduler, Measure,
+    NamePattern, Offload, Optimizer, PackingAttention, PackingSeparator, Padding, QuantType, Stack, Synthetic,
+    TargetModules, Task, Upcast, Weights,
 };
-
-/// Optimizer steps if neither `max_steps` nor `num_train_epochs` is given.
-pub(super) const DEFAULT_STEPS: usize = 10;
-
-/// `llm_int8_threshold` of transformers' `BitsAndBytesConfig`.
-pub(super) const TRANSFORMERS_INT8_THRESHOLD: f64 = 6.0;
-
-/// galore-torch and transformers have 128 for galore, which is more than most adapters' ranks and small models' sides.
-pub(super) const DEFAULT_OPTIM_RANK: usize = 4;
-/// The two as in transformers' `galore_adamw`.
-pub(super) const DEFAULT_PROJ_GAP: usize = 200;
-pub(super) const DEFAULT_GALORE_SCALE: f64 = 0.25;
 
 /// A full configuration. Field names are the spec's keys and keep the names of transformers' `TrainingArguments`,
 /// PEFT's `LoraConfig` and bitsandbytes' `BitsAndBytesConfig`.
@@ -379,7 +367,7 @@ impl Default for Cell {
     }
 }
 
-/// The values of keys that may be left out.
+/// The model, and the values of its keys and of the adapters' that may be left out.
 impl Cell {
     /// True if the model is a preset.
     pub fn is_preset(&self) -> bool {
@@ -432,89 +420,5 @@ impl Cell {
             Adapter::Ia3 | Adapter::PromptTuning | Adapter::PrefixTuning | Adapter::LnTuning => None,
             Adapter::Lora | Adapter::Dora | Adapter::Miss | Adapter::Vera => Some(TargetModules::AllLinear),
         }
-    }
-
-    /// The causal loss in training.
-    pub fn loss(&self) -> Loss {
-        self.loss.unwrap_or(self.default_loss())
-    }
-
-    /// The scale of the loss in the backward pass.
-    pub fn loss_scaling(&self) -> LossScaling {
-        self.loss_scaling.unwrap_or(self.default_loss_scaling())
-    }
-
-    pub(super) fn default_loss_scaling(&self) -> LossScaling {
-        match self.autocast {
-            Autocast::Float16 => LossScaling::Dynamic,
-            Autocast::None | Autocast::Bfloat16 => LossScaling::None,
-        }
-    }
-
-    pub(super) fn default_loss(&self) -> Loss {
-        match self.stack {
-            Stack::Candle => Loss::Chunked,
-            Stack::Torch => Loss::Full,
-        }
-    }
-
-    /// True if PyTorch's stack looks for outliers among the inputs of int8's products.
-    pub fn finds_outliers(&self) -> bool {
-        self.llm_int8_threshold.unwrap_or(TRANSFORMERS_INT8_THRESHOLD) > 0.0
-    }
-
-    /// Rank of a low-rank optimizer's state.
-    pub fn optim_rank(&self) -> usize {
-        self.optim_rank.unwrap_or(DEFAULT_OPTIM_RANK)
-    }
-
-    /// Steps after which a low-rank optimizer refreshes its basis.
-    pub fn update_proj_gap(&self) -> usize {
-        self.update_proj_gap.unwrap_or(DEFAULT_PROJ_GAP)
-    }
-
-    /// Scale of galore's step when it leaves the basis.
-    pub fn galore_scale(&self) -> f64 {
-        self.galore_scale.unwrap_or(DEFAULT_GALORE_SCALE)
-    }
-
-    /// AdamW's decay of the second moment, or Lion's of the momentum.
-    pub fn adam_beta2(&self) -> f64 {
-        self.adam_beta2.unwrap_or(self.optim.default_beta2())
-    }
-
-    /// Optimizer steps; `None` if `num_train_epochs` decides. A profile has one.
-    pub fn max_steps(&self) -> Option<usize> {
-        if self.measure == Measure::Profile {
-            return Some(1);
-        }
-        match (self.max_steps, self.num_train_epochs) {
-            (Some(steps), _) => Some(steps),
-            (None, None) => Some(DEFAULT_STEPS),
-            (None, Some(_)) => None,
-        }
-    }
-
-    /// True if values are to be found before the cell can run: `auto_batch_size`, or `gradient_checkpointing: {auto: ...}`.
-    pub fn is_open(&self) -> bool {
-        self.auto_batch_size.is_some() || matches!(self.gradient_checkpointing, Checkpointing::Auto(_))
-    }
-
-    /// The device; `None` if its text does not name one (see [`Cell::validate`]).
-    pub fn device(&self) -> Option<Device> {
-        Device::named(&self.device)
-    }
-
-    /// The allocator of the cell's process.
-    pub fn backend(&self) -> AllocatorBackend {
-        self.allocator.backend.unwrap_or(AllocatorBackend::DEFAULT)
-    }
-
-    /// Changes to the parent's environment for the cell's process: `env` and `allocator.env`; `None` unsets a variable.
-    pub fn environment(&self) -> BTreeMap<&str, Option<&str>> {
-        let variables = self.env.iter().chain(&self.allocator.env);
-        variables
-            .map(|(name, value)| (name.as_str(), value.as_deref()))
-            .collect()
     }
 }

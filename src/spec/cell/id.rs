@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::configuration::{Cell, TRANSFORMERS_INT8_THRESHOLD};
+use super::Cell;
+use super::defaults::TRANSFORMERS_INT8_THRESHOLD;
 use super::{Checkpointing, Data, OffloadedBlocks, Stack, TargetModules};
 use crate::options::{DEFAULT_LABEL_COLUMN, DataFormat};
 use crate::text::hex;
