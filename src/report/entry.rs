@@ -42,12 +42,15 @@ impl Entry {
 
     /// True if the key `path` can change anything in the cell. A key that it heeds is null if it is left open.
     pub(super) fn heeds(&self, path: &str) -> bool {
-        let with = |cell: Cell, key: &&str| {
-            let value = self.get(key);
-            let known = serde_json::to_value(value).ok().filter(|value| !value.is_null());
-            known.and_then(|value| cell.with(key, &value)).unwrap_or(cell)
-        };
-        DECIDING.iter().fold(Cell::default(), with).heeds(path)
+        self.deciding().heeds(path)
+    }
+
+    /// A cell with the keys that decide which others it heeds; one that is null has its default.
+    fn deciding(&self) -> Cell {
+        let known = DECIDING.iter().filter(|key| !self.get(key).is_null());
+        let keys: IndexMap<_, _> = known.map(|key| (*key, self.get(key))).collect();
+        let cell = serde_json::to_value(keys).and_then(serde_json::from_value);
+        cell.unwrap_or_default()
     }
 
     /// The stack of the cell.

@@ -44,9 +44,10 @@ pub(crate) struct Speeds {
 }
 
 /// The judgement on the speeds of these groups.
-pub(crate) fn speeds(groups: &[Group]) -> Speeds {
-    let of = compared(groups);
-    let most = groups.iter().filter_map(|group| noise(group, of)).fold(0.0, f64::max);
+pub(crate) fn speeds<'g>(groups: impl IntoIterator<Item = &'g Group> + Clone) -> Speeds {
+    let of = compared(groups.clone());
+    let noises = groups.into_iter().filter_map(|group| noise(group, of));
+    let most = noises.fold(0.0, f64::max);
     let is_noisy = most > MOST_NOISE;
     let remark = || {
         format!(
@@ -63,9 +64,12 @@ pub(crate) fn speeds(groups: &[Group]) -> Speeds {
 
 /// The speeds of real tokens if some configuration has padding or separators and these speeds are known of all: a model
 /// learns nothing from the others.
-fn compared(groups: &[Group]) -> Speed {
+fn compared<'g>(groups: impl IntoIterator<Item = &'g Group> + Clone) -> Speed {
     let mean = |group: &Group, column: &str| Some(group.stats.get(column).copied()??.mean);
-    let measured = || groups.iter().filter(|group| mean(group, ALL.column).is_some());
+    let measured = || {
+        let groups = groups.clone().into_iter();
+        groups.filter(|group| mean(group, ALL.column).is_some())
+    };
     let is_padded = |group: &Group| mean(group, "real_tokens") < mean(group, "tokens");
     let all_known = measured().all(|group| mean(group, REAL.column).is_some());
     if all_known && measured().any(is_padded) {

@@ -69,7 +69,7 @@ impl<'g> Pair<'g> {
 
     /// True if the noise of the speeds allows to compare them.
     pub(super) fn has_speeds(&self) -> bool {
-        speeds(&self.groups().map(Clone::clone)).comparable
+        speeds(self.groups()).comparable
     }
 }
 
