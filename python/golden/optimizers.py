@@ -31,6 +31,15 @@ class OptimizerDecoders(Decoders):
         self.name, self.optimizer, self.learning_rate = name, optimizer, learning_rate
         self.models = {f"tiny_llama_{name}": Decoders.models["tiny_llama"] | dict(base="tiny_llama")}
 
+    def make_optimizer(self, model, weight_decay):
+        """Embeddings are registered with bitsandbytes, as `Trainer.create_optimizer` does."""
+        manager = bitsandbytes.optim.GlobalOptimManager.get_instance()
+        manager.initialize()
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding):
+                manager.register_module_override(module, "weight", {"optim_bits": 32})
+        return super().make_optimizer(model, weight_decay)
+
     def adapter(self, name):
         return f"{self.checkpoint(name)}_adapter"
 

@@ -80,6 +80,11 @@ pub(super) const fn embedding(path: &'static str, shape: &'static [Size]) -> Mod
 }
 
 impl Kind {
+    /// True for a table of vectors (`nn.Embedding`).
+    pub fn is_embedding(self) -> bool {
+        matches!(self, Self::Embedding | Self::ScaledEmbedding | Self::PaddedEmbedding)
+    }
+
     /// True for RMSNorm and LayerNorm.
     pub fn is_norm(self) -> bool {
         matches!(self, Self::Norm | Self::CenteredNorm)

@@ -128,6 +128,7 @@ impl<'a> Loader<'a> {
         if is_tuned {
             param.name = name.part(peft::tuned(part));
         }
+        param.is_embedding = module.kind.is_embedding();
         Ok(param)
     }
 

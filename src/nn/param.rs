@@ -26,6 +26,8 @@ pub struct Param {
     pub trainable: bool,
     /// Its learning rate over the step's.
     pub lr_ratio: f64,
+    /// True for the table of an embedding.
+    pub is_embedding: bool,
     category: Category,
     gradient: Option<Tensor>,
     /// The gradient's elements while they wait in the host's memory.
@@ -77,6 +79,7 @@ impl Param {
             value,
             trainable,
             lr_ratio: 1.0,
+            is_embedding: false,
             category,
             gradient: None,
             host_gradient: None,

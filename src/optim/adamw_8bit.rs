@@ -1,5 +1,5 @@
 //! AdamW with moments of 8 bits, as bitsandbytes' `AdamW8bit`: a code of a dynamic map for each element, and a scale for each
-//! block of 256. A tensor of fewer than [`MIN_8BIT_SIZE`] elements has moments in float32, as AdamW has.
+//! block of 256. Small tensors and embeddings have moments in float32, as AdamW has ([`has_8bit_states`]).
 
 use candle_core::{D, DType, Device, Result, Tensor as Candle};
 
@@ -19,7 +19,7 @@ use crate::{
         param::Param,
         tensor::{Tensor, for_format},
     },
-    options::{AdamwOptions, MIN_8BIT_SIZE},
+    options::{AdamwOptions, has_8bit_states},
     quant::dynamic::{SIGNED, UNSIGNED},
 };
 
@@ -74,7 +74,7 @@ impl ParamRule for Adamw8bitRule {
 
     fn new_state(&self, param: &Param) -> Result<Moments> {
         let (count, device) = (param.value.len(), param.value.device());
-        if count < MIN_8BIT_SIZE {
+        if !has_8bit_states(count, param.is_embedding) {
             let moment = || state(param.value.shape(), DType::F32, device);
             return Ok(Moments::Float32([moment()?, moment()?]));
         }

@@ -50,7 +50,7 @@ pub use miss::{MissInit, MissOptions};
 pub use model::{DEFAULT_LABELS, ModelOptions, is_trainable};
 pub use offload::{Offload, OffloadedBlocks};
 pub use optimizer::{AdamwOptions, LowRankOptions, OptimizerOptions, ScheduleOptions};
-pub use optimizer_name::{MIN_8BIT_SIZE, Optimizer, UpdateRule};
+pub use optimizer_name::{Optimizer, UpdateRule, has_8bit_states};
 pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
 pub use prefix_tuning::PrefixTuningOptions;

@@ -6,8 +6,14 @@ use serde_json::Value;
 
 use super::Stack;
 
-/// Elements of the least parameter with 8-bit states; those of a smaller one have 32 bits (bitsandbytes' `min_8bit_size`).
-pub const MIN_8BIT_SIZE: usize = 4096;
+/// Elements of the least parameter with 8-bit states (bitsandbytes' `min_8bit_size`).
+const MIN_8BIT_SIZE: usize = 4096;
+
+/// True if an optimizer of 8 bits has states of 8 bits for a parameter of so many elements, and not of 32. An embedding has
+/// none where transformers' Trainer makes the optimizer: it registers each `nn.Embedding` with bitsandbytes.
+pub const fn has_8bit_states(elements: usize, is_embedding: bool) -> bool {
+    elements >= MIN_8BIT_SIZE && !is_embedding
+}
 
 /// The rule that makes a step of a gradient, whatever the format of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +163,7 @@ optimizers! {
         rule: UpdateRule::Adafactor,
         ..STATELESS
     };
-    /// bitsandbytes' AdamW with states of 8 bits.
+    /// bitsandbytes' AdamW with states of 8 bits, and of 32 for embeddings and small weights.
     Adamw8bit = "adamw_8bit": Facts {
         stacks: &[Stack::Candle, Stack::Torch],
         state: State::new(2, 8),
@@ -220,6 +226,11 @@ impl Optimizer {
     /// Bits of its state for a trained weight of `weight_bits`, without the scales of 8-bit blocks (0.125 bits a number).
     pub fn state_bits(self, weight_bits: u32) -> u32 {
         self.state_numbers() * self.facts().state.bits.unwrap_or(weight_bits)
+    }
+
+    /// True if its states have 8 bits, except those of [small weights and embeddings](has_8bit_states).
+    pub fn is_8bit(self) -> bool {
+        self.facts().state.bits == Some(8)
     }
 
     /// True if PyTorch's stack takes it from bitsandbytes, whose states have formats of their own.

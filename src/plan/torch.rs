@@ -56,6 +56,10 @@ impl Configuration {
             optim: cell.optim,
             optim_rank: cell.optim_rank() as u32,
             update_proj_gap: cell.update_proj_gap() as u32,
+            embedding_states_32bit: cell
+                .torch
+                .embedding_states_32bit
+                .unwrap_or(transformers.embedding_states_32bit),
             weight_decay: cell.weight_decay,
             max_grad_norm: cell.max_grad_norm,
             loss: cell.loss(),

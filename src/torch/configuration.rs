@@ -90,6 +90,8 @@ pub struct Configuration {
     pub optim_rank: u32,
     /// Steps after which rsvd refreshes its projections.
     pub update_proj_gap: u32,
+    /// True if embeddings have states of 32 bits with an optimizer of 8 bits.
+    pub embedding_states_32bit: bool,
     /// Decoupled weight decay.
     pub weight_decay: f64,
     /// Largest norm of the gradients; 0 switches clipping off.
@@ -144,6 +146,7 @@ impl Configuration {
             optim: Optimizer::Adamw,
             optim_rank: 4,
             update_proj_gap: 200,
+            embedding_states_32bit: Transformers::TODAY.embedding_states_32bit,
             weight_decay: 0.0,
             max_grad_norm: 1.0,
             loss: Loss::Full,

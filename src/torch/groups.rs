@@ -1,6 +1,7 @@
 //! The parameters that are trained, in the groups that the optimizer steps one after the other.
 
 use super::tape::Tensor;
+use super::view::StorageId;
 use crate::peft;
 
 /// Groups of LoRA+: A and all else, B and vectors, biases (`create_loraplus_optimizer` in `optimizers/loraplus.py`).
@@ -10,6 +11,8 @@ const GROUPS: usize = 3;
 pub(super) struct Groups<'t> {
     is_split: bool,
     groups: [Vec<Tensor<'t>>; GROUPS],
+    /// The tables of embeddings.
+    embeddings: Vec<StorageId>,
 }
 
 impl<'t> Groups<'t> {
@@ -18,15 +21,8 @@ impl<'t> Groups<'t> {
         Self {
             is_split: loraplus,
             groups: [const { Vec::new() }; GROUPS],
+            embeddings: Vec::new(),
         }
-    }
-
-    /// One group of these parameters.
-    #[cfg(test)]
-    pub(super) fn of(parameters: &[Tensor<'t>]) -> Self {
-        let mut groups = Self::new(false);
-        groups.groups[0].extend_from_slice(parameters);
-        groups
     }
 
     /// Adds the parameter that is `part` of its module, such as `lora_B.weight`.
@@ -39,6 +35,17 @@ impl<'t> Groups<'t> {
             _ => 0,
         };
         self.groups[group].push(parameter);
+    }
+
+    /// Adds the table of an embedding.
+    pub(super) fn push_embedding(&mut self, table: Tensor<'t>) {
+        self.embeddings.push(table.view.storage);
+        self.push(table, "weight");
+    }
+
+    /// True for the table of an embedding, and so for a head that is tied to it.
+    pub(super) fn is_embedding(&self, parameter: &Tensor<'t>) -> bool {
+        self.embeddings.contains(&parameter.view.storage)
     }
 
     /// All parameters, group by group.

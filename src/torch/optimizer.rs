@@ -8,7 +8,7 @@ use super::low_rank::Rsvd;
 use super::tape::Tape;
 use super::tape::Tensor;
 use crate::memory::Category;
-use crate::options::{MIN_8BIT_SIZE, Optimizer};
+use crate::options::{Optimizer, has_8bit_states};
 
 /// Values of an 8-bit code.
 const CODE: u64 = 256;
@@ -38,6 +38,8 @@ struct States {
     count: u32,
     is_8bit: bool,
     is_paged: bool,
+    /// True if those of embeddings have 32 bits anyway.
+    embeddings_32bit: bool,
     /// Weights that share a scale of 8-bit states.
     block: u64,
 }
@@ -81,8 +83,9 @@ impl Algorithm {
             | Optimizer::PagedAdamw32bit
             | Optimizer::PagedAdamw8bit => Self::Bitsandbytes(States {
                 count: optim.state_numbers(),
-                is_8bit: optim.state_bits(32) == optim.state_numbers() * 8,
+                is_8bit: optim.is_8bit(),
                 is_paged: optim.is_paged(),
+                embeddings_32bit: configuration.embedding_states_32bit,
                 block: configuration.bitsandbytes.optimizer_block,
             }),
         }
@@ -115,27 +118,26 @@ impl<'t> OptimizerState<'t> {
     /// `optimizer.step()`.
     pub(super) fn step(&mut self, tape: &'t Tape, parameters: &Groups<'t>) {
         let is_first = self.held.is_empty();
-        // The other programs go over all parameters in one function.
-        if let Algorithm::Adamw(AdamwImpl::ForLoop | AdamwImpl::Foreach | AdamwImpl::Fused) | Algorithm::Sgd { .. } =
-            self.algorithm
-        {
-            for group in parameters.groups() {
-                self.step_together(tape, group, is_first);
+        match self.algorithm {
+            Algorithm::Bitsandbytes(_) if !is_first => {}
+            Algorithm::Bitsandbytes(states) => self.held = tape.bitsandbytes_states(parameters, states),
+            Algorithm::Adamw(AdamwImpl::ForLoop | AdamwImpl::Foreach | AdamwImpl::Fused) | Algorithm::Sgd { .. } => {
+                for group in parameters.groups() {
+                    self.step_together(tape, group, is_first);
+                }
             }
-        } else {
-            let all: Vec<_> = parameters.iter().cloned().collect();
-            self.step_together(tape, &all, is_first);
+            // These go over all parameters in one function.
+            Algorithm::Adamw(AdamwImpl::Transformers) | Algorithm::Rsvd | Algorithm::Adafactor => {
+                let all: Vec<_> = parameters.iter().cloned().collect();
+                self.step_together(tape, &all, is_first);
+            }
         }
     }
 
     /// The same for parameters that a function steps together.
     fn step_together(&mut self, tape: &'t Tape, trainable: &[Tensor<'t>], is_first: bool) {
-        if is_first {
-            self.held.extend(match self.algorithm {
-                Algorithm::Adamw(implementation) => tape.adamw_states(trainable, implementation),
-                Algorithm::Sgd { .. } | Algorithm::Rsvd | Algorithm::Adafactor => Vec::new(),
-                Algorithm::Bitsandbytes(states) => tape.bitsandbytes_states(trainable, states),
-            });
+        if is_first && let Algorithm::Adamw(implementation) = self.algorithm {
+            self.held.extend(tape.adamw_states(trainable, implementation));
         }
         let like = |parameter: &Tensor<'t>| parameter.like(parameter.dtype());
         match self.algorithm {
@@ -200,16 +202,19 @@ impl Tape {
 
     /// The states of each parameter; those of 8 bits have scales, and codes that all parameters share. What is paged is in
     /// managed memory, which PyTorch's allocator does not have.
-    fn bitsandbytes_states(&self, trainable: &[Tensor<'_>], of: States) -> Vec<Tensor<'_>> {
-        let is_8bit = |elements: u64| of.is_8bit && elements >= MIN_8BIT_SIZE as u64;
+    fn bitsandbytes_states<'t>(&'t self, parameters: &Groups<'t>, of: States) -> Vec<Tensor<'t>> {
+        let is_8bit = |parameter: &Tensor<'t>| {
+            let is_registered = of.embeddings_32bit && parameters.is_embedding(parameter);
+            of.is_8bit && has_8bit_states(parameter.numel() as usize, is_registered)
+        };
         let each = |elements, dtype| (0..of.count).map(move |_| self.state(elements, dtype));
         let mut states = Vec::new();
-        if trainable.iter().any(|parameter| is_8bit(parameter.numel())) {
+        if parameters.iter().any(is_8bit) {
             states.extend(each(CODE, Dtype::Float32));
         }
-        for parameter in trainable {
+        for parameter in parameters.iter() {
             let elements = parameter.numel();
-            let is_8bit = is_8bit(elements);
+            let is_8bit = is_8bit(parameter);
             let dtype = if is_8bit { Dtype::Uint8 } else { Dtype::Float32 };
             if !of.is_paged || elements < LEAST_PAGED {
                 states.extend(each(elements, dtype));
@@ -253,11 +258,21 @@ mod tests {
 
     /// Bytes that are left after a step over one parameter, without it, and the most during the step.
     fn bytes(configuration: &Configuration, dims: &[u32], dtype: Dtype) -> [u64; 2] {
+        bytes_of(configuration, dims, dtype, false)
+    }
+
+    /// The same of a parameter that may be the table of an embedding.
+    fn bytes_of(configuration: &Configuration, dims: &[u32], dtype: Dtype, is_embedding: bool) -> [u64; 2] {
         let tape = Tape::new(configuration);
         let parameter = tape.empty_as(Layout::contiguous(dims), dtype, Category::Parameter);
+        let mut parameters = Groups::new(false);
+        match is_embedding {
+            true => parameters.push_embedding(parameter.clone()),
+            false => parameters.push(parameter.clone(), "weight"),
+        }
         let mut optimizer = OptimizerState::new(configuration);
         tape.phase(crate::memory::Phase::Optimizer);
-        optimizer.step(&tape, &Groups::of(std::slice::from_ref(&parameter)));
+        optimizer.step(&tape, &parameters);
         let account = Account::of(&tape.take_trace(), 1, 0);
         [account.at_end, account.peak.bytes].map(|bytes| bytes - parameter.numel() * dtype.size())
     }
@@ -266,7 +281,7 @@ mod tests {
     fn states_are_those_of_the_libraries() {
         let mut compared = 0;
         for row in STATES.lines().filter(|row| !row.starts_with('#')).skip(1) {
-            let [optim, dtype, shape, bytes_there] = row.split(',').collect::<Vec<_>>()[..] else {
+            let [optim, module, dtype, shape, bytes_there] = row.split(',').collect::<Vec<_>>()[..] else {
                 panic!("{row}");
             };
             let dims: Vec<u32> = shape.split('x').map(|dim| dim.parse().unwrap()).collect();
@@ -275,11 +290,24 @@ mod tests {
                 _ => Dtype::Bfloat16,
             };
             let configuration = configuration(Optimizer::named(optim).unwrap());
-            let [after, _] = bytes(&configuration, &dims, dtype);
+            let [after, _] = bytes_of(&configuration, &dims, dtype, module == "embedding");
             assert_eq!(after.to_string(), bytes_there, "{row}");
             compared += 1;
         }
-        assert_eq!(compared, 72);
+        assert_eq!(compared, 90);
+    }
+
+    /// bitsandbytes' optimizer alone knows no embeddings.
+    #[test]
+    fn embeddings_have_states_of_8_bits_where_they_are_not_registered() {
+        let mut configuration = configuration(Optimizer::Adamw8bit);
+        let states = |of: &Configuration| bytes_of(of, &[128, 64], Dtype::Bfloat16, true)[0];
+        assert_eq!(states(&configuration), 2 * 4 * 128 * 64);
+        configuration.embedding_states_32bit = false;
+        assert_eq!(
+            states(&configuration),
+            bytes(&configuration, &[128, 64], Dtype::Bfloat16)[0]
+        );
     }
 
     /// What the table of the optimizers says of their states is what a step leaves.

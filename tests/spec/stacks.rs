@@ -69,6 +69,7 @@ fn our_trainer() {
             "torch: { keep_outputs: none }",
             "torch: { zero_grad: before_forward }",
             "torch: { use_reentrant: true }",
+            "torch: { embedding_states_32bit: false }",
             "gpu: t4",
             "torch: { transformers_version: '4.37.2' }",
             "torch: { bitsandbytes_version: '0.41.1' }",
@@ -117,6 +118,7 @@ fn torch() {
         "adapter: dora; upcast: peft; torch: { peft_version: '0.17.0' }",
         "lora: { init_lora_weights: olora }; upcast: peft; torch: { peft_version: '0.19.1' }",
         "torch: { use_reentrant: true }",
+        "torch: { embedding_states_32bit: false }",
         "loss: chunked; target_modules: [q_proj, lm_head]",
         "model: bert-base; task: sequence_classification; dtype: float32; rank: 0; loss: chunked",
         "torch: { torch_version: '1.13.1' }",
@@ -168,6 +170,7 @@ fn releases_that_are_planned() {
         "torch: { transformers_version: '99.0' }",
         "torch: { bitsandbytes_version: 0.41.2.post2 }",
         "dtype: float32; optim: adamw_8bit; torch: { bitsandbytes_version: 0.43.3 }",
+        "dtype: float32; rank: 0; optim: lion_8bit; torch: { embedding_states_32bit: false }",
         "attn_implementation: eager; torch: { torch_version: 1.10.1, zero_grad: never }; loss: chunked",
         "torch: { transformers_version: '4.40.0', bitsandbytes_version: '0.43' }",
     ] {

@@ -37,7 +37,13 @@ impl Bytes {
             };
             if rank == 0 {
                 bytes.gradient += width * count;
-                bytes.optimizer_state += state(cell, rows, columns);
+                // An embedding has no states of 8 bits, nor has the head that is tied to it.
+                let is_registered = cell.optim == Optimizer::Adamw8bit && tensor.name.contains("embed_tokens");
+                bytes.optimizer_state += if is_registered {
+                    8 * count
+                } else {
+                    state(cell, rows, columns)
+                };
             } else if linear.is_some_and(|module| cell.target_modules().expect("LoRA's").contains(module)) {
                 let factors = 4 * rank * (rows + columns);
                 bytes.adapter += factors;

@@ -137,6 +137,7 @@ fn exemplar() -> Cell {
         torch: Torch {
             use_reentrant: Some(true),
             device_map: Some(true),
+            embedding_states_32bit: Some(true),
             transformers_version: Some(String::new()),
             peft_version: Some(String::new()),
             bitsandbytes_version: Some(String::new()),

@@ -29,6 +29,9 @@ pub struct Torch {
     /// Weights that are not quantised come to the GPU by `from_pretrained` with a `device_map`. `model.to("cuda")`
     /// after it leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
     pub device_map: Option<bool>,
+    /// Embeddings keep states of 32 bits with an optimizer of 8 bits, as transformers' Trainer tells bitsandbytes; false for a
+    /// script that makes bitsandbytes' optimizer itself. Default: as in transformers_version; today's does.
+    pub embedding_states_32bit: Option<bool>,
     /// Release of transformers, such as "4.37.2". Older ones hold more in some places, and checkpoint reentrantly
     /// before 5.0.0. Default: today's, as is every newer one.
     pub transformers_version: Option<String>,
@@ -50,6 +53,7 @@ impl Default for Torch {
             packing_strategy: PackingStrategy::Bfd,
             use_reentrant: None,
             device_map: None,
+            embedding_states_32bit: None,
             transformers_version: None,
             peft_version: None,
             bitsandbytes_version: None,

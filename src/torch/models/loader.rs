@@ -138,7 +138,10 @@ impl<'t, 'c> Loader<'t, 'c> {
             || self.module(path).kind == Kind::Classifier || configuration.trains(&self.name(path, self.block), name);
         if configuration.adapter.is_none() && is_trained() {
             weight = self.tape.leaf(weight);
-            self.trainable.push(weight.clone(), name);
+            match self.module(path).kind.is_embedding() {
+                true => self.trainable.push_embedding(weight.clone()),
+                false => self.trainable.push(weight.clone(), name),
+            }
         }
         weight
     }

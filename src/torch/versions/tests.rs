@@ -56,7 +56,7 @@ fn newer_releases_are_as_todays() {
 #[test]
 fn behaviours_end_with_the_releases_that_dropped_them() {
     type Has = fn(Transformers) -> bool;
-    let ends: [(Family, &str, &str, Has); 23] = [
+    let ends: [(Family, &str, &str, Has); 24] = [
         (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
         (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
         (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -89,6 +89,7 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
         (Family::Bert, "5.3.0", "5.4.0", |t| t.load_order == LoadOrder::THREADS),
         (Family::Llama, "4.49.0", "4.50.0", |t| t.warm_up == WarmUp::None),
         (Family::Llama, "4.51.3", "4.52.0", |t| t.warm_up == WarmUp::Unquantised),
+        (Family::Phi3, "4.51.3", "4.52.0", |t| !t.embedding_states_32bit),
         (Family::Llama, "4.57.6", "5.0.0", |t| t.warm_up == WarmUp::Half),
     ];
     for (family, last, first_without, has) in ends {

@@ -58,6 +58,9 @@ pub struct Transformers {
     /// `convert_and_load_state_dict_in_model` in `core_model_loading.py`; before, `_load_state_dict_into_meta_model` in
     /// `modeling_utils.py` takes one after the other.
     pub load_order: LoadOrder,
+    /// The Trainer lets embeddings keep states of 32 bits with an optimizer of 8 bits. From 4.52.0: `create_optimizer` in
+    /// `trainer.py`; before, only with bitsandbytes' `Adam8bit`, which it made no more.
+    pub embedding_states_32bit: bool,
     /// The block that warms the allocator up: none until 4.50.0, all weights as they are until 4.52.0, half of that until 5.0.0.
     pub warm_up: WarmUp,
 }
@@ -78,6 +81,7 @@ impl Transformers {
         use_reentrant: false,
         requires_input_grads: true,
         load_order: LoadOrder::InTurn,
+        embedding_states_32bit: true,
         warm_up: WarmUp::Quantised,
     };
 
@@ -153,6 +157,7 @@ impl Transformers {
             use_reentrant: true,
             requires_input_grads: false,
             load_order: LoadOrder::InTurn,
+            embedding_states_32bit: !before(52),
             warm_up: match () {
                 () if before(50) => WarmUp::None,
                 () if before(52) => WarmUp::Unquantised,

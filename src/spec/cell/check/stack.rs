@@ -242,6 +242,14 @@ impl Cell {
         if self.loss == Some(Loss::Chunked) {
             found.check(self.check_chunked_loss());
         }
+        if self.torch.embedding_states_32bit.is_some() && (self.rank > 0 || !self.optim.is_8bit()) {
+            found.add(
+                Invalid::new("torch.embedding_states_32bit", "no embedding has states of 8 bits")
+                    .with("rank")
+                    .with("optim")
+                    .help("leave the key out, or train every weight by such as `optim: adamw_8bit` with `rank: 0`"),
+            );
+        }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::new("torch.use_reentrant", "no block is checkpointed")
