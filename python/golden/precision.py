@@ -18,7 +18,7 @@ class PrecisionDecoders(Decoders):
         "full_autocast": dict(adapter=False, autocast=True),
         "kbit": dict(dtype=torch.bfloat16, quantized="int4", kbit=True),
         "kbit_autocast": dict(dtype=torch.bfloat16, quantized="int4", kbit=True, autocast=True),
-        "llm_int8": dict(dtype=torch.bfloat16, quantized="llm_int8"),
+        "llm_int8": dict(dtype=torch.bfloat16, quantized="llm_int8", kbit=True),
         "fp4": dict(dtype=torch.bfloat16, quantized="fp4"),
         "adapter_bfloat16": dict(dtype=torch.bfloat16, adapter_dtype=torch.bfloat16),
     }

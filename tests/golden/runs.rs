@@ -14,7 +14,7 @@ use expctl::peft::{
 use expctl::spec::cell::{
     Adapter, Cell, Dtype, Lora, LrScheduler, Miss, PrefixTuning, PromptTuning, TargetModules, Task, Vera, Weights,
 };
-use expctl::train::Trainer;
+use expctl::train::{StepOutcome, Trainer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -32,6 +32,8 @@ pub const DECODERS: [&str; 9] = [
     "tiny_gemma2",
     "tiny_gemma3",
 ];
+/// Steps of a run.
+const STEPS: usize = 20;
 /// Classifiers of three labels.
 pub const ENCODERS: [&str; 2] = ["tiny_distilbert", "tiny_bert"];
 pub const LABELS: usize = 3;
@@ -331,23 +333,36 @@ pub fn set_adapter(trainer: &mut Trainer, adapter: &Path) {
     }
 }
 
+/// One step on the golden run's batches.
+fn train(trainer: &mut Trainer, golden: &Golden, cell: &Cell, step: usize) -> StepOutcome {
+    let taken: Vec<usize> = if cell.gradient_accumulation_steps > 1 {
+        (0..4).collect()
+    } else {
+        vec![step % golden.batches.len()]
+    };
+    let batch = golden.effective(&taken);
+    let outcome = trainer.step(&batch, step, STEPS, &mut || ()).expect("a step");
+    trainer.release_gradients();
+    outcome
+}
+
+/// The largest relative difference of a loss from the golden run's, where the cell is trained on its batches.
+pub fn departure(model: &str, name: &str, cell: &Cell) -> f64 {
+    let golden = Golden::of(model);
+    let mut trainer = trainer(model, cell);
+    let steps = golden.runs[name].losses.iter().enumerate();
+    let differences = steps.map(|(step, theirs)| (train(&mut trainer, &golden, cell, step).loss / theirs - 1.0).abs());
+    differences.fold(0.0, f64::max)
+}
+
 /// Trains the cell on the golden run's batches, and compares every step. Returns what was trained.
 pub fn assert_run(model: &str, name: &str, cell: &Cell, tolerance: f64) -> Trainer {
     let golden = Golden::of(model);
     let run = &golden.runs[name];
     let mut trainer = trainer(model, cell);
-    let steps = run.losses.len();
-    assert_eq!(steps, 20);
-    for step in 0..steps {
-        let taken: Vec<usize> = if cell.gradient_accumulation_steps > 1 {
-            (0..4).collect()
-        } else {
-            vec![step % golden.batches.len()]
-        };
-        let ours = trainer
-            .step(&golden.effective(&taken), step, steps, &mut || ())
-            .expect("a step");
-        trainer.release_gradients();
+    assert_eq!(run.losses.len(), STEPS);
+    for step in 0..STEPS {
+        let ours = train(&mut trainer, &golden, cell, step);
         let what = |value: &str| format!("{model}, {name}, {value} of step {step}");
         let theirs = run.losses[step];
         if is_encoder(model) && cell.dtype != Dtype::Float32 {
