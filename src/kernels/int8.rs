@@ -1,19 +1,23 @@
 //! Products of 8-bit codes, as LLM.int8() computes them (Dettmers et al. 2022, arXiv:2208.07339): activations are quantised
 //! by rows, products are summed as integers, and columns with outliers are left out.
 
+use std::ops::Range;
+
 use half::f16;
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, absmax::absmax, rows::rows_per_part};
+use super::{
+    Element, InstructionSet,
+    absmax::absmax,
+    gemm::{Epilogue, block::Block},
+    rows::rows_per_part,
+};
 
 /// The largest code.
 const LARGEST: f32 = 127.0;
 
 /// The most columns: more could overflow a sum.
 pub const MAX_COLUMNS: usize = 1 << 16;
-
-/// Rows of the left matrix that stay in a thread's second-level cache while it walks through the right one.
-const ROWS: usize = 64;
 
 /// A matrix of codes from -127 to 127 with a scale for each row.
 #[derive(Debug, Clone, Copy)]
@@ -112,37 +116,60 @@ fn quantize_part<E: Element>(
     outliers
 }
 
-/// `left · rightᵀ`, `[left rows, right rows]`: the sums of the products of codes, times both rows' scales.
-///
-/// # Panics
-/// If the shapes do not fit, or there are more than [`MAX_COLUMNS`] columns.
-pub fn product(left: Matrix, right: Matrix, out: &mut [f32]) {
-    let (rows, cols) = (left.scales.len(), right.scales.len());
-    assert!(left.columns == right.columns && left.columns <= MAX_COLUMNS && out.len() == rows * cols);
-    assert!(left.codes.len() == rows * left.columns && right.codes.len() == cols * right.columns);
-    if out.is_empty() {
-        return;
+/// Adds `left · rightᵀ` to a product, and gives the sums to another epilogue. An element is the sum of the products of codes,
+/// times both rows' scales.
+pub struct Onto<'a> {
+    left: Matrix<'a>,
+    right: Matrix<'a>,
+    then: &'a dyn Epilogue,
+}
+
+impl<'a> Onto<'a> {
+    /// The epilogue before `then`.
+    ///
+    /// # Panics
+    /// If the matrices do not fit, or have more than [`MAX_COLUMNS`] columns.
+    pub fn new(left: Matrix<'a>, right: Matrix<'a>, then: &'a dyn Epilogue) -> Self {
+        assert!(left.columns == right.columns && left.columns <= MAX_COLUMNS);
+        for matrix in [left, right] {
+            assert!(matrix.codes.len() == matrix.scales.len() * matrix.columns);
+        }
+        Self { left, right, then }
     }
-    let level = InstructionSet::current();
-    let part = rows.div_ceil(rayon::current_num_threads()).clamp(1, ROWS);
-    out.par_chunks_mut(part * cols).enumerate().for_each(|(at, out)| {
+
+    /// Adds the elements of these rows and columns.
+    fn add(&self, rows: Range<usize>, cols: Range<usize>, block: &mut Block) {
+        let (left, right) = (self.left, self.right);
+        let level = InstructionSet::current();
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512Bf16 && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the CPU has AVX-512 with BW and VNNI.
-            return unsafe { vnni::part(left, right, at * part, out) };
+            return unsafe { vnni::add(left, right, rows, cols, block) };
         }
         level.run(
             #[inline(always)]
             || {
-                for (row, out) in out.chunks_exact_mut(cols).enumerate() {
-                    let row = at * part + row;
-                    for (col, out) in out.iter_mut().enumerate() {
-                        *out = scaled(sum(left.row(row), right.row(col)), left.scales[row], right.scales[col]);
+                for (at, row) in rows.enumerate() {
+                    for (value, col) in block.row_mut(at).iter_mut().zip(cols.clone()) {
+                        *value += scaled(sum(left.row(row), right.row(col)), left.scales[row], right.scales[col]);
                     }
                 }
             },
         );
-    });
+    }
+}
+
+impl Epilogue for Onto<'_> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let mut sums = *block;
+        self.add(rows.clone(), cols.clone(), &mut sums);
+        // SAFETY: the caller's promise.
+        unsafe { self.then.store(rows, cols, &sums) };
+    }
+
+    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
+        self.then.prepare(rows, cols);
+    }
 }
 
 /// The sum of the products of two rows.
@@ -160,32 +187,32 @@ fn scaled(sum: i32, left: f32, right: f32) -> f32 {
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use std::arch::x86_64::*;
+    use std::ops::Range;
 
-    use super::{Matrix, scaled};
+    use super::{Block, Matrix, scaled};
 
     /// Rows of each matrix that are multiplied at a time.
     const TILE: usize = 4;
     /// Codes of a vector.
     const STEP: usize = 64;
 
-    /// The rows of the product from `first` on: as many as `out` has.
+    /// Adds the product's elements of these rows and columns.
     ///
     /// # Safety
     /// The CPU has AVX-512 with BW and VNNI.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    pub(super) unsafe fn part(left: Matrix, right: Matrix, first: usize, out: &mut [f32]) {
-        let cols = right.scales.len();
-        let rows = out.len() / cols;
-        for col in (0..cols).step_by(TILE) {
+    pub(super) unsafe fn add(left: Matrix, right: Matrix, rows: Range<usize>, cols: Range<usize>, block: &mut Block) {
+        for col in cols.clone().step_by(TILE) {
             // A tile at the edge has its last row several times.
-            let right_rows = std::array::from_fn(|at| right.row((col + at).min(cols - 1)));
-            for row in (0..rows).step_by(TILE) {
-                let left_rows = std::array::from_fn(|at| left.row(first + (row + at).min(rows - 1)));
+            let right_rows = std::array::from_fn(|at| right.row((col + at).min(cols.end - 1)));
+            for row in rows.clone().step_by(TILE) {
+                let left_rows = std::array::from_fn(|at| left.row((row + at).min(rows.end - 1)));
                 // SAFETY: the caller's promise.
                 let sums = unsafe { tile(left_rows, right_rows) };
-                for (row, sums) in (row..rows).zip(sums) {
-                    for (col, sum) in (col..cols).zip(sums) {
-                        out[row * cols + col] = scaled(sum, left.scales[first + row], right.scales[col]);
+                for (row, sums) in (row..rows.end).zip(sums) {
+                    let values = block.row_mut(row - rows.start);
+                    for (col, sum) in (col..cols.end).zip(sums) {
+                        values[col - cols.start] += scaled(sum, left.scales[row], right.scales[col]);
                     }
                 }
             }
@@ -236,12 +263,35 @@ mod tests {
 
     use super::*;
     use crate::kernels::{
+        gemm::{
+            block::{BLOCK, TILE},
+            epilogue::{Output, Replace},
+        },
         instruction_set::forced::at_each_level,
         testing::{narrowed, units, values},
     };
 
     fn codes(count: usize, seed: u64) -> Vec<i8> {
         units(count, seed).iter().map(|x| (x * 127.4).round() as i8).collect()
+    }
+
+    /// The product, added to 1 and then doubled.
+    fn product(left: Matrix, right: Matrix) -> Vec<f32> {
+        let (rows, cols) = (left.scales.len(), right.scales.len());
+        let mut out = vec![f32::NAN; rows * cols];
+        let doubled = Replace {
+            out: Output::new(&mut out, cols),
+            scale: 2.0,
+        };
+        let onto = Onto::new(left, right, &doubled);
+        for row in (0..rows).step_by(TILE) {
+            for col in (0..cols).step_by(TILE) {
+                let (rows, cols) = (row..(row + TILE).min(rows), col..(col + TILE).min(cols));
+                // SAFETY: one call after the other, each for a block of the product.
+                unsafe { onto.store(rows, cols, &Block([1.0; BLOCK])) };
+            }
+        }
+        out
     }
 
     #[test]
@@ -258,19 +308,18 @@ mod tests {
             ] {
                 let (left, right) = (codes(rows * depth, 1), codes(cols * depth, 2));
                 let (left_scales, right_scales) = (values(rows, 3), values(cols, 4));
-                let mut out = vec![f32::NAN; rows * cols];
                 let matrix = |codes, scales| Matrix {
                     codes,
                     scales,
                     columns: depth,
                 };
-                product(matrix(&left, &left_scales), matrix(&right, &right_scales), &mut out);
+                let out = product(matrix(&left, &left_scales), matrix(&right, &right_scales));
                 for (at, got) in out.iter().enumerate() {
                     let (row, col) = (at / cols, at % cols);
                     let sum: i32 = (0..depth)
                         .map(|k| i32::from(left[row * depth + k]) * i32::from(right[col * depth + k]))
                         .sum();
-                    let want = sum as f32 * (left_scales[row] * right_scales[col]);
+                    let want = (1.0 + sum as f32 * (left_scales[row] * right_scales[col])) * 2.0;
                     assert_eq!(*got, want, "{level:?}, {rows} x {cols} x {depth} at {row}, {col}");
                 }
             }
@@ -282,14 +331,13 @@ mod tests {
         at_each_level(|_| {
             for code in [127, -127] {
                 let (left, right) = (vec![127i8; MAX_COLUMNS], vec![code; MAX_COLUMNS]);
-                let mut out = [0.0];
                 let matrix = |codes| Matrix {
                     codes,
                     scales: &[1.0],
                     columns: MAX_COLUMNS,
                 };
-                product(matrix(&left), matrix(&right), &mut out);
-                assert_eq!(out[0], 127.0 * f32::from(code) * MAX_COLUMNS as f32);
+                let sum = 127.0 * f32::from(code) * MAX_COLUMNS as f32;
+                assert_eq!(product(matrix(&left), matrix(&right)), [(1.0 + sum) * 2.0]);
             }
         });
     }

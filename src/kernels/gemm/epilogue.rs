@@ -249,34 +249,6 @@ impl<E: Element> Epilogue for LinearCombination<'_, E> {
     }
 }
 
-/// Adds a matrix to the product, and gives the sums to another epilogue.
-pub struct Onto<'a> {
-    /// Rows of `columns` elements.
-    pub summand: &'a [f32],
-    /// Columns of the product.
-    pub columns: usize,
-    /// The epilogue.
-    pub then: &'a dyn Epilogue,
-}
-
-impl Epilogue for Onto<'_> {
-    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let mut sums = *block;
-        for (at, row) in rows.clone().enumerate() {
-            let summand = &self.summand[row * self.columns..][cols.clone()];
-            for (sum, value) in sums.row_mut(at).iter_mut().zip(summand) {
-                *sum += value;
-            }
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.then.store(rows, cols, &sums) };
-    }
-
-    fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
-        self.then.prepare(rows, cols);
-    }
-}
-
 /// The transposed product, in float32.
 pub struct Transposed<'a> {
     /// The transposed output.

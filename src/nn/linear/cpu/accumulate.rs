@@ -4,7 +4,7 @@ use candle_core::Result;
 
 use super::{
     input_scale::accumulate_input_scales,
-    llm_int8::IntegerProducts,
+    llm_int8::QuantizedInput,
     low_rank::{Ranks, groups, is_masked, masked, rank_products},
     outputs::{OutputGradients, multiply},
     products::{one_product, token_sum},
@@ -234,8 +234,7 @@ where
         let is_scaled = scales[cut.linear].is_some();
         Buffer::<f32>::unwritten(if is_scaled { rows * cut.width } else { 0 })
     });
-    let scaled = cuts.iter().filter(|cut| scales[cut.linear].is_some()).copied();
-    let integers = IntegerProducts::of(linears, scaled, x)?;
+    let quantized = QuantizedInput::of(linears, x)?;
     if !memory::is_dry_run() {
         let mut epilogues = Vec::with_capacity(N);
         for ((cut, dy), dots) in cuts.iter().zip(dys).zip(&mut dots) {
@@ -248,9 +247,9 @@ where
             .iter()
             .map(|(cut, epilogue)| (*cut, epilogue as &dyn Epilogue))
             .collect();
-        multiply::<P, N>(linears, &outputs, (x, &inputs), (ranks, h), integers.as_ref())?;
+        multiply::<P, N>(linears, &outputs, (x, &inputs), (ranks, h), quantized.as_ref())?;
     }
-    drop(integers);
+    drop(quantized);
     for (at, (linear, scale)) in linears.iter_mut().zip(scales).enumerate() {
         let (Some(adapter), Some(scale)) = (&mut linear.adapter, scale) else {
             continue;

@@ -3,7 +3,7 @@
 use candle_core::{DType, Result};
 
 use super::{
-    llm_int8::IntegerProducts,
+    llm_int8::QuantizedInput,
     low_rank::{Ranks, rank_products},
     outputs::{factors, multiply},
 };
@@ -59,7 +59,7 @@ where
         let bias = linear.bias.as_ref();
         biases[at] = bias.map(|bias| scaled_bias(bias, scale)).transpose()?;
     }
-    let integers = IntegerProducts::of(linears, cuts.iter().copied(), x)?;
+    let quantized = QuantizedInput::of(linears, x)?;
     let mut ys = cuts.map(|cut| Tensor::new(Buffer::<O>::unwritten(x.rows() * cut.width), (x.rows(), cut.width)));
     if memory::is_dry_run() {
         return Ok(ys);
@@ -90,7 +90,7 @@ where
         .zip(&epilogues)
         .map(|(cut, epilogue)| (*cut, &**epilogue))
         .collect();
-    multiply::<P, N>(linears, &outputs, (x, &scales.inputs), (ranks, h), integers.as_ref())?;
+    multiply::<P, N>(linears, &outputs, (x, &scales.inputs), (ranks, h), quantized.as_ref())?;
     drop(epilogues);
     Ok(ys)
 }

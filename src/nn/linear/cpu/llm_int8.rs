@@ -3,8 +3,8 @@
 use candle_core::Result;
 
 use crate::kernels::{
-    gemm::{OperandReader, operand::Number},
-    int8::{self, MAX_COLUMNS, Matrix},
+    gemm::{Epilogue, OperandReader, operand::Number},
+    int8::{self, MAX_COLUMNS, Matrix, Onto},
 };
 use crate::memory::{self, Buffer};
 use crate::nn::{
@@ -14,46 +14,49 @@ use crate::nn::{
 };
 use crate::quant::Quantized;
 
-/// The integer part of some outputs.
-pub(super) struct IntegerProducts {
-    /// The sums of each output in float32, `[tokens, width]`.
-    pub(super) sums: Vec<Buffer<f32>>,
-    /// The inputs that they leave out, in ascending order.
+/// An input in codes of 8 bits.
+pub(super) struct QuantizedInput {
+    codes: Buffer<i8>,
+    /// The scale of each row.
+    scales: Buffer<f32>,
+    /// The columns that the codes leave out, in ascending order.
     pub(super) outliers: Vec<usize>,
 }
 
-impl IntegerProducts {
-    /// The outputs `cuts` of layers that share the input `x`; `None` if it is not quantised.
-    pub(super) fn of(linears: &[Linear], cuts: impl Iterator<Item = Cut> + Clone, x: &Tensor) -> Result<Option<Self>> {
+impl QuantizedInput {
+    /// The input `x` that these layers share; `None` if they do not quantise it.
+    pub(super) fn of(linears: &[Linear], x: &Tensor) -> Result<Option<Self>> {
         let Some(threshold) = linears[0].weight.outlier_threshold() else {
             return Ok(None);
         };
-        let (tokens, columns) = (x.rows(), x.cols());
+        let columns = x.cols();
         if columns > MAX_COLUMNS {
             candle_core::bail!("llm_int8_threshold: sums of {columns} products of int8 can overflow");
         }
-        let sums = cuts.clone().map(|cut| Buffer::unwritten(tokens * cut.width));
-        let mut sums: Vec<Buffer<f32>> = sums.collect();
-        let (mut codes, mut scales) = (Buffer::<i8>::unwritten(x.len()), Buffer::<f32>::unwritten(tokens));
-        if memory::is_dry_run() {
-            return Ok(Some(Self {
-                sums,
-                outliers: Vec::new(),
-            }));
+        let (mut codes, mut scales) = (Buffer::<i8>::unwritten(x.len()), Buffer::<f32>::unwritten(x.rows()));
+        let mut outliers = Vec::new();
+        if !memory::is_dry_run() {
+            outliers = for_format!(x.dtype(), E => {
+                let (codes, scales) = (codes.values_mut(), scales.values_mut());
+                Ok(int8::quantize_activations(x.values::<E>()?, columns, threshold, codes, scales))
+            })?;
         }
-        let outliers = for_format!(x.dtype(), E => {
-            let (codes, scales) = (codes.values_mut(), scales.values_mut());
-            Ok(int8::quantize_activations(x.values::<E>()?, columns, threshold, codes, scales))
-        })?;
+        Ok(Some(Self {
+            codes,
+            scales,
+            outliers,
+        }))
+    }
+
+    /// Adds the product with a cut of a layer's weight to what `then` gets.
+    pub(super) fn onto<'a>(&'a self, linear: &'a Linear, cut: Cut, then: &'a dyn Epilogue) -> Result<Onto<'a>> {
+        let right = right(linear, cut)?;
         let left = Matrix {
-            codes: codes.values(),
-            scales: scales.values(),
-            columns,
+            codes: self.codes.values(),
+            scales: self.scales.values(),
+            columns: right.columns,
         };
-        for (cut, sums) in cuts.zip(&mut sums) {
-            int8::product(left, right(&linears[cut.linear], cut)?, sums.values_mut());
-        }
-        Ok(Some(Self { sums, outliers }))
+        Ok(Onto::new(left, right, then))
     }
 }
 

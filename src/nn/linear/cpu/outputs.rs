@@ -3,13 +3,13 @@
 use candle_core::Result;
 
 use super::{
-    llm_int8::{IntegerProducts, Zeros},
+    llm_int8::{QuantizedInput, Zeros},
     low_rank::Ranks,
 };
 use crate::kernels::gemm::{
-    Epilogue, Operand, OperandReader, Segment, Term, columns::ScaledColumns, epilogue::Onto, multiply::Multiply,
-    product,
+    Epilogue, Operand, OperandReader, Segment, Term, columns::ScaledColumns, multiply::Multiply, product,
 };
+use crate::kernels::int8::Onto;
 use crate::nn::{
     adapter::{OutputScale, UpRows},
     linear::{cut::Cut, layer::Linear},
@@ -18,14 +18,14 @@ use crate::nn::{
 };
 
 /// Multiplies the input, scaled by the layers' `factors`, with the weights and adds the low-rank terms; `h` are the terms'
-/// inner products. Each output has an epilogue. Where `integers` has the weights' products, they are added to those of the
-/// inputs that they leave out.
+/// inner products. Each output has an epilogue. The products of a `quantized` input are added to those of the columns that it
+/// leaves out.
 pub(super) fn multiply<P: Multiply, const N: usize>(
     linears: &[Linear],
     outputs: &[(Cut, &dyn Epilogue)],
     (x, factors): (&Tensor, &[Option<Box<Tensor>>; N]),
     (ranks, h): (&Ranks<N>, Option<&Tensor>),
-    integers: Option<&IntegerProducts>,
+    quantized: Option<&QuantizedInput>,
 ) -> Result<()>
 where
     for<'a> Stored<'a>: OperandReader<P>,
@@ -39,23 +39,23 @@ where
     let operands = outputs.iter().map(|(cut, _)| CutOperands::of(linears, cut, ranks, h));
     let operands: Vec<CutOperands> = operands.collect::<Result<_>>()?;
     let rank = |at: usize| ranks.of[outputs[at].0.linear];
-    let columns = integers.map_or(&[][..], |integers| &integers.outliers[..]);
+    let columns = quantized.map_or(&[][..], |quantized| &quantized.outliers[..]);
     let gathered = |matrix| Gathered { matrix, columns };
     let outlying_inputs = gathered(&reader);
     let outlying_weights: Vec<Gathered> = operands.iter().map(|operands| gathered(&operands.weight)).collect();
-    let onto: Vec<Onto> = integers
-        .iter()
-        .flat_map(|integers| integers.sums.iter().zip(outputs))
-        .map(|(sums, (cut, then))| Onto {
-            summand: sums.values(),
-            columns: cut.width,
-            then: *then,
-        })
-        .collect();
+    let onto: Vec<Onto> = match quantized {
+        Some(quantized) => {
+            let onto = outputs
+                .iter()
+                .map(|(cut, then)| quantized.onto(&linears[cut.linear], *cut, *then));
+            onto.collect::<Result<_>>()?
+        }
+        None => Vec::new(),
+    };
     let segment = |at: usize| {
         let (CutOperands { weight, low_rank }, (cut, epilogue)) = (&operands[at], outputs[at]);
         let mut terms = Vec::with_capacity(2);
-        if integers.is_none() {
+        if quantized.is_none() {
             terms.push(Term {
                 left: Operand::depth_last(scaled[cut.linear].as_deref().unwrap_or(&reader)),
                 right: Operand::depth_last(weight),
