@@ -1,12 +1,14 @@
 //! Plans of PEFT's methods, and of training some weights, against PEFT on fake tensors.
 
+use expctl::memory::Phase;
 use expctl::options::{
     Adapter, AdapterMethod, AdapterOptions, Bias, Ia3Options, LoraOptions, MissOptions, NamePattern,
     PrefixTuningOptions, PromptTuningOptions, TargetModules, Upcast, VeraOptions,
 };
-use expctl::torch::{Configuration, trace};
+use expctl::torch::{Backend, Configuration, trace};
+use expctl::trace::Account;
 
-use super::torch::{FIGURES, Row, configuration, figures, rows};
+use super::torch::{FIGURES, GRANULARITY, Row, configuration, figures, rows};
 
 /// The words of a list.
 fn words(row: &Row, key: &str) -> Vec<String> {
@@ -105,4 +107,20 @@ fn steps_of_methods_take_what_pytorch_says() {
     });
     // One row is up to 0.75 % too low: IA3 on NF4 without upcast and autocast, which a spec may not ask for.
     assert_eq!((cases, wrong), (339, 3));
+}
+
+/// AdamW on a GPU steps a group of parameters at once, and its temporaries are gone before the next group's.
+#[test]
+fn temporaries_of_groups_are_those_of_pytorch() {
+    let cases = rows(include_str!("../fixtures/torch_abstract/foreach.csv"), |row| {
+        let configuration = Configuration {
+            backend: Backend::Cuda,
+            ..with_method(row)
+        };
+        let micro = row.micro("batch", "len");
+        let account = Account::of(&trace(&configuration, &[&micro, &micro]), GRANULARITY, 2);
+        let ours = account.in_phase[Phase::Optimizer] - account.after_steps.bytes();
+        assert_eq!(ours.to_string(), row.get("temporaries"), "{}", row.values.join(","));
+    });
+    assert_eq!(cases, 12);
 }

@@ -15,7 +15,7 @@ use expctl::trace::{Event, Trace};
 
 const MIB: f64 = 1024.0 * 1024.0;
 /// Both PyTorch's allocator and the fake tensors' table count in multiples of this.
-const GRANULARITY: u64 = 512;
+pub const GRANULARITY: u64 = 512;
 
 /// A row of a table.
 pub struct Row<'a> {
