@@ -7,10 +7,15 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 DECODERS = {
-    "tiny_llama": ["", "_rslora", "_patterns", "_pissa", "_olora", "_layers", "_save", "_save_head", "_dora"],
-    "tiny_qwen2": ["_bias_some"],
+    "tiny_llama": [
+        "", "_rslora", "_patterns", "_pissa", "_olora", "_layers", "_save", "_save_head", "_dora", "_ia3", "_ia3_inputs", "_miss",
+        "_miss_odd", "_miss_mini", "_vera", "_ln",
+    ],
+    "tiny_qwen2": ["_bias_some", "_ia3"],
     "tiny_phi3": [""],
+    "tiny_gemma3": ["_ln"],
 }
+ENCODERS = {"tiny_bert": ["", "_ia3", "_miss", "_vera"], "tiny_distilbert": [""]}
 ROWS = 3
 
 
@@ -33,6 +38,7 @@ def write(folder):
     for base, adapters in DECODERS.items():
         for adapter in adapters:
             tensors |= merged(folder, base, base + adapter, AutoModelForCausalLM)
-    for base in ["tiny_bert", "tiny_distilbert"]:
-        tensors |= merged(folder, base, base, AutoModelForSequenceClassification, num_labels=3)
+    for base, adapters in ENCODERS.items():
+        for adapter in adapters:
+            tensors |= merged(folder, base, base + adapter, AutoModelForSequenceClassification, num_labels=3)
     save_file(tensors, folder / "merged.safetensors")

@@ -5,9 +5,10 @@ mod trained;
 use super::config::ModelConfig;
 use super::error::{ArchError, Unsupported};
 use super::family::{self, Family};
+use super::module::Kind;
 use super::presets::Preset;
 use super::rope::RopeScaling;
-use crate::options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights};
+use crate::options::{Attention, Loss, ModelOptions, Stack, TargetModules, Task, Weights, ends_in};
 
 /// The families that our trainer computes, in the order of their lines in `model::families`.
 pub const TRAINED: [Family; 9] = [
@@ -159,7 +160,11 @@ fn check_options(config: &ModelConfig, options: &ModelOptions) -> Result<(), Arc
         return Ok(());
     };
     let known = config.target_modules();
-    match names.iter().find(|name| !known.contains(&name.as_str())) {
+    let is_there = |name: &&String| {
+        let mut linear = config.modules().filter(|(_, module)| module.kind == Kind::Linear);
+        linear.any(|(module, _)| ends_in(&module, name))
+    };
+    match names.iter().find(|name| !is_there(name)) {
         Some(name) => Err(ArchError::Module {
             name: name.clone(),
             known: known.join(", "),

@@ -7,7 +7,7 @@ use crate::options::{AdapterMethod, AdapterOptions, ends_in};
 impl ModelConfig {
     /// The norms that PEFT tunes (`TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING`), by the ends of their names; `None`
     /// where it has no choice.
-    pub(super) fn tuned_norms(&self) -> Option<&'static [&'static str]> {
+    pub fn tuned_norms(&self) -> Option<&'static [&'static str]> {
         Some(match self.family {
             Family::Llama | Family::Mistral => &["input_layernorm", "post_attention_layernorm", "norm"],
             Family::Gemma2 | Family::Gemma3 => &[

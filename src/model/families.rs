@@ -74,12 +74,18 @@ impl Model {
         })
     }
 
-    /// The frozen factors that adapters share, by the names that PEFT saves them by; none that `options` do not save.
+    /// The frozen factors that adapters share, by the names that PEFT saves them by.
+    pub fn shared_factors(&self) -> Vec<(&'static str, &Tensor)> {
+        let shared = with_chain!(self, chain => chain.shared());
+        let factors = shared.into_iter().flat_map(|shared| [&shared.a, &shared.b]);
+        peft::VERA_SHARED.into_iter().zip(factors).collect()
+    }
+
+    /// Those of them that `options` save.
     pub fn saved_factors(&self, options: &ModelOptions) -> Vec<(&'static str, &Tensor)> {
         let method = options.adapter.as_ref().map(|adapter| &adapter.method);
-        let is_saved = matches!(method, Some(AdapterMethod::Vera(vera)) if vera.save_projection);
-        match with_chain!(self, chain => chain.shared()) {
-            Some(shared) if is_saved => vec![(peft::VERA_SHARED[0], &shared.a), (peft::VERA_SHARED[1], &shared.b)],
+        match method {
+            Some(AdapterMethod::Vera(vera)) if vera.save_projection => self.shared_factors(),
             _ => Vec::new(),
         }
     }

@@ -1,5 +1,8 @@
 //! A checkpoint with an adapter merged into its weights, written file by file, and in a file tensor by tensor.
 
+mod change;
+mod error;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -11,43 +14,22 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Value, json};
 
+use change::{Change, Parts, fits, parts, scales_outputs};
+pub use error::MergeError;
+
 use super::checkpoint::{Checkpoint, INDEX, SINGLE};
 use super::error::ModelError;
 use super::safetensors_file::SafetensorsFile;
 use super::save::{copy_companions, write_elements};
 use crate::arch::{Kind, Location, ModelConfig, ModuleName};
-use crate::kernels::low_rank::move_by;
-use crate::nn::{adapter::Adapters, param::Param, tensor::Tensor, weight::Weight};
-use crate::options::{Adapter, AdapterOptions, LoraOptions, Task};
-use crate::peft::{self, AdapterError, AdapterTensor, BASE_BIAS, LORA_A, LORA_B, MAGNITUDE};
+use crate::nn::adapter::{Adapters, SharedFactors};
+use crate::nn::{param::Param, tensor::Tensor, weight::Weight};
+use crate::options::{AdapterMethod, AdapterOptions, Dtype as Format, Task};
+use crate::peft::{self, AdapterTensor, VERA_SHARED};
 use crate::whole_file::{self, TEMPORARY};
 
 /// Elements that are merged at a time where a weight's rows can be merged by themselves.
 const CHUNK: usize = 1 << 20;
-
-/// The reason why an adapter cannot be merged.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the variants and their fields are")]
-pub enum MergeError {
-    #[error(transparent)]
-    Adapter(#[from] AdapterError),
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    #[error("{}: {reason}", .path.display())]
-    Config { path: PathBuf, reason: String },
-    #[error("{}: {tensor}: {reason}", .path.display())]
-    Tensor {
-        path: PathBuf,
-        tensor: String,
-        reason: String,
-    },
-    #[error("the folder {} is there already; choose another, or remove it", .0.display())]
-    Exists(PathBuf),
-    #[error("cannot write {}: {source}", .path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Candle(#[from] candle_core::Error),
-}
 
 /// Writes the checkpoint in the folder `base` with the adapter of the folder `adapter` merged into it, as PEFT's
 /// `merge_and_unload` does, into the new folder `output`. Weights keep their formats, and files their names. Holds the adapter,
@@ -89,9 +71,10 @@ struct Merge {
     /// The adapter's folder.
     adapter: PathBuf,
     options: AdapterOptions,
-    lora: LoraOptions,
-    /// The tensors of adapters, by the weight that they change and by their own names.
-    factors: HashMap<String, HashMap<&'static str, AdapterTensor>>,
+    /// The tensors of adapters, by their modules.
+    adapted: HashMap<String, Parts>,
+    /// VeRA's A and B.
+    shared: Option<[AdapterTensor; 2]>,
     /// The weights that take the place of the checkpoint's.
     whole: BTreeMap<String, AdapterTensor>,
     /// True if the head is no longer the embedding.
@@ -110,7 +93,7 @@ struct Written {
 enum Content {
     /// The tensor of this name in the file of this index, as it is.
     Stored(usize, String),
-    /// The model's weight of the tensor's name, with its adapter.
+    /// The model's weight or bias of the tensor's name, with its adapter.
     Merged,
     /// The adapter's.
     Whole,
@@ -124,24 +107,25 @@ impl Merge {
             path: path.clone(),
             reason,
         };
-        let options = of_adapter.options().map_err(unknown)?;
+        let options = of_adapter.options().map_err(|error| unknown(error.to_string()))?;
         if options.virtual_tokens() > 0 {
             return Err(unknown(
                 "virtual tokens change no weight, so there is nothing to merge".into(),
             ));
         }
-        let lora = options.lora_options().cloned();
-        let lora = lora.ok_or_else(|| unknown("adapters of this `peft_type` are not merged yet".into()))?;
-        let mut factors: HashMap<String, HashMap<&'static str, AdapterTensor>> = HashMap::new();
-        let mut whole = BTreeMap::new();
+        let mut adapted: HashMap<String, Parts> = HashMap::new();
+        let (mut shared, mut whole) = (HashMap::new(), BTreeMap::new());
         for tensor in tensors {
-            let part = [LORA_A, LORA_B, MAGNITUDE].into_iter().find_map(|part| {
+            let part = parts(&options.method).iter().find_map(|part| {
                 let module = tensor.name.strip_suffix(part)?.strip_suffix('.')?;
-                Some((format!("{module}.weight"), part))
+                Some((module.to_owned(), *part))
             });
             match part {
-                Some((weight, part)) => drop(factors.entry(weight).or_default().insert(part, tensor)),
-                None => drop(whole.insert(tensor.name.replace(BASE_BIAS, "bias"), tensor)),
+                Some((module, part)) => drop(adapted.entry(module).or_default().insert(part, tensor)),
+                None if VERA_SHARED.contains(&tensor.name.as_str()) => {
+                    drop(shared.insert(tensor.name.clone(), tensor));
+                }
+                None => drop(whole.insert(peft::whole_name(&tensor.name), tensor)),
             }
         }
         if let Some(classifier) = whole.get("classifier.weight")
@@ -150,7 +134,7 @@ impl Merge {
             config.num_labels = classifier.shape[0];
         }
         let tables = [config.family.description().embeddings[0].path, "lm_head"].map(|table| format!("{table}.weight"));
-        let merge = Self {
+        let mut merge = Self {
             checkpoint: Checkpoint::open(base, &config)?,
             unties: config.tie_word_embeddings
                 && config.task() == Task::CausalLm
@@ -159,16 +143,18 @@ impl Merge {
             base: base.into(),
             adapter: adapter.into(),
             options,
-            lora,
-            factors,
+            adapted,
+            shared: None,
             whole,
         };
-        merge.check()?;
+        let largest = merge.check()?;
+        merge.shared = merge.shared(shared, largest)?;
         Ok(merge)
     }
 
-    /// Checks that the model has the adapter's modules, in their shapes.
-    fn check(&self) -> Result<(), MergeError> {
+    /// Checks that the model has the adapter's modules, in their shapes. Returns the most rows and columns of a weight that is
+    /// changed.
+    fn check(&self) -> Result<[usize; 2], MergeError> {
         let mut shapes: HashMap<String, Vec<usize>> = HashMap::new();
         shapes.extend(
             self.config
@@ -180,51 +166,95 @@ impl Merge {
             let table = vec![self.config.vocab_size, self.config.hidden_size];
             shapes.insert("lm_head.weight".into(), table);
         }
-        let wrong = |tensor: &AdapterTensor, reason: String| MergeError::Tensor {
+        let shape_of = |weight: &str, tensor: &AdapterTensor| {
+            let missing = || self.wrong(&tensor.name, format!("the model has no weight {weight}"));
+            shapes.get(weight).ok_or_else(missing)
+        };
+        let other = |weight: &str, shape: &[usize], tensor: &AdapterTensor| {
+            let reason = format!("its shape {:?} does not fit {shape:?}, that of {weight}", tensor.shape);
+            Err(self.wrong(&tensor.name, reason))
+        };
+        for (weight, tensor) in &self.whole {
+            let shape = shape_of(weight, tensor)?;
+            if tensor.shape != *shape {
+                return other(weight, shape, tensor);
+            }
+        }
+        let mut largest = [0; 2];
+        for (module, adapter) in &self.adapted {
+            let weight = format!("{module}.weight");
+            for (part, tensor) in adapter {
+                let shape = shape_of(&weight, tensor)?;
+                let [rows, columns] = shape[..] else {
+                    return other(&weight, shape, tensor);
+                };
+                if !fits(part, tensor, [rows, columns]) {
+                    return other(&weight, shape, tensor);
+                }
+                largest = [largest[0].max(rows), largest[1].max(columns)];
+            }
+            let needed = parts(&self.options.method);
+            if let Some(missing) = needed.iter().find(|part| !adapter.contains_key(*part)) {
+                return Err(self.wrong(&weight, format!("it has no {missing}")));
+            }
+        }
+        Ok(largest)
+    }
+
+    /// VeRA's A and B for weights with so many rows and columns: those that were saved, or those that the key draws.
+    fn shared(
+        &self,
+        mut saved: HashMap<String, AdapterTensor>,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Option<[AdapterTensor; 2]>, MergeError> {
+        let AdapterMethod::Vera(vera) = &self.options.method else {
+            return Ok(None);
+        };
+        let [a, b] = VERA_SHARED;
+        if !vera.save_projection {
+            let (key, rank) = (vera.projection_prng_key, vera.rank);
+            let drawn = SharedFactors::new(key, rank, (rows, columns), Format::Float32, &Device::Cpu)?;
+            let tensor = |name: &str, factor: &Tensor| -> Result<_, MergeError> {
+                Ok(AdapterTensor {
+                    name: name.into(),
+                    shape: factor.dims().to_vec(),
+                    values: factor.to_vec_f32()?,
+                })
+            };
+            return Ok(Some([tensor(a, &drawn.a)?, tensor(b, &drawn.b)?]));
+        }
+        let mut take = |name: &str, fits: &dyn Fn(&[usize]) -> bool, shape: String| {
+            let tensor = saved.remove(name);
+            let tensor = tensor.ok_or_else(|| self.wrong(name, "`save_projection` says that it is there".into()))?;
+            match fits(&tensor.shape) {
+                true => Ok(tensor),
+                false => Err(self.wrong(name, format!("its shape {:?} is not {shape}", tensor.shape))),
+            }
+        };
+        let rank = vera.rank;
+        let fits_a = |shape: &[usize]| matches!(*shape, [of_rank, most] if of_rank == rank && most >= columns);
+        let fits_b = |shape: &[usize]| matches!(*shape, [most, of_rank] if of_rank == rank && most >= rows);
+        Ok(Some([
+            take(a, &fits_a, format!("[{rank}, {columns} or more]"))?,
+            take(b, &fits_b, format!("[{rows} or more, {rank}]"))?,
+        ]))
+    }
+
+    /// A mistake in a tensor of the adapter.
+    fn wrong(&self, tensor: &str, reason: String) -> MergeError {
+        MergeError::Tensor {
             path: self.adapter.join(peft::WEIGHTS_FILE),
-            tensor: tensor.name.clone(),
+            tensor: tensor.into(),
             reason,
-        };
-        let of_factors = self
-            .factors
-            .iter()
-            .flat_map(|(weight, parts)| parts.iter().map(move |(part, tensor)| (weight, *part, tensor)));
-        let of_whole = self.whole.iter().map(|(weight, tensor)| (weight, "", tensor));
-        for (weight, part, tensor) in of_factors.chain(of_whole) {
-            let Some(shape) = shapes.get(weight) else {
-                return Err(wrong(tensor, format!("the model has no weight {weight}")));
-            };
-            let fits = match part {
-                LORA_A => tensor.shape.get(1) == shape.get(1),
-                LORA_B | MAGNITUDE => tensor.shape.first() == shape.first(),
-                _ => tensor.shape == *shape,
-            };
-            if !fits {
-                let reason = format!("its shape {:?} does not fit {shape:?}, that of {weight}", tensor.shape);
-                return Err(wrong(tensor, reason));
-            }
         }
-        let needed: &[&str] = match self.options.method.adapter() {
-            Adapter::Lora => &[LORA_A, LORA_B],
-            Adapter::Dora => &[LORA_A, LORA_B, MAGNITUDE],
-            // Others are refused as their options are read.
-            Adapter::Ia3
-            | Adapter::Miss
-            | Adapter::Vera
-            | Adapter::PromptTuning
-            | Adapter::PrefixTuning
-            | Adapter::LnTuning => &[],
-        };
-        for (weight, parts) in &self.factors {
-            if let Some(missing) = needed.iter().find(|part| !parts.contains_key(*part)) {
-                return Err(MergeError::Tensor {
-                    path: self.adapter.join(peft::WEIGHTS_FILE),
-                    tensor: weight.clone(),
-                    reason: format!("it has no {missing}"),
-                });
-            }
-        }
-        Ok(())
+    }
+
+    /// The module whose adapter changes the weight or the bias of this name, with the adapter.
+    fn adapter_of<'n>(&self, name: &'n str) -> Option<(&'n str, &Parts)> {
+        let (module, part) = name.rsplit_once('.')?;
+        let parts = self.adapted.get(module)?;
+        let is_changed = part == "weight" || part == "bias" && scales_outputs(parts);
+        is_changed.then_some((module, parts))
     }
 
     fn write(&self, folder: &Path) -> Result<(), MergeError> {
@@ -284,7 +314,7 @@ impl Merge {
                 .map_or(stored.clone(), str::to_owned);
             let content = if self.whole.contains_key(&name) {
                 Content::Whole
-            } else if self.factors.contains_key(&name) {
+            } else if self.adapter_of(&name).is_some() {
                 Content::Merged
             } else {
                 Content::Stored(at, stored)
@@ -357,7 +387,7 @@ impl Merge {
                 match &tensor.content {
                     Content::Stored(at, stored) => self.checkpoint.files()[*at].copy(stored, &mut out)?,
                     Content::Whole => write_elements(&mut out, &self.whole[&tensor.name].values, tensor.dtype)?,
-                    Content::Merged => match self.merged(&tensor.name, tensor.dtype, &mut out) {
+                    Content::Merged => match self.merged(tensor, &mut out) {
                         Err(MergeError::Write { source, .. }) => return Err(source),
                         Err(error) => {
                             mistake = Some(error);
@@ -379,19 +409,22 @@ impl Merge {
         }
     }
 
-    /// Writes a weight with its adapter.
-    fn merged(&self, name: &str, dtype: Dtype, out: &mut impl Write) -> Result<(), MergeError> {
-        let parts = &self.factors[name];
-        let (a, b) = (&parts[LORA_A], &parts[LORA_B]);
-        let (rank, columns, rows) = (a.shape[0], a.shape[1], b.shape[0]);
-        let module = name.strip_suffix(".weight").unwrap_or(name);
-        let scale = self.lora.scale_of(module) as f32;
+    /// Writes a weight or a bias with its adapter.
+    fn merged(&self, tensor: &Written, out: &mut impl Write) -> Result<(), MergeError> {
+        let Some((module, parts)) = self.adapter_of(&tensor.name) else {
+            return Ok(());
+        };
+        let rows = tensor.shape[0];
+        let columns = tensor.shape.get(1).copied().unwrap_or(1);
+        let lora = self.options.lora_options();
+        let scale = lora.map_or(1.0, |lora| lora.scale_of(module)) as f32;
+        let change = Change::new(parts, columns, scale, self.shared.as_ref());
         let failed = |source| MergeError::Write {
             path: PathBuf::new(),
             source,
         };
         // A start value that is taken out of the weight needs all of it.
-        let takes_out = self.lora.init.changes_weight();
+        let takes_out = lora.is_some_and(|lora| lora.init.changes_weight());
         let step = if takes_out {
             rows
         } else {
@@ -401,25 +434,12 @@ impl Merge {
         for start in (0..rows).step_by(step) {
             let end = rows.min(start + step);
             let values = &mut values[..(end - start) * columns];
-            self.checkpoint.read(name, start * columns, values)?;
+            self.checkpoint.read(&tensor.name, start * columns, values)?;
             if takes_out {
-                self.take_out(module, dtype, values, (rows, columns))?;
+                self.take_out(module, tensor.dtype, values, (rows, columns))?;
             }
-            move_by(
-                values,
-                columns,
-                1.0,
-                -scale,
-                (&b.values[start * rank..end * rank], &a.values),
-            );
-            if let Some(magnitudes) = parts.get(MAGNITUDE) {
-                for (row, magnitude) in values.chunks_mut(columns).zip(&magnitudes.values[start..end]) {
-                    let norm = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
-                    let factor = (f64::from(*magnitude) / norm) as f32;
-                    row.iter_mut().for_each(|value| *value *= factor);
-                }
-            }
-            write_elements(out, values, dtype).map_err(failed)?;
+            change.apply(values, columns, start..end);
+            write_elements(out, values, tensor.dtype).map_err(failed)?;
         }
         Ok(())
     }

@@ -205,6 +205,17 @@ pub enum Bias {
     LoraOnly,
 }
 
+impl Bias {
+    /// PEFT's name, which is that in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::All => "all",
+            Self::LoraOnly => "lora_only",
+        }
+    }
+}
+
 /// The training of LoRA's A; LoRA-FA freezes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -7,15 +7,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::pattern::NamePattern;
+use super::{adapter::ends_in, pattern::NamePattern};
 use crate::text::{quoted, suggestion};
 
-/// The linear layers that get an adapter: `all-linear`, a list of the last parts of their names, or a regular expression.
+/// The linear layers that get an adapter: `all-linear`, a list of the ends of their names, or a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetModules {
     /// Every linear layer but the head, as in PEFT.
     AllLinear,
-    /// The layers with these names.
+    /// The layers with these names: their last parts, or more of them.
     Names(Vec<String>),
     /// The layers whose names in full match.
     Pattern(NamePattern),
@@ -25,13 +25,12 @@ pub enum TargetModules {
 const OF_PATTERNS: [char; 12] = ['.', '*', '+', '?', '(', '[', '{', '|', '\\', '^', '$', ')'];
 
 impl TargetModules {
-    /// True if the linear layer called `module` gets an adapter. A name in full is needed for a pattern, the last part is
-    /// enough otherwise. A head never gets one.
+    /// True if the linear layer called `module` in full gets an adapter. A head never gets one.
     pub fn contains(&self, module: &str) -> bool {
         match self {
             Self::AllLinear => true,
             Self::Pattern(pattern) => pattern.matches(module),
-            Self::Names(names) => names.iter().any(|name| module.rsplit('.').next() == Some(name)),
+            Self::Names(names) => names.iter().any(|name| ends_in(module, name)),
         }
     }
 }

@@ -18,9 +18,11 @@ use crate::options::{Adapter, AdapterMethod, AdapterOptions, Bias, TargetModules
 /// The content of `adapter_config.json`. Missing keys have PEFT's defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    task_type: String,
+    #[serde(default)]
+    task_type: Option<String>,
     /// The name or the folder of the model that the adapter belongs to.
-    pub base_model_name_or_path: String,
+    #[serde(default)]
+    pub base_model_name_or_path: Option<String>,
     /// `peft_type`, and the keys of that type.
     #[serde(flatten)]
     pub method: MethodConfig,
@@ -33,36 +35,60 @@ pub struct Config {
     /// Suffixes of the names of modules that are trained and saved whole, besides the adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules_to_save: Option<Vec<String>>,
+    #[serde(default)]
     inference_mode: bool,
+}
+
+/// Names of a classifier's head, which PEFT saves with its adapter.
+pub(super) const HEADS: [&str; 2] = ["classifier", "score"];
+
+/// PEFT's name of a task.
+pub fn task_type(task: Task) -> &'static str {
+    match task {
+        Task::CausalLm => "CAUSAL_LM",
+        Task::SequenceClassification => "SEQ_CLS",
+    }
 }
 
 impl Config {
     /// The configuration of a model's adapters. PEFT saves the head of a classifier with it.
     pub fn new(task: Task, base_model: impl Into<String>, adapter: &AdapterOptions) -> Self {
-        let (task_type, heads): (_, &[&str]) = match task {
-            Task::CausalLm => ("CAUSAL_LM", &[]),
-            Task::SequenceClassification => ("SEQ_CLS", &["classifier", "score"]),
+        let heads: &[&str] = match task {
+            Task::CausalLm => &[],
+            Task::SequenceClassification => &HEADS,
         };
         let saved = adapter.modules_to_save.iter().cloned();
         let saved: Vec<String> = saved.chain(heads.iter().map(ToString::to_string)).collect();
         let base_model = base_model.into();
         let method = MethodConfig::new(&adapter.method, &base_model);
         Self {
-            task_type: task_type.into(),
-            base_model_name_or_path: base_model,
+            task_type: Some(task_type(task).into()),
+            base_model_name_or_path: Some(base_model),
             target_modules: (!method.adapter().has_virtual_tokens()).then(|| match &adapter.target_modules {
                 Some(TargetModules::Pattern(pattern)) => Targets::Pattern(pattern.to_string()),
-                None | Some(TargetModules::AllLinear | TargetModules::Names(_)) => Targets::Names(BTreeSet::new()),
+                None | Some(TargetModules::AllLinear) => Targets::Names(BTreeSet::new()),
+                Some(TargetModules::Names(names)) => Targets::Names(names.iter().cloned().collect()),
             }),
             method,
-            // IA3's modules are listed one by one.
-            layers_to_transform: match &adapter.method {
-                AdapterMethod::Ia3(_) => None,
+            // Modules that are listed one by one need none.
+            layers_to_transform: match &adapter.target_modules {
+                _ if matches!(adapter.method, AdapterMethod::Ia3(_)) => None,
+                Some(TargetModules::Names(names)) if names.iter().any(|name| name.contains('.')) => None,
                 _ => adapter.layers_to_transform.clone().map(Layers::Several),
             },
             modules_to_save: (!saved.is_empty()).then_some(saved),
             inference_mode: true,
         }
+    }
+
+    /// PEFT's name of the task, if there is one.
+    pub fn task_type(&self) -> Option<&str> {
+        self.task_type.as_deref()
+    }
+
+    /// True if PEFT adds the names of heads to the modules that are saved whole.
+    pub(super) fn is_of_classifier(&self) -> bool {
+        self.task_type() == Some(task_type(Task::SequenceClassification))
     }
 
     /// The method of the adapters.
@@ -87,12 +113,11 @@ impl Config {
     pub(super) fn list_modules(&mut self, modules: &[(&str, &[usize])]) {
         let listed: BTreeSet<String> = match &mut self.method {
             MethodConfig::Ia3(ia3) => {
-                ia3.feedforward_modules = Ia3Config::feedforward(modules);
+                ia3.feedforward_modules = Some(Ia3Config::feedforward(modules));
                 modules.iter().map(|(name, _)| (*name).to_owned()).collect()
             }
             MethodConfig::PromptTuning(_) | MethodConfig::PrefixTuning(_) => return,
-            // PEFT would apply a pattern to modules of every kind.
-            _ if matches!(self.target_modules, Some(Targets::Pattern(_))) => {
+            _ if self.target_modules.as_ref().is_some_and(Targets::are_single) => {
                 modules.iter().map(|(name, _)| (*name).to_owned()).collect()
             }
             MethodConfig::Lora(_) | MethodConfig::Miss(_) | MethodConfig::Vera(_) | MethodConfig::LnTuning(_) => {

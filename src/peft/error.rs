@@ -4,6 +4,19 @@ use std::path::PathBuf;
 
 use safetensors::tensor::SafeTensorError;
 
+use super::fields::FieldError;
+
+/// The reason why the text of an `adapter_config.json` cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It is not JSON, or not a map.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// A mistake in a field.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+}
+
 /// The reason why an adapter cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum AdapterError {
@@ -24,12 +37,12 @@ pub enum AdapterError {
         source: serde_json::Error,
     },
     /// `adapter_config.json` asks for something that is not done here.
-    #[error("{}: {problem}", .path.display())]
+    #[error("{}: {error}", .path.display())]
     Field {
         /// The file.
         path: PathBuf,
-        /// The field.
-        problem: String,
+        /// The field, and what it asks for.
+        error: FieldError,
     },
     /// `adapter_model.safetensors` is not a safetensors file, or could not be written.
     #[error("{}", .path.display())]

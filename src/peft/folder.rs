@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::tensor::SafeTensors;
 
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::{
     config::Config,
-    error::AdapterError,
-    fields::unknown_field,
+    error::{AdapterError, ConfigError},
+    fields,
     tensor::{AdapterTensor, file_name},
 };
 
@@ -107,21 +107,32 @@ pub fn read(dir: &Path) -> Result<(Config, Vec<AdapterTensor>), AdapterError> {
 /// # Errors
 /// If it cannot be read, or asks for something that is not done here.
 pub fn read_config(path: &Path) -> Result<Config, AdapterError> {
-    let failed = |source| AdapterError::Config {
-        path: path.into(),
-        source,
-    };
-    let fields: Map<String, Value> = serde_json::from_slice(&read_file(path)?).map_err(failed)?;
-    let config: Config = serde_json::from_value(fields.clone().into()).map_err(failed)?;
-    let Ok(Value::Object(known)) = serde_json::to_value(&config) else {
-        return Ok(config);
-    };
-    match unknown_field(&fields, &known) {
-        Some(problem) => Err(AdapterError::Field {
+    parse_config(&read_file(path)?).map_err(|error| match error {
+        ConfigError::Json(source) => AdapterError::Config {
             path: path.into(),
-            problem,
-        }),
-        None => Ok(config),
+            source,
+        },
+        ConfigError::Field(error) => AdapterError::Field {
+            path: path.into(),
+            error,
+        },
+    })
+}
+
+/// Reads the text of an `adapter_config.json`.
+///
+/// # Errors
+/// If it is not JSON, or asks for something that is not done here.
+pub fn parse_config(text: &[u8]) -> Result<Config, ConfigError> {
+    let fields: Map<String, Value> = serde_json::from_slice(text)?;
+    Ok(fields::read(&fields)?)
+}
+
+/// The configuration's file at `path`: the file itself, or the one in that folder.
+pub fn config_file(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(CONFIG_FILE),
+        false => path.to_owned(),
     }
 }
 

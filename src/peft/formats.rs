@@ -9,6 +9,11 @@ pub const LORA_B: &str = "lora_B.weight";
 /// DoRA's magnitudes, `[output features]`.
 pub const MAGNITUDE: &str = "lora_magnitude_vector";
 
+/// The model's name of a weight that an adapter's file has whole. Layers with an adapter, and tuned norms, are wrapped.
+pub fn whole_name(saved: &str) -> String {
+    saved.replace("base_layer.", "").replace("ln_tuning_layers.", "")
+}
+
 /// A tensor of a module's adapter.
 pub(super) struct SavedTensor {
     /// What follows the module's name.

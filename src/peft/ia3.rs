@@ -1,7 +1,5 @@
 //! `adapter_config.json` of IA3.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::{formats::SavedTensor, targets::Targets};
@@ -11,22 +9,26 @@ pub const IA3: &str = "ia3_l";
 
 /// The keys of PEFT's `IA3Config`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ia3Config {
     /// The modules whose inputs are scaled; the outputs of the others are.
-    pub feedforward_modules: Targets,
-    fan_in_fan_out: bool,
-    init_ia3_weights: bool,
+    pub feedforward_modules: Option<Targets>,
+    pub(super) fan_in_fan_out: bool,
+    pub(super) init_ia3_weights: bool,
 }
 
-impl Ia3Config {
-    pub(super) fn new() -> Self {
+/// PEFT's defaults.
+impl Default for Ia3Config {
+    fn default() -> Self {
         Self {
-            feedforward_modules: Targets::Names(BTreeSet::new()),
+            feedforward_modules: None,
             fan_in_fan_out: false,
             init_ia3_weights: true,
         }
     }
+}
 
+impl Ia3Config {
     /// The modules whose inputs are scaled, of these modules with their tensors' shapes.
     pub(super) fn feedforward(modules: &[(&str, &[usize])]) -> Targets {
         let scaled = modules.iter().filter(|(_, shape)| shape.first() == Some(&1));

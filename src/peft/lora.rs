@@ -7,6 +7,7 @@ use crate::options::{Bias, InitLoraWeights, LoraOptions, Patterns, matching};
 
 /// The keys of PEFT's `LoraConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LoraConfig {
     /// Rank of the factors.
     pub r: usize,
@@ -15,19 +16,18 @@ pub struct LoraConfig {
     /// Dropout on the adapter's input while it was trained.
     pub lora_dropout: f64,
     /// DoRA in place of LoRA.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) use_dora: bool,
     /// The product is scaled by `lora_alpha / √r`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub use_rslora: bool,
     /// The start values of the factors. PEFT takes those of PiSSA and OLoRA out of the weight again when it loads the adapter.
-    #[serde(default)]
     pub init_lora_weights: Init,
     /// Other ranks of some modules.
-    #[serde(default, skip_serializing_if = "Patterns::is_empty")]
+    #[serde(skip_serializing_if = "Patterns::is_empty")]
     pub rank_pattern: Patterns<usize>,
     /// Another alpha of some modules.
-    #[serde(default, skip_serializing_if = "Patterns::is_empty")]
+    #[serde(skip_serializing_if = "Patterns::is_empty")]
     pub alpha_pattern: Patterns<f64>,
     /// The biases that are saved with the adapters.
     pub bias: Bias,
@@ -37,7 +37,7 @@ pub struct LoraConfig {
 
 /// PEFT's `init_lora_weights`: a word, or true for the default.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected true, gaussian, pissa or olora")]
 pub enum Init {
     /// The default, if true.
     Usual(bool),
@@ -67,6 +67,13 @@ impl Init {
             Self::Usual(_) => InitLoraWeights::Default,
             Self::Named(named) => named,
         }
+    }
+}
+
+/// PEFT's defaults.
+impl Default for LoraConfig {
+    fn default() -> Self {
+        Self::new(&LoraOptions::new(8, 8.0), false)
     }
 }
 

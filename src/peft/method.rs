@@ -8,6 +8,17 @@ use super::{
 };
 use crate::options::{Adapter, AdapterMethod, Bias};
 
+/// The names of PEFT's types that are read and written.
+pub(super) const TYPES: [&str; 7] = [
+    "LORA",
+    "IA3",
+    "MISS",
+    "VERA",
+    "PROMPT_TUNING",
+    "PREFIX_TUNING",
+    "LN_TUNING",
+];
+
 /// The keys of one type. DoRA is a kind of LoRA.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "peft_type")]
@@ -40,7 +51,7 @@ impl MethodConfig {
         match method {
             AdapterMethod::Lora(lora) => Self::Lora(LoraConfig::new(lora, false)),
             AdapterMethod::Dora(lora) => Self::Lora(LoraConfig::new(lora, true)),
-            AdapterMethod::Ia3(_) => Self::Ia3(Ia3Config::new()),
+            AdapterMethod::Ia3(_) => Self::Ia3(Ia3Config::default()),
             AdapterMethod::Miss(miss) => Self::Miss(MissConfig::new(miss)),
             AdapterMethod::Vera(vera) => Self::Vera(VeraConfig::new(vera)),
             AdapterMethod::PromptTuning(prompt) => Self::PromptTuning(PromptTuningConfig::new(prompt, base_model)),

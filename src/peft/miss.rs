@@ -10,6 +10,7 @@ pub const MISS: &str = "miss_block";
 
 /// The keys of PEFT's `MissConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MissConfig {
     /// Features of a shard.
     pub r: usize,
@@ -19,17 +20,28 @@ pub struct MissConfig {
     pub mini_r: usize,
     /// The variant.
     pub init_weights: MissVariant,
-    bias: Bias,
+    pub(super) bias: Bias,
 }
 
 /// PEFT's `init_weights`: a word, or true.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected true or mini")]
 pub enum MissVariant {
     /// A column for each output.
     Usual(bool),
     /// `mini` or `bat`.
     Named(String),
+}
+
+/// PEFT's defaults.
+impl Default for MissConfig {
+    fn default() -> Self {
+        Self::new(&MissOptions {
+            rank: 64,
+            dropout: 0.0,
+            mini_r: None,
+        })
+    }
 }
 
 impl MissConfig {

@@ -6,6 +6,7 @@ mod fields;
 mod folder;
 mod formats;
 mod ia3;
+mod keys;
 mod ln_tuning;
 mod lora;
 mod method;
@@ -18,16 +19,18 @@ mod targets;
 mod tensor;
 mod vera;
 
-pub use config::Config;
-pub use error::AdapterError;
-pub use folder::{CONFIG_FILE, WEIGHTS_FILE, read, read_config, write};
-pub use formats::{BASE_BIAS, LORA_A, LORA_B, MAGNITUDE};
+pub use config::{Config, task_type};
+pub use error::{AdapterError, ConfigError};
+pub use fields::FieldError;
+pub use folder::{CONFIG_FILE, WEIGHTS_FILE, config_file, parse_config, read, read_config, write};
+pub use formats::{BASE_BIAS, LORA_A, LORA_B, MAGNITUDE, whole_name};
 pub use ia3::{IA3, Ia3Config};
+pub use keys::{FieldKey, keys};
 pub use ln_tuning::{LnTuningConfig, tuned};
 pub use lora::{Init, LoraConfig};
 pub use method::MethodConfig;
 pub use miss::{MISS, MissConfig};
-pub use options::check_options;
+pub use options::{check_norms, check_options};
 pub use prefix_tuning::PrefixTuningConfig;
 pub use prompt_tuning::{
     PROMPT_EMBEDDING, PROMPT_EMBEDDINGS, PROMPT_ENCODER, PromptStart, PromptTuningConfig, VirtualTokens,

@@ -2,20 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::prompt_tuning::VirtualTokens;
+use super::{fields::FieldError, prompt_tuning::VirtualTokens};
 use crate::options::PrefixTuningOptions;
 
 /// The keys of PEFT's `PrefixTuningConfig`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PrefixTuningConfig {
     /// The virtual tokens.
     #[serde(flatten)]
     pub tokens: VirtualTokens,
     prefix_projection: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     encoder_hidden_size: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    init_weights: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) init_weights: Option<String>,
 }
 
 impl PrefixTuningConfig {
@@ -29,12 +30,12 @@ impl PrefixTuningConfig {
     }
 
     /// The options, or the mistake. A saved prefix is the projected one.
-    pub(super) fn options(&self) -> Result<PrefixTuningOptions, String> {
+    pub(super) fn options(&self) -> Result<PrefixTuningOptions, FieldError> {
         if self.prefix_projection {
-            return Err("`prefix_projection: true` is not supported".into());
+            return Err(FieldError::unsupported("prefix_projection", true));
         }
         Ok(PrefixTuningOptions {
-            num_virtual_tokens: self.tokens.num_virtual_tokens,
+            num_virtual_tokens: self.tokens.number()?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::formats::SavedTensor;
+use super::{fields::FieldError, formats::SavedTensor};
 use crate::options::PromptTuningOptions;
 
 /// PEFT's module of what stands before sequences.
@@ -14,16 +14,17 @@ pub const PROMPT_EMBEDDINGS: &str = "prompt_embeddings";
 
 /// The keys that PEFT takes from the model if they are not there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VirtualTokens {
     /// Virtual tokens before each sequence.
     pub num_virtual_tokens: usize,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     token_dim: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     num_transformer_submodules: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     num_attention_heads: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     num_layers: Option<usize>,
 }
 
@@ -35,13 +36,25 @@ impl VirtualTokens {
             ..Self::default()
         }
     }
+
+    /// Their number, before the sequences of a model with one stack of blocks.
+    pub(super) fn number(&self) -> Result<usize, FieldError> {
+        if let Some(stacks) = self.num_transformer_submodules.filter(|stacks| *stacks != 1) {
+            return Err(FieldError::unsupported("num_transformer_submodules", stacks));
+        }
+        match self.num_virtual_tokens {
+            0 => Err(FieldError::new("num_virtual_tokens", "`num_virtual_tokens` is missing")),
+            number => Ok(number),
+        }
+    }
 }
 
 /// PEFT's `PromptTuningInit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PromptStart {
     /// Normal numbers.
+    #[default]
     Random,
     /// The embeddings of a text's tokens.
     Text,
@@ -50,7 +63,8 @@ pub enum PromptStart {
 }
 
 /// The keys of PEFT's `PromptTuningConfig`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PromptTuningConfig {
     /// The virtual tokens.
     #[serde(flatten)]
@@ -77,12 +91,13 @@ impl PromptTuningConfig {
         }
     }
 
-    /// The options. What they start from makes no difference any more.
-    pub(super) fn options(&self) -> PromptTuningOptions {
-        PromptTuningOptions {
-            num_virtual_tokens: self.tokens.num_virtual_tokens,
-            init_text: self.prompt_tuning_init_text.clone(),
-        }
+    /// The options, or the mistake.
+    pub(super) fn options(&self) -> Result<PromptTuningOptions, FieldError> {
+        let text = self.prompt_tuning_init_text.clone();
+        Ok(PromptTuningOptions {
+            num_virtual_tokens: self.tokens.number()?,
+            init_text: text.filter(|_| self.prompt_tuning_init == PromptStart::Text),
+        })
     }
 
     /// The tensors of one module's adapter: none.

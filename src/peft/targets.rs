@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// PEFT's `target_modules`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a list of names, or a regular expression")]
 pub enum Targets {
     /// Last components of the modules' names, or the names in full.
     Names(BTreeSet<String>),
@@ -15,6 +15,15 @@ pub enum Targets {
 }
 
 impl Targets {
+    /// True if last components of names would be those of other modules, too. PEFT would apply a pattern to modules of every
+    /// kind.
+    pub(super) fn are_single(&self) -> bool {
+        match self {
+            Self::Names(names) => names.iter().any(|name| name.contains('.')),
+            Self::Pattern(_) => true,
+        }
+    }
+
     /// The last components of the names; none of a regular expression.
     pub fn last_components(&self) -> BTreeSet<String> {
         let names = match self {
@@ -30,7 +39,7 @@ impl Targets {
 
 /// PEFT's `layers_to_transform`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the index of a block, or a list of indices")]
 pub enum Layers {
     /// One block.
     One(usize),

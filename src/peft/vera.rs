@@ -14,6 +14,7 @@ pub const VERA_SHARED: [&str; 2] = ["vera_A", "vera_B"];
 
 /// The keys of PEFT's `VeraConfig`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VeraConfig {
     /// Rank of the factors.
     pub r: usize,
@@ -25,9 +26,16 @@ pub struct VeraConfig {
     pub vera_dropout: f64,
     /// Start value of the vector between the factors.
     pub d_initial: f64,
-    fan_in_fan_out: bool,
-    bias: Bias,
-    init_weights: bool,
+    pub(super) fan_in_fan_out: bool,
+    pub(super) bias: Bias,
+    pub(super) init_weights: bool,
+}
+
+/// PEFT's defaults.
+impl Default for VeraConfig {
+    fn default() -> Self {
+        Self::new(&VeraOptions::new(256))
+    }
 }
 
 impl VeraConfig {

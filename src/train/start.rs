@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use candle_core::DType;
+use half::{bf16, f16};
 use sha2::{Digest, Sha256};
 
 use super::{TrainError, save::saved_names};
@@ -13,6 +15,7 @@ use crate::{
     data,
     hub::Roots,
     model::{Model, ModelError},
+    nn::tensor::Tensor,
     options::{AdapterMethod, AdapterOptions, TrainOptions},
     peft::{self, AdapterError, AdapterTensor},
     text::hex,
@@ -35,6 +38,29 @@ pub(super) fn from_text(
         decoder.start_prompt(&ids)?;
     }
     Ok(())
+}
+
+/// Checks that a factor of an adapter on disk is the one that was drawn, in the format that it was drawn in.
+fn check_drawn(tensor: &AdapterTensor, drawn: &Tensor) -> Result<(), String> {
+    if tensor.shape != drawn.dims() {
+        let (theirs, ours) = (&tensor.shape, drawn.dims());
+        return Err(format!("its shape is {theirs:?}, and the cell's is {ours:?}"));
+    }
+    let narrow: fn(f32) -> f32 = match drawn.dtype() {
+        DType::BF16 => |value| bf16::from_f32(value).to_f32(),
+        DType::F16 => |value| f16::from_f32(value).to_f32(),
+        _ => |value| value,
+    };
+    let drawn = drawn.to_vec_f32().map_err(|error| error.to_string())?;
+    match tensor
+        .values
+        .iter()
+        .zip(&drawn)
+        .all(|(theirs, ours)| narrow(*theirs) == *ours)
+    {
+        true => Ok(()),
+        false => Err("`projection_prng_key` draws other numbers".into()),
+    }
 }
 
 /// Puts the adapter of the folder `dir` in place of the model's new one. Returns the SHA-256 of its weights' file.
@@ -70,6 +96,11 @@ pub(super) fn from_adapter(dir: &Path, adapter: &AdapterOptions, model: &mut Mod
             ));
         }
         param.fill(&tensor.values)?;
+    }
+    for (name, factor) in model.shared_factors() {
+        if let Some(tensor) = tensors.remove(name) {
+            check_drawn(&tensor, factor).map_err(|problem| wrong(name, problem))?;
+        }
     }
     if let Some(name) = tensors.keys().min() {
         return Err(wrong(name, "the cell does not train it".into()));

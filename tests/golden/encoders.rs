@@ -123,13 +123,15 @@ fn a_model_is_for_its_task_and_has_its_modules() {
         ..bert.clone()
     };
     assert!(error(&llama).ends_with("write `task: causal_lm`"), "{}", error(&llama));
-    let modules = TargetModules::Names(vec!["query".into(), "q_lin".into()]);
-    let foreign = Cell {
-        target_modules: Some(modules),
-        ..bert
-    };
-    assert_eq!(
-        error(&foreign),
-        "`target_modules`: the model has no linear layer `q_lin`; it has query, key, value, dense"
-    );
+    for other in ["q_lin", "layer.9.attention.self.query"] {
+        let modules = TargetModules::Names(vec!["layer.0.attention.self.query".into(), other.into()]);
+        let foreign = Cell {
+            target_modules: Some(modules),
+            ..bert.clone()
+        };
+        assert_eq!(
+            error(&foreign),
+            format!("`target_modules`: the model has no linear layer `{other}`; it has query, key, value, dense")
+        );
+    }
 }

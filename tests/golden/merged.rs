@@ -14,7 +14,7 @@ use crate::fixtures::{Tensors, assert_close, fixture};
 const ROWS: usize = 3;
 
 /// Each adapter with its base.
-const ADAPTERS: [(&str, &str); 13] = [
+const ADAPTERS: [(&str, &str); 25] = [
     ("tiny_llama", "tiny_llama"),
     ("tiny_llama_rslora", "tiny_llama"),
     ("tiny_llama_patterns", "tiny_llama"),
@@ -24,9 +24,21 @@ const ADAPTERS: [(&str, &str); 13] = [
     ("tiny_llama_save", "tiny_llama"),
     ("tiny_llama_save_head", "tiny_llama"),
     ("tiny_llama_dora", "tiny_llama"),
+    ("tiny_llama_ia3", "tiny_llama"),
+    ("tiny_llama_ia3_inputs", "tiny_llama"),
+    ("tiny_llama_miss", "tiny_llama"),
+    ("tiny_llama_miss_odd", "tiny_llama"),
+    ("tiny_llama_miss_mini", "tiny_llama"),
+    ("tiny_llama_vera", "tiny_llama"),
+    ("tiny_llama_ln", "tiny_llama"),
     ("tiny_qwen2_bias_some", "tiny_qwen2"),
+    ("tiny_qwen2_ia3", "tiny_qwen2"),
     ("tiny_phi3", "tiny_phi3"),
+    ("tiny_gemma3_ln", "tiny_gemma3"),
     ("tiny_bert", "tiny_bert"),
+    ("tiny_bert_ia3", "tiny_bert"),
+    ("tiny_bert_miss", "tiny_bert"),
+    ("tiny_bert_vera", "tiny_bert"),
     ("tiny_distilbert", "tiny_distilbert"),
 ];
 
@@ -152,6 +164,62 @@ fn weights_keep_their_format() {
     assert!(rounded.eq(tensor(&narrow, name).0), "rounded once");
 }
 
+/// The files of PEFT's adapter `adapter` in `folder`; `change` changes each line of its configuration.
+fn copied(adapter: &str, folder: &Path, change: impl Fn(&str) -> String) {
+    let theirs = fixture(&format!("{adapter}_adapter"));
+    fs::copy(
+        theirs.join("adapter_model.safetensors"),
+        folder.join("adapter_model.safetensors"),
+    )
+    .expect("a copy");
+    let text = fs::read_to_string(theirs.join("adapter_config.json")).expect("a file");
+    let lines: Vec<String> = text.lines().map(change).collect();
+    fs::write(folder.join("adapter_config.json"), lines.join("\n")).expect("a file");
+}
+
+#[test]
+fn factors_that_were_not_saved_are_drawn() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let adapter = dir.path().join("adapter");
+    fs::create_dir(&adapter).expect("a folder");
+    copied("tiny_llama_vera", &adapter, |line| {
+        line.replace("\"save_projection\": true", "\"save_projection\": false")
+    });
+    let path = adapter.join("adapter_model.safetensors");
+    let bytes = fs::read(&path).expect("a file");
+    let file = SafeTensors::deserialize(&bytes).expect("a safetensors file");
+    let own = file.iter().filter(|(name, _)| !name.starts_with("base_model.vera_"));
+    let own: Vec<_> = own.collect();
+    assert_eq!(own.len() + 2, file.len());
+    safetensors::serialize_to_file(own, None, &path).expect("a file");
+    let [saved, drawn] = [fixture("tiny_llama_vera_adapter"), adapter.clone()].map(|adapter| {
+        let output = dir.path().join("merged");
+        model::merge(&adapter, &fixture("tiny_llama"), &output).expect("a checkpoint");
+        let bytes = weights(&output);
+        fs::remove_dir_all(output).expect("the folder");
+        bytes
+    });
+    assert!(saved == drawn);
+
+    copied("tiny_llama_vera", &adapter, str::to_owned);
+    safetensors::serialize_to_file(
+        SafeTensors::deserialize(&bytes)
+            .expect("a safetensors file")
+            .iter()
+            .filter(|(name, _)| !name.ends_with("vera_B")),
+        None,
+        &path,
+    )
+    .expect("a file");
+    let error = model::merge(&adapter, &fixture("tiny_llama"), &dir.path().join("merged")).expect_err("a mistake");
+    assert!(
+        error
+            .to_string()
+            .ends_with("vera_B: `save_projection` says that it is there"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_head_that_was_the_embedding_is_a_weight_of_its_own() {
     for (adapter, is_tied) in [
@@ -193,18 +261,11 @@ fn what_cannot_be_merged_is_an_error_and_leaves_nothing() {
             "`exclude_modules: [\"q_proj\"]` is not supported",
         ),
     ] {
-        let theirs = fixture("tiny_llama_adapter");
-        for file in ["adapter_config.json", "adapter_model.safetensors"] {
-            fs::copy(theirs.join(file), other.join(file)).expect("a copy");
-        }
-        let path = other.join("adapter_config.json");
         let key = field.split(':').next().expect("a key");
-        let text = fs::read_to_string(&path).expect("a file");
-        let lines = text.lines().map(|line| match line.trim_start().starts_with(key) {
+        copied("tiny_llama", &other, |line| match line.trim_start().starts_with(key) {
             true => format!("  {field},"),
             false => line.to_owned(),
         });
-        fs::write(&path, lines.collect::<Vec<_>>().join("\n")).expect("a file");
         let error = merge(&other, "tiny_llama").to_string();
         assert!(error.ends_with(expected), "{error}");
     }

@@ -55,6 +55,12 @@ fn an_adapter_is_gone_on_with_and_merged() {
         "  rank: 4\n  adapter: dora",
         "  rank: 4\n  lora: { init_lora_weights: pissa }\n  modules_to_save: [embed_tokens, input_layernorm]",
         "  rank: 4\n  target_modules: '.*\\.1\\.mlp\\..*'\n  modules_to_save: [lm_head]",
+        "  adapter: ia3\n  modules_to_save: [norm]",
+        "  rank: 5\n  adapter: miss",
+        "  rank: 4\n  adapter: miss\n  miss: { init_weights: mini, mini_r: 4 }\n  target_modules: [v_proj, down_proj]",
+        "  rank: 4\n  adapter: vera",
+        "  rank: 4\n  adapter: vera\n  vera: { save_projection: false, projection_prng_key: 5 }\n  adapter_dtype: bfloat16",
+        "  adapter: ln_tuning",
     ]
     .into_iter()
     .enumerate()
@@ -182,6 +188,67 @@ fn virtual_tokens_start_from_a_text_and_are_gone_on_with() {
         .expctl(&merge)
         .exits(2)
         .stderr_has("virtual tokens change no weight");
+}
+
+#[test]
+fn fields_and_tensors_of_each_method_must_be_the_cells() {
+    let project = project();
+    let run = |name: &str, keys: &str| {
+        let path = format!("specs/{name}.yaml");
+        project.write(&path, study(name, "../models/base", &format!("{keys}\n  max_steps: 1")));
+        project.expctl(&["run", &path])
+    };
+    for (name, keys, other, code, expected) in [
+        (
+            "miss",
+            "  rank: 4",
+            "  rank: 8",
+            2,
+            "`r` is 4, and the cell's `rank` is 8",
+        ),
+        (
+            "miss",
+            "  rank: 4",
+            "  rank: 4\n  miss: { init_weights: mini }",
+            2,
+            "`init_weights` is the default, and the cell's `miss.init_weights` is mini",
+        ),
+        (
+            "vera",
+            "  rank: 4",
+            "  rank: 4\n  vera: { projection_prng_key: 1 }",
+            2,
+            "`projection_prng_key` is 0, and the cell's `vera.projection_prng_key` is 1",
+        ),
+        (
+            "ia3",
+            "",
+            "  ia3: { feedforward_modules: [v_proj] }",
+            1,
+            "down_proj.ia3_l: its shape is [1, ",
+        ),
+    ] {
+        let method = format!("  adapter: {name}");
+        run("first", &format!("{method}\n{keys}")).exits(0);
+        let adapter = cell(&project, "first").join("adapter");
+        let from = format!("{method}\n  init_adapter: {}\n{other}", adapter.display());
+        run("second", &from).exits(code).stderr_has(expected);
+        fs::remove_dir_all(project.path("results")).unwrap();
+    }
+
+    let vera = "  adapter: vera\n  rank: 4";
+    run("first", vera).exits(0);
+    let adapter = cell(&project, "first").join("adapter");
+    let path = adapter.join("adapter_model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let first = {
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        file.tensor("base_model.vera_A").unwrap().data().as_ptr() as usize - bytes.as_ptr() as usize
+    };
+    bytes[first] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let other = run("second", &format!("{vera}\n  init_adapter: {}", adapter.display())).exits(1);
+    other.stderr_has("vera_A: `projection_prng_key` draws other numbers");
 }
 
 #[test]

@@ -148,8 +148,7 @@ fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchE
         return Err(ArchError::Ia3Modules(config.family.name()));
     }
     match ia3.feedforward_modules.iter().flatten().find(|name| {
-        let is_of = |module: &String| module.rsplit('.').next() == Some(name);
-        !config.adapted(adapter).iter().any(is_of)
+        !config.adapted(adapter).iter().any(|module| ends_in(module, name))
     }) {
         Some(name) => Err(ArchError::Feedforward(name.clone())),
         None => Ok(()),

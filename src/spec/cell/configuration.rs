@@ -73,15 +73,20 @@ pub struct Cell {
     /// Dropout on the adapter's input.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lora_dropout: f64,
-    /// The linear layers that get an adapter: all-linear (all but the head), a list such as [q_proj, v_proj], or a regular
-    /// expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
+    /// The linear layers that get an adapter: all-linear (all but the head), a list of the ends of their names such as [q_proj,
+    /// v_proj] or [layers.0.self_attn.q_proj], or a regular expression for their names in full, such as '.*layers\.[01]\..*(q|v)_proj'. Names of DistilBERT are such as q_lin,
     /// of BERT such as query; the new head of an encoder is always trained. Default: all-linear; with ia3 PEFT's for the
     /// model's family, such as [k_proj, v_proj, down_proj].
     #[schemars(extend("oneOf" = [
         { "const": "all-linear" },
         {
             "type": "array",
-            "items": { "enum": target_modules(Family::ALL.iter().copied()) },
+            "items": {
+                "anyOf": [
+                    { "enum": target_modules(Family::ALL.iter().copied()) },
+                    { "type": "string", "title": "more of a name", "pattern": r"\." }
+                ]
+            },
             "minItems": 1,
             "uniqueItems": true
         },

@@ -10,7 +10,7 @@ use super::stacks;
 #[serde(deny_unknown_fields, default)]
 #[schemars(transform = |schema: &mut schemars::Schema| stacks::mark_below(schema, "ia3."))]
 pub struct Ia3 {
-    /// The layers of target_modules whose inputs are scaled, by the last parts of their names; the outputs of the others are.
+    /// The layers of target_modules whose inputs are scaled, by the ends of their names; the outputs of the others are.
     /// Default: PEFT's for the model's family, such as [down_proj].
     pub feedforward_modules: Option<Vec<String>>,
 }

@@ -65,12 +65,6 @@ impl Cell {
             let invalid = Invalid::new("llm_int8_threshold", message).with("adapter");
             found.add(invalid.help("leave the key out, or use another `adapter`"));
         }
-        let goes_on = self.adapter.heeds("lora") || !self.adapter.is_of_layers();
-        if self.init_adapter.is_some() && !goes_on {
-            let message = "IA3, MiSS and VeRA do not go on from an adapter yet";
-            let invalid = Invalid::new("init_adapter", message).with("adapter");
-            found.add(invalid.help("leave the key out, or use `adapter: lora`"));
-        }
         if let Some(names) = &self.ia3.feedforward_modules {
             self.check_names("ia3.feedforward_modules", names, found);
         }
@@ -83,13 +77,14 @@ impl Cell {
         self.check_names("target_modules", names, found);
     }
 
-    /// Checks that the names are those of linear layers, each once.
+    /// Checks that the names are ends of those of linear layers, each once.
     fn check_names(&self, key: &str, names: &[String], found: &mut Found) {
         let modules = check::target_modules(self.stack, self.task);
         for (index, name) in names.iter().enumerate() {
             let invalid = |message| Invalid::new(format!("{key}[{index}]"), message);
-            if !modules.contains(&name.as_str()) {
-                let near = nearest(name, modules.iter().copied()).map(did_you_mean);
+            let last = name.rsplit('.').next().unwrap_or(name);
+            if !modules.contains(&last) {
+                let near = nearest(last, modules.iter().copied()).map(did_you_mean);
                 let help = near.unwrap_or_else(|| format!("the modules are {}", modules.join(", ")));
                 found.add(invalid(format!("{} is not a linear layer of this model", quoted(name))).help(help));
             }
