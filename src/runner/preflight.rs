@@ -11,7 +11,7 @@ use crate::kernels::InstructionSet;
 use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
 use crate::peft::{self, AdapterError};
-use crate::spec::cell::{Cell, Device, Stack, Task, Weights};
+use crate::spec::cell::{Adapter, Cell, Device, Stack, Task, Weights};
 use crate::spec::{Study, StudyCell};
 use crate::text::{Mistake, to_flow_yaml};
 
@@ -108,6 +108,10 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
         {
             peft::check_options(&roots.path(path), adapter)
                 .map_err(|error| fail("init_adapter", path, error.into()))?;
+        }
+        if let (Some(path), Adapter::LnTuning) = (&cell.adapter_config, cell.adapter) {
+            let norms = config.tuned_norms().unwrap_or_default();
+            peft::check_norms(&roots.path(path), norms).map_err(|error| fail("adapter_config", path, error.into()))?;
         }
         let most = config.max_position_embeddings;
         if cell.model_options().virtual_tokens() + cell.max_seq_length > most {

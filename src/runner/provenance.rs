@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use crate::hub::{Roots, Snapshot};
 use crate::memory::probes;
+use crate::peft;
 use crate::results::record::{Machine, Provenance};
 use crate::spec::cell::{Cell, Data};
+use crate::text::hex;
 
 use super::protocol::{cores, instruction_set, threads};
 
@@ -31,12 +36,19 @@ pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) 
             .map(|name| (name.to_owned(), environment(name)))
             .collect(),
         data_sha256: None,
+        adapter_config_sha256: cell.adapter_config.as_ref().and_then(|path| sha256(&roots.path(path))),
         init_adapter_sha256: None,
         hub: snapshots(cell, roots)
             .into_iter()
             .map(|(name, found)| (name, found.revision))
             .collect(),
     }
+}
+
+/// The digest of an adapter's configuration; `None` if it is no longer there.
+fn sha256(config: &Path) -> Option<String> {
+    let text = fs::read(peft::config_file(config)).ok()?;
+    Some(hex(&Sha256::digest(text)))
 }
 
 /// What a cell uses of the hub.

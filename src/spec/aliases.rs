@@ -5,7 +5,7 @@ use super::keys::moved;
 use crate::text::{did_you_mean, nearest};
 
 /// Names that other programs have for our keys and words.
-const ALIASES: [(&str, &str); 64] = [
+const ALIASES: [(&str, &str); 65] = [
     ("lr", "learning_rate"),
     ("r", "rank"),
     ("lora_r", "rank"),
@@ -15,6 +15,7 @@ const ALIASES: [(&str, &str); 64] = [
     ("qlora", "lora"),
     ("qdora", "dora"),
     ("alpha", "lora_alpha"),
+    ("peft_config", "adapter_config"),
     ("dropout", "lora_dropout"),
     ("epochs", "num_train_epochs"),
     ("num_epochs", "num_train_epochs"),

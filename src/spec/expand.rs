@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry as Slot;
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json};
 
+use super::adapter_config::AdapterConfigs;
 use super::axis_values::axis_values;
 use super::cell::{Cell, Invalid};
 use super::de;
@@ -42,6 +43,7 @@ pub(crate) struct Expansion {
 pub(crate) fn expand(
     defaults: &Node,
     sweep: &Sweep,
+    configs: &AdapterConfigs,
     repeats: usize,
     pinned: bool,
     mistakes: &mut Mistakes,
@@ -62,6 +64,7 @@ pub(crate) fn expand(
     let mut expander = Expander {
         defaults,
         sweep,
+        configs,
         repeats,
         pinned,
         filter,
@@ -167,6 +170,7 @@ struct Made {
 struct Expander<'s> {
     defaults: &'s Node,
     sweep: &'s Sweep,
+    configs: &'s AdapterConfigs,
     repeats: usize,
     pinned: bool,
     /// `None` if there are mistakes in the conditions.
@@ -250,6 +254,14 @@ impl<'s> Expander<'s> {
         let mut tree = self.defaults.clone();
         for assignment in self.assignments(origin) {
             tree.set(&assignment.path, assignment.key, assignment.value.clone());
+        }
+        let in_config = self.configs.expand(&mut tree);
+        if !in_config.is_empty() {
+            self.sound = false;
+            for mistake in in_config {
+                self.mistakes.add(self.explain(mistake, origin));
+            }
+            return None;
         }
         let cell = match de::read(&tree) {
             Ok(cell) => cell,

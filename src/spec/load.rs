@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::adapter_config::AdapterConfigs;
 use super::cell_selector::CellSelector;
 use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
@@ -51,8 +52,9 @@ pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Study, Sp
     let tree = tree.map_err(|mistake| SpecError::new(mistake, &Arc::new(sources.clone())))?;
     let mut layers = layers::read(overrides, &mut sources, &mut mistakes);
     layers.extend(fit_options::read(overrides, &mut sources, &mut mistakes));
+    let configs = AdapterConfigs::read(&tree, &layers, folder_of(path), &mut sources);
     let sources = Arc::new(sources);
-    let study = resolve(tree, &layers, folder_of(path), &sources, &mut mistakes);
+    let study = resolve(tree, &layers, &configs, folder_of(path), &sources, &mut mistakes);
     match (study, SpecError::all(mistakes, &sources)) {
         (Some(study), None) => finish(study, path, overrides),
         (_, Some(error)) => Err(error),
@@ -93,6 +95,7 @@ fn check_root(tree: Node) -> Result<Node, Diagnostic> {
 fn resolve(
     mut tree: Node,
     layers: &[Layer],
+    configs: &AdapterConfigs,
     folder: &Path,
     sources: &Arc<Sources>,
     mistakes: &mut Mistakes,
@@ -109,7 +112,7 @@ fn resolve(
     let pinned = !notes.is_empty();
     check_defaults(&mut defaults, sweep.paths(), mistakes);
     check_axes(&defaults, &mut sweep, mistakes);
-    let expansion = expand(&defaults, &sweep, repeats, pinned, mistakes);
+    let expansion = expand(&defaults, &sweep, configs, repeats, pinned, mistakes);
     let is_sound = mistakes.is_empty();
     if let Some(expansion) = expansion.as_ref().filter(|_| is_sound) {
         mistakes.take(check_padding(&defaults, layers, expansion));

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use indexmap::IndexMap;
+use serde_json::Value as Json;
 
 use super::place::Place;
 use crate::text::quoted;
@@ -46,6 +47,29 @@ impl Node {
             value: Value::Map(Rc::default()),
             place,
         }
+    }
+
+    /// A value of JSON, all of it at one place.
+    pub(crate) fn of_json(value: &Json, place: Place) -> Self {
+        let scalar = |text: &str, plain| {
+            Value::Scalar(Scalar {
+                text: text.into(),
+                plain,
+            })
+        };
+        let value = match value {
+            Json::String(text) => scalar(text, false),
+            Json::Array(list) => Value::List(Rc::new(list.iter().map(|value| Self::of_json(value, place)).collect())),
+            Json::Object(map) => {
+                let entry = |(key, value): (&String, &Json)| {
+                    let value = Self::of_json(value, place);
+                    (key.as_str().into(), Entry { key: place, value })
+                };
+                Value::Map(Rc::new(map.iter().map(entry).collect()))
+            }
+            plain => scalar(&plain.to_string(), true),
+        };
+        Self { value, place }
     }
 
     /// The entries, if it is a map.

@@ -22,6 +22,7 @@ fn provenance() -> Provenance {
         },
         environment: BTreeMap::new(),
         data_sha256: Some("ab".repeat(32)),
+        adapter_config_sha256: None,
         init_adapter_sha256: None,
         hub: BTreeMap::new(),
     }

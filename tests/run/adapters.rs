@@ -1,7 +1,8 @@
 //! Adapters that a study trains: another one goes on with them, and `expctl merge` writes them into the model.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -108,6 +109,51 @@ fn an_adapter_is_gone_on_with_and_merged() {
         let same = run(&merged, &format!("../models/{merged}"), &format!("  rank: 1\n{still}"));
         let (merged, ended) = (loss(&same), loss(&ended));
         assert!((merged / ended - 1.0).abs() < 1e-5, "{keys}: {merged} merged, {ended}");
+    }
+}
+
+#[test]
+fn a_cell_is_trained_by_the_configuration_of_peft() {
+    let project = Project::empty();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    for adapter in [
+        "tiny_llama_adapter",
+        "tiny_llama_miss_mini_adapter",
+        "tiny_llama_ia3_inputs_adapter",
+    ] {
+        let name = adapter.replace('_', "-");
+        let folder = fixtures.join(adapter);
+        let keys = format!(
+            "  adapter_config: {}\n  init_adapter: {0}\n  max_steps: 1",
+            folder.display()
+        );
+        let model = fixtures.join("tiny_llama");
+        let text = study(&name, model.to_str().unwrap(), &keys).replace("data: sample", "data: synthetic");
+        let path = format!("specs/{name}.yaml");
+        project.write(&path, text.replace("  eval_fraction: 0.1\n", ""));
+        project.expctl(&["run", &path]).exits(0);
+        let record = record(&project, &name);
+        let hash = record["provenance"]["adapter_config_sha256"].as_str().unwrap();
+        assert_eq!(hash.len(), 64);
+        let cell = cell(&project, &name);
+        let keys = fs::read_to_string(cell.join("cell.yaml")).unwrap();
+        assert!(
+            keys.contains(&format!("adapter_config: {}", folder.display())),
+            "{keys}"
+        );
+        let json = |folder: &Path| -> Value {
+            serde_json::from_slice(&fs::read(folder.join("adapter_config.json")).unwrap()).unwrap()
+        };
+        let (ours, theirs) = (json(&cell.join("adapter")), json(&folder));
+        let names = |config: &Value| -> BTreeSet<String> {
+            let list = config["target_modules"].as_array().unwrap().iter();
+            list.map(|name| name.as_str().unwrap().to_owned()).collect()
+        };
+        let is_of = |name: &String| names(&theirs).iter().any(|theirs| name.ends_with(theirs.as_str()));
+        assert!(names(&ours).iter().all(is_of), "{ours}");
+        for field in ["peft_type", "r", "mini_r", "init_weights", "task_type"] {
+            assert_eq!(ours[field], theirs[field], "{adapter}: {field}");
+        }
     }
 }
 

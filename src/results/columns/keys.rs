@@ -113,6 +113,7 @@ fn exemplar() -> Cell {
         target_modules: Some(TargetModules::AllLinear),
         layers_to_transform: Some(vec![0]),
         modules_to_save: Some(Vec::new()),
+        adapter_config: Some(String::new()),
         init_adapter: Some(String::new()),
         trainable: Some(Vec::new()),
         gradient_checkpointing: Checkpointing::None,

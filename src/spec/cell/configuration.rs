@@ -68,6 +68,10 @@ pub struct Cell {
     /// prompt_tuning trains the embeddings of virtual tokens before each sequence of a decoder, and prefix_tuning their keys and
     /// values in each block. ln_tuning trains the norms that PEFT chooses for the family.
     pub adapter: Adapter,
+    /// The adapters by a file of PEFT: an `adapter_config.json`, or a folder with one; relative to the spec's file. It sets
+    /// adapter, rank and the other keys that it has fields for. A field that asks for something else is an error, and so is a
+    /// key beside it with another value.
+    pub adapter_config: Option<String>,
     /// LoRA's alpha: the adapter's product is scaled by alpha / rank. Default: twice the rank.
     pub lora_alpha: Option<f64>,
     /// Dropout on the adapter's input.
@@ -303,6 +307,7 @@ impl Default for Cell {
             rank: 16,
             trainable: None,
             adapter: Adapter::Lora,
+            adapter_config: None,
             lora_alpha: None,
             lora_dropout: 0.0,
             target_modules: None,

@@ -4,8 +4,9 @@ use super::stacks::stacks;
 use super::{Cell, Dtype, Measure, Stack, Task};
 
 /// The keys of an adapter, which a cell of rank 0 does not have.
-pub(super) const ADAPTER: [&str; 15] = [
+pub(super) const ADAPTER: [&str; 16] = [
     "adapter",
+    "adapter_config",
     "lora_alpha",
     "lora_dropout",
     "target_modules",

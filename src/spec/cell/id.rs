@@ -20,7 +20,8 @@ const ID_VERSION: u64 = 1;
 
 impl Cell {
     /// The first 12 hex digits of SHA-256 over canonical JSON (no spaces, sorted keys) of the keys that differ from the
-    /// built-in defaults, and of the id version. A value that says what leaving the key out means does not differ.
+    /// built-in defaults, and of the id version. A value that says what leaving the key out means does not differ. Nor does the
+    /// path of an `adapter_config`, whose content is among the keys.
     pub fn id(&self) -> String {
         self.id_of(&self.to_map())
     }
@@ -90,8 +91,10 @@ impl Cell {
     }
 
     /// The same settings, written in one way: values that a left-out key would resolve to are left out.
-    fn with_plain_meaning(&self) -> Self {
+    pub(in crate::spec) fn with_plain_meaning(&self) -> Self {
         let mut cell = self.without_defaults();
+        // Its keys say what it says.
+        cell.adapter_config = None;
         if cell.stack == Stack::Torch {
             let threshold = cell.llm_int8_threshold;
             cell.llm_int8_threshold = threshold.filter(|&threshold| threshold != TRANSFORMERS_INT8_THRESHOLD);

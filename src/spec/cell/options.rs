@@ -1,6 +1,7 @@
 //! The door between a spec and what it configures: turns a cell into the options of each room.
 
 use super::Cell;
+use super::{Ia3, Lora, Miss, PrefixTuning, PromptTuning, Vera};
 use crate::options::{
     AdamwOptions, Adapter, AdapterMethod, AdapterOptions, Attention, DataOptions, Ia3Options, LengthGroups,
     LoraATraining, LoraOptions, LowRankOptions, MissInit, MissOptions, ModelOptions, OptimizerOptions, Packing,
@@ -66,6 +67,83 @@ impl Cell {
             offloads_embeddings: self.offload.embeddings,
             max_seq_length: self.data_options().longest_sequence(),
             seed: self.seed,
+        }
+    }
+
+    /// The cell that has these options of its adapters, and the defaults else.
+    pub(in crate::spec) fn of_adapter(adapter: &AdapterOptions) -> Self {
+        let method = adapter.method.adapter();
+        let saved = &adapter.modules_to_save;
+        let cell = Self {
+            adapter: method,
+            target_modules: adapter.target_modules.clone().filter(|_| method.is_of_layers()),
+            layers_to_transform: adapter.layers_to_transform.clone(),
+            modules_to_save: (!saved.is_empty()).then(|| saved.clone()),
+            ..Self::default()
+        };
+        match &adapter.method {
+            AdapterMethod::Lora(lora) | AdapterMethod::Dora(lora) => Self {
+                rank: lora.rank,
+                lora_alpha: Some(lora.alpha),
+                lora_dropout: lora.dropout,
+                lora: Lora {
+                    use_rslora: lora.use_rslora,
+                    init_lora_weights: lora.init,
+                    rank_pattern: lora.rank_pattern.clone(),
+                    alpha_pattern: lora.alpha_pattern.clone(),
+                    bias: lora.bias,
+                    ..Lora::default()
+                },
+                ..cell
+            },
+            AdapterMethod::Ia3(ia3) => Self {
+                ia3: Ia3 {
+                    feedforward_modules: ia3.feedforward_modules.clone(),
+                },
+                ..cell
+            },
+            AdapterMethod::Miss(miss) => Self {
+                rank: miss.rank,
+                miss: Miss {
+                    init_weights: if miss.mini_r.is_some() {
+                        MissInit::Mini
+                    } else {
+                        MissInit::Default
+                    },
+                    mini_r: miss.mini_r,
+                    miss_dropout: miss.dropout,
+                },
+                ..cell
+            },
+            AdapterMethod::Vera(vera) => Self {
+                rank: vera.rank,
+                vera: Vera {
+                    d_initial: vera.d_initial,
+                    projection_prng_key: vera.projection_prng_key,
+                    save_projection: vera.save_projection,
+                    vera_dropout: vera.dropout,
+                },
+                ..cell
+            },
+            AdapterMethod::PromptTuning(prompt) => Self {
+                prompt_tuning: PromptTuning {
+                    num_virtual_tokens: prompt.num_virtual_tokens,
+                    init: if prompt.init_text.is_some() {
+                        PromptInit::Text
+                    } else {
+                        PromptInit::Random
+                    },
+                    init_text: prompt.init_text.clone(),
+                },
+                ..cell
+            },
+            AdapterMethod::PrefixTuning(prefix) => Self {
+                prefix_tuning: PrefixTuning {
+                    num_virtual_tokens: prefix.num_virtual_tokens,
+                },
+                ..cell
+            },
+            AdapterMethod::LnTuning => cell,
         }
     }
 

@@ -19,8 +19,9 @@ enum Other {
 }
 
 /// The keys of a cell that name files, relative to the spec.
-const PATHS: [(&str, Other); 6] = [
+const PATHS: [(&str, Other); 7] = [
     ("model", Other::Model),
+    ("adapter_config", Other::None),
     ("init_adapter", Other::None),
     ("data.path", Other::DataSet),
     ("data.eval_path", Other::DataSet),
@@ -82,12 +83,14 @@ mod tests {
         };
         let cell = Cell {
             model: "owner/model".into(),
+            adapter_config: Some("config.json".into()),
             init_adapter: Some("adapter".into()),
             data: data.into(),
             ..Cell::default()
         };
         let anchored = cell.anchored(Path::new("/spec"));
         assert_eq!(anchored.model, "owner/model");
+        assert_eq!(anchored.adapter_config.as_deref(), Some("/spec/config.json"));
         assert_eq!(anchored.init_adapter.as_deref(), Some("/spec/adapter"));
         let Data::File(file) = anchored.data else {
             panic!("{:?}", anchored.data)

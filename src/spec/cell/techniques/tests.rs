@@ -5,10 +5,11 @@ use crate::spec::cell::Cell;
 use crate::spec::keys;
 
 /// Keys that save nothing worth a search, or whose change is another experiment.
-const OTHERS: [&str; 49] = [
+const OTHERS: [&str; 50] = [
     "trainable",
     "layers_to_transform",
     "modules_to_save",
+    "adapter_config",
     "init_adapter",
     "lora",
     "ia3",

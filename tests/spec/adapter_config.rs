@@ -1,0 +1,216 @@
+//! `adapter_config`: what PEFT's files stand for, and what is wrong with some.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use expctl::arch::ModelConfig;
+use expctl::options::AdapterMethod;
+use expctl::peft::{self, IA3, VERA_SHARED};
+use expctl::spec::{self, Overrides, SpecError, Study};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// Reads a spec in `folder`.
+fn parse_in(folder: &Path, text: &str, settings: &[&str]) -> Result<Study, SpecError> {
+    let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+    spec::parse(&folder.join("x.yaml"), text, &Overrides::new([], settings))
+}
+
+/// A spec with these defaults.
+fn defaults(keys: &str) -> String {
+    format!("name: x\ndefaults: {{dtype: float32, {keys}}}\n")
+}
+
+/// The names of PEFT's adapters, with their base models.
+fn adapters() -> Vec<(String, String)> {
+    let names = fs::read_dir(fixtures()).unwrap();
+    let names: Vec<String> = names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let base = |adapter: &str| {
+        let bases = names
+            .iter()
+            .filter(|name| adapter.starts_with(*name) && fixtures().join(name).is_dir());
+        let bases = bases.filter(|name| fixtures().join(name).join("config.json").exists());
+        bases.max_by_key(|name| name.len()).unwrap().clone()
+    };
+    let mut adapters: Vec<_> = names.iter().filter(|name| name.ends_with("_adapter")).collect();
+    adapters.sort_unstable();
+    adapters.into_iter().map(|name| (name.clone(), base(name))).collect()
+}
+
+#[test]
+fn the_adapters_of_peft_are_those_of_their_files() {
+    let adapters = adapters();
+    assert!(adapters.len() > 30, "{}", adapters.len());
+    for (adapter, base) in adapters {
+        let folder = fixtures().join(&adapter);
+        let (file, tensors) = peft::read(&folder).expect(&adapter);
+        let task = match file.task_type() {
+            Some("SEQ_CLS") => "task: sequence_classification, num_labels: 3",
+            _ => "task: causal_lm",
+        };
+        let text = defaults(&format!("model: ./{base}, {task}, adapter_config: {adapter}"));
+        let study = parse_in(&fixtures(), &text, &[]).unwrap_or_else(|error| panic!("{adapter}: {error}"));
+        let [cell] = &study.cells[..] else { panic!("one cell") };
+        assert_eq!(cell.cell.adapter_config.as_deref(), Some(adapter.as_str()));
+        let ours = cell.cell.model_options().adapter.expect("an adapter");
+        let theirs = file.options().expect(&adapter);
+        assert_eq!(ours.method, theirs.method, "{adapter}");
+        assert_eq!(ours.layers_to_transform, theirs.layers_to_transform, "{adapter}");
+        assert_eq!(ours.modules_to_save, theirs.modules_to_save, "{adapter}");
+
+        // The modules are those that PEFT saved tensors of.
+        let config = fs::read(fixtures().join(&base).join("config.json")).expect("a configuration");
+        let config = ModelConfig::from_json(&config).expect(&base);
+        let parts = ["lora_A.weight", IA3, "miss_block", "vera_lambda_b"];
+        let module = |name: &str| {
+            let part = parts.iter().find_map(|part| name.strip_suffix(part))?;
+            part.strip_suffix('.').map(str::to_owned)
+        };
+        let saved: BTreeSet<String> = tensors.iter().filter_map(|tensor| module(&tensor.name)).collect();
+        let adapted: BTreeSet<String> = config.adapted(&ours).into_iter().collect();
+        assert_eq!(adapted, saved, "{adapter}");
+        if let AdapterMethod::Ia3(ia3) = &ours.method {
+            for tensor in tensors.iter().filter(|tensor| tensor.name.ends_with(IA3)) {
+                let name = module(&tensor.name).expect("a module");
+                assert_eq!(
+                    config.is_feedforward(ia3, &name),
+                    tensor.shape[0] == 1,
+                    "{adapter}: {name}"
+                );
+            }
+        }
+        assert!(
+            tensors
+                .iter()
+                .all(|tensor| !VERA_SHARED.contains(&tensor.name.as_str()))
+                || adapter.contains("vera")
+        );
+    }
+}
+
+#[test]
+fn a_cell_is_named_for_what_its_file_says() {
+    let keys = "rank: 4, lora_alpha: 8, target_modules: [down_proj, o_proj, q_proj], layers_to_transform: [1]";
+    let by = |keys: &str| parse_in(&fixtures(), &defaults(&format!("model: ./tiny_llama, {keys}")), &[]).unwrap();
+    let written = by(keys);
+    let config = "adapter_config: tiny_llama_layers_adapter";
+    let path = "adapter_config: tiny_llama_layers_adapter/adapter_config.json";
+    for keys in [config, path, &format!("{config}, {keys}")] {
+        let study = by(keys);
+        assert_eq!(study.cells[0].cell.id(), written.cells[0].cell.id(), "{keys}");
+    }
+    let study = by(config);
+    let dir = tempfile::tempdir().unwrap();
+    study.write(dir.path()).unwrap();
+    let read = Study::read(dir.path()).unwrap();
+    assert_eq!(read.cells[0].cell, study.cells[0].cell);
+    let alone = study.spec_of(&study.cells[0].cell, "", dir.path());
+    assert!(!alone.contains("adapter_config"), "{alone}");
+    let alone = parse_in(dir.path(), &alone, &[]).unwrap();
+    assert_eq!(alone.cells[0].cell.rank, 4);
+}
+
+#[test]
+fn files_are_an_axis() {
+    let sweep = "sweep: {grid: {adapter_config: [tiny_llama_layers_adapter, tiny_llama_ia3_adapter, null]}}\n";
+    let text = defaults("model: ./tiny_llama") + sweep;
+    let study = parse_in(&fixtures(), &text, &[]).unwrap();
+    let methods: Vec<_> = study
+        .cells
+        .iter()
+        .map(|cell| (cell.cell.adapter.name(), cell.cell.rank))
+        .collect();
+    assert_eq!(methods, [("lora", 4), ("ia3", 16), ("lora", 16)]);
+    assert_eq!(study.axes, ["adapter_config"]);
+    let set = parse_in(&fixtures(), &text, &["adapter_config=tiny_llama_vera_adapter"]).unwrap();
+    assert_eq!(set.cells[0].cell.vera.projection_prng_key, 3);
+}
+
+#[test]
+fn it_works_on_both_stacks() {
+    let text = defaults("model: ./tiny_llama, stack: torch, adapter_config: tiny_llama_miss_mini_adapter");
+    let cell = parse_in(&fixtures(), &text, &[]).unwrap().cells.remove(0).cell;
+    assert_eq!((cell.rank, cell.miss.mini_r), (8, Some(4)));
+    let text = defaults("model: ./tiny_llama, stack: torch, adapter_config: tiny_llama_save_adapter");
+    let error = parse_in(&fixtures(), &text, &[]).unwrap_err().to_string();
+    assert!(
+        error.contains("modules_to_save") && error.contains("adapter_config.json:"),
+        "{error}"
+    );
+}
+
+/// The report of a spec with these keys, and a file with these fields beside the method, without the folder's name.
+fn report(keys: &str, fields: &[&str], settings: &[&str]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let fields = fields.join(",\n  ");
+    fs::write(dir.path().join("adapter_config.json"), format!("{{\n  {fields}\n}}\n")).unwrap();
+    let text = format!("name: x\ndefaults:\n  model: tiny\n  adapter_config: adapter_config.json\n{keys}");
+    let report = parse_in(dir.path(), &text, settings).map_or_else(|error| error.to_string(), |_| "no mistake".into());
+    report.replace(&format!("{}/", dir.path().display()), "")
+}
+
+const LORA: &str = r#""peft_type": "LORA", "target_modules": ["q_proj"]"#;
+
+#[test]
+fn mistakes_name_the_field_and_its_place() {
+    let shows = |name: &str, keys: &str, fields: &[&str]| insta::assert_snapshot!(name, report(keys, fields, &[]));
+    shows("field_that_is_not_done", "", &[LORA, r#""lora_bias": true"#]);
+    shows("misspelt_field", "", &[LORA, r#""lora_alfa": 16"#]);
+    shows("field_of_the_wrong_type", "", &[LORA, r#""r": "eight""#]);
+    shows("unknown_method", "", &[r#""peft_type": "LOAR""#]);
+    shows("no_method", "", &[r#""r": 8"#]);
+    shows("no_json", "", &[LORA, r#""r": 8,"#]);
+    shows("other_start_values", "", &[LORA, r#""init_lora_weights": false"#]);
+    shows("other_task", "", &[LORA, r#""task_type": "SEQ_CLS""#]);
+    shows(
+        "blocks_beside_names_in_full",
+        "",
+        &[
+            r#""peft_type": "LORA", "target_modules": ["layers.0.self_attn.q_proj"]"#,
+            r#""layers_to_transform": [0]"#,
+        ],
+    );
+    shows(
+        "module_of_another_model",
+        "",
+        &[r#""peft_type": "LORA""#, r#""target_modules": ["c_attn"]"#],
+    );
+    shows(
+        "modules_that_are_left_open",
+        "",
+        &[r#""peft_type": "LORA""#, r#""target_modules": null"#],
+    );
+    shows("key_beside_the_file", "  rank: 4\n", &[LORA, r#""r": 8"#]);
+    shows(
+        "axis_beside_the_file",
+        "sweep:\n  grid: {rank: [8, 16]}\n",
+        &[LORA, r#""r": 8"#],
+    );
+    let set = report("", &[LORA, r#""r": 8"#], &["rank=4"]);
+    insta::assert_snapshot!("override_beside_the_file", set);
+}
+
+#[test]
+fn what_is_neutral_or_agrees_is_no_mistake() {
+    let neutral = r#""peft_version": "0.21.2", "revision": "main", "auto_mapping": null, "loftq_config": {}, "r": 8"#;
+    let keys = "  rank: 8\n  lora_alpha: 8.0\n  target_modules: [q_proj]\n";
+    assert_eq!(report(keys, &[LORA, neutral], &["batch_size=2"]), "no mistake");
+    let open = r#""peft_type": "LORA", "target_modules": null"#;
+    assert_eq!(report("  target_modules: [q_proj]\n", &[open], &[]), "no mistake");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_mistake_of_the_spec() {
+    let error = parse_in(
+        Path::new("/nowhere"),
+        &defaults("model: tiny, adapter_config: a.json"),
+        &[],
+    )
+    .unwrap_err();
+    insta::assert_snapshot!("no_adapter_config", error.to_string());
+}
