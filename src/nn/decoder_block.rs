@@ -234,6 +234,7 @@ mod tests {
         },
     };
     use crate::options::Attention::{self as Implementation, Eager, Sdpa};
+    use crate::options::Dtype;
     /// The norms of a block, and what comes with them: Llama's, Qwen 3's, and Gemma's.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Norms {
@@ -312,6 +313,36 @@ mod tests {
                 dot(&y, &dy)
             };
             assert_finite_differences(&mut block, objective, &x, &dx, 5e-3);
+        }
+    }
+
+    #[test]
+    fn a_prefix_has_the_same_gradients_by_kernels_and_plain_ops() {
+        let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
+        let (pass, start) = (pass(2, 5), uniform("prefix", &[3, 16]));
+        let run = |implementation, norms| {
+            let (mut block, rope) = block(false, 0, implementation, norms);
+            let mut prefix = Prefix::new((3, 2, 4), Dtype::Float32, 0, &Device::Cpu).unwrap();
+            prefix.embeddings.set(tensor(&start));
+            let (y, saved) = block
+                .forward(tensor(&x), &rope, Some(prefix.of_block(1)), &pass)
+                .unwrap();
+            let dx = block
+                .backward(saved, tensor(&dy), &rope, Some((&mut prefix, 1)), &pass)
+                .unwrap();
+            (y, dx, prefix)
+        };
+        for (implementation, norms) in [(Sdpa, Norms::Inputs), (Sdpa, Norms::Heads), (Eager, Norms::Heads)] {
+            let (y, dx, kernels) = run(implementation, norms);
+            let (y_plain, dx_plain, plain) = with_plain_ops(|| run(implementation, norms));
+            assert_close(&y, &y_plain, 1e-5, "y");
+            assert_close(&dx, &dx_plain, 1e-5, "dx");
+            let [kernels, plain] = [&kernels, &plain].map(|prefix| prefix.embeddings.gradient().unwrap());
+            assert_close(kernels, plain, 1e-5, "prefix");
+            let values = kernels.to_vec_f32().unwrap();
+            // The other block's have no gradient.
+            assert!(values.chunks(16).all(|row| row[..8].iter().all(|value| *value == 0.0)));
+            assert!(values.chunks(16).all(|row| row[8..].iter().any(|value| *value != 0.0)));
         }
     }
 

@@ -35,6 +35,8 @@ mod softcap;
 pub mod tensor;
 #[cfg(test)]
 pub(crate) mod testing;
+mod virtual_rows;
+pub mod virtual_tokens;
 pub mod weight;
 
 pub use pass::{DropoutPass, Pass};

@@ -1,13 +1,14 @@
 //! Prefix tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values of virtual tokens, which the attention of every block
 //! has before those of each sequence. As in PEFT they are not rotated, and positions of tokens begin behind them.
 
-use candle_core::{DType, Device, Result, Tensor as Candle};
+use candle_core::{Device, Result, Tensor as Candle};
 
 use super::{
     Pass,
     param::Param,
     prompt::normal_embeddings,
     tensor::{Tensor, for_format},
+    virtual_rows,
 };
 use crate::{
     kernels::{Element, Sequences},
@@ -59,27 +60,8 @@ impl Prefix {
     /// Adds the gradients of a block's keys and values, which are summed over the sequences, from those of `sequences` that count
     /// virtual tokens.
     pub(crate) fn accumulate(&mut self, block: usize, gradients: [&Tensor; 2], sequences: &Sequences) -> Result<()> {
-        let (own, width) = (self.tokens(), self.width);
         for (part, gradient) in gradients.into_iter().enumerate() {
-            let sum = if gradient.has_kernels() {
-                for_format!(gradient.dtype(), E => {
-                    let values = gradient.values::<E>()?;
-                    Ok(Tensor::written((own, width), |sum: &mut [f32]| {
-                        sum.fill(0.0);
-                        for tokens in sequences.iter() {
-                            let rows = &values[tokens.start * width..][..own * width];
-                            sum.iter_mut().zip(rows).for_each(|(sum, value)| *sum += value.widen());
-                        }
-                    }))
-                })?
-            } else {
-                let gradient = gradient.to_candle_f32()?;
-                let mut sum = Candle::zeros((own, width), DType::F32, gradient.device())?;
-                for tokens in sequences.iter() {
-                    sum = (sum + gradient.narrow(0, tokens.start, own)?)?;
-                }
-                Tensor::from_candle(sum)?
-            };
+            let sum = virtual_rows::sum(gradient, self.tokens(), sequences)?;
             let first = self.column(block, part);
             self.embeddings.accumulate_columns(first, &sum)?;
         }
@@ -106,24 +88,7 @@ impl Past<'_> {
 
     /// The rows with zeros before those of each of the `sequences`, which count virtual tokens.
     pub(super) fn before(self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
-        let (own, cols) = (self.prefix.tokens(), x.cols());
-        if !x.has_kernels() {
-            let x = x.to_candle()?;
-            let zeros = Candle::zeros((own, cols), x.dtype(), x.device())?;
-            return Tensor::from_candle(behind(&zeros, &x, own, sequences)?);
-        }
-        for_format!(x.dtype(), E => {
-            let mut from = x.values::<E>()?;
-            Ok(Tensor::written((sequences.tokens(), cols), |out: &mut [E]| {
-                for tokens in sequences.iter() {
-                    let (first, rows) = out[tokens.start * cols..tokens.end * cols].split_at_mut(own * cols);
-                    first.fill(E::narrow(0.0));
-                    let (own_rows, rest) = from.split_at(rows.len());
-                    rows.copy_from_slice(own_rows);
-                    from = rest;
-                }
-            }))
-        })
+        virtual_rows::before(x, self.prefix.tokens(), None, sequences)
     }
 
     /// The same of queries, keys and values, which are freed as it goes.
@@ -175,12 +140,12 @@ impl Past<'_> {
 
     fn fill(self, part: usize, mut x: Tensor, sequences: &Sequences) -> Result<Tensor> {
         let Prefix { embeddings, width } = self.prefix;
-        let (first, own) = (self.prefix.column(self.block, part), self.prefix.tokens());
+        let first = self.prefix.column(self.block, part);
         if !x.has_kernels() {
             let prefix = embeddings.value.to_candle()?.narrow(1, first, *width)?;
             let prefix = prefix.contiguous()?.to_dtype(x.dtype())?;
             let rows = self.without(&x, sequences)?.to_candle()?;
-            return Tensor::from_candle(behind(&prefix, &rows, own, sequences)?);
+            return virtual_rows::before_plain(&rows, &prefix, sequences);
         }
         if !memory::is_dry_run() {
             let cols = embeddings.value.cols();
@@ -198,16 +163,6 @@ impl Past<'_> {
         }
         Ok(x)
     }
-}
-
-/// `first` before the rows of each of the `sequences`, which count the `own` rows of `first`.
-fn behind(first: &Candle, rows: &Candle, own: usize, sequences: &Sequences) -> Result<Candle> {
-    let mut parts = Vec::with_capacity(2 * sequences.count());
-    for (index, tokens) in sequences.iter().enumerate() {
-        parts.push(first.clone());
-        parts.push(rows.narrow(0, tokens.start - index * own, tokens.len() - own)?);
-    }
-    Candle::cat(&parts, 0)
 }
 
 #[cfg(test)]

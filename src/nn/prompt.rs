@@ -1,16 +1,16 @@
 //! Prompt tuning (Lester et al. 2021, arXiv:2104.08691): trained embeddings of virtual tokens, which stand before those of each
 //! sequence.
 
-use candle_core::{DType, Device, Result, Tensor as Candle};
+use candle_core::{Device, Result};
 
 use super::{
-    convert,
     param::Param,
     tensor::{Tensor, floating, for_format},
+    virtual_rows,
 };
 use crate::{
     arch::ModuleName,
-    kernels::{self, Element, Sequences},
+    kernels::{Element, Sequences},
     memory::{self, Buffer, Category},
     options::Dtype,
     peft, random,
@@ -40,53 +40,12 @@ impl Prompt {
 
     /// The tokens' embeddings with the virtual ones before those of each of the `sequences`, which count both.
     pub(crate) fn before(&self, x: &Tensor, sequences: &Sequences) -> Result<Tensor> {
-        let prompt = &self.embeddings.value;
-        let (cols, own) = (x.cols(), self.tokens());
-        if !x.has_kernels() {
-            let (prompt, x) = (prompt.to_candle()?.to_dtype(x.dtype())?, x.to_candle()?);
-            let mut parts = Vec::with_capacity(2 * sequences.count());
-            for (index, tokens) in sequences.iter().enumerate() {
-                parts.push(prompt.clone());
-                parts.push(x.narrow(0, tokens.start - index * own, tokens.len() - own)?);
-            }
-            return Tensor::from_candle(Candle::cat(&parts, 0)?);
-        }
-        let wide = convert::widen(prompt)?;
-        let prompt = wide.values::<f32>()?;
-        for_format!(x.dtype(), E => {
-            let mut from = x.values::<E>()?;
-            Ok(Tensor::written((sequences.tokens(), cols), |out: &mut [E]| {
-                for tokens in sequences.iter() {
-                    let out = &mut out[tokens.start * cols..tokens.end * cols];
-                    let (virtual_rows, rows) = out.split_at_mut(own * cols);
-                    kernels::convert::narrow(prompt, virtual_rows);
-                    let (own_rows, rest) = from.split_at(rows.len());
-                    rows.copy_from_slice(own_rows);
-                    from = rest;
-                }
-            }))
-        })
+        virtual_rows::before(x, self.tokens(), Some(&self.embeddings.value), sequences)
     }
 
     /// Adds the gradients, which are summed over the sequences, from those of all embeddings, float32.
     pub(crate) fn backward(&mut self, dx: &Tensor, sequences: &Sequences) -> Result<()> {
-        let (own, cols) = (self.tokens(), dx.cols());
-        if !dx.has_kernels() {
-            let dx = dx.to_candle_f32()?;
-            let mut sum = Candle::zeros((own, cols), DType::F32, dx.device())?;
-            for tokens in sequences.iter() {
-                sum = (sum + dx.narrow(0, tokens.start, own)?)?;
-            }
-            return self.embeddings.accumulate(Tensor::from_candle(sum)?);
-        }
-        let values = dx.values::<f32>()?;
-        let sum = Tensor::written((own, cols), |sum: &mut [f32]| {
-            sum.fill(0.0);
-            for tokens in sequences.iter() {
-                let rows = &values[tokens.start * cols..][..own * cols];
-                sum.iter_mut().zip(rows).for_each(|(sum, value)| *sum += value);
-            }
-        });
+        let sum = virtual_rows::sum(dx, self.tokens(), sequences)?;
         self.embeddings.accumulate(sum)
     }
 }
@@ -100,11 +59,16 @@ pub(super) fn normal_embeddings(shape: (usize, usize), dtype: Dtype, seed: u64, 
         let values = Buffer::<E>::from_fn(shape.0 * shape.1, |_| Element::narrow(random::normal(&mut stream)));
         Tensor::on_device(values, shape, device)
     })?;
-    Ok(Param::adapter(name, normal))
+    let mut embeddings = Param::adapter(name, normal);
+    // As in PEFT, whose optimizers know it by that.
+    embeddings.is_embedding = true;
+    Ok(embeddings)
 }
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{DType, Tensor as Candle};
+
     use super::*;
     use crate::nn::testing::{assert_close, autograd, tensor, uniform, with_plain_ops};
 

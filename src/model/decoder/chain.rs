@@ -8,7 +8,10 @@ use crate::{
     memory::{Buffer, tiers::Slot},
     model::chain::{Chain, Evaluated, SegmentNames},
     model::host_blocks::HostBlocks,
-    nn::{Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, prefix::Past, tensor::Tensor},
+    nn::{
+        Pass, adapter::SharedFactors, decoder_block, loss::Targets, param::Param, prefix::Past, tensor::Tensor,
+        virtual_tokens::VirtualTokens,
+    },
 };
 
 impl Chain for Decoder {
@@ -32,14 +35,12 @@ impl Chain for Decoder {
 
     fn embedding_trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embed_tokens.table.push_trainable(params);
-        params.extend(self.prompt.as_mut().map(|prompt| &mut prompt.embeddings));
-        params.extend(self.prefix.as_mut().map(|prefix| &mut prefix.embeddings));
+        params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
     }
 
     fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.embed_tokens.table.push_trainable(params);
-        params.extend(self.prompt.as_mut().map(|prompt| &mut prompt.embeddings));
-        params.extend(self.prefix.as_mut().map(|prefix| &mut prefix.embeddings));
+        params.extend(self.virtual_tokens.as_mut().map(VirtualTokens::embeddings));
         for block in &mut self.blocks {
             block.trainable(params);
         }
@@ -67,7 +68,7 @@ impl Chain for Decoder {
 
     fn embed(&self, ids: &Buffer<u32>, pass: &Pass) -> Result<Tensor> {
         let x = self.embed_tokens.forward(ids, self.hidden, &self.device)?;
-        match &self.prompt {
+        match self.prompt() {
             Some(prompt) => prompt.before(&x, &pass.sequences),
             None => Ok(x),
         }
@@ -103,15 +104,18 @@ impl Chain for Decoder {
 
     fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
         let block = &mut self.blocks[index];
-        let prefix = self.prefix.as_mut().map(|prefix| (prefix, index));
+        let prefix = match &mut self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => Some((prefix, index)),
+            _ => None,
+        };
         block.backward(saved, dy, self.rope.of(block), prefix, pass)
     }
 
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {
-        match &mut self.prompt {
+        match &mut self.virtual_tokens {
             // The table beside it is frozen.
-            Some(prompt) => prompt.backward(&dy, &pass.sequences),
-            None => self.embed_tokens.backward(ids, dy),
+            Some(VirtualTokens::Prompt(prompt)) => prompt.backward(&dy, &pass.sequences),
+            _ => self.embed_tokens.backward(ids, dy),
         }
     }
 
@@ -132,7 +136,7 @@ impl Chain for Decoder {
 impl Decoder {
     /// What stands before the keys and values of a block.
     fn past(&self, index: usize) -> Option<Past<'_>> {
-        self.prefix.as_ref().map(|prefix| prefix.of_block(index))
+        self.prefix().map(|prefix| prefix.of_block(index))
     }
 
     /// The targets of a micro-batch, whose rows stand behind virtual tokens.

@@ -18,6 +18,7 @@ use crate::{
         prefix::Prefix,
         prompt::Prompt,
         rope::Rope,
+        virtual_tokens::VirtualTokens,
     },
     options::AdapterMethod,
     peft,
@@ -80,8 +81,7 @@ impl Loader<'_> {
             scale: config.embedding_scale(),
             padding: config.padding_row,
         };
-        let prompt = self.prompt(config)?;
-        let prefix = self.prefix(config)?;
+        let virtual_tokens = self.virtual_tokens(config)?;
         let mut blocks = Vec::with_capacity(config.num_hidden_layers);
         let mut host_blocks = HostBlocks::default();
         for index in 0..config.num_hidden_layers {
@@ -107,8 +107,7 @@ impl Loader<'_> {
         Ok(Model::Decoder(Box::new(Decoder {
             description,
             embed_tokens,
-            prompt,
-            prefix,
+            virtual_tokens,
             blocks,
             host_blocks,
             norm,
@@ -125,26 +124,24 @@ impl Loader<'_> {
     }
 
     /// The virtual tokens that are trained, if some are.
-    fn prompt(&self, config: &ModelConfig) -> Result<Option<Prompt>, LoadError> {
-        let Some(adapter) = self.adapter() else { return Ok(None) };
-        let AdapterMethod::PromptTuning(options) = &adapter.method else {
+    fn virtual_tokens(&self, config: &ModelConfig) -> Result<Option<VirtualTokens>, LoadError> {
+        let Some(adapter) = self.adapter().filter(|adapter| adapter.virtual_tokens() > 0) else {
             return Ok(None);
         };
+        let (dtype, seed, device) = (adapter.dtype, self.seed(), self.device());
         let _module = memory::module(peft::PROMPT_ENCODER);
-        let shape = (options.num_virtual_tokens, config.hidden_size);
-        Ok(Some(Prompt::new(shape, adapter.dtype, self.seed(), self.device())?))
-    }
-
-    /// The prefix that is trained, if one is.
-    fn prefix(&self, config: &ModelConfig) -> Result<Option<Prefix>, LoadError> {
-        let Some(adapter) = self.adapter() else { return Ok(None) };
-        let AdapterMethod::PrefixTuning(options) = &adapter.method else {
-            return Ok(None);
-        };
-        let _module = memory::module(peft::PROMPT_ENCODER);
-        let width = config.num_key_value_heads * config.head_dim;
-        let shape = (options.num_virtual_tokens, config.num_hidden_layers, width);
-        Ok(Some(Prefix::new(shape, adapter.dtype, self.seed(), self.device())?))
+        Ok(match &adapter.method {
+            AdapterMethod::PromptTuning(options) => {
+                let shape = (options.num_virtual_tokens, config.hidden_size);
+                Some(VirtualTokens::Prompt(Prompt::new(shape, dtype, seed, device)?))
+            }
+            AdapterMethod::PrefixTuning(options) => {
+                let width = config.num_key_value_heads * config.head_dim;
+                let shape = (options.num_virtual_tokens, config.num_hidden_layers, width);
+                Some(VirtualTokens::Prefix(Prefix::new(shape, dtype, seed, device)?))
+            }
+            _ => None,
+        })
     }
 
     fn decoder_block(&mut self, config: &ModelConfig, parts: &Parts, index: usize) -> Result<DecoderBlock, LoadError> {

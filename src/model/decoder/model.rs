@@ -10,6 +10,7 @@ use crate::{
     nn::{
         adapter::SharedFactors, attention::Visibility, decoder_block::DecoderBlock, embedding::Embedding,
         loss::CausalLoss, norm::RmsNorm, param::Param, prefix::Prefix, prompt::Prompt, rope::Rope,
+        virtual_tokens::VirtualTokens,
     },
 };
 
@@ -18,10 +19,8 @@ use crate::{
 pub struct Decoder {
     pub(crate) description: &'static Description,
     pub(crate) embed_tokens: Embedding,
-    /// Virtual tokens before each sequence.
-    pub(crate) prompt: Option<Prompt>,
-    /// Keys and values of virtual tokens before each sequence.
-    pub(crate) prefix: Option<Prefix>,
+    /// What stands before each sequence.
+    pub(crate) virtual_tokens: Option<VirtualTokens>,
     pub(crate) blocks: Vec<DecoderBlock>,
     /// Frozen weights of blocks that wait in the host's memory.
     pub(crate) host_blocks: HostBlocks,
@@ -58,16 +57,32 @@ impl Ropes {
 }
 
 impl Decoder {
-    /// Number of virtual tokens before each sequence.
+    /// The virtual tokens that go through the blocks as tokens do.
+    pub(crate) fn prompt(&self) -> Option<&Prompt> {
+        match &self.virtual_tokens {
+            Some(VirtualTokens::Prompt(prompt)) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    /// The keys and values of virtual tokens.
+    pub(crate) fn prefix(&self) -> Option<&Prefix> {
+        match &self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => Some(prefix),
+            _ => None,
+        }
+    }
+
+    /// Number of virtual tokens that go through the blocks, before each sequence.
     pub(crate) fn prompt_tokens(&self) -> usize {
-        self.prompt.as_ref().map_or(0, Prompt::tokens)
+        self.prompt().map_or(0, Prompt::tokens)
     }
 
     /// Gives the virtual tokens the embeddings of these tokens, of which there are as many.
     pub(crate) fn start_prompt(&mut self, ids: &[u32]) -> Result<()> {
         let values = self.embed_tokens.values(ids)?;
-        match &mut self.prompt {
-            Some(prompt) => prompt.embeddings.fill(&values),
+        match &mut self.virtual_tokens {
+            Some(tokens) => tokens.embeddings().fill(&values),
             None => Ok(()),
         }
     }
