@@ -8,7 +8,7 @@ use super::encoder::Encoder;
 use super::error::LoadError;
 use super::loader::Loader;
 use crate::arch::{Family, ModelConfig};
-use crate::nn::{param::Param, tensor::Tensor};
+use crate::nn::{param::Param, tensor::Tensor, virtual_tokens::VirtualTokens};
 use crate::options::{AdapterMethod, ModelOptions};
 use crate::peft;
 
@@ -57,6 +57,22 @@ macro_rules! with_chain {
 pub(crate) use with_chain;
 
 impl Model {
+    /// Virtual tokens that go through the blocks, before each sequence.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        match self {
+            Self::Decoder(decoder) => decoder.prompt_tokens(),
+            Self::Encoder(_) => 0,
+        }
+    }
+
+    /// What stands before each sequence, to be taken away and put back.
+    pub(crate) fn virtual_tokens(&mut self) -> Option<&mut Option<VirtualTokens>> {
+        match self {
+            Self::Decoder(decoder) => Some(&mut decoder.virtual_tokens),
+            Self::Encoder(_) => None,
+        }
+    }
+
     /// Everything that is trained, in a fixed order, each once.
     pub fn trainable(&mut self) -> Vec<&mut Param> {
         let mut params = self.saved();

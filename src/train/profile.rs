@@ -65,10 +65,11 @@ pub(super) fn run(
     let (parameter_bytes, optimizer_state_bytes) = (bytes(Category::Parameter), bytes(Category::OptimizerState));
     let gradient_bytes = bytes(Category::Gradient);
     let element = options.model.bytes_of_outputs();
-    let outputs = batch.micro.iter().map(|micro| match config.task() {
+    let sequences = batch.micro.iter().map(|micro| trainer.sequences(micro));
+    let outputs = sequences.map(|sequences| match config.task() {
         // Packed rows are one row without padding.
-        Task::CausalLm => config.module_outputs(1, micro.sequences.tokens()),
-        Task::SequenceClassification => config.module_outputs(micro.sequences.count(), micro.sequences.longest()),
+        Task::CausalLm => config.module_outputs(1, sequences.tokens()),
+        Task::SequenceClassification => config.module_outputs(sequences.count(), sequences.longest()),
     });
     Ok(peak.map(|peak_bytes| Profile {
         parameter_bytes,

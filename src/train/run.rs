@@ -72,8 +72,10 @@ pub fn run(
     let load_seconds = load_start.elapsed().as_secs_f64();
     let load_peaks = LoadPeaks::now();
 
-    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's.
-    let before = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
+    // The loss that training starts from. A new adapter starts as a zero update, so it is the base's; new virtual tokens do not,
+    // so they are left out.
+    let is_base = options.init_adapter.is_none();
+    let before = forgetting_loss(options, &config, &dataset, &mut trainer, is_base, on_event)?;
     if before.is_some() {
         memory::return_freed();
     }
@@ -101,7 +103,7 @@ pub fn run(
         on_event(&Event::Evaluating);
         Some(trainer.evaluate(dataset.eval_batches(&options.data, &config))?)
     };
-    let after = forgetting_loss(options, &config, &dataset, &mut trainer, on_event)?;
+    let after = forgetting_loss(options, &config, &dataset, &mut trainer, false, on_event)?;
     let adapter_file_bytes = save::adapter(&options.model, &mut trainer, &out.dir.join("adapter"))?;
     if let Some(dir) = out.model {
         save::model(&options.model, roots, &mut trainer, dir)?;
@@ -126,12 +128,13 @@ pub fn run(
     })
 }
 
-/// The loss on the data whose forgetting is measured; `None` if there is none.
+/// The loss on the data whose forgetting is measured, of the base or of what is trained; `None` if there is none.
 fn forgetting_loss(
     options: &TrainOptions,
     config: &ModelConfig,
     dataset: &Dataset,
     trainer: &mut Trainer,
+    is_base: bool,
     on_event: &mut dyn FnMut(&Event),
 ) -> Result<Option<f64>, TrainError> {
     let mut batches = dataset.forgetting_batches(&options.data, config).peekable();
@@ -139,7 +142,11 @@ fn forgetting_loss(
         return Ok(None);
     }
     on_event(&Event::Evaluating);
-    Ok(Some(trainer.evaluate(batches)?.loss))
+    let evaluation = match is_base {
+        true => trainer.evaluate_without_virtual_tokens(batches)?,
+        false => trainer.evaluate(batches)?,
+    };
+    Ok(Some(evaluation.loss))
 }
 
 /// A model and its data, ready for the first step.

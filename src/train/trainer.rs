@@ -186,6 +186,22 @@ impl Trainer {
         })
     }
 
+    /// The same without virtual tokens: with new ones, a model is not its base any more.
+    ///
+    /// # Errors
+    /// Those of [`evaluate`](Self::evaluate).
+    pub fn evaluate_without_virtual_tokens(
+        &mut self,
+        batches: impl Iterator<Item = Result<MicroBatch, DataError>>,
+    ) -> Result<Evaluation, TrainError> {
+        let tokens = self.model.virtual_tokens().and_then(Option::take);
+        let evaluation = self.evaluate(batches);
+        if let Some(place) = self.model.virtual_tokens() {
+            *place = tokens;
+        }
+        evaluation
+    }
+
     /// The logits of a micro-batch, float32: `[tokens, vocabulary]` of a decoder, `[batch, labels]` of an encoder.
     ///
     /// # Errors
@@ -243,15 +259,18 @@ impl Trainer {
             step: step as u64,
             samples: micro.sample_ids.iter().map(|&sample| u64::from(sample)).collect(),
         });
-        // Virtual tokens stand before each sequence.
-        let sequences = match self.options.model.prompt_tokens() {
-            0 => micro.sequences.clone(),
-            own => Sequences::of(micro.sequences.iter().map(|tokens| own + tokens.len())),
-        };
         Pass {
-            sequences,
+            sequences: self.sequences(micro),
             lengths,
             dropout,
+        }
+    }
+
+    /// The sequences that go through the blocks: the micro-batch's, with virtual tokens before each.
+    pub(super) fn sequences(&self, micro: &MicroBatch) -> Sequences {
+        match self.model.prompt_tokens() {
+            0 => micro.sequences.clone(),
+            own => Sequences::of(micro.sequences.iter().map(|tokens| own + tokens.len())),
         }
     }
 }
