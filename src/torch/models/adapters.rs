@@ -42,7 +42,10 @@ impl<'t> Loader<'t, '_> {
         let normal = self
             .tape
             .factor(&[tokens as u32, width as u32], Dtype::floating(adapter.dtype));
-        let embedding = self.train("", None, peft::PROMPT_EMBEDDINGS, normal);
+        let embedding = self.tape.leaf(normal);
+        self.is_adapted = true;
+        self.trainable.push_embedding(embedding.clone());
+        self.record(None, "", peft::PROMPT_EMBEDDINGS, &embedding);
         Some(match adapter.method {
             AdapterMethod::PromptTuning(_) => VirtualTokens::Prompt(Prompt { embedding }),
             _ => VirtualTokens::Prefix(Prefix {

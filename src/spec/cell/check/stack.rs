@@ -242,7 +242,8 @@ impl Cell {
         if self.loss == Some(Loss::Chunked) {
             found.check(self.check_chunked_loss());
         }
-        if self.torch.embedding_states_32bit.is_some() && (self.rank > 0 || !self.optim.is_8bit()) {
+        let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens();
+        if self.torch.embedding_states_32bit.is_some() && !(trains_embedding && self.optim.is_8bit()) {
             found.add(
                 Invalid::new("torch.embedding_states_32bit", "no embedding has states of 8 bits")
                     .with("rank")
