@@ -41,6 +41,15 @@ pub fn check(config: &ModelConfig, stack: Stack) -> Result<(), Unsupported> {
     }
 }
 
+/// Says how many positions a model has, and how many of them `own` virtual tokens take.
+pub fn positions(model: &str, most: usize, own: usize) -> String {
+    let taken = match own {
+        0 => String::new(),
+        own => format!(", of which virtual tokens take {own}"),
+    };
+    format!("the model `{model}` has {most} positions (max_position_embeddings{taken})")
+}
+
 /// The presets that `stack` computes.
 pub fn presets(stack: Stack) -> impl Iterator<Item = Preset> {
     let presets = Preset::ALL.iter().copied();

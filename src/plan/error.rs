@@ -1,6 +1,6 @@
 //! Errors of planning.
 
-use crate::arch::ArchError;
+use crate::arch::{ArchError, check::positions};
 use crate::data::DataError;
 use crate::spec::cell::Invalid;
 use crate::train::TrainError;
@@ -18,12 +18,14 @@ pub enum PlanError {
     #[error(transparent)]
     Training(#[from] TrainError),
     /// Samples are longer than the model can take.
-    #[error("the model `{model}` has {most} positions (max_position_embeddings), fewer than max_seq_length")]
+    #[error("{}, fewer than max_seq_length", positions(.model, *.most, *.own))]
     Positions {
         /// The model, as the spec names it.
         model: String,
         /// The largest number of positions.
         most: usize,
+        /// Those that virtual tokens take.
+        own: usize,
     },
     /// A value is left open.
     #[error(

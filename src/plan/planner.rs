@@ -322,9 +322,10 @@ fn is_closed(cell: &Cell) -> Result<(), PlanError> {
 }
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
-    if cell.data_options().longest_sequence() > most {
+    let own = cell.model_options().virtual_tokens();
+    if own + cell.data_options().longest_sequence() > most {
         let model = cell.model.clone();
-        return Err(PlanError::Positions { model, most });
+        return Err(PlanError::Positions { model, most, own });
     }
     Ok(())
 }

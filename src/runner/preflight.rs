@@ -48,8 +48,8 @@ pub(super) enum Reason {
     InstructionSet { best: &'static str },
     #[error("{0}")]
     Blocks(Mistake),
-    #[error("the model `{model}` has {most} positions (max_position_embeddings)")]
-    Positions { model: String, most: usize },
+    #[error("{0}")]
+    Positions(String),
     #[error(
         "cells of this stack are planned and not run, and there are no others; `expctl plan {spec}` says what they take"
     )]
@@ -89,7 +89,7 @@ impl PreflightError {
 pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(), PreflightError> {
     let roots = study.roots();
     let mut configs = HashMap::new();
-    let (mut seen, mut seen_adapters) = (HashSet::new(), HashSet::new());
+    let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for planned in &study.cells {
         let cell = &planned.cell;
         let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, key, value.to_string(), reason);
@@ -114,10 +114,18 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
             peft::check_norms(&roots.path(path), norms).map_err(|error| fail("adapter_config", path, error.into()))?;
         }
         let most = config.max_position_embeddings;
-        if cell.model_options().virtual_tokens() + cell.max_seq_length > most {
-            let model = cell.model.clone();
-            let reason = Reason::Positions { model, most };
+        let own = cell.model_options().virtual_tokens();
+        if own + cell.max_seq_length > most {
+            let reason = Reason::Positions(arch::check::positions(&cell.model, most, own));
             return Err(fail("max_seq_length", &cell.max_seq_length, reason));
+        }
+        if let Some(text) = &cell.prompt_tuning.init_text
+            && seen_texts.insert((cell.model.as_str(), text))
+        {
+            let location = arch::locate(&cell.model, &roots).map_err(ModelError::from);
+            let location = location.map_err(|error| fail("model", &cell.model, error.into()))?;
+            data::tokens_of_text(text, &location, config)
+                .map_err(|error| fail("prompt_tuning.init_text", text, error.into()))?;
         }
         if let Err(mistake) = cell.check_blocks_of(config) {
             let value = to_flow_yaml(&cell.value("gradient_checkpointing"));

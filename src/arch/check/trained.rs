@@ -147,9 +147,12 @@ fn check_ia3(config: &ModelConfig, adapter: &AdapterOptions) -> Result<(), ArchE
     if is_open && config.ia3().is_none() {
         return Err(ArchError::Ia3Modules(config.family.name()));
     }
-    match ia3.feedforward_modules.iter().flatten().find(|name| {
-        !config.adapted(adapter).iter().any(|module| ends_in(module, name))
-    }) {
+    match ia3
+        .feedforward_modules
+        .iter()
+        .flatten()
+        .find(|name| !config.adapted(adapter).iter().any(|module| ends_in(module, name)))
+    {
         Some(name) => Err(ArchError::Feedforward(name.clone())),
         None => Ok(()),
     }
