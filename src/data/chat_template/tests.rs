@@ -83,7 +83,6 @@ fn a_template_that_fails_names_its_line_and_the_sample() {
     assert!(invalid.starts_with("chat.jinja:2: syntax error: "), "{invalid}");
 }
 
-/// The folder of a model with these files.
 /// The marks of `{% generation %}` are characters that a message may have as well.
 #[test]
 fn a_template_that_marks_nothing_changes_no_character() {
@@ -93,6 +92,7 @@ fn a_template_that_marks_nothing_changes_no_character() {
     assert_eq!((marked.text.as_str(), marked.parts.len()), ("a\u{fdd0}b\u{fdd1}", 0));
 }
 
+/// The folder of a model with these files.
 fn model(files: &[(&str, Json)]) -> (tempfile::TempDir, Location) {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
