@@ -94,18 +94,20 @@ impl AdapterConfigs {
         Self(files)
     }
 
-    /// Puts the keys that a cell's file stands for into the cell's tree. Returns the mistakes in the file, and the keys that say
-    /// otherwise.
-    pub(crate) fn expand(&self, cell: &mut Node) -> Vec<Diagnostic> {
+    /// Puts the keys that a cell's file stands for into the cell's tree. Returns what does not suit the file, where the cell keeps
+    /// its own keys.
+    ///
+    /// # Errors
+    /// The file's own mistake, which leaves the cell's keys open.
+    pub(crate) fn expand(&self, cell: &mut Node) -> Result<Vec<Diagnostic>, Diagnostic> {
         let node = cell.get(&[KEY]).filter(|node| !node.is_null());
         let Some((place, file)) = node.and_then(|node| Some((node.place, self.0.get(node.text()?)?))) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let file = match file {
-            Ok(file) => file,
-            Err(mistake) if mistake.labels.is_empty() => return vec![mistake.clone().at(place)],
-            Err(mistake) => return vec![mistake.clone()],
-        };
+        let file = file.as_ref().map_err(|mistake| match mistake.labels.is_empty() {
+            true => mistake.clone().at(place),
+            false => mistake.clone(),
+        })?;
         let mut mistakes = Vec::new();
         mistakes.extend(file.other_task(cell, place));
         mistakes.extend(file.no_targets(cell, place));
@@ -129,7 +131,7 @@ impl AdapterConfigs {
                 }
             }
         }
-        mistakes
+        Ok(mistakes)
     }
 }
 

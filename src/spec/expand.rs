@@ -17,7 +17,7 @@ use super::lineage::Lineage;
 use super::place::Place;
 use super::sample::Sample;
 use super::study::StudyCell;
-use super::sweep::{Assignment, Axis, Sweep};
+use super::sweep::{Assignment, Sweep};
 use super::tree::Node;
 use super::type_values::leave_open;
 use crate::text::{counted, quoted};
@@ -68,7 +68,7 @@ pub(crate) fn expand(
         repeats,
         pinned,
         filter,
-        axes: axis_names(sweep),
+        axes: sweep.axis_names(),
         cells: Vec::new(),
         origins: HashMap::new(),
         merged: 0,
@@ -138,18 +138,6 @@ fn check_seed_axis(sweep: &Sweep) -> Result<(), Diagnostic> {
         .help("keep one of them")),
         None => Ok(()),
     }
-}
-
-/// The keys that vary, in the order in which the spec names them.
-fn axis_names(sweep: &Sweep) -> Vec<String> {
-    let swept = sweep.axes().map(Axis::name);
-    let included = sweep
-        .include
-        .iter()
-        .flatten()
-        .map(|assignment| assignment.name.as_str());
-    let names: indexmap::IndexSet<&str> = swept.chain(included).collect();
-    names.into_iter().map(str::to_owned).collect()
 }
 
 /// The part of the sweep that a cell comes from.
@@ -255,14 +243,10 @@ impl<'s> Expander<'s> {
         for assignment in self.assignments(origin) {
             tree.set(&assignment.path, assignment.key, assignment.value.clone());
         }
-        let in_config = self.configs.expand(&mut tree);
-        if !in_config.is_empty() {
-            self.sound = false;
-            for mistake in in_config {
-                self.mistakes.add(self.explain(mistake, origin));
-            }
-            return None;
-        }
+        let in_config = match self.configs.expand(&mut tree) {
+            Ok(in_config) => in_config,
+            Err(mistake) => return self.refuse(vec![mistake], origin),
+        };
         let cell = match de::read(&tree) {
             Ok(cell) => cell,
             Err(_) => self.take_out_mistakes(&mut tree, origin)?,
@@ -279,12 +263,24 @@ impl<'s> Expander<'s> {
                 }
             }
         }
+        if !in_config.is_empty() {
+            return self.refuse(in_config, origin);
+        }
         Some(Made {
             origin,
             tree,
             cell,
             keys,
         })
+    }
+
+    /// Reports what is wrong with a combination, which makes no cell.
+    fn refuse(&mut self, mistakes: Vec<Diagnostic>, origin: Origin) -> Option<Made> {
+        self.sound = false;
+        for mistake in mistakes {
+            self.mistakes.add(self.explain(mistake, origin));
+        }
+        None
     }
 
     /// Reports what cannot be typed in a combination, and reads the rest.

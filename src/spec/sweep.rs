@@ -1,5 +1,6 @@
 //! The `sweep` section: which keys vary, and how they are combined.
 
+use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -169,6 +170,13 @@ impl Sweep {
 
     pub(crate) fn axes(&self) -> impl Iterator<Item = &Axis> {
         self.dimensions.iter().flat_map(|dimension| &dimension.axes)
+    }
+
+    /// The keys that vary, in the order in which the spec names them.
+    pub(crate) fn axis_names(&self) -> Vec<String> {
+        let included = self.include.iter().flatten().map(|assignment| assignment.name.as_str());
+        let names: IndexSet<&str> = self.axes().map(Axis::name).chain(included).collect();
+        names.into_iter().map(str::to_owned).collect()
     }
 
     /// Drops an axis that is named twice, or lies inside another.

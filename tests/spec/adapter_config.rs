@@ -144,6 +144,31 @@ fn it_works_on_both_stacks() {
     );
 }
 
+#[test]
+fn what_the_axes_exclude_need_not_suit_the_file() {
+    let axes = "sweep:\n  grid: {adapter_config: [tiny_llama_layers_adapter, null], rank: [4, 16]}\n";
+    let with = |exclude: &str| parse_in(&fixtures(), &(defaults("model: ./tiny_llama") + axes + exclude), &[]);
+    let error = with("").unwrap_err().to_string();
+    assert!(error.contains("rank: another value than that of `r`"), "{error}");
+    for exclude in [
+        "  exclude: adapter_config == 'tiny_llama_layers_adapter' and rank == 16\n",
+        "  exclude: lora_alpha == 8 and rank == 16\n",
+    ] {
+        let study = with(exclude).unwrap_or_else(|error| panic!("{error}"));
+        let cells = study.cells.iter();
+        let cells: Vec<_> = cells.map(|cell| (cell.cell.rank, cell.cell.lora_alpha)).collect();
+        assert_eq!(cells, [(4, Some(8.0)), (4, None), (16, None)]);
+    }
+}
+
+/// Its keys are open, so no condition can leave it out.
+#[test]
+fn a_file_that_cannot_be_read_is_not_excluded() {
+    let text = "sweep: {grid: {adapter_config: [nowhere, null]}, exclude: rank == 16}\n";
+    let error = parse_in(&fixtures(), &(defaults("model: ./tiny_llama") + text), &[]).unwrap_err();
+    assert!(error.to_string().contains("adapter_config: cannot read"), "{error}");
+}
+
 /// The report of a spec with these keys, and a file with these fields beside the method, without the folder's name.
 fn report(keys: &str, fields: &[&str], settings: &[&str]) -> String {
     let dir = tempfile::tempdir().unwrap();
