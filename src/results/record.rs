@@ -356,7 +356,7 @@ pub struct Provenance {
     pub environment: BTreeMap<String, Option<String>>,
     /// SHA-256 of the token ids trained on; absent if the child did not get there.
     pub data_sha256: Option<String>,
-    /// SHA-256 of the file that `adapter_config` names.
+    /// SHA-256 of the file that `adapter_config` names, as it was read with the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter_config_sha256: Option<String>,
     /// SHA-256 of the adapter's weights that training went on from.

@@ -5,7 +5,7 @@ use std::io;
 use std::time::SystemTime;
 
 use crate::results::prediction::Prediction;
-use crate::results::record::{Record, Status};
+use crate::results::record::{Provenance, Record, Status};
 use crate::results::store::{CellDir, remove_temporaries, write_if_changed, write_prediction, write_record};
 use crate::spec::Study;
 use crate::spec::cell::Cell;
@@ -44,7 +44,7 @@ pub(super) fn leave_out(
         measured: None,
         oom: None,
         timeout_seconds: None,
-        provenance: provenance(cell, &study.roots(), |name| variable(cell, name)),
+        provenance: known_provenance(cell, study),
     };
     write_record(dir, &record)?;
     let _ = fs::remove_file(previous_record(dir));
@@ -83,7 +83,7 @@ fn run_worker(
         dir,
         number: task.attempt,
         started_at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-        provenance: provenance(cell, &study.roots(), |name| variable(cell, name)),
+        provenance: known_provenance(cell, study),
     };
     let launch = Launch {
         serial: task.index,
@@ -93,6 +93,7 @@ fn run_worker(
         attempt: task.attempt,
         timeout: study.limits.timeout,
         record: &study.record,
+        adapter_config_sha256: study.adapter_config_sha256(cell),
         trial,
     };
     let exit = child::run(&launch, events, &mut |event| progress.event(task, event))
@@ -161,6 +162,12 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// What is known before training.
+fn known_provenance(cell: &Cell, study: &Study) -> Provenance {
+    let adapter_config = study.adapter_config_sha256(cell);
+    provenance(cell, &study.roots(), adapter_config, |name| variable(cell, name))
 }
 
 /// A variable's value in the environment of the worker.

@@ -36,6 +36,8 @@ pub(super) struct Launch<'a> {
     pub(super) attempt: u32,
     pub(super) timeout: Option<Duration>,
     pub(super) record: &'a RecordSpec,
+    /// SHA-256 of the file that its adapter's keys came from.
+    pub(super) adapter_config_sha256: Option<String>,
     /// Takes the largest step alone.
     pub(super) trial: bool,
 }
@@ -117,6 +119,7 @@ fn command(launch: &Launch) -> io::Result<Command> {
         parent: Some(rustix::process::getpid().as_raw_pid()),
         timeline: (launch.record.timeline && !launch.trial).then_some(launch.record.timeline_steps),
         save_model: launch.record.model.clone().filter(|_| !launch.trial),
+        adapter_config_sha256: launch.adapter_config_sha256.clone(),
         trial: launch.trial,
     };
     let mut command = Command::new(this_program()?);

@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Write the trained model into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) save_model: Option<PathBuf>,
+    /// SHA-256 of the file that the adapter's keys came from, for the record
+    #[arg(long, value_name = "HASH")]
+    pub(crate) adapter_config_sha256: Option<String>,
     /// Take the largest step alone, to see if the cell fits
     #[arg(long)]
     pub(crate) trial: bool,
@@ -46,6 +49,7 @@ impl Arguments {
             parent,
             timeline,
             save_model,
+            adapter_config_sha256,
             trial,
         } = self;
         let mut line = vec![
@@ -64,6 +68,9 @@ impl Arguments {
         }
         if let Some(folder) = save_model {
             line.extend(["--save-model".into(), folder.into()]);
+        }
+        if let Some(hash) = adapter_config_sha256 {
+            line.extend(["--adapter-config-sha256".into(), hash.into()]);
         }
         if *trial {
             line.push("--trial".into());
@@ -149,6 +156,7 @@ mod tests {
             parent: Some(17),
             timeline: Some(2),
             save_model: Some("models/x".into()),
+            adapter_config_sha256: Some("0f".into()),
             trial: true,
         };
         let line = arguments.to_command_line();

@@ -2,16 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-
-use sha2::{Digest, Sha256};
 
 use crate::hub::{Roots, Snapshot};
 use crate::memory::probes;
-use crate::peft;
 use crate::results::record::{Machine, Provenance};
 use crate::spec::cell::{Cell, Data};
-use crate::text::hex;
 
 use super::protocol::{cores, instruction_set, threads};
 
@@ -20,9 +15,14 @@ pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, with `-dirty` if files had changed; `None` outside a git checkout.
 pub(super) const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
 
-/// The provenance of an attempt at `cell`, as known before training. `environment` gives a variable's value in the
-/// worker.
-pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) -> Option<String>) -> Provenance {
+/// The provenance of an attempt at `cell`, as known before training. `adapter_config_sha256` is that of the file that its
+/// adapter's keys came from; `environment` gives a variable's value in the worker.
+pub(crate) fn provenance(
+    cell: &Cell,
+    roots: &Roots,
+    adapter_config_sha256: Option<String>,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Provenance {
     Provenance {
         expctl_version: VERSION.into(),
         git_commit: GIT_COMMIT.map(Into::into),
@@ -36,19 +36,13 @@ pub(crate) fn provenance(cell: &Cell, roots: &Roots, environment: impl Fn(&str) 
             .map(|name| (name.to_owned(), environment(name)))
             .collect(),
         data_sha256: None,
-        adapter_config_sha256: cell.adapter_config.as_ref().and_then(|path| sha256(&roots.path(path))),
+        adapter_config_sha256,
         init_adapter_sha256: None,
         hub: snapshots(cell, roots)
             .into_iter()
             .map(|(name, found)| (name, found.revision))
             .collect(),
     }
-}
-
-/// The digest of an adapter's configuration; `None` if it is no longer there.
-fn sha256(config: &Path) -> Option<String> {
-    let text = fs::read(peft::config_file(config)).ok()?;
-    Some(hex(&Sha256::digest(text)))
 }
 
 /// What a cell uses of the hub.

@@ -1,10 +1,11 @@
 //! The key `adapter_config`: PEFT's `adapter_config.json` in place of the keys that it stands for. The tree of a cell gets them
 //! before it is typed, each with its place in the file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
 
 use super::cell::Cell;
 use super::de;
@@ -16,7 +17,7 @@ use super::tree::{Node, Value};
 use super::yaml::{self, Budget};
 use crate::options::Adapter;
 use crate::peft::{self, ConfigError, FieldError, FieldKey};
-use crate::text::quoted;
+use crate::text::{hex, quoted};
 
 /// The key.
 const KEY: &str = "adapter_config";
@@ -31,6 +32,7 @@ pub(crate) struct AdapterConfigs(HashMap<String, Result<File, Diagnostic>>);
 #[derive(Debug)]
 struct File {
     name: String,
+    sha256: String,
     config: peft::Config,
     keys: Vec<Key>,
     fields: Fields,
@@ -92,6 +94,15 @@ impl AdapterConfigs {
             }
         }
         Self(files)
+    }
+
+    /// SHA-256 of each file as it was read, by the text that names it.
+    pub(crate) fn digests(&self) -> BTreeMap<String, String> {
+        let read = self
+            .0
+            .iter()
+            .filter_map(|(name, file)| Some((name, file.as_ref().ok()?)));
+        read.map(|(name, file)| (name.clone(), file.sha256.clone())).collect()
     }
 
     /// Puts the keys that a cell's file stands for into the cell's tree. Returns what does not suit the file, where the cell keeps
@@ -187,6 +198,7 @@ impl File {
         Ok(Self {
             keys: keys.filter_map(stated).collect(),
             name,
+            sha256: hex(&Sha256::digest(&text)),
             config,
             fields,
         })
@@ -262,5 +274,26 @@ fn place_of(error: &serde_json::Error, text: &str, source: u32) -> Place {
         source,
         start,
         end: start + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Overrides, parse};
+
+    #[test]
+    fn the_hash_is_that_of_the_text_that_the_keys_came_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config.json");
+        let text = r#"{"peft_type": "LORA", "r": 3, "target_modules": ["q_proj"]}"#;
+        std::fs::write(&file, text).unwrap();
+        let spec = "name: x\ndefaults: {model: tiny}\nsweep: {grid: {adapter_config: [config.json, null]}}\n";
+        let study = parse(&dir.path().join("x.yaml"), spec, &Overrides::default()).unwrap();
+        std::fs::write(&file, text.replace('3', "4")).unwrap();
+        let hashes = study.cells.iter().map(|cell| study.adapter_config_sha256(&cell.cell));
+        let hashes: Vec<Option<String>> = hashes.collect();
+        assert_eq!(hashes, [Some(hex(&Sha256::digest(text))), None]);
+        assert_eq!(study.cells[0].cell.rank, 3);
     }
 }

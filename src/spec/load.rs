@@ -152,6 +152,7 @@ fn resolve(
         cells,
         axes,
         notes,
+        adapter_configs: configs.digests(),
         ..study
     })
 }

@@ -90,6 +90,9 @@ pub struct Study {
     /// What was fetched from the hub for the cells.
     #[serde(skip)]
     pub snapshots: BTreeMap<String, Snapshot>,
+    /// SHA-256 of the files that `adapter_config` names, as they were read with the spec.
+    #[serde(skip)]
+    pub(super) adapter_configs: BTreeMap<String, String>,
     /// The spec's file name.
     #[serde(skip)]
     pub file: String,
@@ -236,6 +239,11 @@ impl Study {
     /// Where the names in its cells lead.
     pub fn roots(&self) -> Roots {
         Roots::new(&self.directory).with_snapshots(self.snapshots.clone())
+    }
+
+    /// SHA-256 of the file that a cell's adapter keys came from.
+    pub(crate) fn adapter_config_sha256(&self, cell: &Cell) -> Option<String> {
+        self.adapter_configs.get(cell.adapter_config.as_ref()?).cloned()
     }
 
     /// True if only their seed tells some cells apart, and it is not an axis that is shown anyway.

@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Status, WorkerError> {
         // The figures stand without a timeline.
         let _ = writeln!(stderr(), "warning: the timeline ends early: {error}");
     }
-    let mut provenance = provenance(&cell, &roots, |name| std::env::var(name).ok());
+    let adapter_config = arguments.adapter_config_sha256.clone();
+    let mut provenance = provenance(&cell, &roots, adapter_config, |name| std::env::var(name).ok());
     let (status, reason, measured) = match outcome {
         Ok(Some(Trained {
             measured,

@@ -1,6 +1,6 @@
 //! Adapters that a study trains: another one goes on with them, and `expctl merge` writes them into the model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -110,6 +110,40 @@ fn an_adapter_is_gone_on_with_and_merged() {
         let (merged, ended) = (loss(&same), loss(&ended));
         assert!((merged / ended - 1.0).abs() < 1e-5, "{keys}: {merged} merged, {ended}");
     }
+}
+
+/// The hashes in the records of a study of one `adapter_config`, by cell.
+fn configurations(project: &Project, study: &str) -> BTreeMap<String, String> {
+    let cells = fs::read_dir(project.path("results").join(study).join("cells")).unwrap();
+    let cells = cells.map(|cell| cell.unwrap().path());
+    let hash = |cell: PathBuf| {
+        let record: Value = serde_json::from_slice(&fs::read(cell.join("record.json")).unwrap()).unwrap();
+        let hash = record["provenance"]["adapter_config_sha256"].as_str().unwrap();
+        (record["cell_id"].as_str().unwrap().to_owned(), hash.to_owned())
+    };
+    cells.map(hash).collect()
+}
+
+#[test]
+fn a_configuration_that_says_something_else_makes_another_cell() {
+    let project = Project::empty();
+    let keys = "  adapter_config: adapter_config.json\n  max_steps: 1";
+    project.write("specs/changed.yaml", study("changed", "tiny", keys));
+    let run = |rank: usize, remark: &str| {
+        let config =
+            format!(r#"{{"peft_type": "LORA", "target_modules": ["q_proj"], "r": {rank}, "revision": "{remark}"}}"#);
+        project.write("specs/adapter_config.json", config);
+        project.expctl(&["run", "specs/changed.yaml"]).exits(0);
+        configurations(&project, "changed")
+    };
+    let first = run(2, "a");
+    assert_eq!(first.len(), 1);
+    // A remark changes no key, so the record stays, with the file that it was trained by.
+    assert_eq!(run(2, "b"), first);
+    let both = run(4, "b");
+    assert_eq!(both.len(), 2);
+    assert!(first.iter().all(|(id, hash)| both.get(id) == Some(hash)), "{both:?}");
+    assert_eq!(both.values().collect::<BTreeSet<_>>().len(), 2);
 }
 
 #[test]
