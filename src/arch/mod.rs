@@ -29,6 +29,7 @@ pub use description::{Description, WeightlessLeaves};
 pub use error::{ArchError, ConfigError, Unsupported};
 pub use family::{Family, target_modules};
 pub use flops::ForwardFlops;
+pub use ln_tuning::norm_choices;
 pub use locate::{Location, locate, open};
 pub use module::{Bias, Kind, Module, Size};
 pub use name::{ModuleName, WeightName};

@@ -15,8 +15,8 @@ use super::prompt_tuning::PromptStart;
 use super::targets::{Layers, Targets};
 use super::vera::VeraConfig;
 use crate::options::{
-    AdapterMethod, AdapterOptions, Bias, Ia3Options, InitLoraWeights, LoraOptions, MissOptions, NamePattern, Patterns,
-    TargetModules, VeraOptions,
+    Adapter, AdapterMethod, AdapterOptions, Bias, Ia3Options, InitLoraWeights, LoraOptions, MissOptions, NamePattern,
+    Patterns, TargetModules, VeraOptions,
 };
 
 /// Checks that the adapter in a folder is one of these options. Its modules are those of its tensors.
@@ -39,25 +39,8 @@ pub fn check_options(dir: &Path, options: &AdapterOptions) -> Result<(), Adapter
 /// If it cannot be read, or names others.
 pub fn check_norms(path: &Path, norms: &[&str]) -> Result<(), AdapterError> {
     let path = config_file(path);
-    let names = match read_config(&path)?.target_modules {
-        None => return Ok(()),
-        Some(Targets::Names(names))
-            if names
-                .iter()
-                .map(String::as_str)
-                .eq(BTreeSet::from_iter(norms.iter().copied())) =>
-        {
-            return Ok(());
-        }
-        Some(Targets::Names(names)) => names.into_iter().collect::<Vec<_>>().join(", "),
-        Some(Targets::Pattern(text)) => text,
-    };
-    let (field, tuned) = ("target_modules", norms.join(", "));
-    let error = FieldError::new(
-        field,
-        format!("`{field}` names {names}, and the norms that are tuned are {tuned}"),
-    );
-    Err(AdapterError::Field { path, error })
+    let checked = read_config(&path)?.check_norms(&[norms]);
+    checked.map_err(|error| AdapterError::Field { path, error })
 }
 
 /// Compares what decides an adapter's tensors and what they compute.
@@ -192,6 +175,29 @@ impl Config {
             _ => return self.check_layers(),
         };
         Err(FieldError::unsupported(field, value))
+    }
+
+    /// Checks that LayerNorm tuning trains one of these choices of norms, by the ends of their names.
+    ///
+    /// # Errors
+    /// If it names others.
+    pub fn check_norms(&self, choices: &[&[&str]]) -> Result<(), FieldError> {
+        let names = match &self.target_modules {
+            Some(Targets::Names(names)) if self.adapter() == Adapter::LnTuning => {
+                names.iter().map(String::as_str).collect()
+            }
+            Some(Targets::Pattern(text)) if self.adapter() == Adapter::LnTuning => BTreeSet::from([text.as_str()]),
+            _ => return Ok(()),
+        };
+        let choices: BTreeSet<BTreeSet<&str>> = choices.iter().map(|norms| norms.iter().copied().collect()).collect();
+        if choices.contains(&names) {
+            return Ok(());
+        }
+        let list = |names: &BTreeSet<&str>| names.iter().copied().collect::<Vec<_>>().join(", ");
+        let (field, names) = ("target_modules", list(&names));
+        let tuned = choices.iter().map(list).collect::<Vec<_>>().join("; or ");
+        let message = format!("`{field}` names {names}, and the norms that are tuned are {tuned}");
+        Err(FieldError::new(field, message))
     }
 
     /// PEFT heeds blocks only where it compares ends of names.

@@ -43,7 +43,10 @@ impl VirtualTokens {
             return Err(FieldError::unsupported("num_transformer_submodules", stacks));
         }
         match self.num_virtual_tokens {
-            0 => Err(FieldError::new("num_virtual_tokens", "`num_virtual_tokens` is missing")),
+            0 => {
+                let message = "`num_virtual_tokens` is missing or 0; it must be at least 1";
+                Err(FieldError::new("num_virtual_tokens", message))
+            }
             number => Ok(number),
         }
     }
@@ -93,10 +96,15 @@ impl PromptTuningConfig {
 
     /// The options, or the mistake.
     pub(super) fn options(&self) -> Result<PromptTuningOptions, FieldError> {
-        let text = self.prompt_tuning_init_text.clone();
+        let begins_with_text = self.prompt_tuning_init == PromptStart::Text;
+        if begins_with_text && self.prompt_tuning_init_text.is_none() {
+            let field = "prompt_tuning_init_text";
+            let message = format!("`{field}` is missing beside `prompt_tuning_init: TEXT`");
+            return Err(FieldError::new(field, message));
+        }
         Ok(PromptTuningOptions {
             num_virtual_tokens: self.tokens.number()?,
-            init_text: text.filter(|_| self.prompt_tuning_init == PromptStart::Text),
+            init_text: self.prompt_tuning_init_text.clone().filter(|_| begins_with_text),
         })
     }
 

@@ -15,6 +15,7 @@ use super::place::{Place, Sources};
 use super::read::read_text;
 use super::tree::{Node, Value};
 use super::yaml::{self, Budget};
+use crate::arch::norm_choices;
 use crate::options::Adapter;
 use crate::peft::{self, ConfigError, FieldError, FieldKey};
 use crate::text::{hex, quoted};
@@ -184,7 +185,9 @@ impl File {
             }
             ConfigError::Field(error) => fields.diagnostic(&error),
         })?;
-        let cell = config.check_start().and_then(|()| config.options());
+        let norms: Vec<_> = norm_choices().collect();
+        let checked = config.check_start().and_then(|()| config.check_norms(&norms));
+        let cell = checked.and_then(|()| config.options());
         let cell = Cell::of_adapter(&cell.map_err(|error| fields.diagnostic(&error))?);
         let stated = |(field, name): FieldKey| {
             let value = cell.value(name);
@@ -229,7 +232,8 @@ impl File {
     fn no_targets(&self, cell: &Node, place: Place) -> Option<Diagnostic> {
         let targets = "target_modules";
         let chooses_itself = !self.config.adapter().is_of_layers() || self.config.adapter() == Adapter::Ia3;
-        if chooses_itself || self.config.target_modules.is_some() || cell.get(&[targets]).is_some() {
+        let is_written = cell.get(&[targets]).is_some_and(|written| !written.is_null());
+        if chooses_itself || self.config.target_modules.is_some() || is_written {
             return None;
         }
         let message = format!(

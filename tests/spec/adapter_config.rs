@@ -42,6 +42,16 @@ fn adapters() -> Vec<(String, String)> {
     adapters.into_iter().map(|name| (name.clone(), base(name))).collect()
 }
 
+/// A spec of PEFT's adapter over its base model, with these keys as well.
+fn of_adapter(adapter: &str, base: &str, file: &peft::Config, keys: &str) -> Result<Study, SpecError> {
+    let task = match file.task_type() {
+        Some("SEQ_CLS") => "task: sequence_classification, num_labels: 3",
+        _ => "task: causal_lm",
+    };
+    let text = defaults(&format!("model: ./{base}, {task}, adapter_config: {adapter}{keys}"));
+    parse_in(&fixtures(), &text, &[])
+}
+
 #[test]
 fn the_adapters_of_peft_are_those_of_their_files() {
     let adapters = adapters();
@@ -49,12 +59,7 @@ fn the_adapters_of_peft_are_those_of_their_files() {
     for (adapter, base) in adapters {
         let folder = fixtures().join(&adapter);
         let (file, tensors) = peft::read(&folder).expect(&adapter);
-        let task = match file.task_type() {
-            Some("SEQ_CLS") => "task: sequence_classification, num_labels: 3",
-            _ => "task: causal_lm",
-        };
-        let text = defaults(&format!("model: ./{base}, {task}, adapter_config: {adapter}"));
-        let study = parse_in(&fixtures(), &text, &[]).unwrap_or_else(|error| panic!("{adapter}: {error}"));
+        let study = of_adapter(&adapter, &base, &file, "").unwrap_or_else(|error| panic!("{adapter}: {error}"));
         let [cell] = &study.cells[..] else { panic!("one cell") };
         assert_eq!(cell.cell.adapter_config.as_deref(), Some(adapter.as_str()));
         let ours = cell.cell.model_options().adapter.expect("an adapter");
@@ -132,16 +137,25 @@ fn files_are_an_axis() {
 }
 
 #[test]
-fn it_works_on_both_stacks() {
-    let text = defaults("model: ./tiny_llama, stack: torch, adapter_config: tiny_llama_miss_mini_adapter");
-    let cell = parse_in(&fixtures(), &text, &[]).unwrap().cells.remove(0).cell;
-    assert_eq!((cell.rank, cell.miss.mini_r), (8, Some(4)));
-    let text = defaults("model: ./tiny_llama, stack: torch, adapter_config: tiny_llama_save_adapter");
-    let error = parse_in(&fixtures(), &text, &[]).unwrap_err().to_string();
-    assert!(
-        error.contains("modules_to_save") && error.contains("adapter_config.json:"),
-        "{error}"
-    );
+fn they_are_those_of_their_files_on_pytorchs_stack() {
+    for (adapter, base) in adapters() {
+        let (file, _) = peft::read(&fixtures().join(&adapter)).expect(&adapter);
+        let study = of_adapter(&adapter, &base, &file, ", stack: torch");
+        // Its plans have no modules that are saved whole.
+        if adapter.contains("_save_") {
+            let error = study.unwrap_err().to_string();
+            assert!(error.contains("modules_to_save"), "{error}");
+            assert!(error.contains("adapter_config.json:"), "{error}");
+            continue;
+        }
+        let study = study.unwrap_or_else(|error| panic!("{adapter}: {error}"));
+        let ours = study.cells[0].cell.model_options().adapter.expect("an adapter");
+        let theirs = file.options().expect(&adapter);
+        assert_eq!(ours.method, theirs.method, "{adapter}");
+        assert_eq!(ours.layers_to_transform, theirs.layers_to_transform, "{adapter}");
+        let has_layers = theirs.method.adapter().is_of_layers();
+        assert!(!has_layers || ours.target_modules == theirs.target_modules, "{adapter}");
+    }
 }
 
 #[test]
@@ -209,6 +223,26 @@ fn mistakes_name_the_field_and_its_place() {
         "modules_that_are_left_open",
         "",
         &[r#""peft_type": "LORA""#, r#""target_modules": null"#],
+    );
+    shows(
+        "modules_that_the_spec_leaves_open",
+        "  target_modules: null\n",
+        &[r#""peft_type": "LORA""#, r#""target_modules": null"#],
+    );
+    shows(
+        "norms_of_no_family",
+        "",
+        &[
+            r#""peft_type": "LN_TUNING""#,
+            r#""target_modules": ["input_layernorm"]"#,
+        ],
+    );
+    let prompt = r#""peft_type": "PROMPT_TUNING""#;
+    shows("no_virtual_tokens", "", &[prompt, r#""num_virtual_tokens": 0"#]);
+    shows(
+        "text_that_is_not_there",
+        "",
+        &[prompt, r#""num_virtual_tokens": 4"#, r#""prompt_tuning_init": "TEXT""#],
     );
     shows("key_beside_the_file", "  rank: 4\n", &[LORA, r#""r": 8"#]);
     shows(
