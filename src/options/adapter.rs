@@ -2,7 +2,7 @@
 
 use super::{
     Adapter, Bias, Dtype, Ia3Options, LoraOptions, MissOptions, PrefixTuningOptions, PromptTuningOptions,
-    TargetModules, VeraOptions,
+    TargetModules, VeraOptions, ends_in,
 };
 
 /// Adapters: of linear layers, virtual tokens, or trained norms.
@@ -155,10 +155,4 @@ pub fn saves_whole(names: &[String], module: &str) -> bool {
     let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
     let mut outer = ends.map(|end| &module[..end]);
     outer.any(|outer| names.iter().any(|name| ends_in(outer, name)))
-}
-
-/// True if the last parts of a module's name are `name`.
-pub fn ends_in(module: &str, name: &str) -> bool {
-    let rest = module.strip_suffix(name);
-    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }

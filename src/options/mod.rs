@@ -28,7 +28,7 @@ mod target_modules;
 mod train;
 mod vera;
 
-pub use adapter::{AdapterMethod, AdapterOptions, ends_in, is_in, saves_whole};
+pub use adapter::{AdapterMethod, AdapterOptions, is_in, saves_whole};
 pub use allocator_backend::AllocatorBackend;
 pub use auto_batch_size::{AutoBatchSize, BatchSearch};
 pub use byte_size::ByteSize;
@@ -55,6 +55,6 @@ pub use packing::{Packing, PackingAttention, PackingSeparator, PackingStrategy};
 pub use pattern::{NamePattern, Patterns, matching};
 pub use prefix_tuning::PrefixTuningOptions;
 pub use prompt_tuning::{PromptInit, PromptTuningOptions};
-pub use target_modules::TargetModules;
+pub use target_modules::{TargetModules, ends_in};
 pub use train::TrainOptions;
 pub use vera::VeraOptions;

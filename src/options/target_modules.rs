@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{adapter::ends_in, pattern::NamePattern};
+use super::pattern::NamePattern;
 use crate::text::{quoted, suggestion};
 
 /// The linear layers that get an adapter: `all-linear`, a list of the ends of their names, or a regular expression.
@@ -33,6 +33,12 @@ impl TargetModules {
             Self::Names(names) => names.iter().any(|name| ends_in(module, name)),
         }
     }
+}
+
+/// True if the last parts of a module's name are `name`.
+pub fn ends_in(module: &str, name: &str) -> bool {
+    let rest = module.strip_suffix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 impl Serialize for TargetModules {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use safetensors::tensor::SafeTensorError;
 
-use super::fields::FieldError;
+use super::field_error::FieldError;
 
 /// The reason why the text of an `adapter_config.json` cannot be read.
 #[derive(Debug, thiserror::Error)]

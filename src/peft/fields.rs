@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde_json::{Map, Value};
 
-use super::{config::Config, method::TYPES};
+use super::{config::Config, field_error::FieldError, method::TYPES};
 use crate::text::{Mistake, either, suggestion};
 
 /// The field that names the method.
@@ -30,31 +30,6 @@ const OPTIONAL: [&str; 7] = [
     "use_dora",
     "use_rslora",
 ];
-
-/// A mistake in a field of `adapter_config.json`.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{mistake}")]
-pub struct FieldError {
-    /// The field's name.
-    pub field: String,
-    /// The mistake, which names it.
-    pub mistake: Mistake,
-}
-
-impl FieldError {
-    /// A mistake in a field that the message names.
-    pub(super) fn new(field: &str, message: impl Into<String>) -> Self {
-        Self {
-            field: field.to_owned(),
-            mistake: Mistake::new(message),
-        }
-    }
-
-    /// A value that asks for something that is not done here.
-    pub(super) fn unsupported(field: &str, value: impl Display) -> Self {
-        Self::new(field, format!("`{field}: {value}` is not supported"))
-    }
-}
 
 /// Reads a configuration from its fields.
 pub(super) fn read(fields: &Map<String, Value>) -> Result<Config, FieldError> {

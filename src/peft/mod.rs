@@ -2,6 +2,7 @@
 
 mod config;
 mod error;
+mod field_error;
 mod fields;
 mod folder;
 mod formats;
@@ -21,7 +22,7 @@ mod vera;
 
 pub use config::{Config, task_type};
 pub use error::{AdapterError, ConfigError};
-pub use fields::FieldError;
+pub use field_error::FieldError;
 pub use folder::{CONFIG_FILE, WEIGHTS_FILE, config_file, parse_config, read, read_config, write};
 pub use formats::{BASE_BIAS, LORA_A, LORA_B, MAGNITUDE, whole_name};
 pub use ia3::{IA3, Ia3Config};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::config::{Config, HEADS};
 use super::error::AdapterError;
-use super::fields::FieldError;
+use super::field_error::FieldError;
 use super::folder::{CONFIG_FILE, config_file, read_config};
 use super::keys::keys;
 use super::lora::{Init, LoraConfig};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fields::FieldError, prompt_tuning::VirtualTokens};
+use super::{field_error::FieldError, prompt_tuning::VirtualTokens};
 use crate::options::PrefixTuningOptions;
 
 /// The keys of PEFT's `PrefixTuningConfig`.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{fields::FieldError, formats::SavedTensor};
+use super::{field_error::FieldError, formats::SavedTensor};
 use crate::options::PromptTuningOptions;
 
 /// PEFT's module of what stands before sequences.

@@ -8,7 +8,7 @@ use super::frames::Frame;
 use super::groups::Groups;
 use super::layout::Layout;
 use super::model::Model;
-use super::models::attention::Cache;
+use super::models::cache::Cache;
 use super::models::decoder::Output;
 use super::models::loader::Loader;
 use super::optimizer::OptimizerState;

@@ -1,6 +1,7 @@
 //! Self-attention of the decoders.
 
 use super::attention_options::AttentionOptions;
+use super::cache::Cached;
 use crate::arch::ModelConfig;
 use crate::options::Attention;
 use crate::torch::configuration::SdpaKernel;
@@ -10,12 +11,6 @@ use crate::torch::models::norm::Norm;
 use crate::torch::ops::rotary::{Rotary, rotate};
 use crate::torch::peft::Linear;
 use crate::torch::tape::Tensor;
-
-/// Keys and values of a layer so far, if there are any.
-pub(crate) type Cached<'t> = Option<[Tensor<'t>; 2]>;
-
-/// What is cached of each layer.
-pub(crate) type Cache<'t> = Vec<Cached<'t>>;
 
 pub(crate) struct SelfAttention<'t> {
     /// Queries, keys and values; in Phi-3 the three in one.

@@ -1,7 +1,8 @@
 //! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and Gemma 3.
 
-use super::attention::{Cache, Cached, SelfAttention};
+use super::attention::SelfAttention;
 use super::attention_options::AttentionOptions;
+use super::cache::{Cache, Cached};
 use super::loader::Loader;
 use super::mask::Shape;
 use super::mlp::Mlp;

@@ -3,6 +3,7 @@
 mod adapters;
 pub(super) mod attention;
 pub(super) mod attention_options;
+pub(super) mod cache;
 pub(super) mod decoder;
 pub(super) mod encoder;
 pub(super) mod loader;

@@ -1,7 +1,7 @@
 //! Prefix tuning, as PEFT computes it (`get_prompt` in `peft_model.py`).
 
 use crate::torch::dtype::Dtype;
-use crate::torch::models::attention::Cache;
+use crate::torch::models::cache::Cache;
 use crate::torch::tape::{Backward, Gradients, Tensor};
 
 /// Keys and values of virtual tokens, for all blocks.
