@@ -127,13 +127,11 @@ pub const CONFIGS: [Config; 10] = [
 /// Every configuration, by both ways of attention and of the loss; one with adapters, by every method.
 pub fn configs() -> impl Iterator<Item = Config> {
     CONFIGS.into_iter().flat_map(|config| {
-        let methods = if config.rank > 0 {
-            options::Adapter::ALL.len()
-        } else {
-            1
-        };
-        let adapters = options::Adapter::ALL.into_iter().take(methods);
-        adapters.flat_map(move |adapter| {
+        let adapters = options::Adapter::ALL
+            .into_iter()
+            .filter(|adapter| adapter.is_of_layers());
+        let methods = if config.rank > 0 { usize::MAX } else { 1 };
+        adapters.take(methods).flat_map(move |adapter| {
             let ways = [
                 (options::Attention::Sdpa, options::Loss::Chunked),
                 (options::Attention::Eager, options::Loss::Full),

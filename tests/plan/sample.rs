@@ -38,6 +38,12 @@ impl Sample {
                 cell.insert("adapter".into(), json!("prompt_tuning"));
                 cell.remove("prefix_tuning");
             }
+            let adapter = cell.get("adapter").and_then(Value::as_str).unwrap_or_default();
+            if model.contains('/') && ["prompt_tuning", "prefix_tuning"].contains(&adapter) {
+                // The fixtures have 64 positions, of which up to 20 are taken.
+                let length = cell.get("max_seq_length").and_then(Value::as_u64);
+                cell.insert("max_seq_length".into(), json!(length.map(|length| length.min(44))));
+            }
             if let Some(lora) = cell.get_mut("lora").and_then(Value::as_object_mut) {
                 let of_some = lora.get("bias").is_some_and(|bias| bias == "lora_only");
                 if !model.ends_with("tiny_qwen2") {

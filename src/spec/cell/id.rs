@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "b903aef0b0ec";
+    const DEFAULTS_HASH: &str = "24a93151cd0c";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
