@@ -1,11 +1,9 @@
 //! The fields of `adapter_config.json`, each read by itself, so that a mistake is one of a field.
 
-use std::fmt::Display;
-
 use serde_json::{Map, Value};
 
 use super::{config::Config, field_error::FieldError, method::TYPES};
-use crate::text::{Mistake, either, suggestion};
+use crate::text::{either, suggestion};
 
 /// The field that names the method.
 const TYPE: &str = "peft_type";
