@@ -29,16 +29,17 @@ pub fn squared<P: Number>(matrix: &dyn OperandReader<P>, cols: usize, out: &mut 
 }
 
 /// Writes the norm of each row of `W + s · B A` to `out`. `squared` has the squared norms of W's rows, `b` is `B [rows, rank]`,
-/// and `inner` is `W Aᵀ + s/2 · B (A Aᵀ)`, `[rows, rank]`.
+/// and `inner` is `A Wᵀ + s/2 · (A Aᵀ) Bᵀ`, `[rank, rows]`.
 ///
 /// A row of zeros gets a norm above zero, so that one can divide by it.
 pub fn changed(squared: &[f32], b: &[f32], inner: &[f32], s: f32, out: &mut [f32]) {
-    let rank = b.len().checked_div(out.len()).unwrap_or(0);
-    assert!(squared.len() == out.len() && b.len() == inner.len() && b.len() == rank * out.len());
+    let rows = out.len();
+    let rank = b.len().checked_div(rows).unwrap_or(0);
+    assert!(squared.len() == rows && b.len() == inner.len() && b.len() == rank * rows);
     let part = rows_per_part(rank);
     out.par_chunks_mut(part).enumerate().for_each(|(at, norms)| {
         for (row, norm) in (at * part..).zip(norms) {
-            let terms = b[row * rank..][..rank].iter().zip(&inner[row * rank..][..rank]);
+            let terms = b[row * rank..][..rank].iter().zip(inner.iter().skip(row).step_by(rows));
             let dot: f32 = terms.map(|(b, inner)| b * inner).sum();
             *norm = (squared[row] + 2.0 * s * dot).max(f32::MIN_POSITIVE).sqrt();
         }
@@ -117,7 +118,7 @@ mod tests {
                 let gram = |other| f64::from(b[row * rank + other]) * dot(row_a(other), row_a(at));
                 dot(row_w(row), row_a(at)) + f64::from(s) / 2.0 * (0..rank).map(gram).sum::<f64>()
             };
-            let inner: Vec<f32> = (0..rows * rank).map(|at| inner(at / rank, at % rank) as f32).collect();
+            let inner: Vec<f32> = (0..rows * rank).map(|at| inner(at % rows, at / rows) as f32).collect();
             let squared: Vec<f32> = (0..rows).map(|row| dot(row_w(row), row_w(row)) as f32).collect();
             let changed_row = |row: usize| {
                 let change = |col: usize| {

@@ -85,7 +85,8 @@ impl Dora {
 
     /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
     /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`.
-    /// Neither W + s · B A nor a dequantised W is held.
+    /// Neither W + s · B A nor a dequantised W is held. The products have W on the right, as a layer's own: A is then a few
+    /// rows of inputs.
     fn norms<P: Multiply>(&self, weight: &Weight) -> Result<Buffer<f32>>
     where
         for<'a> Stored<'a>: OperandReader<P>,
@@ -105,11 +106,10 @@ impl Dora {
             Stored::tensor(&a.value)?,
             Stored::tensor(&b.value)?,
         );
-        let one_product = |rows, terms: Vec<Term<P>>, out: &mut [f32], scale| {
-            let out = Output::new(out, rank);
-            let cols = rank;
+        let one_product = |(left, terms): (usize, Vec<Term<P>>), out: &mut [f32], cols, scale| {
+            let out = Output::new(out, cols);
             product(
-                rows,
+                left,
                 &[Segment {
                     cols,
                     terms,
@@ -122,10 +122,11 @@ impl Dora {
             right: Operand::depth_last(right),
             depth,
         };
-        one_product(rank, vec![term(&a, &a, cols)], gram.values_mut(), scale / 2.0);
+        let of_a = (rank, vec![term(&a, &a, cols)]);
+        one_product(of_a, gram.values_mut(), rank, scale / 2.0);
         let gram = Dense::new(gram.values(), rank);
-        let terms = vec![term(&w, &a, cols), term(&b_reader, &gram, rank)];
-        one_product(rows, terms, inner.values_mut(), 1.0);
+        let of_w = (rank, vec![term(&a, &w, cols), term(&gram, &b_reader, rank)]);
+        one_product(of_w, inner.values_mut(), rows, 1.0);
         let squared = self.squared_norms.values();
         row_norms::changed(squared, wide_b.values()?, inner.values(), scale, norms.values_mut());
         Ok(norms)
