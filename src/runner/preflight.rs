@@ -115,7 +115,7 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
         }
         let most = config.max_position_embeddings;
         let own = cell.model_options().virtual_tokens();
-        if own + cell.max_seq_length > most {
+        if own + cell.data_options().longest_sequence() > most {
             let reason = Reason::Positions(arch::check::positions(&cell.model, most, own));
             return Err(fail("max_seq_length", &cell.max_seq_length, reason));
         }
