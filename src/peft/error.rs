@@ -42,7 +42,7 @@ pub enum AdapterError {
         /// The file.
         path: PathBuf,
         /// The field, and what it asks for.
-        error: FieldError,
+        error: Box<FieldError>,
     },
     /// `adapter_model.safetensors` is not a safetensors file, or could not be written.
     #[error("{}", .path.display())]

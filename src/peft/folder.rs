@@ -114,7 +114,7 @@ pub fn read_config(path: &Path) -> Result<Config, AdapterError> {
         },
         ConfigError::Field(error) => AdapterError::Field {
             path: path.into(),
-            error,
+            error: Box::new(error),
         },
     })
 }

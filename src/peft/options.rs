@@ -28,7 +28,10 @@ pub fn check_options(dir: &Path, options: &AdapterOptions) -> Result<(), Adapter
     let config = read_config(&path)?;
     match config.options().and_then(|theirs| agree(&theirs, options)) {
         Ok(()) => Ok(()),
-        Err(error) => Err(AdapterError::Field { path, error }),
+        Err(error) => Err(AdapterError::Field {
+            path,
+            error: Box::new(error),
+        }),
     }
 }
 
@@ -40,7 +43,10 @@ pub fn check_options(dir: &Path, options: &AdapterOptions) -> Result<(), Adapter
 pub fn check_norms(path: &Path, norms: &[&str]) -> Result<(), AdapterError> {
     let path = config_file(path);
     let checked = read_config(&path)?.check_norms(&[norms]);
-    checked.map_err(|error| AdapterError::Field { path, error })
+    checked.map_err(|error| AdapterError::Field {
+        path,
+        error: Box::new(error),
+    })
 }
 
 /// Compares what decides an adapter's tensors and what they compute.

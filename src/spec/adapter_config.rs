@@ -89,10 +89,8 @@ impl AdapterConfigs {
         }
         let mut files = HashMap::new();
         for name in names {
-            if !files.contains_key(&name) {
-                let file = File::read(&folder.join(&name), sources);
-                files.insert(name, file);
-            }
+            let path = folder.join(&name);
+            files.entry(name).or_insert_with(|| File::read(&path, sources));
         }
         Self(files)
     }
