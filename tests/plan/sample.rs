@@ -175,28 +175,13 @@ fn common(random: &mut ChaCha8Rng, modules: &[&str], batches: &[usize], lengths:
                 let miss = [json!({ "miss_dropout": 0.1 }), json!({}), mini];
                 set("miss", miss.choose(random).cloned().unwrap_or_default());
             }
-            "ln_tuning" => {
+            "ln_tuning" | "prefix_tuning" | "prompt_tuning" => {
                 set("rank", json!(16));
                 set("target_modules", json!(null));
                 set("layers_to_transform", json!(null));
-            }
-            "prefix_tuning" => {
-                set("rank", json!(16));
-                set("target_modules", json!(null));
-                set("layers_to_transform", json!(null));
-                set(
-                    "prefix_tuning",
-                    json!({ "num_virtual_tokens": ([1, 3, 20].choose(random)) }),
-                );
-            }
-            "prompt_tuning" => {
-                set("rank", json!(16));
-                set("target_modules", json!(null));
-                set("layers_to_transform", json!(null));
-                set(
-                    "prompt_tuning",
-                    json!({ "num_virtual_tokens": ([1, 3, 20].choose(random)) }),
-                );
+                if adapter != "ln_tuning" {
+                    set(adapter, json!({ "num_virtual_tokens": ([1, 3, 20].choose(random)) }));
+                }
             }
             "vera" => _ = set("vera", json!({ "vera_dropout": ([0.0, 0.1].choose(random)) })),
             _ => {}
