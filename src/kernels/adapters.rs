@@ -1,8 +1,24 @@
-//! The gradients of adapters whose second factor is made of fewer numbers, from that of the factor.
+//! Adapters whose second factor is made of fewer numbers: its rows, and the numbers' gradients from that of the factor.
 
 use rayon::prelude::*;
 
-use super::columns;
+use super::{
+    InstructionSet, columns,
+    gemm::operand::Number,
+    reduce::{LANES, total},
+};
+
+/// Writes a row whose elements are multiplied by its factor and by those of the columns.
+pub fn scaled<P: Number>(row: &[f32], of_row: f32, of_columns: &[f32], out: &mut [P]) {
+    InstructionSet::current().run(
+        #[inline(always)]
+        || {
+            for ((out, value), of_column) in out.iter_mut().zip(row).zip(of_columns) {
+                *out = P::narrow(value * of_row * of_column);
+            }
+        },
+    );
+}
 
 /// Adds up the columns of a matrix that are `period` apart: `out` has `period` columns.
 pub fn fold_columns(matrix: &[f32], columns: usize, period: usize, out: &mut [f32]) {
@@ -23,10 +39,22 @@ type Scaled<'a> = (&'a [f32], &'a [f32], &'a [f32]);
 /// The gradients of the rows' factors, given that of the scaled matrix.
 pub fn row_factor_gradients(gradient: &[f32], (matrix, _, of_columns): Scaled<'_>, out: &mut [f32]) {
     let columns = of_columns.len();
+    let level = InstructionSet::current();
     let rows = gradient.par_chunks(columns).zip(matrix.par_chunks(columns));
     rows.zip(out).for_each(|((gradient, row), out)| {
-        let terms = gradient.iter().zip(row).zip(of_columns);
-        *out = terms.map(|((gradient, value), factor)| gradient * value * factor).sum();
+        *out = level.run(
+            #[inline(always)]
+            || {
+                let mut lanes = [0.0; LANES];
+                let blocks = gradient.chunks(LANES).zip(row.chunks(LANES));
+                for ((gradient, row), factors) in blocks.zip(of_columns.chunks(LANES)) {
+                    for (((lane, gradient), value), factor) in lanes.iter_mut().zip(gradient).zip(row).zip(factors) {
+                        *lane += gradient * value * factor;
+                    }
+                }
+                total(lanes)
+            },
+        );
     });
 }
 

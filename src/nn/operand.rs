@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     kernels::{
-        Element, Sequences,
+        Element, Sequences, adapters,
         dropout::Mask,
         gemm::{
             OperandReader,
@@ -154,18 +154,41 @@ impl<'a> Stored<'a> {
 impl Stored<'_> {
     /// A row of a matrix that is computed from others.
     fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
+        if let Self::Scaled {
+            matrix,
+            of_rows,
+            of_columns,
+        } = self
+        {
+            return scaled_row(matrix, of_rows.value(row), of_columns, (row, cols), buffer);
+        }
         for (out, col) in buffer.iter_mut().zip(cols) {
             *out = P::narrow(match self {
                 Self::Shards(rank) => f32::from(u8::from(col % rank == row)),
                 Self::Repeated { matrix, period, first } => matrix.value(row * period + (first + col) % period),
-                Self::Scaled {
-                    matrix,
-                    of_rows,
-                    of_columns,
-                } => matrix.value(row * matrix.stride + col) * of_rows.value(row) * of_columns.value(col),
+                Self::Scaled { .. } => unreachable!("computed above"),
                 Self::Dense(_) | Self::Quantized { .. } => unreachable!("these matrices are stored"),
             });
         }
+    }
+}
+
+/// Elements of a row of a matrix, times the row's factor and those of the columns.
+fn scaled_row<P: Number>(
+    matrix: &Matrix,
+    of_row: f32,
+    of_columns: &Matrix,
+    (row, cols): (usize, Range<usize>),
+    buffer: &mut [P],
+) {
+    const CHUNK: usize = 128;
+    let [mut values, mut factors] = [[0f32; CHUNK]; 2];
+    for (at, out) in buffer.chunks_mut(CHUNK).enumerate() {
+        let start = cols.start + at * CHUNK;
+        let cols = start..start + out.len();
+        let values = OperandReader::<f32>::row(matrix, row, cols.clone(), &mut values[..out.len()]);
+        let factors = OperandReader::<f32>::row(of_columns, 0, cols, &mut factors[..out.len()]);
+        adapters::scaled(values, of_row, factors, out);
     }
 }
 
