@@ -26,7 +26,7 @@ pub fn sums<E: Element>(x: &[E], scratch: &mut [f32], out: &mut [f32]) {
 }
 
 /// The rows of a matrix with `cols` columns; none without columns.
-fn rows<E>(x: &[E], cols: usize) -> usize {
+pub(super) fn rows<E>(x: &[E], cols: usize) -> usize {
     let rows = x.len().checked_div(cols).unwrap_or(0);
     assert_eq!(rows * cols, x.len(), "a matrix with {cols} columns");
     rows

@@ -2,7 +2,12 @@
 
 use rayon::prelude::*;
 
-use super::{Element, InstructionSet, arithmetic::Arithmetic, rows::PART};
+use super::{
+    Element, InstructionSet,
+    arithmetic::Arithmetic,
+    columns::{rows, sum_rows},
+    rows::PART,
+};
 
 /// The function of a gate.
 pub trait Gate: 'static {
@@ -88,12 +93,45 @@ pub fn backward_in_place<G: Gate, E: Element>(gate: &mut [E], up: &mut [E], dy: 
     });
 }
 
+/// Writes the dot products of the columns of `gate` with those of its gradient to `out`, and then those of `up`, given `dy`
+/// as in [`backward_in_place`]. `out` has two elements a column, and `scratch` as many as [`super::columns::scratch_len`] asks
+/// for.
+pub fn column_dots<G: Gate, E: Element>(gate: &[E], up: &[E], dy: &[E], scratch: &mut [f32], out: &mut [f32]) {
+    let cols = out.len() / 2;
+    assert!(gate.len() == dy.len() && up.len() == dy.len());
+    let level = InstructionSet::current();
+    sum_rows(
+        rows(gate, cols),
+        scratch,
+        out,
+        #[inline(always)]
+        |row, sums| {
+            let [gate, up, dy] = [gate, up, dy].map(|matrix| &matrix[row * cols..][..cols]);
+            let (of_gate, of_up) = sums.split_at_mut(cols);
+            level.compute(
+                #[inline(always)]
+                |arithmetic| {
+                    for ((((of_gate, of_up), gate), up), dy) in of_gate.iter_mut().zip(of_up).zip(gate).zip(up).zip(dy)
+                    {
+                        let gate = gate.widen();
+                        let (value, slope) = G::value_and_slope(gate, arithmetic);
+                        let d_up_times_up = dy.widen() * up.widen();
+                        *of_gate += d_up_times_up * slope * gate;
+                        *of_up += d_up_times_up * value;
+                    }
+                },
+            );
+        },
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
 
     use super::*;
     use crate::kernels::{
+        columns::scratch_len,
         instruction_set::forced::at_each_level,
         testing::{COUNTS, assert_close, narrowed, values},
     };
@@ -158,6 +196,32 @@ mod tests {
         check::<GeluTanh, f32>(gelu_tanh, 3e-6);
         check::<GeluTanh, f16>(gelu_tanh, 1.0 / 2048.0);
         check::<GeluTanh, bf16>(gelu_tanh, 1.0 / 256.0);
+    }
+
+    fn dots<G: Gate, E: Element>(of: Plain) {
+        at_each_level(|level| {
+            for (rows, cols) in [(1, 1), (3, 17), (40, 65), (700, 33)] {
+                let [gate, up, dy] = [1, 2, 3].map(|seed| narrowed::<E>(&values(rows * cols, seed)));
+                let mut want = vec![0.0; 2 * cols];
+                for at in 0..rows * cols {
+                    let [gate, up, dy] = [&gate, &up, &dy].map(|matrix| f64::from(matrix[at].widen()));
+                    let [_, d_gate, d_up] = plain(of, gate, up, dy);
+                    want[at % cols] += gate * d_gate;
+                    want[cols + at % cols] += up * d_up;
+                }
+                let mut scratch = vec![f32::NAN; scratch_len(rows, 2 * cols)];
+                let mut out = vec![f32::NAN; 2 * cols];
+                column_dots::<G, E>(&gate, &up, &dy, &mut scratch, &mut out);
+                assert_close(out, &want, 1e-4, &format!("{level:?}, {rows} x {cols}"));
+            }
+        });
+    }
+
+    #[test]
+    fn dots_agree_with_double_precision() {
+        dots::<Silu, f32>(silu);
+        dots::<Silu, bf16>(silu);
+        dots::<GeluTanh, f16>(gelu_tanh);
     }
 
     #[test]

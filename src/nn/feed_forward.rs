@@ -50,17 +50,22 @@ impl<const N: usize> FeedForward<N> {
     /// The gradient of `x`, float32, from that of the output, without that of the residual; the output's is float32 or in
     /// the dtype of `x`. Takes what the forward pass saved.
     pub fn backward(&mut self, x: &Tensor, saved: Saved<N>, dy: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let d_inner = within(self.modules[1], || {
+        let (d_inner, column_dots) = within(self.modules[1], || {
             let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
             let (d_activated, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
+            let column_dots = match self.inner.takes_column_dots()? {
+                true => self.activation.column_dots(&saved.0, &d_activated)?,
+                false => None,
+            };
             let (d_inner, activated) = self.activation.backward(saved.0, d_activated)?;
             self.output.accumulate(&activated, [&dy], carried, pass)?;
-            Ok::<_, candle_core::Error>(d_inner)
+            Ok::<_, candle_core::Error>((d_inner, column_dots))
         })?;
         within(self.modules[0], || {
             let dys = d_inner.each_ref();
             let (dx, carried) = self.inner.input_gradient(dys, pass, DType::F32)?;
-            self.inner.accumulate(x, dys, carried, pass)?;
+            self.inner
+                .accumulate(x, dys, carried.with_column_dots(column_dots), pass)?;
             Ok(dx)
         })
     }

@@ -6,8 +6,11 @@ use candle_core::{Result, Tensor as Candle};
 
 use super::interface::Activation;
 use crate::{
-    kernels::gated::{self, Gate},
-    memory,
+    kernels::{
+        columns,
+        gated::{self, Gate},
+    },
+    memory::{self, Buffer},
     nn::tensor::{Tensor, for_format},
 };
 
@@ -48,6 +51,20 @@ impl<G: Gated> Activation<2> for G {
             })?;
         }
         Ok(([gate, up], dy))
+    }
+
+    fn column_dots(&self, [gate, up]: &[Tensor; 2], dy: &Tensor) -> Result<Option<Tensor>> {
+        if !gate.has_kernels() {
+            return Ok(None);
+        }
+        let (rows, width) = (gate.rows(), 2 * gate.cols());
+        let mut scratch = Buffer::<f32>::unwritten(columns::scratch_len(rows, width));
+        for_format!(gate.dtype(), E => {
+            let (gate, up, dy) = (gate.values::<E>()?, up.values::<E>()?, dy.values::<E>()?);
+            Ok(Some(Tensor::written(width, |out: &mut [f32]| {
+                gated::column_dots::<G::Kernel, E>(gate, up, dy, scratch.values_mut(), out);
+            })))
+        })
     }
 }
 

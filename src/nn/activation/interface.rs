@@ -14,4 +14,11 @@ pub trait Activation<const N: usize>: Debug + Sync {
     /// The gradients of the inputs from that of the value, and the value again, all in the dtype of the inputs. On the CPU
     /// they are computed in the memory of the operands.
     fn backward(&self, inputs: [Tensor; N], dy: Tensor) -> Result<([Tensor; N], Tensor)>;
+
+    /// The dot products of each input's columns with those of its gradient, those of the inputs side by side, float32; `None`
+    /// where there is no kernel for them.
+    fn column_dots(&self, inputs: &[Tensor; N], dy: &Tensor) -> Result<Option<Tensor>> {
+        let _ = (inputs, dy);
+        Ok(None)
+    }
 }

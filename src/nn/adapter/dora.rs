@@ -1,6 +1,8 @@
 //! DoRA (Liu et al. 2024, arXiv:2402.09353): the rows of `W + s · B A` keep their directions and get magnitudes `m` of their
 //! own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
 
+use std::cell::OnceCell;
+
 use candle_core::{DType, Result, Tensor as Candle};
 
 use super::{
@@ -38,6 +40,8 @@ pub struct Dora {
     magnitude: Param,
     /// Squared norms of the frozen weight's rows: `[out]` for the kernels, else empty.
     squared_norms: Buffer<f32>,
+    /// One by the norms of the rows of `W + s · B A`, `[out]`: from when they are asked for until A and B may change.
+    inverse_norms: OnceCell<Tensor>,
     /// The format of hidden states.
     hidden: DType,
 }
@@ -79,8 +83,23 @@ impl Dora {
             low_rank,
             magnitude,
             squared_norms,
+            inverse_norms: OnceCell::new(),
             hidden,
         })
+    }
+
+    /// One by the norms of the rows of `W + s · B A`: `[out]`, float32.
+    fn inverse_norms(&self, weight: &Weight) -> Result<Tensor> {
+        if !self.magnitude.value.has_kernels() {
+            return Tensor::from_candle(norms_plain(weight, Some(&self.low_rank))?.recip()?);
+        }
+        let mut norms = for_number!(self.hidden, P => self.norms::<P>(weight))?;
+        if !memory::is_dry_run() {
+            for norm in norms.values_mut() {
+                *norm = 1.0 / *norm;
+            }
+        }
+        Ok(Tensor::new(norms, weight.rows()))
     }
 
     /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
@@ -158,50 +177,57 @@ impl Adapter for Dora {
     }
 
     fn output_scale(&self, weight: &Weight) -> Result<Option<Box<OutputScale>>> {
-        let magnitude = &self.magnitude.value;
-        if !magnitude.has_kernels() {
-            let norms = norms_plain(weight, Some(&self.low_rank))?;
-            return Ok(Some(Box::new(OutputScale {
-                factors: Tensor::from_candle((magnitude.to_candle_f32()? / &norms)?)?,
-                derivative: Some(Tensor::from_candle(norms.recip()?)?),
-                scales_bias: false,
-            })));
-        }
-        let mut derivative = for_number!(self.hidden, P => self.norms::<P>(weight))?;
-        for norm in derivative.values_mut() {
-            *norm = 1.0 / *norm;
-        }
-        let wide = convert::widen(magnitude)?;
-        let values = wide.values::<f32>()?;
-        let factors = Tensor::written(magnitude.len(), |factors: &mut [f32]| {
-            for ((factor, magnitude), inverse) in factors.iter_mut().zip(values).zip(derivative.values()) {
-                *factor = magnitude * inverse;
+        let inverse_norms = match self.inverse_norms.get() {
+            Some(inverse_norms) => inverse_norms,
+            None => {
+                let inverse_norms = self.inverse_norms(weight)?.kept();
+                self.inverse_norms.get_or_init(|| inverse_norms)
             }
-        });
-        let derivative = Tensor::new(derivative, magnitude.len());
+        };
+        let magnitude = &self.magnitude.value;
+        let factors = if magnitude.has_kernels() {
+            let wide = convert::widen(magnitude)?;
+            let (magnitudes, inverse_norms) = (wide.values::<f32>()?, inverse_norms.values::<f32>()?);
+            Tensor::written(magnitude.len(), |factors: &mut [f32]| {
+                for ((factor, magnitude), inverse) in factors.iter_mut().zip(magnitudes).zip(inverse_norms) {
+                    *factor = magnitude * inverse;
+                }
+            })
+        } else {
+            Tensor::from_candle((magnitude.to_candle_f32()? * inverse_norms.to_candle()?)?)?
+        };
         Ok(Some(Box::new(OutputScale {
             factors,
-            derivative: Some(derivative),
             scales_bias: false,
         })))
     }
 
-    fn accumulate_output_scale(&mut self, mut gradient: Tensor, scale: Box<OutputScale>) -> Result<()> {
-        let Some(derivative) = scale.derivative else {
-            return self.magnitude.accumulate(gradient);
+    fn can_undo_output_scale(&self) -> Result<bool> {
+        let magnitude = &self.magnitude.value;
+        if !magnitude.has_kernels() {
+            return Ok(true);
+        }
+        let wide = convert::widen(magnitude)?;
+        Ok(memory::is_dry_run() || wide.values::<f32>()?.iter().all(|magnitude| *magnitude != 0.0))
+    }
+
+    fn accumulate_output_scale(&mut self, mut gradient: Tensor) -> Result<()> {
+        let Some(inverse_norms) = self.inverse_norms.get() else {
+            candle_core::bail!("the norms of DoRA's rows are asked for before the gradient of their factors")
         };
         if gradient.has_kernels() {
             let values = gradient.values_mut::<f32>()?;
-            for (gradient, derivative) in values.iter_mut().zip(derivative.values::<f32>()?) {
-                *gradient *= derivative;
+            for (gradient, inverse) in values.iter_mut().zip(inverse_norms.values::<f32>()?) {
+                *gradient *= inverse;
             }
         } else {
-            gradient = Tensor::from_candle((gradient.to_candle()? * derivative.to_candle()?)?)?;
+            gradient = Tensor::from_candle((gradient.to_candle()? * inverse_norms.to_candle()?)?)?;
         }
         self.magnitude.accumulate(gradient)
     }
 
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
+        self.inverse_norms.take();
         self.low_rank.params(params);
         params.push(&mut self.magnitude);
     }

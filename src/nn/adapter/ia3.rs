@@ -76,12 +76,11 @@ impl Adapter for Ia3 {
         }
         Ok(Some(Box::new(OutputScale {
             factors: self.vector()?,
-            derivative: None,
             scales_bias: true,
         })))
     }
 
-    fn accumulate_output_scale(&mut self, gradient: Tensor, _: Box<OutputScale>) -> Result<()> {
+    fn accumulate_output_scale(&mut self, gradient: Tensor) -> Result<()> {
         self.accumulate(gradient)
     }
 

@@ -27,9 +27,16 @@ pub trait Adapter: Debug + Send {
         Ok(None)
     }
 
-    /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32.
-    fn accumulate_output_scale(&mut self, gradient: Tensor, scale: Box<OutputScale>) -> Result<()> {
-        let _ = (gradient, scale);
+    /// True if the sums can be told from the outputs: there are outputs' factors, the bias is not scaled with them, and none
+    /// is 0.
+    fn can_undo_output_scale(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32. They were asked for
+    /// before, and nothing has changed since.
+    fn accumulate_output_scale(&mut self, gradient: Tensor) -> Result<()> {
+        let _ = gradient;
         Ok(())
     }
 
@@ -44,7 +51,7 @@ pub trait Adapter: Debug + Send {
         Ok(())
     }
 
-    /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is.
+    /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is. Any of it may be changed.
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
 }
 
@@ -63,13 +70,11 @@ impl Adapter for LowRank {
     }
 }
 
-/// A factor of each output of a layer, all `[out]` in float32.
+/// A factor of each output of a layer.
 #[derive(Debug)]
 pub struct OutputScale {
-    /// The factors.
+    /// The factors, `[out]` in float32.
     pub factors: Tensor,
-    /// The derivative of each factor by the trained value that it is proportional to; `None` if it is that value.
-    pub derivative: Option<Tensor>,
     /// True if the bias is scaled, too. Such a bias is not trained.
     pub scales_bias: bool,
 }

@@ -11,4 +11,24 @@ pub struct Carried<const N: usize> {
     pub(super) dh: Option<Tensor>,
     /// The factors of inputs and outputs.
     pub(super) scales: Scales<N>,
+    /// The dot products of the outputs' columns with those of their gradients, side by side: `[sum of widths]`, float32. With
+    /// them the gradients of outputs' factors need no outputs, which are else computed again.
+    pub(super) column_dots: Option<Tensor>,
+}
+
+impl<const N: usize> Carried<N> {
+    pub(super) fn new(dh: Option<Tensor>, scales: Scales<N>) -> Self {
+        Self {
+            dh,
+            scales,
+            column_dots: None,
+        }
+    }
+
+    /// With the dot products of the outputs' columns and their gradients', if
+    /// [`Projection::takes_column_dots`](super::Projection::takes_column_dots).
+    #[must_use]
+    pub fn with_column_dots(self, column_dots: Option<Tensor>) -> Self {
+        Self { column_dots, ..self }
+    }
 }

@@ -53,7 +53,7 @@ pub(super) fn input_gradient<const N: usize>(
         });
     }
     let sum = sum.ok_or_else(|| candle_core::Error::Msg("no layer, no gradient".into()))?;
-    Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried { dh: None, scales }))
+    Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried::new(None, scales)))
 }
 
 /// Adds the gradients of what is trained.
@@ -181,7 +181,7 @@ impl Linear {
             adapter.accumulate_input_scale(Tensor::from_candle(gradient)?)?;
         }
         match (of_outputs, output) {
-            (Some(gradient), Some(scale)) => adapter.accumulate_output_scale(Tensor::from_candle(gradient)?, scale),
+            (Some(gradient), Some(_)) => adapter.accumulate_output_scale(Tensor::from_candle(gradient)?),
             _ => Ok(()),
         }
     }

@@ -104,6 +104,21 @@ impl<const N: usize> Projection<N> {
         }
     }
 
+    /// True if the gradients of outputs' factors follow from the dot products of the outputs' columns with those of their
+    /// gradients: the outputs are then not computed again for them.
+    pub fn takes_column_dots(&self) -> Result<bool> {
+        let mut any = false;
+        for linear in &self.linears {
+            if let Some(adapter) = &linear.adapter {
+                if linear.bias.is_some() || !adapter.can_undo_output_scale()? {
+                    return Ok(false);
+                }
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
     /// Adds the gradients of what is trained.
     pub fn accumulate(&mut self, x: &Tensor, dys: [&Tensor; N], carried: Carried<N>, pass: &Pass) -> Result<()> {
         if x.has_kernels() {

@@ -34,7 +34,11 @@ pub(crate) fn accumulate<const N: usize>(
     cuts: &[Cut; N],
     x: &Tensor,
     dys: [&Tensor; N],
-    Carried { dh, scales }: Carried<N>,
+    Carried {
+        dh,
+        scales,
+        column_dots,
+    }: Carried<N>,
     pass: &Pass,
 ) -> Result<()> {
     for_format!(x.dtype(), E => for_number!(x.dtype(), P => {
@@ -49,7 +53,10 @@ pub(crate) fn accumulate<const N: usize>(
         drop(dh);
         let is_scaled = scales.inputs.each_ref().map(Option::is_some);
         accumulate_input_scales::<E, P, N>(linears, cuts, x, &of_sums, is_scaled)?;
-        accumulate_output_scales::<E, P, N>(linears, cuts, x, dys, (&ranks, h.as_ref()), scales)
+        match column_dots {
+            Some(dots) => accumulate_output_scales_from(linears, &dots, scales),
+            None => accumulate_output_scales::<E, P, N>(linears, cuts, x, dys, (&ranks, h.as_ref()), scales),
+        }
     }))
 }
 
@@ -266,7 +273,30 @@ where
         if let Some(bias) = linear.bias.as_ref().filter(|_| scale.scales_bias) {
             add_bias_part::<E, N>(at, cuts, dys, bias, &mut gradient)?;
         }
-        adapter.accumulate_output_scale(gradient, scale)?;
+        adapter.accumulate_output_scale(gradient)?;
+    }
+    Ok(())
+}
+
+/// The same, from the dot products of the scaled outputs with their gradients.
+fn accumulate_output_scales_from<const N: usize>(
+    linears: &mut [Linear],
+    dots: &Tensor,
+    Scales { outputs, .. }: Scales<N>,
+) -> Result<()> {
+    let mut first = 0;
+    for (linear, scale) in linears.iter_mut().zip(outputs) {
+        let outputs = linear.weight.rows();
+        if let (Some(adapter), Some(scale)) = (&mut linear.adapter, scale) {
+            let (dots, factors) = (dots.values::<f32>()?, scale.factors.values::<f32>()?);
+            let gradient = Tensor::written(outputs, |gradient: &mut [f32]| {
+                for ((gradient, dot), factor) in gradient.iter_mut().zip(&dots[first..]).zip(factors) {
+                    *gradient = dot / factor;
+                }
+            });
+            adapter.accumulate_output_scale(gradient)?;
+        }
+        first += outputs;
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ where
     let mut dh = ranks.unwritten::<E>(tokens);
     let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
     if memory::is_dry_run() {
-        return Ok((dx, Carried { dh, scales }));
+        return Ok((dx, Carried::new(dh, scales)));
     }
     let gradients = OutputGradients {
         dys,
@@ -136,5 +136,5 @@ where
         }
     }
     drop(readers);
-    Ok((dx, Carried { dh, scales }))
+    Ok((dx, Carried::new(dh, scales)))
 }
