@@ -1,4 +1,4 @@
-//! Which instructions the kernels use: chosen once for the process, the best of the CPU unless a cell asks for less.
+//! Which instructions the kernels use: chosen once for the process, the fastest of the CPU unless a cell asks for others.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ static CHOSEN: OnceLock<InstructionSet> = OnceLock::new();
 impl InstructionSetChoice {
     /// The level that this choice means on this CPU.
     pub fn resolve(self) -> InstructionSet {
-        self.level().unwrap_or_else(InstructionSet::best)
+        self.level().unwrap_or_else(InstructionSet::fastest)
     }
 }
 
@@ -18,6 +18,21 @@ impl InstructionSet {
     pub fn best() -> Self {
         static BEST: OnceLock<InstructionSet> = OnceLock::new();
         *BEST.get_or_init(detect)
+    }
+
+    /// What trains fastest on this CPU, which is not always the best: a table, so that every run on a CPU has one level.
+    pub fn fastest() -> Self {
+        static FASTEST: OnceLock<InstructionSet> = OnceLock::new();
+        *FASTEST.get_or_init(|| Self::best().fastest_of(&vendor()))
+    }
+
+    /// What trains fastest on a CPU of this maker that can do no more than this. Intel's dot products of bfloat16 pairs are
+    /// slower than its float32 vectors, which take twice as many instructions (benches/README.md, "Levels").
+    fn fastest_of(self, vendor: &[u8; 12]) -> Self {
+        match (self, vendor) {
+            (Self::Avx512Bf16, b"GenuineIntel") => Self::Avx512,
+            (best, _) => best,
+        }
     }
 
     /// Whether this CPU can do it.
@@ -30,13 +45,13 @@ impl InstructionSet {
         self.is_available() && *CHOSEN.get_or_init(|| self) == self
     }
 
-    /// What the kernels use: the level that was chosen, or the best.
+    /// What the kernels use: the level that was chosen, or the fastest.
     pub fn current() -> Self {
         #[cfg(test)]
         if let Some(level) = forced::get() {
             return level;
         }
-        *CHOSEN.get_or_init(Self::best)
+        *CHOSEN.get_or_init(Self::fastest)
     }
 
     /// Runs `body`, and what is inlined into it, as code for this level: loops become vectors of its width.
@@ -107,6 +122,27 @@ fn detect() -> InstructionSet {
     InstructionSet::Portable
 }
 
+/// The maker of this CPU (Intel SDM, CPUID leaf 0: EBX, EDX, ECX).
+#[cfg(target_arch = "x86_64")]
+fn vendor() -> [u8; 12] {
+    let leaf = std::arch::x86_64::__cpuid(0);
+    let mut name = [0; 12];
+    for (part, register) in name
+        .as_chunks_mut::<4>()
+        .0
+        .iter_mut()
+        .zip([leaf.ebx, leaf.edx, leaf.ecx])
+    {
+        *part = register.to_le_bytes();
+    }
+    name
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vendor() -> [u8; 12] {
+    [0; 12]
+}
+
 /// Intel SDM, CPUID leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE.
 #[cfg(target_arch = "x86_64")]
 fn has_amx_bf16() -> bool {
@@ -159,6 +195,27 @@ pub(crate) mod forced {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn auto_passes_intels_dot_products_by() {
+        let (intel, amd) = (b"GenuineIntel", b"AuthenticAMD");
+        for level in InstructionSet::ALL {
+            assert_eq!(level.fastest_of(amd), level);
+            let expected = match level {
+                InstructionSet::Avx512Bf16 => InstructionSet::Avx512,
+                other => other,
+            };
+            assert_eq!(level.fastest_of(intel), expected);
+        }
+        assert!(InstructionSet::fastest() <= InstructionSet::best());
+        assert_eq!(InstructionSetChoice::Auto.resolve(), InstructionSet::fastest());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_maker_has_a_name() {
+        assert!(vendor().iter().all(|byte| byte.is_ascii_graphic() || *byte == b' '));
+    }
 
     #[test]
     fn a_body_runs_at_each_level() {

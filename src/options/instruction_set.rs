@@ -46,7 +46,7 @@ impl InstructionSet {
 /// The value of the key `instruction_set`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionSetChoice {
-    /// The best level that the CPU has.
+    /// The level that is fastest on the CPU.
     Auto,
     /// One level.
     Level(InstructionSet),

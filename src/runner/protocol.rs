@@ -110,7 +110,7 @@ pub(super) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// The instruction set of the worker's kernels: the cell's own, or the best of this CPU.
+/// The instruction set of the worker's kernels: the cell's own, or the fastest of this CPU.
 pub(crate) fn instruction_set(cell: &Cell) -> InstructionSet {
     cell.instruction_set.resolve()
 }

@@ -268,7 +268,7 @@ pub struct Cell {
     /// Threads of the trainer. Default: one for each available core.
     #[schemars(range(min = 1, max = 512))]
     pub threads: Option<usize>,
-    /// The instructions of the trainer's kernels: auto (the best of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
+    /// The instructions of the trainer's kernels: auto (the fastest of the CPU), portable, avx2, avx512, avx512_bf16 or amx;
     /// each includes those before it. candle's own operations always use the best of the CPU.
     pub instruction_set: InstructionSetChoice,
     /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
