@@ -20,12 +20,20 @@ impl Device {
     /// device full returns its cache and tries again. What does not fit is given without limit. Also the peaks of what is
     /// held if the model is loaded in other ways; none for ways that do not fit.
     pub(super) fn replay(&self, trace: &Trace, loads: &[Configuration]) -> (Reserved, Vec<u64>) {
-        let ((device, reserved), loads) = rayon::join(
+        let peaks = |loads: &[Trace], device| caching_allocator::reserved_peaks(loads, trace, &self.settings, device);
+        let ((device, reserved), (loads, after_loads)) = rayon::join(
             || self.replay_one(trace),
-            || loads.par_iter().map(torch::load_trace).collect::<Vec<_>>(),
+            || {
+                let loads: Vec<Trace> = loads.par_iter().map(torch::load_trace).collect();
+                // Most plans need no other device.
+                let after_loads = peaks(&loads, &DeviceMemory::UNLIMITED);
+                (loads, after_loads)
+            },
         );
-        let after_loads = caching_allocator::reserved_peaks(&loads, trace, &self.settings, &device);
-        (reserved, after_loads)
+        match device == DeviceMemory::UNLIMITED {
+            true => (reserved, after_loads),
+            false => (reserved, peaks(&loads, &device)),
+        }
     }
 
     /// The replay of a trace, and the memory on which it is replayed.
