@@ -3,7 +3,7 @@
 use super::blocks::BlockId;
 
 /// Free blocks by size, then address. They are kept by classes of nearly equal sizes, so that to find one is to find a bit and
-/// to search in a few.
+/// to search in a few. The first in order is the last of its class, so that to take it moves no other.
 #[derive(Debug, Clone)]
 pub(super) struct FreeBlocks {
     classes: Vec<Vec<Entry>>,
@@ -13,9 +13,14 @@ pub(super) struct FreeBlocks {
 
 type Entry = (u64, u64, BlockId);
 
-/// The place of a size and an address among blocks in order.
-fn position(blocks: &[Entry], size: u64, address: u64) -> usize {
-    blocks.partition_point(|block| block.0 < size || block.0 == size && block.1 < address)
+/// How many blocks of a class come after this size and address.
+fn later(class: &[Entry], size: u64, address: u64) -> usize {
+    class.partition_point(|block| block.0 > size || block.0 == size && block.1 > address)
+}
+
+/// How many blocks of a class have at least this size.
+fn large_enough(class: &[Entry], size: u64) -> usize {
+    class.partition_point(|block| block.0 >= size)
 }
 
 /// Classes of each power of two.
@@ -50,14 +55,14 @@ impl FreeBlocks {
     pub(crate) fn insert(&mut self, size: u64, address: u64, id: BlockId) {
         let class = class(size);
         let blocks = &mut self.classes[class];
-        blocks.insert(position(blocks, size, address), (size, address, id));
+        blocks.insert(later(blocks, size, address), (size, address, id));
         self.filled[class / 64] |= 1 << (class % 64);
     }
 
     pub(crate) fn remove(&mut self, size: u64, address: u64) {
         let class = class(size);
         let blocks = &self.classes[class];
-        let at = position(blocks, size, address);
+        let at = later(blocks, size, address);
         if blocks
             .get(at)
             .is_some_and(|block| (block.0, block.1) == (size, address))
@@ -78,13 +83,15 @@ impl FreeBlocks {
     /// The first of [`Self::at_least`], and its place.
     pub(crate) fn first_at_least(&self, size: u64) -> Option<(BlockId, Place)> {
         let first = class(size);
-        let at = position(&self.classes[first], size, 0);
-        let place = match at < self.classes[first].len() {
-            true => Place { class: first, at },
-            false => Place {
-                class: self.filled_from(first + 1).next()?,
-                at: 0,
-            },
+        let place = match large_enough(&self.classes[first], size).checked_sub(1) {
+            Some(at) => Place { class: first, at },
+            None => {
+                let class = self.filled_from(first + 1).next()?;
+                Place {
+                    class,
+                    at: self.classes[class].len().checked_sub(1)?,
+                }
+            }
         };
         let (_, _, id) = self.classes[place.class].get(place.at)?;
         Some((*id, place))
@@ -99,18 +106,20 @@ impl FreeBlocks {
     pub(crate) fn at_least(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
-        let first = &blocks[position(blocks, size, 0)..];
-        let rest = self.filled_from(class + 1).flat_map(|class| &self.classes[class]);
-        first.iter().chain(rest).map(|block| block.2)
+        let first = &blocks[..large_enough(blocks, size)];
+        let rest = self
+            .filled_from(class + 1)
+            .flat_map(|class| self.classes[class].iter().rev());
+        first.iter().rev().chain(rest).map(|block| block.2)
     }
 
     /// Those of less than `size` bytes, the largest first.
     pub(crate) fn below(&self, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let class = class(size);
         let blocks = &self.classes[class];
-        let last = &blocks[..position(blocks, size, 0)];
-        let rest = (0..class).rev().flat_map(|class| self.classes[class].iter().rev());
-        last.iter().rev().chain(rest).map(|block| block.2)
+        let last = &blocks[large_enough(blocks, size)..];
+        let rest = (0..class).rev().flat_map(|class| &self.classes[class]);
+        last.iter().chain(rest).map(|block| block.2)
     }
 
     /// Bytes of the largest.
@@ -121,7 +130,7 @@ impl FreeBlocks {
             .map(|(at, word)| at * 64 + word.ilog2() as usize)
             .next();
         filled
-            .and_then(|class| self.classes[class].last())
+            .and_then(|class| self.classes[class].first())
             .map_or(0, |block| block.0)
     }
 
