@@ -290,6 +290,9 @@ pub fn pack_right<P: Packed>(
                 for start in edge.clone().step_by(COLUMNS) {
                     let mut columns: [&[P]; COLUMNS] = [&[]; COLUMNS];
                     let count = COLUMNS.min(edge.end - start);
+                    for next in (start + COLUMNS..edge.end).take(COLUMNS) {
+                        operand.source.prefetch(next, depth.clone());
+                    }
                     for ((column, buffer), at) in
                         columns.iter_mut().zip(rows.chunks_exact_mut(depth.len())).zip(0..count)
                     {
