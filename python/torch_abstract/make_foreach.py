@@ -25,10 +25,11 @@ def cases():
                        dict(bias="lora_only", target_modules="q_proj,o_proj", rank=5)]:
             yield dict(model="qwen2.5-0.5b") | option | change
         yield dict(model="smollm2-135m", rank_pattern="q_proj=4 down_proj=64") | option
+        yield dict(model="smollm2-135m", modules_to_save="embed_tokens mlp input_layernorm") | option
 
 
 def measure(case):
-    plain.LoraConfig = lambda **_: methods.config_of(case)
+    methods.follow(case)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
         model, _ = plain.build(case)
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]

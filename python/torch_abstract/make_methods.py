@@ -9,10 +9,12 @@ choice of the model. Those behind them are keys of a spec, where
 by spaces.
 """
 
+import contextlib
 import csv
 import gc
 import re
 import sys
+from types import SimpleNamespace
 
 import make_kbit
 import make_torch_abstract as plain
@@ -29,15 +31,18 @@ from peft.tuners.miss import layer as miss_layer
 from peft.tuners.tuners_utils import cast_adapter_dtype
 from peft.tuners.vera import layer as vera_layer
 from peft.utils import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING
+from peft.utils import other as peft_other
 from peft.utils.quantization_utils import Bnb4bitBackend
 from presets import preset
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 OPTIONS = dict(rank_pattern="", layers_to_transform="", pattern="", trainable="", adapter="lora", bias="none", loraplus=False,
-               lora_dropout=0, upcast="none", mini_r=0, virtual_tokens=0, padded=False)
+               lora_dropout=0, upcast="none", mini_r=0, virtual_tokens=0, padded=False,
+               modules_to_save="")
 LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 MODELS = ["smollm2-135m", "qwen2.5-0.5b"]
 FEEDFORWARD = ["down_proj"]
+AUTOCASTS = torch.is_autocast_enabled
 
 
 def cases():
@@ -54,6 +59,7 @@ def cases():
     yield from ln_tuning()
     yield from prompt_tuning()
     yield from prefix_tuning()
+    yield from saved_whole()
 
 
 def partial():
@@ -152,6 +158,24 @@ def prefix_tuning():
             yield case | dict(dtype="int4", upcast="peft", autocast=True, batch=3, len=33)
 
 
+def saved_whole():
+    """Modules that are trained whole beside adapters."""
+    for model in [*MODELS, "gemma-3-270m", "tinyllama-1.1b"]:
+        for names in ["embed_tokens", "lm_head", "embed_tokens lm_head", "mlp input_layernorm"]:
+            case = dict(model=model, modules_to_save=names, target_modules="q_proj,k_proj,o_proj")
+            yield case
+            yield case | dict(gradient_checkpointing=True, batch=3, len=77)
+            yield case | dict(dtype="float32", autocast=True)
+    for names in ["self_attn", "q_norm model.norm"]:
+        yield dict(model="qwen3-0.6b", modules_to_save=names, target_modules="o_proj,up_proj")
+    yield dict(model="qwen2.5-0.5b", modules_to_save="k_proj", bias="all")
+    for names in ["embed_tokens", "lm_head", "embed_tokens lm_head", "input_layernorm"]:
+        case = dict(model="smollm2-135m", modules_to_save=names, dtype="int4", target_modules="q_proj,k_proj,o_proj")
+        yield case
+        yield case | dict(gradient_checkpointing=True, upcast="peft", len=33)
+        yield case | dict(upcast="peft", autocast=True)
+
+
 def each_shape(case):
     """The case in several shapes: padded, eager, in two formats, with checkpoints and a cache."""
     yield case
@@ -209,6 +233,8 @@ def settings(case):
         given["rank_pattern"] = {name: int(rank) for name, rank in ranks}
     if case["layers_to_transform"]:
         given["layers_to_transform"] = [int(layer) for layer in case["layers_to_transform"].split()]
+    if case["modules_to_save"]:
+        given["modules_to_save"] = case["modules_to_save"].split()
     if case["pattern"]:
         given["target_modules"] = case["pattern"]
     return given
@@ -233,13 +259,26 @@ def largest(case, names):
     return [max(sizes) for sizes in zip(*(size for name, size in dims.items() if names == "all-linear" or name in names))]
 
 
-def copied(norm):
-    """A copy of a norm, which `deepcopy` does not make of fake tensors."""
-    copy = type(norm).__new__(type(norm))
+def copied(module):
+    """A copy of a module, which `deepcopy` does not make of fake tensors."""
+    copy = type(module).__new__(type(module))
     torch.nn.Module.__init__(copy)
-    copy.__dict__.update({name: value for name, value in norm.__dict__.items() if not name.startswith("_")})
-    copy.weight = torch.nn.Parameter(torch.empty_like(norm.weight))
+    copy.__dict__.update({name: value for name, value in module.__dict__.items() if not name.startswith("_")})
+    for name, parameter in module._parameters.items():
+        copy.register_parameter(name, None if parameter is None else torch.nn.Parameter(torch.empty_like(parameter)))
+    for name, buffer in module._buffers.items():
+        copy.register_buffer(name, torch.empty_like(buffer))
+    for name, child in module.named_children():
+        copy.add_module(name, copied(child))
     return copy
+
+
+@contextlib.contextmanager
+def unmoved():
+    """Modules stay where they are: fake weights can't be swapped in place."""
+    move, torch.nn.Module.to = torch.nn.Module.to, lambda self, *_, **__: self
+    yield
+    torch.nn.Module.to = move
 
 
 def build_kbit(case):
@@ -247,10 +286,8 @@ def build_kbit(case):
     kbit = dict(bitsandbytes="0.50.0", gradient_checkpointing="not_reentrant" if case["gradient_checkpointing"] else "none")
     if case["adapter"] in ["ln_tuning", "prompt_tuning", "prefix_tuning"]:
         model = make_kbit.build(case | kbit, lambda _, base: base)
-        move, torch.nn.Module.to = torch.nn.Module.to, lambda self, *_, **__: self
-        model = peft.get_peft_model(model, config_of(case))
-        torch.nn.Module.to = move
-        return model, True
+        with unmoved():
+            return peft.get_peft_model(model, config_of(case)), True
     dora.dequantize_module_weight = lambda layer: layer.dequantised(torch.bfloat16) if hasattr(layer, "dequantised") else layer.weight
     for layer in [vera_layer, miss_layer]:
         layer.resolve_quantization_backend = lambda base, **_: Bnb4bitBackend() if hasattr(base, "dequantised") else None
@@ -274,11 +311,13 @@ def build_kbit(case):
             return miss_layer.MissLinear(base, "default", config, r=config.r)
         return bnb.Linear4bit(base, "default", config, r=config.r, lora_alpha=config.lora_alpha)
 
-    model = make_kbit.build(case | kbit, adapted)
+    with unmoved():
+        model = make_kbit.build(case | kbit, adapted)
     cast_adapter_dtype(model, "default")
+    peft_other._set_trainable(model, "default", case["modules_to_save"].split(), inference_mode=False)
     for name, parameter in model.named_parameters():
         is_bias = name.endswith(".bias") and (case["bias"] == "all" or case["bias"] == "lora_only" and "base_layer" in name)
-        parameter.requires_grad_(any(part in name for part in ["lora_", "ia3_l", "vera_lambda", "miss_block"]) or is_bias)
+        parameter.requires_grad_(any(part in name for part in ["lora_", "ia3_l", "vera_lambda", "miss_block", "modules_to_save"]) or is_bias)
     return model, True
 
 
@@ -289,9 +328,16 @@ def optimizer_of(model, case):
     return torch.optim.AdamW(trainable, foreach=False)
 
 
-def measure(case):
+def follow(case):
+    """Builds models with the case's method and copies of fake tensors, and has PEFT ask for autocast of the CPU, not of CUDA."""
     plain.LoraConfig = lambda **_: config_of(case)
     ln_layer.deepcopy = copied
+    peft_other.copy = SimpleNamespace(deepcopy=copied)
+    torch.is_autocast_enabled = lambda device="cpu": AUTOCASTS(device)
+
+
+def measure(case):
+    follow(case)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cpu"):
         model, causal = build_kbit(case) if case["dtype"] == "int4" else plain.build(case)
         if case["trainable"]:

@@ -113,6 +113,7 @@ fn torch() {
         "dtype: bfloat16; adapter: prefix_tuning; gradient_checkpointing: full",
         "dtype: bfloat16; adapter: prompt_tuning; loss: chunked",
         "dtype: bfloat16; adapter: ln_tuning; adapter_dtype: bfloat16",
+        "model: bert-base; task: sequence_classification; dtype: float32; modules_to_save: [pooler]",
         "rank: 0; dtype: int4; trainable: ['.*norm']",
         "bnb_4bit_blocksize: 32; torch: { bitsandbytes_version: '0.49.1' }",
         "adapter: dora; upcast: peft; torch: { peft_version: '0.17.0' }",
@@ -171,6 +172,7 @@ fn releases_that_are_planned() {
         "torch: { bitsandbytes_version: 0.41.2.post2 }",
         "dtype: float32; optim: adamw_8bit; torch: { bitsandbytes_version: 0.43.3 }",
         "dtype: float32; rank: 0; optim: lion_8bit; torch: { embedding_states_32bit: false }",
+        "optim: adamw_8bit; modules_to_save: [embed_tokens]; torch: { embedding_states_32bit: false }",
         "attn_implementation: eager; torch: { torch_version: 1.10.1, zero_grad: never }; loss: chunked",
         "torch: { transformers_version: '4.40.0', bitsandbytes_version: '0.43' }",
     ] {

@@ -6,10 +6,9 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 20] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 19] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
-    ("modules_to_save", Stack::Candle),
     ("init_adapter", Stack::Candle),
     ("max_tokens_per_batch", Stack::Candle),
     ("length_buckets", Stack::Candle),

@@ -1,6 +1,7 @@
 //! Adapters put on the layers of a model, and modules that are trained beside them.
 
 use super::loader::{Loader, SavedTensor};
+use super::norm::Norm;
 use crate::memory::Category;
 use crate::options::{AdapterMethod, AdapterOptions, Bias, LoraATraining, LoraOptions, TargetModules, VeraOptions};
 use crate::peft;
@@ -16,10 +17,39 @@ impl<'t> Loader<'t, '_> {
         is_open && self.configuration.model.adapts(adapter, name)
     }
 
-    /// True if LayerNorm tuning tunes the norm.
-    pub(crate) fn tunes_norm(&self, path: &str, block: Option<usize>) -> bool {
+    /// Trains a copy of a norm's weight in its own format, if LayerNorm tuning tunes it (`tuners/ln_tuning/layer.py`) or it is
+    /// saved whole.
+    pub(crate) fn train_norm(&mut self, norm: &mut Norm<'t>, block: Option<usize>) {
         let (model, adapter) = (&self.configuration.model, self.configuration.adapter.as_ref());
-        adapter.is_some_and(|adapter| model.tunes_norm(adapter, &self.name(path, block)))
+        if adapter.is_some_and(|adapter| model.tunes_norm(adapter, &self.name(norm.path, block))) {
+            self.is_adapted = true;
+            self.train_copy(&mut norm.weight, norm.path, block, peft::tuned("weight"));
+        } else {
+            self.save_whole(&mut norm.weight, norm.path, block);
+        }
+    }
+
+    /// Trains a copy of a weight that is not a linear layer's, if its module is saved whole (`ModulesToSaveWrapper` in
+    /// `utils/other.py`).
+    pub(crate) fn save_whole(&mut self, weight: &mut Tensor<'t>, module: &'static str, block: Option<usize>) {
+        if self.saves_whole(module, block) {
+            self.train_copy(weight, module, block, "weight");
+        }
+    }
+
+    /// Copies a tensor that is no weight of the module, if the module is saved whole.
+    pub(crate) fn save_buffer(&mut self, buffer: &Tensor<'t>, module: &str, block: Option<usize>) {
+        if self.saves_whole(module, block) {
+            let copy = self
+                .tape
+                .empty_as(buffer.view.layout, buffer.dtype(), Category::Adapter);
+            self.originals.push(copy);
+        }
+    }
+
+    fn saves_whole(&self, module: &str, block: Option<usize>) -> bool {
+        let adapter = self.configuration.adapter.as_ref();
+        adapter.is_some_and(|adapter| adapter.saves_whole(&self.name(module, block)))
     }
 
     /// What the method puts before the tokens of a sequence, if anything.
@@ -42,10 +72,8 @@ impl<'t> Loader<'t, '_> {
         let normal = self
             .tape
             .factor(&[tokens as u32, width as u32], Dtype::floating(adapter.dtype));
-        let embedding = self.tape.leaf(normal);
         self.is_adapted = true;
-        self.trainable.push_embedding(embedding.clone());
-        self.record(None, "", peft::PROMPT_EMBEDDINGS, &embedding);
+        let embedding = self.train("", None, peft::PROMPT_EMBEDDINGS, normal);
         Some(match adapter.method {
             AdapterMethod::PromptTuning(_) => VirtualTokens::Prompt(Prompt { embedding }),
             _ => VirtualTokens::Prefix(Prefix {
@@ -56,12 +84,16 @@ impl<'t> Loader<'t, '_> {
         })
     }
 
-    /// Puts an adapter on the layer if it is one of the targets. `block` is the one it is in, if any.
+    /// Puts an adapter on the layer if it is one of the targets, or trains a copy if it is saved whole. `block` is the one it
+    /// is in, if any.
     pub(crate) fn adapt(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         let configuration = self.configuration;
         let Some(options) = &configuration.adapter else {
             return;
         };
+        if self.saves_whole(linear.path, block) {
+            return self.train_layer_copy(linear, block);
+        }
         let name = self.name(linear.path, block);
         let is_target = self.is_target(options, &name);
         let trains_bias = match options.bias() {
@@ -79,6 +111,7 @@ impl<'t> Loader<'t, '_> {
         if !is_target {
             return;
         }
+        self.is_adapted = true;
         let dtype = Dtype::floating(options.dtype);
         let [rows, columns] = linear.base.dims;
         linear.adapter = Some(match &options.method {
@@ -139,7 +172,6 @@ impl<'t> Loader<'t, '_> {
             LoraATraining::Frozen => {}
             LoraATraining::Unstepped => self.unstepped.push(lora.a.clone()),
         }
-        self.is_adapted = true;
         self.trainable.push(lora.b.clone(), peft::LORA_B);
         for (part, factor) in [(peft::LORA_A, &lora.a), (peft::LORA_B, &lora.b)] {
             self.record(block, linear.path, part, factor);
@@ -178,9 +210,7 @@ impl<'t> Loader<'t, '_> {
         part: &'static str,
         tensor: Tensor<'t>,
     ) -> Tensor<'t> {
-        self.is_adapted = true;
-        let leaf = self.tape.leaf(tensor);
-        self.trainable.push(leaf.clone(), part);
+        let leaf = self.leaf(tensor, module, part);
         self.record(block, module, part, &leaf);
         leaf
     }
@@ -195,33 +225,25 @@ impl<'t> Loader<'t, '_> {
         });
     }
 
-    /// Trains and saves a copy of `original`, as `part` of the module.
-    pub(crate) fn trained_copy(
-        &mut self,
-        original: &Tensor<'t>,
-        module: &'static str,
-        block: Option<usize>,
-        part: &'static str,
-    ) -> Tensor<'t> {
-        let layout = original.view.layout;
-        let copy = self.tape.empty_as(layout, original.dtype(), Category::Adapter);
-        self.train(module, block, part, copy)
+    /// Trains and saves a copy of `weight`, which is `part` of the module, in its place.
+    fn train_copy(&mut self, weight: &mut Tensor<'t>, module: &'static str, block: Option<usize>, part: &'static str) {
+        let copy = self
+            .tape
+            .empty_as(weight.view.layout, weight.dtype(), Category::Adapter);
+        let copy = self.train(module, block, part, copy);
+        self.originals.push(std::mem::replace(weight, copy));
     }
 
-    /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier; gives the frozen original.
-    pub(crate) fn train_copy(&mut self, linear: &mut Linear<'t>) -> Vec<Tensor<'t>> {
+    /// Trains a copy of the layer beside the adapters, as PEFT does with a classifier.
+    pub(crate) fn train_layer_copy(&mut self, linear: &mut Linear<'t>, block: Option<usize>) {
         if self.configuration.adapter.is_none() {
-            return Vec::new();
+            return;
         }
-        let path = linear.path;
-        let mut copy = |part, original: &Tensor<'t>| self.trained_copy(original, path, None, part);
-        let mut originals = Vec::new();
         if let Base::Dense(weight) = &mut linear.base.weight {
-            originals.push(std::mem::replace(weight, copy("weight", weight)));
+            self.train_copy(weight, linear.path, block, "weight");
         }
         if let Some(bias) = &mut linear.base.bias {
-            originals.push(std::mem::replace(bias, copy("bias", bias)));
+            self.train_copy(bias, linear.path, block, "bias");
         }
-        originals
     }
 }

@@ -60,6 +60,16 @@ impl<'t> SelfAttention<'t> {
         before.into_iter().chain(&mut self.projections).chain(after)
     }
 
+    /// The norms of queries and keys.
+    pub(crate) fn norms(&mut self) -> impl Iterator<Item = &mut Norm<'t>> {
+        self.norms.iter_mut().flatten()
+    }
+
+    /// The tables of the layer's own embedding of positions.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Tensor<'t>> {
+        self.rotary.iter().filter_map(|rotary| rotary.tables.as_ref()).flatten()
+    }
+
     /// Queries, keys and values as (batch, heads, length, width).
     fn project(&self, hidden: &Tensor<'t>) -> [Tensor<'t>; 3] {
         let &[batch, length, _] = hidden.dims() else {

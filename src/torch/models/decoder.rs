@@ -23,6 +23,7 @@ use crate::torch::versions::RotaryTables;
 /// Tokens of a chunk of TRL's loss: `_CHUNKED_LM_HEAD_CHUNK_SIZE` in `trl/trainer/sft_trainer.py`.
 const CHUNK: u32 = 256;
 
+const EMBEDDING: &str = "model.embed_tokens";
 /// Gemma's norms before and behind the feed-forward layer.
 const FEED_FORWARD_NORMS: [&str; 2] = ["pre_feedforward_layernorm", "post_feedforward_layernorm"];
 
@@ -36,8 +37,18 @@ struct Block<'t> {
     feed_forward_norms: Option<[Norm<'t>; 2]>,
 }
 
+impl<'t> Block<'t> {
+    fn norms(&mut self) -> impl Iterator<Item = &mut Norm<'t>> {
+        let norms = [&mut self.input_norm, &mut self.post_attention_norm];
+        let own = norms.into_iter().chain(self.feed_forward_norms.iter_mut().flatten());
+        self.attention.norms().chain(own)
+    }
+}
+
 /// A causal language model.
 pub(crate) struct Decoder<'t> {
+    /// Frozen weights of which copies are trained, and copies of buffers beside those.
+    _originals: Vec<Tensor<'t>>,
     /// What an adapter puts before the tokens.
     virtual_tokens: Option<VirtualTokens<'t>>,
     embedding: Tensor<'t>,
@@ -96,7 +107,7 @@ impl<'t> Apart<'t> {
 impl<'t> Decoder<'t> {
     pub(crate) fn load(loader: &mut Loader<'t, '_>, config: &ModelConfig, attention: AttentionOptions) -> Self {
         let tape = loader.tape;
-        let embedding = loader.weight("model.embed_tokens");
+        let mut embedding = loader.weight(EMBEDDING);
         let blocks = (0..config.num_hidden_layers).map(|index| {
             loader.enter(Some(index));
             Block {
@@ -142,18 +153,25 @@ impl<'t> Decoder<'t> {
             tape.empty_as(Layout::contiguous(&[]), dtype, Category::Parameter)
         });
         loader.end_base_model();
+        loader.save_whole(&mut embedding, EMBEDDING, None);
+        if let Some(buffer) = &scale {
+            loader.save_buffer(buffer, EMBEDDING, None);
+        }
         for (index, block) in blocks.iter_mut().enumerate() {
             for linear in block.attention.linears().chain(block.mlp.linears()) {
                 loader.adapt(linear, Some(index));
             }
-            let norms = [&mut block.input_norm, &mut block.post_attention_norm];
-            for norm in norms.into_iter().chain(block.feed_forward_norms.iter_mut().flatten()) {
-                norm.tune(loader, Some(index));
+            for table in block.attention.tables() {
+                loader.save_buffer(table, "self_attn", Some(index));
+            }
+            for norm in block.norms() {
+                loader.train_norm(norm, Some(index));
             }
         }
-        norm.tune(loader, None);
+        loader.train_norm(&mut norm, None);
         loader.adapt(&mut head, None);
         Self {
+            _originals: std::mem::take(&mut loader.originals),
             virtual_tokens: loader.virtual_tokens(),
             embedding,
             embedding_scale: scale,

@@ -115,9 +115,10 @@ impl<'t> Encoder<'t> {
             loader.adapt(&mut pooler, None);
         } else {
             // Its name ends in that of the classifier, which is all that PEFT asks.
-            buffers.extend(loader.train_copy(&mut pooler));
+            loader.train_layer_copy(&mut pooler, None);
         }
-        buffers.extend(loader.train_copy(&mut classifier));
+        loader.train_layer_copy(&mut classifier, None);
+        buffers.append(&mut loader.originals);
         Self {
             words,
             positions,

@@ -6,6 +6,7 @@
 use crate::arch::{Kind, ModelConfig, Module};
 use crate::memory::Category;
 use crate::options::Upcast;
+use crate::peft;
 use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
 use crate::torch::groups::Groups;
@@ -34,6 +35,8 @@ pub(crate) struct Loader<'t, 'c> {
     pub(crate) saved: Vec<SavedTensor>,
     /// The factors that all layers share, of VeRA.
     pub(super) shared: Option<[Tensor<'t>; 2]>,
+    /// Frozen weights of which copies are trained, and copies of buffers beside those.
+    pub(crate) originals: Vec<Tensor<'t>>,
     /// True if a layer has an adapter.
     pub(crate) is_adapted: bool,
     /// The weights that were loaded before their modules ask.
@@ -62,6 +65,7 @@ impl<'t, 'c> Loader<'t, 'c> {
             parameters: 0,
             saved: Vec::new(),
             shared: None,
+            originals: Vec::new(),
             is_adapted: false,
             loaded: Loaded::load(tape, configuration),
             block: None,
@@ -137,13 +141,19 @@ impl<'t, 'c> Loader<'t, 'c> {
         let is_trained =
             || self.module(path).kind == Kind::Classifier || configuration.trains(&self.name(path, self.block), name);
         if configuration.adapter.is_none() && is_trained() {
-            weight = self.tape.leaf(weight);
-            match self.module(path).kind.is_embedding() {
-                true => self.trainable.push_embedding(weight.clone()),
-                false => self.trainable.push(weight.clone(), name),
-            }
+            weight = self.leaf(weight, path, name);
         }
         weight
+    }
+
+    /// Has the optimizer update the tensor, which is `part` of the module.
+    pub(super) fn leaf(&mut self, tensor: Tensor<'t>, path: &str, part: &str) -> Tensor<'t> {
+        let leaf = self.tape.leaf(tensor);
+        match part == peft::PROMPT_EMBEDDINGS || self.module(path).kind.is_embedding() {
+            true => self.trainable.push_embedding(leaf.clone()),
+            false => self.trainable.push(leaf.clone(), part),
+        }
+        leaf
     }
 
     /// The name in full of a module in a block, if any.

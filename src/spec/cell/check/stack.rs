@@ -10,7 +10,7 @@ use super::super::{
 use super::found::Found;
 use super::invalid::{Checked, Invalid, number};
 use crate::arch::Preset;
-use crate::options::BLOCK_SIZES;
+use crate::options::{BLOCK_SIZES, saves_whole};
 use crate::text::{Mistake, either};
 use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
@@ -228,6 +228,11 @@ impl Cell {
             let invalid = Invalid::new("adapter", message).with("gradient_checkpointing");
             found.add(invalid.help("use `gradient_checkpointing: none`, or `adapter: prompt_tuning`"));
         }
+        if self.modules_to_save.is_some() && self.task == Task::SequenceClassification {
+            let message = "PyTorch's stack is planned with what decoders train whole, and not with encoders yet";
+            let invalid = Invalid::new("modules_to_save", message).with("task");
+            found.add(invalid.help("leave the key out: the new head is trained and saved anyway"));
+        }
         if let Some(name) = &self.gpu {
             let gpu = Gpu::named(name).map_err(|mistake| Invalid::of("gpu", mistake));
             found.check(gpu.and_then(|gpu| self.check_gpu(gpu)));
@@ -242,7 +247,9 @@ impl Cell {
         if self.loss == Some(Loss::Chunked) {
             found.check(self.check_chunked_loss());
         }
-        let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens();
+        let saved = self.modules_to_save.as_deref().unwrap_or_default();
+        let saves_embedding = saves_whole(saved, "model.embed_tokens");
+        let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens() || saves_embedding;
         if self.torch.embedding_states_32bit.is_some() && !(trains_embedding && self.optim.is_8bit()) {
             found.add(
                 Invalid::new("torch.embedding_states_32bit", "no embedding has states of 8 bits")
