@@ -2,12 +2,35 @@
 
 use half::{bf16, f16};
 
+use super::InstructionSet;
+
 /// A format that values are kept in; arithmetic is float32.
 pub trait Element: Copy + Send + Sync + 'static {
     /// The value in float32, exactly.
     fn widen(self) -> f32;
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;
+
+    /// Writes the nearest values of `factor · values`.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    fn narrow_products(values: &[f32], factor: f32, out: &mut [Self]) {
+        narrow_one_by_one(InstructionSet::current(), values, factor, out);
+    }
+}
+
+/// [`Element::narrow_products`] in a loop.
+fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], factor: f32, out: &mut [E]) {
+    assert_eq!(values.len(), out.len());
+    level.run(
+        #[inline(always)]
+        || {
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = E::narrow(value * factor);
+            }
+        },
+    );
 }
 
 impl Element for f32 {
@@ -84,5 +107,16 @@ impl Element for bf16 {
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         let quiet = (bits >> 16) | 0x40;
         Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
+    }
+
+    fn narrow_products(values: &[f32], factor: f32, out: &mut [Self]) {
+        let level = InstructionSet::current();
+        #[cfg(target_arch = "x86_64")]
+        if level >= InstructionSet::Avx512Bf16 {
+            // SAFETY: the level is only in use where the CPU has its instructions.
+            unsafe { super::avx512::narrow_products(values, factor, out) };
+            return;
+        }
+        narrow_one_by_one(level, values, factor, out);
     }
 }

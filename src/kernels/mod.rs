@@ -14,6 +14,8 @@ pub mod adamw_8bit;
 pub mod adapters;
 pub mod arithmetic;
 pub mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod classifier;
 pub mod codebook;
 pub mod columns;

@@ -1,10 +1,6 @@
 //! [`weights`](super::weights) for bfloat16, by AVX-512: a row of 32 is two vectors.
 
-use std::{
-    arch::x86_64::*,
-    f32::consts::{LN_2, LOG2_E},
-    mem::transmute,
-};
+use std::{arch::x86_64::*, f32::consts::LOG2_E, mem::transmute};
 
 use half::bf16;
 
@@ -12,7 +8,10 @@ use super::{
     pattern::Hidden,
     stats::{BackwardStats, ForwardStats, RowPartials},
 };
-use crate::kernels::gemm::block::{BLOCK, Block, TILE};
+use crate::kernels::{
+    avx512::{exp2, halves, narrow},
+    gemm::block::{BLOCK, Block, TILE},
+};
 
 /// See [`softmax_block`](super::weights::softmax_block).
 ///
@@ -167,32 +166,3 @@ const fn pairs(start: u16) -> [u16; 32] {
 
 static LOW: [u16; 32] = pairs(0);
 static HIGH: [u16; 32] = pairs(16);
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn halves(row: &[f32; TILE]) -> [__m512; 2] {
-    // SAFETY: there are 32 elements.
-    unsafe { [_mm512_loadu_ps(row.as_ptr()), _mm512_loadu_ps(row.as_ptr().add(16))] }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bf16")]
-fn narrow(first: __m512, second: __m512) -> __m512i {
-    // SAFETY: both are 64 bytes of which every pattern is a value.
-    unsafe { transmute(_mm512_cvtne2ps_pbh(second, first)) }
-}
-
-/// `2^x` by a polynomial on [-1/2, 1/2] whose relative error is at most 1.1e-7 (fitted by Lawson's method); 0 where it is
-/// less than 2^-126, NaN for NaN.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn exp2(x: __m512) -> __m512 {
-    let whole = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
-    let r = _mm512_sub_ps(x, whole);
-    let mut power = _mm512_set1_ps(1.330_060_5e-3);
-    for coefficient in [9.669_691e-3, 5.550_558_5e-2, 0.240_222_83, LN_2, 1.0] {
-        power = _mm512_fmadd_ps(power, r, _mm512_set1_ps(coefficient));
-    }
-    let there = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(-126.0));
-    _mm512_maskz_scalef_ps(there, power, whole)
-}

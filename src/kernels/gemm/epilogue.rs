@@ -126,16 +126,14 @@ pub struct Replace<'a, E> {
 
 impl<E: Element> Epilogue for Replace<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let scale = self.scale;
         let mut values = [E::narrow(0.0); BLOCK];
+        let values = &mut values[..rows.len() * TILE];
+        E::narrow_products(&block.0[..values.len()], self.scale, values);
         InstructionSet::current().run(
             #[inline(always)]
             || {
-                for (value, sum) in values[..rows.len() * TILE].iter_mut().zip(&block.0) {
-                    *value = E::narrow(sum * scale);
-                }
                 // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, &values) };
+                unsafe { self.out.put(rows, cols, values) };
             },
         );
     }

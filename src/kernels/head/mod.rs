@@ -4,6 +4,8 @@
 //! A head that is trained needs the logits' gradients, and so their log-sum-exps first: two passes over the logits. One
 //! that is not needs the sums only at the end, and one pass.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod cap;
 mod one_pass;
 mod two_passes;

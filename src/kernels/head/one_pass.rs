@@ -23,6 +23,8 @@ use super::super::{
     rows::for_rows,
     softcap::SoftCap,
 };
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::cap::cap_block;
 use crate::memory::Buffer;
 
@@ -73,53 +75,24 @@ impl<'a, E: Element> Exponentials<'a, E> {
 
 impl<E: Element> Epilogue for Exponentials<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        let (mut exps, mut sums) = (Block::ZERO, [0f32; TILE]);
+        let bases = &self.bases[rows.clone()];
+        if exponentials(block, (bases, self.cap), cols.len(), &mut exps, &mut sums) {
+            self.is_too_high.store(true, Ordering::Relaxed);
+        }
+        let slot = cols.start / SLOT * self.bases.len();
+        for (sum, row) in sums.iter().zip(rows.clone()) {
+            // SAFETY: the caller's promise, for the row and the slot these columns are of.
+            unsafe { *self.sums.values()[slot + row].get() += f64::from(*sum) };
+        }
         let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().compute(
+        let values = &mut values[..rows.len() * TILE];
+        E::narrow_products(&exps.0[..values.len()], 1.0, values);
+        InstructionSet::current().run(
             #[inline(always)]
-            |arithmetic| {
-                let mut capped = None;
-                let block = cap_block(arithmetic, self.cap, block, &mut capped);
-                let mut above = [0f32; BLOCK];
-                let count = rows.len() * TILE;
-                for (above, &base) in above
-                    .as_chunks_mut::<TILE>()
-                    .0
-                    .iter_mut()
-                    .zip(&self.bases[rows.clone()])
-                {
-                    above.fill(base);
-                }
-                for (above, logit) in above[..count].iter_mut().zip(&block.0) {
-                    *above = logit - *above;
-                }
-                for above in above.as_chunks_mut::<TILE>().0 {
-                    above[cols.len()..].fill(f32::NEG_INFINITY);
-                }
-                let too_high = above[..count]
-                    .iter()
-                    .map(|above| u32::from(*above > HEADROOM))
-                    .sum::<u32>();
-                if too_high > 0 {
-                    self.is_too_high.store(true, Ordering::Relaxed);
-                }
-                for above in &mut above[..count] {
-                    *above = exp(*above);
-                }
-                let slot = cols.start / SLOT * self.bases.len();
-                for (exps, row) in above.as_chunks::<TILE>().0.iter().zip(rows.clone()) {
-                    // SAFETY: the caller's promise, for the row and the slot these columns are of.
-                    unsafe { *self.sums.values()[slot + row].get() += f64::from(sum(exps)) };
-                }
-                if let Some(cap) = self.cap {
-                    for (exp, logit) in above[..count].iter_mut().zip(&block.0) {
-                        *exp *= cap.slope(*logit);
-                    }
-                }
-                for (value, exp) in values[..count].iter_mut().zip(&above) {
-                    *value = E::narrow(*exp);
-                }
+            || {
                 // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, &values[..count]) };
+                unsafe { self.out.put(rows, cols, values) };
             },
         );
     }
@@ -127,6 +100,57 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
         self.out.prefetch(rows, cols);
     }
+}
+
+/// Writes `exp(logit - base)` of the first `cols` columns, times the cap's slope if there is a cap, and the rows' sums without
+/// slopes. True if a logit lies too far above its base.
+fn exponentials(
+    block: &Block,
+    (bases, cap): (&[f32], Option<SoftCap>),
+    cols: usize,
+    exps: &mut Block,
+    sums: &mut [f32; TILE],
+) -> bool {
+    let level = InstructionSet::current();
+    #[cfg(target_arch = "x86_64")]
+    if level >= InstructionSet::Avx512 && cap.is_none() && cols == TILE {
+        // SAFETY: the level is only in use where the CPU has its instructions.
+        return unsafe { avx512::exponentials(block, bases, HEADROOM, exps, sums) };
+    }
+    let above = &mut exps.0;
+    let count = bases.len() * TILE;
+    level.compute(
+        #[inline(always)]
+        |arithmetic| {
+            let mut capped = None;
+            let block = cap_block(arithmetic, cap, block, &mut capped);
+            for (above, &base) in above.as_chunks_mut::<TILE>().0.iter_mut().zip(bases) {
+                above.fill(base);
+            }
+            for (above, logit) in above[..count].iter_mut().zip(&block.0) {
+                *above = logit - *above;
+            }
+            for above in above.as_chunks_mut::<TILE>().0 {
+                above[cols..].fill(f32::NEG_INFINITY);
+            }
+            let too_high = above[..count]
+                .iter()
+                .map(|above| u32::from(*above > HEADROOM))
+                .sum::<u32>();
+            for above in &mut above[..count] {
+                *above = exp(*above);
+            }
+            for (exps, sum_of_row) in above.as_chunks::<TILE>().0.iter().zip(sums).take(bases.len()) {
+                *sum_of_row = sum(exps);
+            }
+            if let Some(cap) = cap {
+                for (exp, logit) in above[..count].iter_mut().zip(&block.0) {
+                    *exp *= cap.slope(*logit);
+                }
+            }
+            too_high > 0
+        },
+    )
 }
 
 /// The sum of a block's row, in pairs.
