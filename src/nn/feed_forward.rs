@@ -53,7 +53,7 @@ impl<const N: usize> FeedForward<N> {
         let (d_inner, column_dots) = within(self.modules[1], || {
             let dy = self.output_dropout.backward(dy, x.dtype(), pass)?;
             let (d_activated, carried) = self.output.input_gradient([&dy], pass, dy.dtype())?;
-            let column_dots = match self.inner.takes_column_dots()? {
+            let column_dots = match self.inner.takes_column_dots() {
                 true => self.activation.column_dots(&saved.0, &d_activated)?,
                 false => None,
             };

@@ -154,21 +154,22 @@ impl<'a> Stored<'a> {
 impl Stored<'_> {
     /// A row of a matrix that is computed from others.
     fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
-        if let Self::Scaled {
-            matrix,
-            of_rows,
-            of_columns,
-        } = self
-        {
-            return scaled_row(matrix, of_rows.value(row), of_columns, (row, cols), buffer);
-        }
-        for (out, col) in buffer.iter_mut().zip(cols) {
-            *out = P::narrow(match self {
-                Self::Shards(rank) => f32::from(u8::from(col % rank == row)),
-                Self::Repeated { matrix, period, first } => matrix.value(row * period + (first + col) % period),
-                Self::Scaled { .. } => unreachable!("computed above"),
-                Self::Dense(_) | Self::Quantized { .. } => unreachable!("these matrices are stored"),
-            });
+        let mut each = |value: &dyn Fn(usize) -> f32| {
+            for (out, col) in buffer.iter_mut().zip(cols.clone()) {
+                *out = P::narrow(value(col));
+            }
+        };
+        match self {
+            Self::Shards(rank) => each(&|col| f32::from(u8::from(col % rank == row))),
+            Self::Repeated { matrix, period, first } => {
+                each(&|col| matrix.value(row * period + (first + col) % period));
+            }
+            Self::Scaled {
+                matrix,
+                of_rows,
+                of_columns,
+            } => scaled_row(matrix, of_rows.value(row), of_columns, (row, cols), buffer),
+            Self::Dense(_) | Self::Quantized { .. } => unreachable!("these matrices are stored"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! DoRA (Liu et al. 2024, arXiv:2402.09353): the rows of `W + s · B A` keep their directions and get magnitudes `m` of their
 //! own. As in PEFT the norms are constants to the gradients, and `m` starts as the norms of W's rows.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, RefCell};
 
 use candle_core::{DType, Result, Tensor as Candle};
 
@@ -40,8 +40,10 @@ pub struct Dora {
     magnitude: Param,
     /// Squared norms of the frozen weight's rows: `[out]` for the kernels, else empty.
     squared_norms: Buffer<f32>,
-    /// One by the norms of the rows of `W + s · B A`, `[out]`: from when they are asked for until A and B may change.
-    inverse_norms: OnceCell<Tensor>,
+    /// One by the norms of the rows of `W + s · B A`, `[out]`, as they were last computed.
+    inverse_norms: RefCell<Tensor>,
+    /// False where A and B may have changed since.
+    are_norms_current: Cell<bool>,
     /// The format of hidden states.
     hidden: DType,
 }
@@ -53,10 +55,10 @@ impl Dora {
     /// Errors of candle.
     pub fn new(low_rank: LowRank, module: ModuleName, weight: &Weight, hidden: DType) -> Result<Self> {
         let rows = weight.rows();
-        let (squared_norms, magnitude) = if low_rank.up.param().value.has_kernels() {
-            let [mut squared, mut magnitude] = {
+        let (squared_norms, magnitude, inverse_norms) = if low_rank.up.param().value.has_kernels() {
+            let [mut squared, mut magnitude, inverse_norms] = {
                 let _scope = memory::scope(Category::Adapter);
-                [(); 2].map(|()| Buffer::<f32>::unwritten(rows))
+                [(); 3].map(|()| Buffer::<f32>::unwritten(rows))
             };
             if !memory::is_dry_run() {
                 row_norms::squared::<f32>(&Stored::weight(weight, 0)?, weight.cols(), squared.values_mut());
@@ -68,10 +70,12 @@ impl Dora {
                     Ok(())
                 })?;
             }
-            (squared, Tensor::new(magnitude, rows))
+            (squared, Tensor::new(magnitude, rows), Tensor::new(inverse_norms, rows))
         } else {
-            let magnitude = norms_plain(weight, None)?.to_dtype(hidden)?.to_dtype(DType::F32)?;
-            (Buffer::zeros(0), Tensor::from_candle(magnitude)?)
+            let norms = norms_plain(weight, None)?;
+            let magnitude = norms.to_dtype(hidden)?.to_dtype(DType::F32)?;
+            let inverse_norms = Tensor::from_candle(norms.recip()?)?;
+            (Buffer::zeros(0), Tensor::from_candle(magnitude)?, inverse_norms)
         };
         let magnitude = {
             let _scope = memory::scope(Category::Adapter);
@@ -83,42 +87,47 @@ impl Dora {
             low_rank,
             magnitude,
             squared_norms,
-            inverse_norms: OnceCell::new(),
+            inverse_norms: RefCell::new(inverse_norms),
+            are_norms_current: Cell::new(false),
             hidden,
         })
     }
 
-    /// One by the norms of the rows of `W + s · B A`: `[out]`, float32.
-    fn inverse_norms(&self, weight: &Weight) -> Result<Tensor> {
-        if !self.magnitude.value.has_kernels() {
-            return Tensor::from_candle(norms_plain(weight, Some(&self.low_rank))?.recip()?);
+    /// Computes the norms again, if A and B may have changed.
+    fn update_norms(&self, weight: &Weight) -> Result<()> {
+        if self.are_norms_current.get() {
+            return Ok(());
         }
-        let mut norms = for_number!(self.hidden, P => self.norms::<P>(weight))?;
-        if !memory::is_dry_run() {
-            for norm in norms.values_mut() {
-                *norm = 1.0 / *norm;
+        let mut inverse_norms = self.inverse_norms.borrow_mut();
+        if inverse_norms.has_kernels() {
+            let norms = inverse_norms.values_mut::<f32>()?;
+            for_number!(self.hidden, P => self.norms::<P>(weight, norms))?;
+            if !memory::is_dry_run() {
+                norms.iter_mut().for_each(|norm| *norm = 1.0 / *norm);
             }
+        } else {
+            *inverse_norms = Tensor::from_candle(norms_plain(weight, Some(&self.low_rank))?.recip()?)?;
         }
-        Ok(Tensor::new(norms, weight.rows()))
+        self.are_norms_current.set(true);
+        Ok(())
     }
 
     /// The norms of the rows of `W + s · B A`, from the squared norms of W's rows:
     /// `‖Wⱼ + s Bⱼ A‖² = ‖Wⱼ‖² + 2s Bⱼ · (Wⱼ Aᵀ + s/2 · Bⱼ (A Aᵀ))`.
     /// Neither W + s · B A nor a dequantised W is held. The products have W on the right, as a layer's own: A is then a few
     /// rows of inputs.
-    fn norms<P: Multiply>(&self, weight: &Weight) -> Result<Buffer<f32>>
+    fn norms<P: Multiply>(&self, weight: &Weight, norms: &mut [f32]) -> Result<()>
     where
         for<'a> Stored<'a>: OperandReader<P>,
     {
         let (a, b) = self.low_rank.factors()?;
         let (rows, cols, rank) = (weight.rows(), weight.cols(), self.low_rank.rank());
         let scale = self.low_rank.scale as f32;
-        let mut norms = Buffer::<f32>::unwritten(rows);
         let mut inner = Buffer::<f32>::unwritten(rows * rank);
         let mut gram = Buffer::<f32>::unwritten(rank * rank);
         let wide_b = convert::widen(&b.value)?;
         if memory::is_dry_run() {
-            return Ok(norms);
+            return Ok(());
         }
         let (w, a, b_reader) = (
             Stored::weight(weight, 0)?,
@@ -147,9 +156,15 @@ impl Dora {
         let of_w = (rank, vec![term(&a, &w, cols), term(&gram, &b_reader, rank)]);
         one_product(of_w, inner.values_mut(), rows, 1.0);
         let squared = self.squared_norms.values();
-        row_norms::changed(squared, wide_b.values()?, inner.values(), scale, norms.values_mut());
-        Ok(norms)
+        row_norms::changed(squared, wide_b.values()?, inner.values(), scale, norms);
+        Ok(())
     }
+}
+
+/// The factor, or in place of 0 one that makes no difference to a sum, so that an output tells what was multiplied.
+fn not_zero(factor: f32) -> f32 {
+    const SMALLEST: f32 = 1e-30;
+    if factor.abs() < SMALLEST { SMALLEST } else { factor }
 }
 
 /// The norms of the rows of `W`, or of `W + s · B A`, by candle's ops: `[out]`, float32.
@@ -177,20 +192,14 @@ impl Adapter for Dora {
     }
 
     fn output_scale(&self, weight: &Weight) -> Result<Option<Box<OutputScale>>> {
-        let inverse_norms = match self.inverse_norms.get() {
-            Some(inverse_norms) => inverse_norms,
-            None => {
-                let inverse_norms = self.inverse_norms(weight)?.kept();
-                self.inverse_norms.get_or_init(|| inverse_norms)
-            }
-        };
-        let magnitude = &self.magnitude.value;
+        self.update_norms(weight)?;
+        let (magnitude, inverse_norms) = (&self.magnitude.value, self.inverse_norms.borrow());
         let factors = if magnitude.has_kernels() {
             let wide = convert::widen(magnitude)?;
             let (magnitudes, inverse_norms) = (wide.values::<f32>()?, inverse_norms.values::<f32>()?);
             Tensor::written(magnitude.len(), |factors: &mut [f32]| {
                 for ((factor, magnitude), inverse) in factors.iter_mut().zip(magnitudes).zip(inverse_norms) {
-                    *factor = magnitude * inverse;
+                    *factor = not_zero(magnitude * inverse);
                 }
             })
         } else {
@@ -202,19 +211,13 @@ impl Adapter for Dora {
         })))
     }
 
-    fn can_undo_output_scale(&self) -> Result<bool> {
-        let magnitude = &self.magnitude.value;
-        if !magnitude.has_kernels() {
-            return Ok(true);
-        }
-        let wide = convert::widen(magnitude)?;
-        Ok(memory::is_dry_run() || wide.values::<f32>()?.iter().all(|magnitude| *magnitude != 0.0))
+    /// Of kernels' outputs, for their factors are not 0. A small number of float16 has too few digits.
+    fn can_undo_output_scale(&self) -> bool {
+        self.magnitude.value.has_kernels() && self.hidden != DType::F16
     }
 
     fn accumulate_output_scale(&mut self, mut gradient: Tensor) -> Result<()> {
-        let Some(inverse_norms) = self.inverse_norms.get() else {
-            candle_core::bail!("the norms of DoRA's rows are asked for before the gradient of their factors")
-        };
+        let inverse_norms = self.inverse_norms.get_mut();
         if gradient.has_kernels() {
             let values = gradient.values_mut::<f32>()?;
             for (gradient, inverse) in values.iter_mut().zip(inverse_norms.values::<f32>()?) {
@@ -227,7 +230,7 @@ impl Adapter for Dora {
     }
 
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
-        self.inverse_norms.take();
+        self.are_norms_current.set(false);
         self.low_rank.params(params);
         params.push(&mut self.magnitude);
     }

@@ -27,10 +27,9 @@ pub trait Adapter: Debug + Send {
         Ok(None)
     }
 
-    /// True if the sums can be told from the outputs: there are outputs' factors, the bias is not scaled with them, and none
-    /// is 0.
-    fn can_undo_output_scale(&self) -> Result<bool> {
-        Ok(false)
+    /// True if the outputs' factors can be divided by, and leave the bias as it is.
+    fn can_undo_output_scale(&self) -> bool {
+        false
     }
 
     /// Adds the gradient of what the factors follow from, given that of the factors: `[out]`, float32. They were asked for

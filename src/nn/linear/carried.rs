@@ -11,8 +11,7 @@ pub struct Carried<const N: usize> {
     pub(super) dh: Option<Tensor>,
     /// The factors of inputs and outputs.
     pub(super) scales: Scales<N>,
-    /// The dot products of the outputs' columns with those of their gradients, side by side: `[sum of widths]`, float32. With
-    /// them the gradients of outputs' factors need no outputs, which are else computed again.
+    /// See [`Carried::with_column_dots`].
     pub(super) column_dots: Option<Tensor>,
 }
 
@@ -25,8 +24,8 @@ impl<const N: usize> Carried<N> {
         }
     }
 
-    /// With the dot products of the outputs' columns and their gradients', if
-    /// [`Projection::takes_column_dots`](super::Projection::takes_column_dots).
+    /// With the dot products of the outputs' columns with those of their gradients, side by side: `[sum of widths]`, float32.
+    /// From them follow the gradients of outputs' factors; without them the outputs are computed again.
     #[must_use]
     pub fn with_column_dots(self, column_dots: Option<Tensor>) -> Self {
         Self { column_dots, ..self }

@@ -104,19 +104,15 @@ impl<const N: usize> Projection<N> {
         }
     }
 
-    /// True if the gradients of outputs' factors follow from the dot products of the outputs' columns with those of their
-    /// gradients: the outputs are then not computed again for them.
-    pub fn takes_column_dots(&self) -> Result<bool> {
-        let mut any = false;
-        for linear in &self.linears {
-            if let Some(adapter) = &linear.adapter {
-                if linear.bias.is_some() || !adapter.can_undo_output_scale()? {
-                    return Ok(false);
-                }
-                any = true;
-            }
-        }
-        Ok(any)
+    /// True if [`Carried::with_column_dots`] is of use: the layers with an adapter have factors that can be divided by, and no
+    /// bias that would have to be subtracted before.
+    pub fn takes_column_dots(&self) -> bool {
+        let mut adapted = self.linears.iter().filter(|linear| linear.adapter.is_some()).peekable();
+        adapted.peek().is_some()
+            && adapted.all(|linear| {
+                let adapter = linear.adapter.as_ref();
+                linear.bias.is_none() && adapter.is_some_and(|adapter| adapter.can_undo_output_scale())
+            })
     }
 
     /// Adds the gradients of what is trained.
