@@ -277,8 +277,10 @@ def copied(module):
 def unmoved():
     """Modules stay where they are: fake weights can't be swapped in place."""
     move, torch.nn.Module.to = torch.nn.Module.to, lambda self, *_, **__: self
-    yield
-    torch.nn.Module.to = move
+    try:
+        yield
+    finally:
+        torch.nn.Module.to = move
 
 
 def build_kbit(case):

@@ -35,6 +35,7 @@ impl ModelConfig {
     /// True if the norm called `module` in full is tuned.
     pub fn tunes_norm(&self, adapter: &AdapterOptions, module: &str) -> bool {
         let is_tuned = |names: &[&str]| names.iter().any(|name| ends_in(module, name));
-        adapter.method == AdapterMethod::LnTuning && self.tuned_norms().is_some_and(is_tuned)
+        let is_method = adapter.method == AdapterMethod::LnTuning && !adapter.saves_whole(module);
+        is_method && self.tuned_norms().is_some_and(is_tuned)
     }
 }
