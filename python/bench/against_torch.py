@@ -20,6 +20,16 @@ ROWS = {
         {"model": "llama-3.2-1b", "dtype": "int4", "gradient_checkpointing": "full", "batch_size": 1},
         {"checkpointing": True},
     ),
+    "Llama-3.2-3B, NF4, checkpointing, 1 × 128": (
+        {"model": "llama-3.2-3b", "dtype": "int4", "gradient_checkpointing": "full", "batch_size": 1, "max_seq_length": 128},
+        {"checkpointing": True},
+    ),
+    "NF4, 1 × 128": ({"dtype": "int4", "batch_size": 1, "max_seq_length": 128}, {"tcmalloc": True}),
+    "NF4, rank 256": ({"dtype": "int4", "rank": 256}, {"tcmalloc": True}),
+    "NF4, checkpointing, 1 × 8,192": (
+        {"dtype": "int4", "gradient_checkpointing": "full", "batch_size": 1, "max_seq_length": 8192},
+        {"checkpointing": True},
+    ),
 }
 # Published config.json files, which expctl's presets are
 PRESETS = Path(__file__).parents[2] / "src/arch/presets"
@@ -51,7 +61,7 @@ def peer(options):
         model = prepare_model_for_kbit_training(
             model, use_gradient_checkpointing=options.get("checkpointing", False),
             gradient_checkpointing_kwargs={"use_reentrant": False})
-    model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+    model = get_peft_model(model, LoraConfig(r=cell["rank"], lora_alpha=2 * cell["rank"], target_modules="all-linear", task_type="CAUSAL_LM"))
     model.train()
     ids = torch.randint(0, config.vocab_size, (cell["batch_size"], cell["max_seq_length"]))
     if options.get("compile"):
@@ -83,7 +93,7 @@ def run_expctl(cell):
     with tempfile.TemporaryDirectory() as folder:
         spec = os.path.join(folder, "cell.yaml")
         with open(spec, "w") as file:
-            json.dump({"name": "beside", "defaults": {**cell, "rank": 16}}, file)
+            json.dump({"name": "beside", "defaults": cell}, file)
         command = ["target/release/expctl" if not os.environ.get("CARGO_TARGET_DIR") else
                    os.environ["CARGO_TARGET_DIR"] + "/release/expctl",
                    "run", spec, "--results", os.path.join(folder, "out"), "--progress", "none"]
@@ -118,7 +128,7 @@ def main():
     print("| step | expctl | peer | ratio | expctl's peak | peer's peak |\n|---|---|---|---|---|---|")
     for name in arguments.rows or ROWS:
         keys, options = ROWS[name]
-        cell = {"model": "smollm2-135m", "batch_size": 4, "max_seq_length": 512, "max_steps": arguments.steps, **keys}
+        cell = {"model": "smollm2-135m", "rank": 16, "batch_size": 4, "max_seq_length": 512, "max_steps": arguments.steps, **keys}
         ours, theirs = [], []
         for _ in range(arguments.runs):
             ours.append(run_expctl(cell))
