@@ -349,6 +349,79 @@ mod tests {
     }
 
     #[test]
+    fn magnitudes_gradients_follow_from_column_dots() {
+        const WIDTHS: [usize; 2] = [24, 40];
+        let without_bias = |outputs: usize, is_adapted: bool| {
+            let mut linear = layer(dense(outputs, 17), DType::F32, 3);
+            linear.adapter.take_if(|_| !is_adapted);
+            Linear { bias: None, ..linear }
+        };
+        let x = tensor(&uniform("x", &[37, 17]));
+        let dys = WIDTHS.map(|width| tensor(&uniform("dy", &[37, width])));
+        for (layers, zero) in [
+            (&[(24, true), (40, true)][..], false),
+            (&[(24, true), (40, true)], true),
+            (&[(24, false), (40, true)], false),
+            (&[(64, true)], false),
+        ] {
+            let gradients = |with_dots: bool| {
+                let linears = layers
+                    .iter()
+                    .map(|(outputs, is_adapted)| without_bias(*outputs, *is_adapted));
+                let mut projection = Projection::new(linears.collect(), WIDTHS);
+                let mut params = Vec::new();
+                projection.trainable(&mut params);
+                if let Some(magnitude) = params.last_mut().filter(|_| zero) {
+                    let mut values = magnitude.value.to_vec_f32().unwrap();
+                    values[5] = 0.0;
+                    magnitude.fill(&values).unwrap();
+                }
+                assert!(projection.takes_column_dots());
+                let pass = pass(1, 37);
+                let ys = projection.forward(&x, &pass).unwrap();
+                let (_, carried) = projection.input_gradient(dys.each_ref(), &pass, DType::F32).unwrap();
+                let dots = ys.iter().zip(&dys).map(|(y, dy)| {
+                    let products = y.to_candle_f32().unwrap() * dy.to_candle_f32().unwrap();
+                    products.unwrap().sum(0).unwrap()
+                });
+                let dots = Candle::cat(&dots.collect::<Vec<_>>(), 0).unwrap();
+                let carried = carried.with_column_dots(with_dots.then(|| tensor(&dots)));
+                projection.accumulate(&x, dys.each_ref(), carried, &pass).unwrap();
+                crate::nn::testing::take_gradients(&mut projection)
+            };
+            for (got, want) in gradients(true).iter().zip(gradients(false)) {
+                assert_close(got, &want, 1e-4, &format!("{layers:?}, {zero}"));
+            }
+        }
+        let with_bias = Projection::of(layer(dense(24, 17), DType::F32, 3));
+        assert!(!with_bias.takes_column_dots());
+        let of_float16 = Linear {
+            bias: None,
+            ..layer(dense(24, 17), DType::F16, 3)
+        };
+        assert!(!Projection::of(of_float16).takes_column_dots());
+    }
+
+    #[test]
+    fn norms_follow_the_trained_values() {
+        let x = uniform("x", &[5, 17]);
+        let outputs = || {
+            let mut projection = Projection::of(layer(dense(33, 17), DType::F32, 4));
+            let pass = pass(1, 5);
+            let before = projection.forward(&tensor(&x), &pass).unwrap();
+            let mut params = Vec::new();
+            projection.trainable(&mut params);
+            params[1].set(tensor(&uniform("another B", &[33, 4])));
+            let after = projection.forward(&tensor(&x), &pass).unwrap();
+            [before, after].map(|[y]| y.to_candle_f32().unwrap())
+        };
+        let (kernels, plain) = (outputs(), with_plain_ops(outputs));
+        for (got, want) in kernels.iter().zip(&plain) {
+            assert_close(got, want, 1e-5, "y");
+        }
+    }
+
+    #[test]
     fn a_new_adapter_changes_nothing() {
         let weights = [
             dense(33, 17),
