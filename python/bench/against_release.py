@@ -1,9 +1,9 @@
 """Is a new expctl slower than an old one? Paired runs of both on one machine; exit code 1 if it is, 2 after a mistake.
 
-    git worktree add /tmp/old v0.1.0
-    cargo build --release --manifest-path /tmp/old/Cargo.toml --target-dir /tmp/old/target
+    git worktree add ../old v0.1.0
+    cargo build --release --manifest-path ../old/Cargo.toml --target-dir ../old/target
     cargo build --release
-    python python/bench/against_release.py /tmp/old/target/release/expctl target/release/expctl [--pairs 8] [SPEC]
+    python python/bench/against_release.py ../old/target/release/expctl target/release/expctl [--pairs 8] [SPEC]
 
 A pair is one run of each, one right after the other, the first of them in turn. A cell's ratio is that of the two medians
 of its steps, the first two left out. Other work on the machine changes single ratios, but seldom most of them to one side:
@@ -15,10 +15,13 @@ from pathlib import Path
 
 
 def steps(program, spec):
-    """The median step of each cell, in the order in which they ran, with what the cell is."""
+    """The median step of each cell, in the order in which they ran."""
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "run", spec, "--results", folder, "--progress", "none"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        try:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError) as error:
+            fail(error)
         records = [json.loads(path.read_text()) | {"home": path.parent} for path in Path(folder).glob("cells/*/record.json")]
         medians = []
         for record in sorted(records, key=lambda record: record["started_at"]):
