@@ -20,14 +20,14 @@ impl InstructionSet {
         *BEST.get_or_init(detect)
     }
 
-    /// What trains fastest on this CPU, which is not always the best: a table, so that every run on a CPU has one level.
+    /// The level that trains fastest on this CPU. A table names it, so that every run on a CPU has the same level.
     pub fn fastest() -> Self {
         static FASTEST: OnceLock<InstructionSet> = OnceLock::new();
         *FASTEST.get_or_init(|| Self::best().fastest_of(&vendor()))
     }
 
-    /// What trains fastest on a CPU of this maker that can do no more than this. Intel's dot products of bfloat16 pairs are
-    /// slower than its float32 vectors, which take twice as many instructions (benches/README.md, "Levels").
+    /// The same for a CPU by this maker whose best level is this one. Intel's dot products of bfloat16 pairs are slower than
+    /// its float32 vectors (benches/README.md, "Levels").
     fn fastest_of(self, vendor: &[u8; 12]) -> Self {
         match (self, vendor) {
             (Self::Avx512Bf16, b"GenuineIntel") => Self::Avx512,
@@ -45,7 +45,7 @@ impl InstructionSet {
         self.is_available() && *CHOSEN.get_or_init(|| self) == self
     }
 
-    /// What the kernels use: the level that was chosen, or the fastest.
+    /// The level that the kernels use: the chosen one, or the fastest.
     pub fn current() -> Self {
         #[cfg(test)]
         if let Some(level) = forced::get() {

@@ -15,8 +15,8 @@ pub trait Activation<const N: usize>: Debug + Sync {
     /// they are computed in the memory of the operands.
     fn backward(&self, inputs: [Tensor; N], dy: Tensor) -> Result<([Tensor; N], Tensor)>;
 
-    /// The dot products of each input's columns with those of its gradient, those of the inputs side by side, float32; `None`
-    /// where there is no kernel for them.
+    /// The dot products of each input's columns with those of its gradient, the inputs side by side, float32; `None` if there
+    /// is no kernel.
     fn column_dots(&self, inputs: &[Tensor; N], dy: &Tensor) -> Result<Option<Tensor>> {
         let _ = (inputs, dy);
         Ok(None)

@@ -211,7 +211,7 @@ impl Adapter for Dora {
         })))
     }
 
-    /// Of kernels' outputs, for their factors are not 0. A small number of float16 has too few digits.
+    /// True for kernels, whose factors are never 0. Float16 has too few digits for small outputs.
     fn can_undo_output_scale(&self) -> bool {
         self.magnitude.value.has_kernels() && self.hidden != DType::F16
     }

@@ -50,7 +50,8 @@ pub trait Adapter: Debug + Send {
         Ok(())
     }
 
-    /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is. Any of it may be changed.
+    /// What is saved, in a fixed order: all that is trained, and what is drawn and stays as it is. The caller may
+    /// change any of it.
     fn params<'a>(&'a mut self, params: &mut Vec<&'a mut Param>);
 }
 

@@ -107,12 +107,11 @@ impl<const N: usize> Projection<N> {
     /// True if [`Carried::with_column_dots`] is of use: the layers with an adapter have factors that can be divided by, and no
     /// bias that would have to be subtracted before.
     pub fn takes_column_dots(&self) -> bool {
-        let mut adapted = self.linears.iter().filter(|linear| linear.adapter.is_some()).peekable();
-        adapted.peek().is_some()
-            && adapted.all(|linear| {
-                let adapter = linear.adapter.as_ref();
-                linear.bias.is_none() && adapter.is_some_and(|adapter| adapter.can_undo_output_scale())
-            })
+        let takes = |linear: &Linear| match &linear.adapter {
+            Some(adapter) => linear.bias.is_none() && adapter.can_undo_output_scale(),
+            None => true,
+        };
+        self.linears.iter().any(|linear| linear.adapter.is_some()) && self.linears.iter().all(takes)
     }
 
     /// Adds the gradients of what is trained.
