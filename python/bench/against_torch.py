@@ -26,6 +26,15 @@ ROWS = {
     ),
     "NF4, 1 × 128": ({"dtype": "int4", "batch_size": 1, "max_seq_length": 128}, {"tcmalloc": True}),
     "NF4, rank 256": ({"dtype": "int4", "rank": 256}, {"tcmalloc": True}),
+    "BERT base, bfloat16, 8 × 128": (
+        {"model": "bert-base", "task": "sequence_classification", "dtype": "bfloat16", "target_modules": ["query", "value"],
+         "batch_size": 8, "max_seq_length": 128},
+        {},
+    ),
+    "BERT base, float32, every weight, 8 × 128": (
+        {"model": "bert-base", "task": "sequence_classification", "dtype": "float32", "rank": 0, "batch_size": 8, "max_seq_length": 128},
+        {},
+    ),
     "NF4, checkpointing, 1 × 8,192": (
         {"dtype": "int4", "gradient_checkpointing": "full", "batch_size": 1, "max_seq_length": 8192},
         {"checkpointing": True},
@@ -40,30 +49,36 @@ def peer(options):
     import resource, time
     import torch
     from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, BitsAndBytesConfig
 
     torch.manual_seed(0)
     cell = options["cell"]
     keys = json.loads((PRESETS / f"{cell['model']}.json").read_text())
-    config = LlamaConfig(**{key: value for key, value in keys.items() if key != "_source"})
+    config = AutoConfig.for_model(**{key: value for key, value in keys.items() if key != "_source"})
+    classifies = cell.get("task") == "sequence_classification"
+    auto = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
     full = torch.float32 if cell["dtype"] == "float32" else torch.bfloat16
     quantised = cell["dtype"] == "int4"
     with tempfile.TemporaryDirectory() as folder:
-        AutoModelForCausalLM.from_config(config, dtype=full).save_pretrained(folder)
+        auto.from_config(config, dtype=full).save_pretrained(folder)
         extra = {}
         if quantised:
             extra["quantization_config"] = BitsAndBytesConfig(
                 load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                 bnb_4bit_compute_dtype=torch.bfloat16)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=full, device_map="cpu", **extra)
+        model = auto.from_pretrained(folder, dtype=full, device_map="cpu", **extra)
     model.config.use_cache = False
     if quantised:
         model = prepare_model_for_kbit_training(
             model, use_gradient_checkpointing=options.get("checkpointing", False),
             gradient_checkpointing_kwargs={"use_reentrant": False})
-    model = get_peft_model(model, LoraConfig(r=cell["rank"], lora_alpha=2 * cell["rank"], target_modules="all-linear", task_type="CAUSAL_LM"))
+    if cell["rank"]:
+        targets = cell.get("target_modules", "all-linear")
+        model = get_peft_model(model, LoraConfig(r=cell["rank"], lora_alpha=2 * cell["rank"], target_modules=targets,
+                                                 task_type="SEQ_CLS" if classifies else "CAUSAL_LM"))
     model.train()
     ids = torch.randint(0, config.vocab_size, (cell["batch_size"], cell["max_seq_length"]))
+    labels = torch.randint(0, config.num_labels, (cell["batch_size"],)) if classifies else ids
     if options.get("compile"):
         model = torch.compile(model)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, weight_decay=0.0)
@@ -71,7 +86,7 @@ def peer(options):
     for _ in range(cell["max_steps"]):
         start = time.perf_counter()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cell["dtype"] != "float32"):
-            loss = model(input_ids=ids, labels=ids).loss
+            loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
