@@ -37,11 +37,11 @@ impl From<DataFile> for Data {
 }
 
 /// Random token ids with a stated distribution of lengths.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
-    /// Tokens a sample: `fixed` (max_seq_length), `uniform` (from 2 to max_seq_length), or a list that is taken in
-    /// turn.
+    /// Tokens a sample: `fixed` (max_seq_length), `uniform` (from 2 to max_seq_length), a list that is taken in turn, or
+    /// `{mean, sigma, longest}`, a log-normal distribution.
     pub lengths: Lengths,
     /// Number of samples.
     #[schemars(range(min = 1))]
@@ -62,8 +62,8 @@ impl Default for Synthetic {
     }
 }
 
-/// `fixed`, `uniform`, or a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// `fixed`, `uniform`, a list, or a log-normal distribution.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Lengths {
     /// Every sample is `max_seq_length` long.
     Fixed,
@@ -71,6 +71,25 @@ pub enum Lengths {
     Uniform,
     /// These lengths in turn.
     List(Vec<usize>),
+    /// Drawn by the seed.
+    LogNormal(LogNormal),
+}
+
+/// A log-normal distribution of lengths: their logarithms are normal, as those of texts nearly are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogNormal {
+    /// The mean of the lengths in tokens, before any is cut.
+    #[schemars(range(min = 2))]
+    pub mean: f64,
+    /// The standard deviation of their logarithms.
+    #[schemars(range(min = 0))]
+    pub sigma: f64,
+    /// The length of the longest sample. Longer draws are cut to it; if there are none, the longest draw gets it. Default:
+    /// as drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub longest: Option<usize>,
 }
 
 impl Serialize for Data {
@@ -213,6 +232,7 @@ impl Serialize for Lengths {
             Self::Fixed => serializer.serialize_str("fixed"),
             Self::Uniform => serializer.serialize_str("uniform"),
             Self::List(lengths) => lengths.serialize(serializer),
+            Self::LogNormal(distribution) => distribution.serialize(serializer),
         }
     }
 }
@@ -225,7 +245,7 @@ impl<'de> Deserialize<'de> for Lengths {
             type Value = Lengths;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`fixed`, `uniform` or a list of token counts such as `[64, 128]`")
+                f.write_str("`fixed`, `uniform`, a list of token counts such as `[64, 128]` or `{mean, sigma}`")
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<Lengths, E> {
@@ -243,6 +263,10 @@ impl<'de> Deserialize<'de> for Lengths {
                 }
                 Ok(Lengths::List(lengths))
             }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lengths, A::Error> {
+                LogNormal::deserialize(MapAccessDeserializer::new(map)).map(Lengths::LogNormal)
+            }
         }
 
         deserializer.deserialize_any(Words)
@@ -254,11 +278,13 @@ impl JsonSchema for Lengths {
         "Lengths".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let distribution = generator.subschema_for::<LogNormal>();
         json_schema!({
             "oneOf": [
                 { "enum": ["fixed", "uniform"] },
-                { "type": "array", "items": { "type": "integer", "minimum": 2 }, "minItems": 1 }
+                { "type": "array", "items": { "type": "integer", "minimum": 2 }, "minItems": 1 },
+                distribution
             ]
         })
     }

@@ -10,6 +10,7 @@ mod data;
 mod data_file;
 mod dataset;
 mod device;
+mod generation;
 mod ia3;
 mod init_lora_weights;
 mod instruction_set;
@@ -37,10 +38,11 @@ pub use choices::{
     Adapter, Attention, Autocast, BLOCK_SIZES, Bias, DEFAULT_BLOCK_SIZE, Dtype, LoraATraining, Loss, LossScaling,
     LrScheduler, Measure, OutputLifetime, Padding, QuantType, Stack, Task, Upcast, Weights, ZeroGrad,
 };
-pub use data::{Data, Lengths, Synthetic};
+pub use data::{Data, Lengths, LogNormal, Synthetic};
 pub use data_file::{DEFAULT_LABEL_COLUMN, DataFile, DataFormat, DataPart, Paths};
 pub use dataset::{DataOptions, TrainingLength};
 pub use device::{Device, NoCuda};
+pub use generation::Generation;
 pub use ia3::Ia3Options;
 pub use init_lora_weights::InitLoraWeights;
 pub use instruction_set::{InstructionSet, InstructionSetChoice};

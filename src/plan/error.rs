@@ -17,8 +17,8 @@ pub enum PlanError {
     /// Our trainer would fail before its first number.
     #[error(transparent)]
     Training(#[from] TrainError),
-    /// Samples are longer than the model can take.
-    #[error("{}, fewer than max_seq_length", positions(.model, *.most, *.own))]
+    /// Sequences are longer than the model can take.
+    #[error("{}, fewer than `{asked_by}` asks for", positions(.model, *.most, *.own))]
     Positions {
         /// The model, as the spec names it.
         model: String,
@@ -26,7 +26,12 @@ pub enum PlanError {
         most: usize,
         /// Those that virtual tokens take.
         own: usize,
+        /// The key that decides the length.
+        asked_by: &'static str,
     },
+    /// The model never generates.
+    #[error("`torch.generation.eval_steps`: the training ends after {0} steps")]
+    NeverGenerates(usize),
     /// A value is left open.
     #[error(
         "`auto_batch_size` and `gradient_checkpointing: {{auto: ...}}` are to be resolved before a cell is planned"

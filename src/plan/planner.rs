@@ -13,11 +13,11 @@ use crate::{
     data::DataError,
     hub::Roots,
     memory::Phase,
-    options::DataOptions,
+    options::{DataOptions, Generation},
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Stack},
     torch::{
-        self, MicroBatchShape,
+        self,
         gpu::{Budget, Gpu},
     },
     trace::{Account, Peak, Trace},
@@ -259,6 +259,7 @@ impl Planner {
         batches::torch_steps(
             options,
             depth,
+            cell.torch.generation.map(|generation| generation.eval_steps),
             || self.inputs.sampler(cell, options, model),
             || self.inputs.lengths(cell, options, model),
         )
@@ -274,10 +275,11 @@ impl Planner {
     ) -> Result<(Planned<TorchStep>, Trace), PlanError> {
         let planned = self.torch_steps(cell, options, &configuration.model, depth)?;
         let steps = &planned.steps;
-        let parts = steps.chunk_by(|_, next| next.follows);
-        let parts: Vec<Vec<&[MicroBatchShape]>> = parts
-            .map(|part| part.iter().map(|step| &step.micro_batches[..]).collect())
-            .collect();
+        if configuration.generation.is_some() && !steps.iter().any(|step| step.generates) {
+            let steps = planned.training_steps().unwrap_or(steps.len() as u64);
+            return Err(PlanError::NeverGenerates(steps as usize));
+        }
+        let parts = batches::parts(steps);
         let trace = match configuration.empty_cache_steps {
             0 => torch::trace_parts(configuration, &parts),
             // All intervals have the same peaks: the step after an emptied cache is like any other after it.
@@ -323,9 +325,20 @@ fn is_closed(cell: &Cell) -> Result<(), PlanError> {
 
 fn fits_positions(cell: &Cell, most: usize) -> Result<(), PlanError> {
     let own = cell.model_options().virtual_tokens();
-    if own + cell.data_options().longest_sequence() > most {
-        let model = cell.model.clone();
-        return Err(PlanError::Positions { model, most, own });
+    let generated = |generation: Generation| generation.prompt_tokens + generation.max_new_tokens;
+    for (tokens, asked_by) in [
+        (cell.data_options().longest_sequence(), "max_seq_length"),
+        (cell.torch.generation.map_or(0, generated), "torch.generation"),
+    ] {
+        if own + tokens > most {
+            let model = cell.model.clone();
+            return Err(PlanError::Positions {
+                model,
+                most,
+                own,
+                asked_by,
+            });
+        }
     }
     Ok(())
 }

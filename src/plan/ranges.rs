@@ -1,6 +1,6 @@
 //! What a plan cannot know of a run, as the runs that are possible.
 
-use crate::options::{Data, DataOptions, Lengths};
+use crate::options::{Data, DataOptions, Lengths, LogNormal};
 use crate::spec::cell::{Cell, Upcast};
 use crate::torch::{Configuration, LoadOrder};
 
@@ -62,20 +62,25 @@ pub(super) fn other_lengths(options: &DataOptions) -> Option<OtherLengths> {
         return None;
     };
     let [fewest, most] = synthetic.between?.map(|length| length.min(options.max_seq_length));
-    let mut lengths = vec![vec![fewest], vec![most]];
-    if let Lengths::List(list) = &synthetic.lengths
-        && list.len() > 1
-        && let Some(longest) = list.iter().max()
-    {
-        lengths.push(
-            list.iter()
-                .map(|length| if length == longest { most } else { *length })
-                .collect(),
-        );
+    let mut lengths = [fewest, most].map(|length| Lengths::List(vec![length])).to_vec();
+    match &synthetic.lengths {
+        Lengths::Fixed | Lengths::Uniform => {}
+        Lengths::List(list) => {
+            let longest = list.iter().max().filter(|_| list.len() > 1);
+            let longer = |longest| {
+                list.iter()
+                    .map(move |length| if length == longest { most } else { *length })
+            };
+            lengths.extend(longest.map(|longest| Lengths::List(longer(longest).collect())));
+        }
+        Lengths::LogNormal(distribution) => lengths.push(Lengths::LogNormal(LogNormal {
+            longest: Some(most),
+            ..*distribution
+        })),
     }
     let of = |lengths| {
         let mut synthetic = synthetic.clone();
-        synthetic.lengths = Lengths::List(lengths);
+        synthetic.lengths = lengths;
         DataOptions {
             data: Data::Synthetic(synthetic),
             ..options.clone()

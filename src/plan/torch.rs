@@ -32,6 +32,7 @@ impl Configuration {
         };
         check_reentrant(cell, &model, &transformers)?;
         check_prefix(cell, &transformers)?;
+        check_generation(cell, &transformers)?;
         Ok(Self {
             model,
             dtype: cell.dtype,
@@ -69,6 +70,7 @@ impl Configuration {
                 ZeroGrad::BeforeForward if cell.empty_cache_steps == 0 => ZeroGrad::AfterStep,
                 other => other,
             },
+            generation: cell.torch.generation,
             capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.capability),
             transformers,
             peft,
@@ -123,11 +125,21 @@ fn check_prefix(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake>
     Err(Mistake::new(message).help("use a newer `transformers_version`, or leave it out for today's"))
 }
 
+/// Checks that it is known how the release generates.
+fn check_generation(cell: &Cell, transformers: &Transformers) -> Result<(), Mistake> {
+    // Both since 5.0.0.
+    if cell.torch.generation.is_none() || transformers.requires_input_grads {
+        return Ok(());
+    }
+    let message = "how transformers before 5.0.0 generates has not been studied";
+    Err(Mistake::new(message).help("leave `torch.generation` out, or use a newer `transformers_version`"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arch::Preset;
-    use crate::options::{self, NamePattern, Stack};
+    use crate::options::{self, Generation, NamePattern, Stack};
 
     /// What is said of a cell that trains some weights with reentrant checkpoints.
     fn told(trainable: &str, checkpointing: Checkpointing) -> Option<String> {
@@ -144,6 +156,27 @@ mod tests {
         cell.torch.transformers_version = Some("4.57.0".into());
         let made = Configuration::from_cell(&cell, model.config(), None);
         made.err().map(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn older_releases_generate_otherwise() {
+        let told = |version: &str| {
+            let mut cell = Cell {
+                stack: Stack::Torch,
+                ..Cell::default()
+            };
+            cell.torch.transformers_version = Some(version.into());
+            cell.torch.generation = Some(Generation {
+                eval_steps: 1,
+                batch_size: 1,
+                prompt_tokens: 1,
+                max_new_tokens: 1,
+            });
+            let made = Configuration::from_cell(&cell, Preset::named("tiny").unwrap().config(), None);
+            made.err().map(|mistake| mistake.to_string())
+        };
+        assert_eq!(told("5.0.0"), None);
+        assert!(told("4.57.6").unwrap().contains("before 5.0.0"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::gpu::ComputeCapability;
 use super::versions::{Bitsandbytes, Peft, Pytorch, Transformers};
 use crate::arch::ModelConfig;
 use crate::options::{
-    self, AdapterOptions, Attention, Autocast, Checkpointing, LoraATraining, Loss, NamePattern, Optimizer,
+    self, AdapterOptions, Attention, Autocast, Checkpointing, Generation, LoraATraining, Loss, NamePattern, Optimizer,
     OutputLifetime, Upcast, ZeroGrad, is_trainable,
 };
 
@@ -102,6 +102,8 @@ pub struct Configuration {
     pub outputs: OutputLifetime,
     /// When gradients are released.
     pub zero_grad: ZeroGrad,
+    /// Generation between steps.
+    pub generation: Option<Generation>,
     /// The GPU, as far as libraries ask.
     pub capability: ComputeCapability,
     /// The release of transformers.
@@ -152,6 +154,7 @@ impl Configuration {
             loss: Loss::Full,
             outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
+            generation: None,
             capability: ComputeCapability(8, 0),
             transformers: Transformers::TODAY,
             peft: Peft::TODAY,

@@ -8,6 +8,7 @@ use super::models::encoder::Encoder;
 use super::models::loader::Loader;
 use super::tape::{Tape, Tensor};
 use super::view::View;
+use crate::options::Generation;
 
 /// A model of any family.
 pub(super) enum Model<'t> {
@@ -35,6 +36,14 @@ impl<'t> Model<'t> {
         match self {
             Self::Decoder(decoder) => decoder.forward(tape, configuration, micro, ids),
             Self::Encoder(encoder) => encoder.forward(tape, configuration, micro, ids),
+        }
+    }
+
+    /// Generates tokens, as decoders can.
+    pub(super) fn generate(&self, tape: &'t Tape, configuration: &Configuration, generation: &Generation) {
+        match self {
+            Self::Decoder(decoder) => decoder.generate(tape, configuration, generation),
+            Self::Encoder(_) => {}
         }
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Tape {
     pub(super) backend: Backend,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
+    /// The model is in evaluation mode.
+    evaluates: Cell<bool>,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
     /// Autocast's copies of the leaves, kept until it ends.
@@ -193,6 +195,7 @@ impl Tape {
             module: Cell::new(0),
             backend: configuration.backend,
             autocast: Cell::new(None),
+            evaluates: Cell::new(false),
             in_backward: Cell::new(false),
             casts: RefCell::default(),
             pytorch: configuration.pytorch,
@@ -271,6 +274,19 @@ impl Tape {
         let result = work();
         self.mode.set(before);
         result
+    }
+
+    /// Runs `work` with the model in evaluation mode and without gradients.
+    pub(super) fn evaluate<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.evaluates.set(true);
+        let result = self.within(Mode::NoGrad, work);
+        self.evaluates.set(false);
+        result
+    }
+
+    /// True where the model is in evaluation mode.
+    pub(super) fn is_evaluating(&self) -> bool {
+        self.evaluates.get()
     }
 
     /// A new tensor of the layout.

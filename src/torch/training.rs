@@ -14,17 +14,30 @@ use super::models::loader::Loader;
 use super::optimizer::OptimizerState;
 use super::tape::{Mode, Tape, Tensor};
 use crate::memory::{Category, Module, Phase};
-use crate::options::{OutputLifetime, ZeroGrad};
+use crate::options::{Generation, OutputLifetime, ZeroGrad};
 use crate::trace::Trace;
+
+/// An optimizer step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'m> {
+    /// Its micro-batches.
+    pub micro_batches: &'m [MicroBatchShape],
+    /// True if the model generates after it ([`Configuration::generation`]).
+    pub generates: bool,
+}
 
 /// Traces the memory of training: the load, then one optimizer step for each of `steps`, each of these micro-batches.
 pub fn trace(configuration: &Configuration, steps: &[&[MicroBatchShape]]) -> Trace {
-    trace_parts(configuration, &[steps])
+    let steps = steps.iter().map(|&micro_batches| Step {
+        micro_batches,
+        generates: false,
+    });
+    trace_parts(configuration, &[steps.collect::<Vec<_>>()])
 }
 
 /// The same of a training of which some parts are left out: the outputs of a part's last micro-batch do not live on in the
 /// next part.
-pub fn trace_parts<'m>(configuration: &Configuration, parts: &[impl AsRef<[&'m [MicroBatchShape]]>]) -> Trace {
+pub fn trace_parts<'m>(configuration: &Configuration, parts: &[impl AsRef<[Step<'m>]>]) -> Trace {
     let tape = Tape::new(configuration);
     run(&tape, configuration, parts)
 }
@@ -40,7 +53,7 @@ pub fn load_trace(configuration: &Configuration) -> Trace {
     trace
 }
 
-fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[&'m [MicroBatchShape]]>]) -> Trace {
+fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[Step<'m>]>]) -> Trace {
     tape.phase(Phase::Load);
     let mut loader = Loader::new(tape, configuration);
     let model = Model::load(&mut loader, configuration);
@@ -54,10 +67,15 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[&'m 
         previous: None,
     };
     let mut last: Option<(&[MicroBatchShape], Range<usize>)> = None;
+    let mut generated: Option<Range<usize>> = None;
     let mut number = 0;
     for part in parts {
         training.previous = None;
-        for micros in part.as_ref().iter().copied() {
+        for &Step {
+            micro_batches: micros,
+            generates,
+        } in part.as_ref()
+        {
             number += 1;
             tape.step(number);
             match &last {
@@ -68,6 +86,16 @@ fn run<'m>(tape: &Tape, configuration: &Configuration, parts: &[impl AsRef<[&'m 
                     let begin = tape.written();
                     training.step(micros);
                     last = Some((micros, begin..tape.written()));
+                }
+            }
+            if let Some(generation) = configuration.generation.as_ref().filter(|_| generates) {
+                match &generated {
+                    Some(events) => tape.repeat(events.clone()),
+                    None => {
+                        let begin = tape.written();
+                        training.generate(generation);
+                        generated = Some(begin..tape.written());
+                    }
                 }
             }
             if configuration.empty_cache_steps > 0 && number % configuration.empty_cache_steps == 0 {
@@ -120,6 +148,14 @@ impl Training<'_, '_> {
         if self.configuration.outputs != OutputLifetime::NextForward {
             self.previous = None;
         }
+    }
+
+    /// Generation between two steps. Nothing of it stays.
+    fn generate(&self, generation: &Generation) {
+        let tape = self.tape;
+        tape.autocast(self.configuration.autocast_dtype(), || {
+            tape.evaluate(|| self.model.generate(tape, self.configuration, generation));
+        });
     }
 
     /// Parameters that want gradients.

@@ -329,7 +329,7 @@ report: { template: plan, output: first.md }
     report(&["--check"]).exits(0).stdout_is(fresh);
     let text = project.read("second.md");
     assert!(text.contains("Nothing was run: expctl"), "{text}");
-    assert!(text.contains("5.19.0 or newer"), "{text}");
+    assert!(text.contains("5.23.0 or newer"), "{text}");
 
     project.write("second.md", text.replace("# second", "# Second"));
     let stale = report(&["--check"]).exits(1);

@@ -14,7 +14,7 @@ pub(super) const MOST_REPLAYED: usize = 512;
 pub(super) const FEW_REPLAYED: usize = 32;
 
 /// Steps before and after the largest that are replayed with it.
-const AROUND: usize = 2;
+pub(super) const AROUND: usize = 2;
 
 /// A measure of a micro-batch at an index of its step; `None` if it does not count.
 type Measure = fn(usize, &Micro) -> Option<usize>;

@@ -27,8 +27,12 @@ impl Circumstances {
 
 /// The planned steps with the indices of their planned micro-batches, both ascending. The peak of live bytes is that of the
 /// whole training: no micro-batch that is left out needs more than one that is planned. The first step makes the
-/// optimizer's state.
-pub(super) fn choose(sequence: &Sequence, outputs: OutputLifetime) -> BTreeMap<usize, Vec<usize>> {
+/// optimizer's state. After the steps `generating` the model generates beside their outputs.
+pub(super) fn choose(
+    sequence: &Sequence,
+    outputs: OutputLifetime,
+    generating: &[usize],
+) -> BTreeMap<usize, Vec<usize>> {
     let last = |step: usize| sequence.step(step).len().saturating_sub(1);
     let mut chosen: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     if sequence.len() > 0 {
@@ -41,6 +45,9 @@ pub(super) fn choose(sequence: &Sequence, outputs: OutputLifetime) -> BTreeMap<u
         if index == 0 && step > 0 && outputs == OutputLifetime::NextForward {
             chosen.entry(step - 1).or_default().insert(last(step - 1));
         }
+    }
+    for &step in generating {
+        chosen.entry(step).or_default().insert(last(step));
     }
     let all_that_follow = |(step, micro_batches): (usize, BTreeSet<usize>)| {
         let first = micro_batches.first().copied().unwrap_or(0);
@@ -98,16 +105,16 @@ mod tests {
     use std::path::Path;
 
     use super::super::testing::training;
-    use super::super::{Depth, torch_steps};
+    use super::super::{Depth, parts, torch_steps};
     use super::*;
     use crate::arch;
-    use crate::options::{Padding, ZeroGrad};
-    use crate::spec::cell::{Cell, Checkpointing, Data, Lengths, Optimizer, Stack};
+    use crate::options::{Generation, Padding, ZeroGrad};
+    use crate::spec::cell::{Cell, Checkpointing, Data, Lengths, Optimizer, Stack, Torch};
     use crate::torch;
     use crate::trace::Account;
 
     fn chosen(steps: &[&[&[usize]]], outputs: OutputLifetime) -> Vec<(usize, Vec<usize>)> {
-        choose(&training(steps), outputs).into_iter().collect()
+        choose(&training(steps), outputs, &[]).into_iter().collect()
     }
 
     #[test]
@@ -157,14 +164,12 @@ mod tests {
         let model = arch::open(&cell.model_options(), cell.stack, &Path::new("").into()).unwrap();
         let configuration = torch::Configuration::from_cell(cell, model, None).unwrap();
         let unread = || unreachable!("a list is given");
-        let planned = torch_steps(&cell.data_options(), depth, unread, || unreachable!("no text is read")).unwrap();
-        let steps = planned.steps.iter().map(|step| &step.micro_batches[..]);
-        let micro_batches = steps.clone().map(<[_]>::len).sum();
-        let parts = planned.steps.chunk_by(|_, next| next.follows);
-        let parts: Vec<Vec<_>> = parts
-            .map(|part| part.iter().map(|step| &step.micro_batches[..]).collect())
-            .collect();
-        let trace = torch::trace_parts(&configuration, &parts);
+        let options = cell.data_options();
+        let eval_steps = cell.torch.generation.map(|generation| generation.eval_steps);
+        let no_text = || unreachable!("no text is read");
+        let planned = torch_steps(&options, depth, eval_steps, unread, no_text).unwrap();
+        let micro_batches = planned.steps.iter().map(|step| step.micro_batches.len()).sum();
+        let trace = torch::trace_parts(&configuration, &parts(&planned.steps));
         (Account::of(&trace, 512, 1).peak.bytes, micro_batches)
     }
 
@@ -180,7 +185,7 @@ mod tests {
                         (8, Checkpointing::Full, Optimizer::Adamw),
                         (8, Checkpointing::None, Optimizer::Sgd),
                     ] {
-                        for turn in [0, 6, 18] {
+                        for (turn, generates) in [(0, false), (6, true), (18, true)] {
                             let mut lengths = LENGTHS.to_vec();
                             lengths.rotate_left(turn);
                             let mut cell = Cell {
@@ -198,10 +203,26 @@ mod tests {
                             };
                             cell.torch.keep_outputs = outputs;
                             cell.torch.zero_grad = zero_grad;
+                            cell.torch.generation = generates.then_some(Generation {
+                                eval_steps: 3,
+                                batch_size: 200,
+                                prompt_tokens: 60,
+                                max_new_tokens: 4,
+                            });
                             if let Data::Synthetic(synthetic) = &mut cell.data {
                                 synthetic.lengths = Lengths::List(lengths);
                             }
                             let (whole, most) = peak(&cell, Depth::Replayed);
+                            if generates {
+                                let trains = Cell {
+                                    torch: Torch {
+                                        generation: None,
+                                        ..cell.torch.clone()
+                                    },
+                                    ..cell.clone()
+                                };
+                                assert!(peak(&trains, Depth::Replayed).0 < whole, "generation needs most");
+                            }
                             let (found, few) = peak(&cell, Depth::Live(outputs));
                             assert_eq!(found, whole, "{cell:?}");
                             (planned, all) = (planned + few, all + most);

@@ -1,8 +1,9 @@
 //! The steps of PyTorch's stack in a plan.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::choice::{self, FEW_REPLAYED, MOST_REPLAYED, MOST_REPLAYED_STEPS};
+use super::choice::{self, AROUND, FEW_REPLAYED, MOST_REPLAYED, MOST_REPLAYED_STEPS};
 use super::live;
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
@@ -10,13 +11,16 @@ use super::sequence::{Micro, Sequence};
 use super::trainer;
 use crate::{
     data::{DataError, Sampler, TextLengths},
-    options::{Data, DataOptions, Lengths, OutputLifetime, Padding},
-    torch::MicroBatchShape,
+    options::{Data, DataOptions, Lengths, OutputLifetime, Padding, TrainingLength},
+    torch::{self, MicroBatchShape},
 };
 
 /// Equal steps in a plan of the torch stack. The first allocates the optimizer's state; all after the second are like the
 /// second.
 const MOST_STEPS: usize = 2;
+
+/// Generations of a plan, beside those that find more memory in use.
+const MOST_GENERATIONS: usize = 8;
 
 /// The memory that a plan is to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,34 +40,52 @@ pub struct TorchStep {
     pub micro_batches: Vec<MicroBatchShape>,
     /// True if the planned step before it is the one before it in training.
     pub follows: bool,
+    /// True if the model generates after it.
+    pub generates: bool,
+}
+
+/// Planned steps as a trace takes them, in parts between which others are left out.
+pub fn parts(steps: &[TorchStep]) -> Vec<Vec<torch::Step<'_>>> {
+    fn step(step: &TorchStep) -> torch::Step<'_> {
+        torch::Step {
+            micro_batches: &step.micro_batches,
+            generates: step.generates,
+        }
+    }
+    let parts = steps.chunk_by(|_, next| next.follows);
+    parts.map(|part| part.iter().map(step).collect()).collect()
 }
 
 /// The optimizer steps that decide the memory of the torch stack. Lengths of a list are taken in turn, random ones in our
 /// trainer's order, up to one pass over them, and a file's in the order of transformers' Trainer; so are all that are packed or
-/// grouped by length. Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
+/// grouped by length. Buckets keep the order of the data.
+///
+/// Calls `sampler` only for made-up lengths, and `lengths` only for a file or the sample text.
+/// After every `eval_steps` steps the model generates.
 ///
 /// # Errors
 /// If the data cannot be read or does not fill a step, or the model has no tokenizer.
 pub fn torch_steps(
     options: &DataOptions,
     depth: Depth,
+    eval_steps: Option<usize>,
     sampler: impl FnOnce() -> Result<Arc<Sampler>, DataError>,
     lengths: impl FnOnce() -> Result<Arc<TextLengths>, DataError>,
 ) -> Result<Planned<TorchStep>, DataError> {
     let is_sampled = options.packing.is_some() || options.length_groups.is_some();
     let sequence = match &options.data {
         Data::Synthetic(data) => match &data.lengths {
-            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth)),
+            Lengths::Fixed => return Ok(equal_steps(options.max_seq_length, options, depth, eval_steps)),
             _ if is_sampled => {
                 let sampler = sampler()?;
                 let train: Vec<u32> = sampler.train().collect();
                 trainer::sequence(&train, |sample| sampler.lengths().tokens(sample), options)
             }
             Lengths::List(list) => match list[..] {
-                [length] => return Ok(equal_steps(length, options, depth)),
-                _ => return Ok(chosen(in_turn(list, options), options, depth).made_up()),
+                [length] => return Ok(equal_steps(length, options, depth, eval_steps)),
+                _ => return Ok(chosen(in_turn(list, options), options, depth, eval_steps).made_up()),
             },
-            Lengths::Uniform => {
+            Lengths::Uniform | Lengths::LogNormal(_) => {
                 let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
                 ours::sequence(&*sampler()?, options, pass)
             }
@@ -73,20 +95,23 @@ pub fn torch_steps(
             trainer::sequence(&lengths.train(options)?, |sample| lengths.tokens(sample), options)
         }
     };
-    Ok(chosen(sequence, options, depth))
+    Ok(chosen(sequence, options, depth, eval_steps))
 }
 
 /// The steps of a sequence that decide its memory.
-fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth) -> Planned<TorchStep> {
+fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth, eval_steps: Option<usize>) -> Planned<TorchStep> {
+    let generating = eval_steps.map_or_else(Vec::new, |every| generating(&sequence, options, depth, every));
+    let generates = |step: usize| generating.contains(&step);
     let has_texts = !matches!(options.data, Data::Synthetic(_));
     match depth {
         Depth::Live(outputs) => {
-            let parts = live::choose(&sequence, outputs);
+            let parts = live::choose(&sequence, outputs, &generating);
             let step = |sequence: &Sequence, step: usize| {
                 let (micro_batches, indices) = (sequence.step(step), &parts[&step]);
                 TorchStep {
                     micro_batches: indices.iter().map(|&index| shape(&micro_batches[index])).collect(),
                     follows: step > 0 && parts.contains_key(&(step - 1)) && indices.first() == Some(&0),
+                    generates: generates(step),
                 }
             };
             Planned::chosen(sequence, parts.keys().copied().collect(), has_texts, step)
@@ -100,14 +125,60 @@ fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth) -> Planned<To
             let step = |sequence: &Sequence, step: usize| TorchStep {
                 micro_batches: sequence.step(step).iter().take(most).map(shape).collect(),
                 follows: true,
+                generates: generates(step),
             };
             let replayed = match depth {
                 Depth::Few => FEW_REPLAYED,
                 _ => MOST_REPLAYED,
             };
-            let steps = choice::choose(&sequence, replayed);
+            let mut steps = choice::choose(&sequence, replayed);
+            for &step in &generating {
+                // Those after it find the cache that it leaves.
+                steps.extend(step.saturating_sub(AROUND)..(step + AROUND + 1).min(sequence.len()));
+            }
+            steps.sort_unstable();
+            steps.dedup();
             Planned::chosen(sequence, steps, has_texts, step)
         }
+    }
+}
+
+/// The steps after which a plan has the model generate: for live bytes the one that leaves the largest outputs, and for what the
+/// allocator holds the first ones and those that leave larger outputs than all before them. The last step stands for them if the
+/// training goes on until the model generates.
+fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: usize) -> Vec<usize> {
+    if every > sequence.len() {
+        let goes_on = training_steps(options).is_some_and(|steps| steps >= every);
+        return sequence.len().checked_sub(1).filter(|_| goes_on).into_iter().collect();
+    }
+    let left = |step: usize| sequence.step(step).last().map_or(0, Micro::size);
+    let due = (every - 1..sequence.len()).step_by(every);
+    if matches!(depth, Depth::Live(_)) {
+        return due
+            .max_by_key(|&step| (left(step), Reverse(step)))
+            .into_iter()
+            .collect();
+    }
+    let mut largest = 0;
+    due.enumerate()
+        .filter(|&(index, step)| {
+            let is_record = left(step) > largest;
+            largest = largest.max(left(step));
+            index < MOST_GENERATIONS || is_record
+        })
+        .map(|(_, step)| step)
+        .collect()
+}
+
+/// The steps of the whole training; `None` of epochs of a file, whose steps are all in the sequence.
+fn training_steps(options: &DataOptions) -> Option<usize> {
+    match (options.length, &options.data) {
+        (TrainingLength::Steps(steps), _) => Some(steps),
+        (TrainingLength::Epochs(epochs), Data::Synthetic(data)) => {
+            let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
+            Some((epochs * pass as f64).ceil() as usize)
+        }
+        (TrainingLength::Epochs(_), Data::Sample | Data::File(_)) => None,
     }
 }
 
@@ -136,7 +207,7 @@ fn in_turn(list: &[usize], options: &DataOptions) -> Sequence {
 }
 
 /// Steps of samples of one length.
-fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<TorchStep> {
+fn equal_steps(length: usize, options: &DataOptions, depth: Depth, eval_steps: Option<usize>) -> Planned<TorchStep> {
     let length = length.min(options.max_seq_length);
     let len = match options.padding {
         Padding::MaxLength => options.max_seq_length,
@@ -166,21 +237,29 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth) -> Planned<To
     let step = TorchStep {
         micro_batches: vec![micro; options.gradient_accumulation_steps.min(MOST_MICRO_BATCHES)],
         follows: true,
+        generates: false,
     };
-    Planned::alike(vec![step; options.length.steps().unwrap_or(most).min(most)])
+    let mut steps = vec![step; options.length.steps().unwrap_or(most).min(most)];
+    // After the second one, as after any later one; the third finds the cache that it leaves.
+    let goes_on = |every: usize| training_steps(options).is_none_or(|all| all >= every);
+    if eval_steps.is_some_and(goes_on)
+        && let Some(step) = steps.iter_mut().take(MOST_STEPS).last()
+    {
+        step.generates = true;
+    }
+    Planned::alike(steps)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{config, options, sampler, trained};
     use super::*;
-    use crate::options::TrainingLength;
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {
         let shape = |micro: &MicroBatchShape| (micro.batch, micro.len, micro.padded);
         let config = config();
-        let planned = torch_steps(options, depth, || sampler(options, &config), unread).unwrap();
+        let planned = torch_steps(options, depth, None, || sampler(options, &config), unread).unwrap();
         let steps = planned.steps.iter();
         steps
             .map(|step| step.micro_batches.iter().map(shape).collect())
@@ -216,6 +295,41 @@ mod tests {
             [[(2, 64, false); 3]],
             "the others find what the second found"
         );
+    }
+
+    /// The planned steps after which the model generates, by their micro-batch's tokens.
+    fn generating_after(lengths: Lengths, steps: usize, every: usize, depth: Depth) -> Vec<u32> {
+        let options = options(lengths, |options| {
+            (options.length, options.batch_size) = (TrainingLength::Steps(steps), 1);
+            options.padding = Padding::Longest;
+        });
+        let config = config();
+        let planned = torch_steps(&options, depth, Some(every), || sampler(&options, &config), unread).unwrap();
+        let generating = planned.steps.iter().filter(|step| step.generates);
+        generating.map(|step| step.micro_batches[0].len).collect()
+    }
+
+    #[test]
+    fn a_plan_has_steps_after_which_the_model_generates() {
+        let lengths = || Lengths::List((2..62).collect());
+        let replayed = |steps, every| generating_after(lengths(), steps, every, Depth::Replayed);
+        assert_eq!(replayed(60, 20), [21, 41, 61]);
+        assert_eq!(
+            replayed(600, 250),
+            [61],
+            "one pass is planned, and the training goes on"
+        );
+        assert_eq!(replayed(60, 61), [0; 0], "it ends before");
+        assert_eq!(
+            generating_after(lengths(), 60, 20, Depth::Live(OutputLifetime::NextForward)),
+            [61],
+            "beside the largest outputs"
+        );
+        let few = generating_after(lengths(), 60, 59, Depth::Few);
+        assert_eq!(few, [60], "the step is planned for it");
+        for depth in [Depth::Replayed, Depth::Live(OutputLifetime::Step)] {
+            assert_eq!(generating_after(Lengths::Fixed, 1000, 250, depth), [64]);
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The steps of a training by transformers' Trainer, from the lengths of its samples.
+//! The steps of a training by transformers' Trainer, or by the loop of PEFT's method comparison, from the lengths of its
+//! samples.
 
 use super::sequence::Sequence;
 use crate::{
     data,
-    options::{DataOptions, Packing, PackingStrategy, TrainingLength},
+    options::{DataOptions, LengthGroups, Packing, PackingStrategy, TrainingLength},
     torch::{self, PackedRow},
 };
 
@@ -29,7 +30,11 @@ pub(super) fn sequence(train: &[u32], tokens: impl Fn(u32) -> usize, options: &D
         }
         let order = match options.length_groups {
             Some(groups) => {
-                let mut order = global_orders.next_epoch(count);
+                let mut order = match groups {
+                    LengthGroups::MegaBatches => global_orders.next_epoch(count),
+                    // `BucketIterator` of `method_comparison/MetaMathQA/utils.py` shuffles nothing.
+                    LengthGroups::Buckets(_) => (0..count as u32).collect(),
+                };
                 data::group_by_length(&mut order, length, options.effective_batch_size(), groups);
                 order
             }
@@ -80,7 +85,7 @@ mod tests {
 
     use super::super::testing::options;
     use super::*;
-    use crate::options::{LengthGroups, Lengths, PackingAttention, PackingSeparator, Padding};
+    use crate::options::{Lengths, PackingAttention, PackingSeparator, Padding};
 
     /// A training of transformers' or TRL's trainer, with its micro-batches.
     #[derive(Deserialize)]
@@ -135,6 +140,27 @@ mod tests {
             let samples: Vec<_> = micro_batches.map(|micro| sequence.samples(micro).to_vec()).collect();
             assert_eq!(samples, run.micro_batches);
         }
+    }
+
+    #[test]
+    fn buckets_keep_the_order_of_the_data_and_come_from_long_to_short() {
+        let lengths = [3, 9, 4, 8, 2, 7, 6, 5, 1];
+        let train: Vec<u32> = (0..lengths.len() as u32).collect();
+        let options = options(Lengths::Fixed, |options| {
+            (options.batch_size, options.length) = (2, TrainingLength::Epochs(1.0));
+            (options.max_seq_length, options.padding) = (100, Padding::Longest);
+            options.length_groups = Some(LengthGroups::Buckets(2));
+        });
+        let sequence = sequence(&train, |sample| lengths[sample as usize], &options);
+        let of_step = |step: usize| {
+            sequence
+                .step(step)
+                .iter()
+                .flat_map(|micro| sequence.samples(micro))
+                .copied()
+        };
+        let samples: Vec<Vec<u32>> = (0..sequence.len()).map(|step| of_step(step).collect()).collect();
+        assert_eq!(samples, [vec![1, 3], vec![2, 0], vec![5, 6], vec![7, 4], vec![8]]);
     }
 
     /// `make_packing.py` made the numbers: rows, their length, and the samples that are kept apart.

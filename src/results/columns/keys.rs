@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::kind::Kind;
-use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Loss, LossScaling};
+use crate::options::{AutoBatchSize, BatchSearch, ByteSize, Generation, Loss, LossScaling};
 use crate::results::datum::Datum;
 use crate::spec::cell::{
     Allocator, AllocatorBackend, Cell, Checkpointing, Data, Ia3, Lora, Miss, PromptTuning, TargetModules, Torch,
@@ -69,7 +69,7 @@ pub fn key_kinds() -> Vec<(String, Option<Kind>)> {
         let kind = match value {
             _ if is_size(&name) => Some(Kind::Int),
             _ if name == "seed" => Some(Kind::Unsigned),
-            Json::Object(_) => None,
+            Json::Object(_) if is_of_free_map(&format!("{name}.")) => None,
             Json::Bool(_) => Some(Kind::Bool),
             Json::Number(number) if number.is_f64() => Some(Kind::Float),
             Json::Number(_) => Some(Kind::Int),
@@ -143,6 +143,12 @@ fn exemplar() -> Cell {
             peft_version: Some(String::new()),
             bitsandbytes_version: Some(String::new()),
             torch_version: Some(String::new()),
+            generation: Some(Generation {
+                eval_steps: 1,
+                batch_size: 1,
+                prompt_tokens: 1,
+                max_new_tokens: 1,
+            }),
             ..Torch::default()
         },
         threads: Some(1),
@@ -160,7 +166,7 @@ fn dotted(prefix: &str, map: serde_json::Map<String, Json>, columns: &mut Vec<(S
     for (key, value) in map {
         let name = format!("{prefix}.{key}");
         match value {
-            Json::Object(map) => dotted(&name, map, columns),
+            Json::Object(map) if is_of_free_map(&format!("{name}.")) => dotted(&name, map, columns),
             Json::Number(number) if is_of_free_map(&name) => columns.push((name, number.to_string().into())),
             value => columns.push((name, value.into())),
         }

@@ -21,8 +21,8 @@ mod vera;
 
 pub use crate::options::{
     Adapter, AllocatorBackend, Attention, Autocast, Checkpointing, Data, DataFile, DataFormat, Device, Dtype,
-    InstructionSet, InstructionSetChoice, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure, Offload,
-    OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding,
+    Generation, InstructionSet, InstructionSetChoice, Lengths, LoraATraining, Loss, LossScaling, LrScheduler, Measure,
+    Offload, OffloadedBlocks, Optimizer, OutputLifetime, PackingAttention, PackingSeparator, PackingStrategy, Padding,
     QuantType, Stack, Synthetic, TargetModules, Task, Upcast, Weights, ZeroGrad,
 };
 pub use allocator::Allocator;

@@ -6,12 +6,11 @@ use serde_json::Value;
 use super::Stack;
 
 /// The keys that one stack alone heeds, with that stack. All other keys are for both. A map's name stands for its keys.
-pub(super) const SINGLE_STACK: [(&str, Stack); 19] = [
+pub(super) const SINGLE_STACK: [(&str, Stack); 18] = [
     ("gpu", Stack::Torch),
     ("torch", Stack::Torch),
     ("init_adapter", Stack::Candle),
     ("max_tokens_per_batch", Stack::Candle),
-    ("length_buckets", Stack::Candle),
     ("longest_first", Stack::Candle),
     ("packing_separator", Stack::Candle),
     ("packing_attention", Stack::Candle),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OutputLifetime, PackingStrategy, ZeroGrad, stacks};
+use super::{Generation, OutputLifetime, PackingStrategy, ZeroGrad, stacks};
 
 /// Keys of `stack: torch` alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,9 @@ pub struct Torch {
     /// torch 2.0 and with `set_to_none=False`). An emptied cache lies between the first two, so they differ with
     /// empty_cache_steps.
     pub zero_grad: ZeroGrad,
+    /// Text that the model generates between steps, as an evaluation does: `{eval_steps, batch_size, prompt_tokens,
+    /// max_new_tokens}`.
+    pub generation: Option<Generation>,
     /// TRL's way of packing. `bfd` (best fit decreasing) keeps samples whole, and a micro-batch is one row without padding,
     /// for flash_attention_2. `wrapped` lays all tokens in a row and cuts it every max_seq_length.
     pub packing_strategy: PackingStrategy,
@@ -50,6 +53,7 @@ impl Default for Torch {
             use_cache: false,
             keep_outputs: OutputLifetime::Step,
             zero_grad: ZeroGrad::AfterStep,
+            generation: None,
             packing_strategy: PackingStrategy::Bfd,
             use_reentrant: None,
             device_map: None,

@@ -110,6 +110,7 @@ impl<'t> SelfAttention<'t> {
         mask: Option<&Tensor<'t>>,
         angles: Option<[&Tensor<'t>; 2]>,
         cached: Option<&mut Cached<'t>>,
+        window: Option<u32>,
         options: AttentionOptions,
     ) -> (Tensor<'t>, Option<Tensor<'t>>) {
         let [query, key, value] = self.project(hidden);
@@ -131,7 +132,14 @@ impl<'t> SelfAttention<'t> {
             let (past_keys, past_values) = cached.take().map(<(_, _)>::from).unzip();
             let keys = behind(past_keys, &key);
             let values = behind(past_values, &value);
-            *cached = Some([keys.clone(), values.clone()]);
+            // Of a layer with a window the cache keeps what the next token sees (`DynamicSlidingWindowLayer.update`): a view.
+            let kept = |states: &Tensor<'t>| match window {
+                Some(window) if states.dim_from_last(1) >= window => {
+                    states.clone().with_layout(states.view.layout.narrow(2, window - 1))
+                }
+                _ => states.clone(),
+            };
+            *cached = Some([kept(&keys), kept(&values)]);
             (key, value) = (keys, values);
         }
         let mut weights = None;
@@ -142,10 +150,15 @@ impl<'t> SelfAttention<'t> {
                 output
             }
             Attention::Sdpa => {
-                let times = if options.grouped && mask.is_none() {
-                    1
-                } else {
-                    self.heads / self.shared
+                let mut query = query.clone();
+                let times = match mask {
+                    None if options.grouped => 1,
+                    Some(_) if options.packs_heads_of_one_token && query.dim_from_last(1) == 1 => {
+                        let batch = query.dims()[0];
+                        query = query.reshape(&[batch, self.shared, self.heads / self.shared, self.head_dim]);
+                        1
+                    }
+                    _ => self.heads / self.shared,
                 };
                 let (keys, values) = (key.repeat_heads(times), value.repeat_heads(times));
                 let [queries, keys, values] = match options.copies_heads {
@@ -153,6 +166,12 @@ impl<'t> SelfAttention<'t> {
                     false => [query.clone(), keys, values],
                 };
                 let output = queries.fused_attention(&keys, &values, mask, options.kernel);
+                let output = match output.dims() {
+                    &[batch, heads, packed, width] if heads != self.heads => {
+                        output.reshape(&[batch, heads * packed, 1, width])
+                    }
+                    _ => output,
+                };
                 let output = output.transpose(1, 2).contiguous();
                 drop((queries, keys, values));
                 output

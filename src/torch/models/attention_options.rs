@@ -12,6 +12,8 @@ pub(crate) struct AttentionOptions {
     pub(crate) kernel: SdpaKernel,
     /// The kernel takes fewer heads of keys and values than of queries as they are.
     pub(crate) grouped: bool,
+    /// It is given the heads of one token that share keys and values as so many tokens.
+    pub(crate) packs_heads_of_one_token: bool,
     /// The kernel is given contiguous queries, keys and values.
     pub(crate) copies_heads: bool,
     /// flash_attention_2 is given keys and values repeated for the queries that share them.
@@ -45,6 +47,7 @@ impl AttentionOptions {
             implementation: configuration.attn_implementation,
             kernel,
             grouped: kernel != SdpaKernel::Efficient && !configuration.transformers.repeats_heads,
+            packs_heads_of_one_token: configuration.transformers.packs_heads_of_one_token,
             copies_heads: configuration.transformers.copies_heads,
             repeats_flash_heads: configuration.transformers.repeats_flash_heads,
             flash_dtype: configuration.autocast_dtype().unwrap_or(configuration.unquantised()),

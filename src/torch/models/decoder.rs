@@ -9,7 +9,7 @@ use super::mlp::Mlp;
 use super::norm::Norm;
 use crate::arch::{Family, ModelConfig, SlidingWindow};
 use crate::memory::{Category, Module};
-use crate::options::{Attention, Loss};
+use crate::options::{Attention, Generation, Loss};
 use crate::torch::configuration::{Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
@@ -77,6 +77,15 @@ pub(crate) struct Output<'t> {
     /// None if they are never there at once.
     pub(crate) logits: Option<Tensor<'t>>,
     pub(crate) cache: Cache<'t>,
+}
+
+/// The tokens of a forward pass.
+struct Tokens<'r, 't> {
+    micro: &'r MicroBatchShape,
+    /// Tokens whose keys and values are cached already.
+    past: u32,
+    /// The positions (batch, length), if they are given.
+    positions: Option<Tensor<'t>>,
 }
 
 /// What TRL's collator gives a padding-free batch besides the ids (`DataCollatorForLanguageModeling` in
@@ -209,7 +218,10 @@ impl<'t> Decoder<'t> {
         enter("input_layernorm");
         let normed = block.input_norm.forward(hidden);
         enter("self_attn");
-        let (attended, _weights) = block.attention.forward(&normed, mask, angles, cached, self.attention);
+        let window = self.window_of(index);
+        let (attended, _weights) = block
+            .attention
+            .forward(&normed, mask, angles, cached, window, self.attention);
         drop(normed);
         let Some([before, behind]) = &block.feed_forward_norms else {
             let residual = hidden.add(&attended);
@@ -261,19 +273,11 @@ impl<'t> Decoder<'t> {
         ids: &Tensor<'t>,
     ) -> Output<'t> {
         let part = |name| tape.enter(Module { name, layer: None });
-        let prefix = match &self.virtual_tokens {
-            Some(VirtualTokens::Prefix(prefix)) => Some(prefix),
-            Some(VirtualTokens::Prompt(_)) | None => None,
-        };
-        let prefixed = prefix.map(|prefix| {
+        let prefixed = self.prefix().map(|prefix| {
             part("prompt_encoder");
             prefix.cache(micro.batch, self.embedding.dtype())
         });
-        part("embed_tokens");
-        let mut embedded = self.embedding.embedding(ids);
-        if let Some(scale) = &self.embedding_scale {
-            embedded = embedded.mul(&scale.to(self.embedding.dtype()));
-        }
+        let mut embedded = self.embed(ids);
         if configuration.enable_input_require_grads && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
@@ -286,23 +290,104 @@ impl<'t> Decoder<'t> {
             Some(VirtualTokens::Prefix(_)) | None => (embedded, None),
         };
         let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
-        let len = embedded.dim_from_last(1);
-        part("model");
         let transformers = configuration.transformers;
         let empty = || configuration.use_cache.then(|| vec![None; self.blocks.len()]);
         let mut cache = prefixed.or_else(empty);
         let is_output = configuration.use_cache || self.returns_cache;
         let output_cache = |cache: Option<Cache<'t>>| cache.filter(|_| is_output).unwrap_or_default();
-        let apart = (micro.apart > 0).then(|| Apart::new(tape, micro));
-        let positions = match &apart {
-            Some(apart) => apart.positions.clone(),
-            None => tape.positions(len),
+        let past = self.prefix().map_or(0, Prefix::tokens);
+        let tokens = Tokens {
+            micro,
+            past,
+            positions: None,
         };
-        let mask = |window| {
+        let normed = self.hidden_states(configuration, embedded, tokens, cache.as_mut());
+        if configuration.loss == Loss::Chunked {
+            part("loss");
+            return Output {
+                loss: self.chunked_loss(&normed, labels),
+                logits: None,
+                cache: output_cache(cache),
+            };
+        }
+        let mut logits = self.logits(&normed);
+        part("loss");
+        if transformers.returns_float32_logits {
+            logits = logits.to(Dtype::Float32);
+        }
+        let loss = match transformers.shifts_logits {
+            true => logits.shifted_causal_loss(labels),
+            false => logits.causal_loss(labels),
+        };
+        drop(normed);
+        Output {
+            loss,
+            logits: Some(logits),
+            cache: output_cache(cache),
+        }
+    }
+
+    /// The tokens that a token of block `index` sees, if it does not see all.
+    fn window_of(&self, index: usize) -> Option<u32> {
+        let window = self.window.as_ref().filter(|window| window.is_in(index))?;
+        Some(window.tokens as u32)
+    }
+
+    /// The prefix that an adapter puts into the cache.
+    fn prefix(&self) -> Option<&Prefix<'t>> {
+        match &self.virtual_tokens {
+            Some(VirtualTokens::Prefix(prefix)) => Some(prefix),
+            Some(VirtualTokens::Prompt(_)) | None => None,
+        }
+    }
+
+    /// The tokens' embeddings.
+    fn embed(&self, ids: &Tensor<'t>) -> Tensor<'t> {
+        ids.tape.enter(Module {
+            name: "embed_tokens",
+            layer: None,
+        });
+        let embedded = self.embedding.embedding(ids);
+        match &self.embedding_scale {
+            Some(scale) => embedded.mul(&scale.to(self.embedding.dtype())),
+            None => embedded,
+        }
+    }
+
+    /// The logits of hidden states.
+    fn logits(&self, hidden: &Tensor<'t>) -> Tensor<'t> {
+        hidden.tape.enter(Module {
+            name: "lm_head",
+            layer: None,
+        });
+        let logits = self.head.forward(hidden);
+        match self.has_softcap {
+            true => logits.soft_capped(),
+            false => logits,
+        }
+    }
+
+    /// The hidden states behind the last norm. Their keys and values are added to the cache.
+    fn hidden_states(
+        &self,
+        configuration: &Configuration,
+        embedded: Tensor<'t>,
+        tokens: Tokens<'_, 't>,
+        mut cache: Option<&mut Cache<'t>>,
+    ) -> Tensor<'t> {
+        let (tape, micro) = (embedded.tape, tokens.micro);
+        let part = |name| tape.enter(Module { name, layer: None });
+        let len = embedded.dim_from_last(1);
+        part("model");
+        let transformers = configuration.transformers;
+        let apart = (micro.apart > 0).then(|| Apart::new(tape, micro));
+        let given = tokens.positions.or_else(|| Some(apart.as_ref()?.positions.clone()));
+        let positions = given.unwrap_or_else(|| tape.positions(len));
+        let mask = |window: Option<u32>| {
             let shape = Shape {
                 batch: micro.batch,
                 len,
-                past: prefix.map_or(0, Prefix::tokens),
+                past: window.map_or(tokens.past, |window| tokens.past.min(window - 1)),
                 padded: micro.padded,
                 searched: cache.is_none() && !transformers.masks_are_numbers,
                 window,
@@ -318,11 +403,15 @@ impl<'t> Decoder<'t> {
         let full = (self.both_masks || self.window.is_none()).then(|| mask(None)).flatten();
         let windowed = self.window.as_ref().and_then(|window| mask(Some(window.tokens as u32)));
         let mut hidden = embedded.clone();
+        let rows = match positions.dims() {
+            &[rows, len] => [rows, len],
+            _ => [1, len],
+        };
         let angles = || {
             (transformers.angles == RotaryTables::Shared).then(|| {
                 tape.within(Mode::NoGrad, || {
                     let by_cublas = transformers.multiplies_angles;
-                    rotary::angles(tape, len, self.rotary_dim, embedded.dtype(), by_cublas)
+                    rotary::angles(tape, rows, self.rotary_dim, embedded.dtype(), by_cublas)
                 })
             })
         };
@@ -334,43 +423,67 @@ impl<'t> Decoder<'t> {
             let of_block = local.as_ref().filter(|_| has_window).or(angles.as_ref());
             let shared = of_block.map(|[cos, sin]| [cos, sin]);
             let run = |cached: Option<&mut Cached<'t>>| self.block(index, &hidden, mask, shared, cached);
-            hidden = if configuration.gradient_checkpointing.recomputes(index) {
+            hidden = if configuration.gradient_checkpointing.recomputes(index) && !tape.is_evaluating() {
                 let [cos, sin] = [0, 1].map(|which| shared.map(|angles| angles[which]));
                 let inputs = [Some(&hidden), mask, cos, sin, Some(&positions)];
                 tape.checkpoint(transformers.use_reentrant, index, inputs, || run(None))
             } else {
-                run(cache.as_mut().map(|cache| &mut cache[index]))
+                run(cache.as_deref_mut().map(|cache| &mut cache[index]))
             };
         }
         part("norm");
         let normed = self.norm.forward(&hidden);
         drop((hidden, embedded, positions, full, windowed, local, angles, apart));
-        if configuration.loss == Loss::Chunked {
-            part("loss");
-            return Output {
-                loss: self.chunked_loss(&normed, labels),
-                logits: None,
-                cache: output_cache(cache),
-            };
-        }
-        part("lm_head");
-        let mut logits = self.head.forward(&normed);
-        if self.has_softcap {
-            logits = logits.soft_capped();
-        }
-        part("loss");
-        if transformers.returns_float32_logits {
-            logits = logits.to(Dtype::Float32);
-        }
-        let loss = match transformers.shifts_logits {
-            true => logits.shifted_causal_loss(labels),
-            false => logits.causal_loss(labels),
+        normed
+    }
+
+    /// transformers' `generate` (`_sample` in `generation/utils.py` of 5.23): the likeliest token, one after the other, with a
+    /// cache of keys and values. Several prompts are padded.
+    pub(crate) fn generate(&self, tape: &'t Tape, configuration: &Configuration, generation: &Generation) {
+        let [batch, prompt] = [generation.batch_size, generation.prompt_tokens].map(|size| size as u32);
+        let input = |columns: u32| {
+            let layout = Layout::contiguous(&[batch, columns]);
+            tape.empty_as(layout, Dtype::Int64, Category::Input)
         };
-        drop(normed);
-        Output {
-            loss,
-            logits: Some(logits),
-            cache: output_cache(cache),
+        let virtual_prompt = match &self.virtual_tokens {
+            Some(VirtualTokens::Prompt(prompt)) => Some(prompt),
+            Some(VirtualTokens::Prefix(_)) | None => None,
+        };
+        // Ids, mask and positions of all tokens so far.
+        let mut so_far = [input(prompt), input(prompt), input(prompt)];
+        let mut past = self.prefix().map_or(0, Prefix::tokens);
+        let mut cache = match self.prefix() {
+            Some(prefix) => prefix.cache(batch, self.embedding.dtype()),
+            None => vec![None; self.blocks.len()],
+        };
+        let mut _scores = None;
+        for token in 0..generation.max_new_tokens {
+            let columns = if token == 0 { prompt } else { 1 };
+            let (ids, positions) = (input(columns), input(columns));
+            let embedded = match virtual_prompt.filter(|_| token == 0) {
+                Some(prompt) => prompt.before(self.embed(&ids), &ids).embedded,
+                None => self.embed(&ids),
+            };
+            let micro = MicroBatchShape {
+                batch,
+                len: embedded.dim_from_last(1),
+                padded: batch > 1,
+                apart: 0,
+            };
+            let tokens = Tokens {
+                micro: &micro,
+                past,
+                // PEFT takes none behind a prompt of its own.
+                positions: virtual_prompt.is_none().then_some(positions),
+            };
+            let normed = self.hidden_states(configuration, embedded, tokens, Some(&mut cache));
+            past += micro.len;
+            let logits = self.logits(&normed.first_positions(1));
+            drop((normed, ids));
+            // Those of the token before live until then.
+            _scores = Some(logits.like(Dtype::Float32));
+            let next = input(1);
+            so_far = so_far.map(|all| all.cat(&next, 1));
         }
     }
 

@@ -70,8 +70,9 @@ impl Tape {
         // Without values, as here on the CPU, packed samples can't be ruled out.
         let packed = (shape.searched && !shape.padded).then(|| self.packed(shape));
         let packed = packed.filter(|_| self.backend == Backend::Cpu);
-        let windowed = shape.window.is_some_and(|window| shape.len >= window);
-        if packed.is_none() && !shape.padded && !always && !windowed && shape.past == 0 {
+        let windowed = shape.window.is_some_and(|window| shape.past + shape.len >= window);
+        let is_square = shape.past == 0 || shape.len == 1;
+        if packed.is_none() && !shape.padded && !always && !windowed && is_square {
             return None;
         }
         let (rows, heads) = (self.arange(shape.batch), self.arange(1));

@@ -23,28 +23,39 @@ impl<'t> Rotary<'t> {
                 tape.empty(&[1, length, self.width], rows.dtype())
             }),
             // All releases that have these multiply so.
-            _ => angles(tape, length, self.width, dtype, true),
+            _ => angles(tape, [1, length], self.width, dtype, true),
         }
     }
 }
 
-/// Cosines and sines for a batch of this length and head width, in the format of the hidden states. Positions and
-/// frequencies are multiplied by cuBLAS, as a column and a row, if `by_cublas`.
-pub(crate) fn angles(tape: &Tape, length: u32, width: u32, dtype: Dtype, by_cublas: bool) -> [Tensor<'_>; 2] {
-    let float = tape.empty(&[1, length, 1], Dtype::Float32);
-    let frequencies = tape.empty(&[1, length, width / 2], Dtype::Float32);
+/// Cosines and sines for positions (rows, length), of which there is one row for all samples or one for each, and this head
+/// width, in the format of the hidden states. Positions and frequencies are multiplied by cuBLAS, as a column and a row, if
+/// `by_cublas`.
+pub(crate) fn angles(
+    tape: &Tape,
+    [rows, length]: [u32; 2],
+    width: u32,
+    dtype: Dtype,
+    by_cublas: bool,
+) -> [Tensor<'_>; 2] {
+    let float = tape.empty(&[rows, length, 1], Dtype::Float32);
+    let frequencies = tape.empty(&[rows, length, width / 2], Dtype::Float32);
     if by_cublas {
         tape.use_cublas();
     }
     drop(float);
-    let both = tape.empty(&[1, length, width], Dtype::Float32);
+    let both = tape.empty(&[rows, length, width], Dtype::Float32);
     let [cos, sin] = [0, 1].map(|_| {
         let wave = both.like(Dtype::Float32);
         wave.like(Dtype::Float32)
     });
     let result = [cos.to(dtype), sin.to(dtype)];
     drop((frequencies, both, cos, sin));
-    result
+    // All heads of a sample turn alike.
+    match rows {
+        1 => result,
+        _ => result.map(|angles| angles.reshape(&[rows, 1, length, width])),
+    }
 }
 
 impl<'t> Tensor<'t> {

@@ -16,7 +16,8 @@ impl<'t> Lora<'t> {
         result: &Tensor<'t>,
     ) -> Tensor<'t> {
         let tape = input.tape;
-        let input = &if self.dropout { input.dropout() } else { input.clone() };
+        let drops = self.dropout && !tape.is_evaluating();
+        let input = &if drops { input.dropout() } else { input.clone() };
         // `get_lora_weight` from an identity. Its graph lasts until the end, and no gradient reaches it.
         // Autocast keeps the casts that it makes of the factors here, and their history.
         drop([&self.a, &self.b].map(Tensor::cast_for_autocast));
@@ -40,7 +41,7 @@ impl<'t> Lora<'t> {
         let norm = weight.norm_of_rows(&product);
         let factor = magnitude.div(&norm).reshape(&[1, layer.dims[0]]);
         let low_rank = input.linear(&self.a, None).linear(&self.b, None);
-        let base = match (&layer.bias, self.dropout) {
+        let base = match (&layer.bias, drops) {
             (_, true) => input.linear(&weight, None),
             (Some(bias), false) => result.sub(bias),
             (None, false) => result.clone(),

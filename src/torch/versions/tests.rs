@@ -39,7 +39,7 @@ fn versions_are_two_or_three_numbers() {
 #[test]
 fn newer_releases_are_as_todays() {
     for family in DECODERS {
-        for text in ["5.19.0", "5.23.0", "6.1"] {
+        for text in ["5.23.0", "5.24.1", "6.1"] {
             assert_eq!(
                 Transformers::of(text, family),
                 Ok(Transformers::TODAY),
@@ -56,7 +56,7 @@ fn newer_releases_are_as_todays() {
 #[test]
 fn behaviours_end_with_the_releases_that_dropped_them() {
     type Has = fn(Transformers) -> bool;
-    let ends: [(Family, &str, &str, Has); 24] = [
+    let ends: [(Family, &str, &str, Has); 25] = [
         (Family::Llama, "4.48.3", "4.49.0", |t| t.shifts_logits),
         (Family::Llama, "4.45.2", "4.46.0", |t| t.returns_float32_logits),
         (Family::Mistral, "4.47.1", "4.48.0", |t| t.returns_float32_logits),
@@ -86,6 +86,7 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
         (Family::Phi3, "4.57.6", "5.0.0", |t| t.use_reentrant),
         (Family::Phi3, "5.18.0", "5.19.0", |t| t.multiplies_angles),
         (Family::Bert, "5.18.0", "5.19.0", |t| t.multiplies_angles),
+        (Family::Llama, "5.22.2", "5.23.0", |t| !t.packs_heads_of_one_token),
         (Family::Bert, "5.3.0", "5.4.0", |t| t.load_order == LoadOrder::THREADS),
         (Family::Llama, "4.49.0", "4.50.0", |t| t.warm_up == WarmUp::None),
         (Family::Llama, "4.51.3", "4.52.0", |t| t.warm_up == WarmUp::Unquantised),

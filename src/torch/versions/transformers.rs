@@ -38,6 +38,9 @@ pub struct Transformers {
     /// flash_attention_2 is given keys and values repeated for the queries that share them, except in Llama. Until 4.48.0:
     /// `repeat_kv` in `MistralFlashAttention2.forward` and its like.
     pub repeats_flash_heads: bool,
+    /// `sdpa` is given the heads of one token that share keys and values as so many tokens, and then repeats nothing where
+    /// there is a mask. From 5.23.0: `pack_gqa` in `integrations/sdpa_attention.py`.
+    pub packs_heads_of_one_token: bool,
     /// `sdpa` is given queries, keys and values that are contiguous by heads, and so is its output, which is then copied. From
     /// 4.48.0 until 4.56.0: `sdpa_attention_forward` in `integrations/sdpa_attention.py`.
     pub copies_heads: bool,
@@ -74,6 +77,7 @@ impl Transformers {
         keeps_angles: false,
         repeats_heads: false,
         repeats_flash_heads: false,
+        packs_heads_of_one_token: true,
         copies_heads: false,
         masks_are_numbers: false,
         copies_into_cache: true,
@@ -104,6 +108,7 @@ impl Transformers {
         if version >= Version(5, 0, 0) {
             return Ok(Self {
                 multiplies_angles: version < Version(5, 19, 0),
+                packs_heads_of_one_token: version >= Version(5, 23, 0),
                 load_order: match version < Version(5, 4, 0) {
                     true => LoadOrder::THREADS,
                     false => LoadOrder::InTurn,
@@ -150,6 +155,7 @@ impl Transformers {
             keeps_angles: before(tables_until),
             repeats_heads: before(54),
             repeats_flash_heads: before(48) && family != Family::Llama,
+            packs_heads_of_one_token: false,
             copies_heads: !before(48) && before(56),
             masks_are_numbers: before(53),
             copies_into_cache: !before(56),

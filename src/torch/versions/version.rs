@@ -7,7 +7,7 @@ use crate::text::Mistake;
 
 /// The libraries whose releases are told apart, each with the first release that does what today's does.
 pub const TODAY_SINCE: [(&str, &str); 4] = [
-    ("transformers", "5.19.0"),
+    ("transformers", "5.23.0"),
     ("peft", "0.20.0"),
     ("bitsandbytes", "0.50.0"),
     ("torch", "2.15.0"),

@@ -7,7 +7,7 @@ use super::found::Found;
 use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
 use crate::hub::{HubName, is_same_split};
-use crate::options::{BatchSearch, DataOptions, Paths};
+use crate::options::{BatchSearch, DataOptions, LogNormal, Paths};
 use crate::text::quoted;
 
 impl Cell {
@@ -122,6 +122,16 @@ impl Cell {
                     .help("keep one of them"),
                 );
             }
+            if self.packing && self.stack == Stack::Torch {
+                found.add(
+                    Invalid::new(
+                        "length_buckets",
+                        "PEFT's method comparison, whose batches these are, packs nothing",
+                    )
+                    .with("packing")
+                    .help("keep one of them"),
+                );
+            }
         }
     }
 
@@ -144,8 +154,18 @@ impl Cell {
             let message = format!("{fewest} tokens are more than {most}");
             return Err(Invalid::new(KEY, message).help("the fewest come first"));
         }
-        let Lengths::List(lengths) = &synthetic.lengths else {
-            return Ok(());
+        let lengths = match &synthetic.lengths {
+            Lengths::Fixed | Lengths::Uniform => return Ok(()),
+            Lengths::LogNormal(distribution) => {
+                let mean = distribution.mean;
+                if mean < fewest as f64 || mean > most as f64 {
+                    return Err(Invalid::new(KEY, format!("samples have {mean} tokens on average"))
+                        .with("data.synthetic.lengths.mean")
+                        .help(format!("the mean must lie between {fewest} and {most}")));
+                }
+                distribution.longest.as_slice()
+            }
+            Lengths::List(lengths) => lengths,
         };
         match lengths.iter().find(|length| !(fewest..=most).contains(*length)) {
             Some(length) => Err(Invalid::new(KEY, format!("a sample has {length} tokens"))
@@ -262,16 +282,38 @@ impl Cell {
 fn check_synthetic(synthetic: &Synthetic) -> Checked {
     at_least("data.synthetic.samples", synthetic.samples, 1)?;
     at_most("data.synthetic.samples", synthetic.samples, 1 << 32)?;
-    let Lengths::List(lengths) = &synthetic.lengths else {
-        return Ok(());
+    const KEY: &str = "data.synthetic.lengths";
+    let lengths = match &synthetic.lengths {
+        Lengths::Fixed | Lengths::Uniform => return Ok(()),
+        Lengths::LogNormal(distribution) => return check_distribution(KEY, distribution),
+        Lengths::List(lengths) => lengths,
     };
     if lengths.is_empty() {
-        return Err(Invalid::new("data.synthetic.lengths", "the list is empty"));
+        return Err(Invalid::new(KEY, "the list is empty"));
     }
     for (index, &length) in lengths.iter().enumerate() {
-        let key = format!("data.synthetic.lengths[{index}]");
+        let key = format!("{KEY}[{index}]");
         at_least(&key, length, 2)?;
         at_most(&key, length, 1 << 24)?;
+    }
+    Ok(())
+}
+
+fn check_distribution(key: &str, distribution: &LogNormal) -> Checked {
+    let LogNormal { mean, sigma, longest } = *distribution;
+    if !(2.0..=f64::from(1 << 24)).contains(&mean) {
+        let message = format!("must be from 2 to 2^24, got {mean}");
+        return Err(Invalid::new(format!("{key}.mean"), message));
+    }
+    if !(0.0..=5.0).contains(&sigma) {
+        let message = format!("must be from 0 to 5, got {sigma}");
+        return Err(Invalid::new(format!("{key}.sigma"), message));
+    }
+    let Some(longest) = longest else { return Ok(()) };
+    at_most(&format!("{key}.longest"), longest, 1 << 24)?;
+    if (longest as f64) < mean {
+        let message = format!("the longest sample has {longest} tokens, fewer than the mean");
+        return Err(Invalid::new(format!("{key}.longest"), message).with("data.synthetic.lengths.mean"));
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::super::stacks::SINGLE_STACK;
 use super::super::{
-    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, LoraATraining, Loss, LossScaling, Optimizer, Stack,
-    TargetModules, Task, Upcast,
+    Adapter, Attention, Autocast, Cell, Checkpointing, Dtype, Generation, LoraATraining, Loss, LossScaling, Optimizer,
+    Stack, TargetModules, Task, Upcast,
 };
 use super::found::Found;
-use super::invalid::{Checked, Invalid, number};
+use super::invalid::{Checked, Invalid, at_least, at_most, number};
 use crate::arch::Preset;
 use crate::options::{BLOCK_SIZES, saves_whole};
 use crate::text::{Mistake, either};
@@ -258,12 +258,38 @@ impl Cell {
                     .help("leave the key out, or train every weight by such as `optim: adamw_8bit` with `rank: 0`"),
             );
         }
+        if let Some(generation) = &self.torch.generation {
+            self.check_generation(generation, found);
+        }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
                 Invalid::new("torch.use_reentrant", "no block is checkpointed")
                     .with("gradient_checkpointing")
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
+        }
+    }
+
+    /// Text that is generated between steps.
+    fn check_generation(&self, generation: &Generation, found: &mut Found) {
+        for (key, value, most) in [
+            ("eval_steps", generation.eval_steps, 1 << 30),
+            ("batch_size", generation.batch_size, 1 << 20),
+            ("prompt_tokens", generation.prompt_tokens, 1 << 20),
+            // A trace has every operation of every token.
+            ("max_new_tokens", generation.max_new_tokens, 4096),
+        ] {
+            let key = format!("torch.generation.{key}");
+            found.check(at_least(&key, value, 1).and_then(|()| at_most(&key, value, most)));
+        }
+        if self.task == Task::SequenceClassification {
+            let invalid = Invalid::new("torch.generation", "a classifier generates no text").with("task");
+            found.add(invalid.help("leave the key out"));
+        }
+        if let Some(steps) = self.max_steps().filter(|steps| *steps < generation.eval_steps) {
+            let message = format!("the training ends after {steps} steps");
+            let invalid = Invalid::new("torch.generation.eval_steps", message).with("max_steps");
+            found.add(invalid.help(format!("write {steps} or less")));
         }
     }
 

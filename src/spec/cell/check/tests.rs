@@ -5,6 +5,7 @@ mod optimizer;
 mod process;
 mod stack;
 
+use crate::options::LogNormal;
 use crate::spec::cell::{
     Cell, Checkpointing, Data, DataFile, Dtype, Lengths, Stack, Synthetic, TargetModules, Weights,
 };
@@ -122,6 +123,23 @@ fn words_and_lists_are_refused_by_their_key() {
     assert_eq!(between(Stack::Torch, [1, 8], Lengths::Fixed).as_deref(), key);
     assert_eq!(between(Stack::Torch, [2, 8], Lengths::List(vec![8, 9])).as_deref(), key);
     assert_eq!(between(Stack::Torch, [2, 9], Lengths::List(vec![8, 9])), None);
+    let distribution = |mean, sigma, longest| Lengths::LogNormal(LogNormal { mean, sigma, longest });
+    let longest = |longest| between(Stack::Torch, [2, 9], distribution(4.0, 0.4, longest));
+    assert_eq!(longest(Some(10)).as_deref(), key);
+    assert_eq!([longest(Some(9)), longest(None)], [None, None]);
+    for (mean, sigma, longest, key) in [
+        (1.0, 0.4, None, "mean"),
+        (f64::NAN, 0.4, None, "mean"),
+        (100.0, -0.1, None, "sigma"),
+        (100.0, 0.4, Some(99), "longest"),
+    ] {
+        let lengths = Synthetic {
+            lengths: distribution(mean, sigma, longest),
+            ..Synthetic::default()
+        };
+        let refused = refused(|cell| cell.data = Data::Synthetic(lengths));
+        assert_eq!(refused, Some(format!("data.synthetic.lengths.{key}")));
+    }
     let file = DataFile {
         column: Some("text".into()),
         ..DataFile::new("a.md")
