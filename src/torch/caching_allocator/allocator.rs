@@ -153,11 +153,7 @@ impl CachingAllocator {
     fn take(&mut self, id: BlockId, size: u64, bytes: u64) {
         let block = &self.blocks[id];
         let (pool, whole, was_split, expandable) = (block.pool, block.size, block.is_split(), block.expandable);
-        let left = whole - size;
-        let is_rest_kept = match pool {
-            PoolKind::Large if !self.settings.expandable_segments => left > LARGEST_SMALL && !self.is_oversize(size),
-            _ => left >= SMALLEST_BLOCK,
-        };
+        let is_rest_kept = self.keeps_rest(pool, size, whole - size);
         if is_rest_kept {
             let rest = self.blocks.split(id, size);
             self.pools[pool as usize].insert(rest, &mut self.blocks[rest]);
@@ -186,6 +182,41 @@ impl CachingAllocator {
         if self.is_oversize(size) {
             self.stats.oversize_allocations.add(1);
         }
+    }
+
+    /// True if `left` bytes behind a block of `size` bytes stay free.
+    fn keeps_rest(&self, pool: PoolKind, size: u64, left: u64) -> bool {
+        match pool {
+            PoolKind::Large if !self.settings.expandable_segments => left > LARGEST_SMALL && !self.is_oversize(size),
+            _ => left >= SMALLEST_BLOCK,
+        }
+    }
+
+    /// A malloc of `bytes` bytes that are freed at once, which changes peaks alone. Gives the bytes of their block; `None`, and
+    /// nothing has changed, where no free block will do or settings let the two calls change more.
+    pub(super) fn malloc_and_free(&mut self, bytes: u64) -> Option<u64> {
+        let settings = &self.settings;
+        let is_plain = !settings.expandable_segments && settings.max_split_size.is_none() && !self.collects();
+        if !is_plain || bytes == 0 || bytes > LARGEST_REQUEST {
+            return None;
+        }
+        let size = block_size(bytes, &settings.roundup_power2_divisions);
+        let pool = PoolKind::of(size);
+        let (id, _) = self.pools[pool as usize].free.first_at_least(size)?;
+        let block = &self.blocks[id];
+        let (whole, was_split) = (block.size, block.is_split());
+        let is_rest_kept = self.keeps_rest(pool, size, whole - size);
+        let taken = if is_rest_kept { size } else { whole };
+        self.stats.change(pool, |stats| {
+            stats.allocations.reach(1);
+            stats.allocated.reach(taken);
+            stats.requested.reach(bytes);
+            if is_rest_kept && !was_split {
+                stats.inactive_splits.reach(1);
+                stats.inactive_split.reach(whole - size);
+            }
+        });
+        Some(taken)
     }
 
     /// Gives memory back to its pool.

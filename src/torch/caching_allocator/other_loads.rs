@@ -71,8 +71,17 @@ fn play<'e>(allocator: &mut CachingAllocator, events: impl Iterator<Item = &'e E
 /// A call of the allocator. Blocks in use have a place each, which the next block takes after them.
 #[derive(Debug, Clone, Copy)]
 enum Call {
-    Malloc { place: u32, bytes: u64 },
-    Free { place: u32 },
+    Malloc {
+        place: u32,
+        bytes: u64,
+    },
+    Free {
+        place: u32,
+    },
+    /// A malloc whose block is freed at once.
+    Pass {
+        bytes: u64,
+    },
 }
 
 /// The calls of one pool.
@@ -103,7 +112,19 @@ impl Calls {
 
     fn free(&mut self, place: u32) {
         self.vacant.push(place);
-        self.push(Call::Free { place });
+        let Some(SectionCalls { calls, .. }) = self.sections.last_mut() else {
+            return;
+        };
+        match calls.last() {
+            Some(&Call::Malloc { place: last, bytes }) if last == place => {
+                calls.pop();
+                // The second of two equal ones finds the block of the first.
+                if !matches!(calls.last(), Some(&Call::Pass { bytes: before }) if before == bytes) {
+                    calls.push(Call::Pass { bytes });
+                }
+            }
+            _ => calls.push(Call::Free { place }),
+        }
     }
 
     fn push(&mut self, call: Call) {
@@ -180,6 +201,12 @@ fn growth(sizes: &[u64], kind: PoolKind, calls: &Calls, settings: &Settings) -> 
                     Call::Free { place } => in_use[place as usize]
                         .take()
                         .map_or((), |allocation| allocator.free(allocation)),
+                    Call::Pass { bytes } => {
+                        if allocator.malloc_and_free(bytes).is_none() {
+                            let allocation = allocator.malloc(bytes).ok()?;
+                            allocator.free(allocation);
+                        }
+                    }
                 }
             }
             // The next time would find nothing new.

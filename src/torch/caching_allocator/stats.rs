@@ -20,6 +20,11 @@ impl Amount {
     pub(super) fn subtract(&mut self, amount: u64) {
         self.current -= amount;
     }
+
+    /// Adds an amount and takes it away again.
+    pub(super) fn reach(&mut self, amount: u64) {
+        self.peak = self.peak.max(self.current + amount);
+    }
 }
 
 /// Amounts of a pool, or of both. Each peak has an instant of its own. With one stream a freed block is free at once, so
