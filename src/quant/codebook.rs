@@ -1,5 +1,7 @@
 //! The 4-bit data types: the values of 16 codes, and the code of the nearest.
 
+use crate::kernels::{InstructionSet, nf4};
+
 /// A data type (`bitsandbytes.functional.get_4bit_type`).
 #[derive(Debug)]
 pub struct Codebook4 {
@@ -7,8 +9,8 @@ pub struct Codebook4 {
     pub values: [f32; 16],
     /// The midpoints between neighbours, in ascending order.
     bounds: [f32; 15],
-    /// The codes in the order of their values, if that is not their own.
-    order: Option<[u8; 16]>,
+    /// The codes in the order of their values.
+    order: [u8; 16],
 }
 
 /// NF4: quantiles of the normal distribution, including 0, scaled to the range from -1 to 1.
@@ -31,7 +33,7 @@ pub static NF4: Codebook4 = Codebook4::new(
         0.722_956_84,
         1.0,
     ],
-    None,
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
 );
 
 /// FP4: a sign, two bits of exponent and one of significand, with a last step down to a 192nd. Codes 0 and 8 are both 0: 8 is
@@ -45,31 +47,23 @@ pub static FP4: Codebook4 = {
         values[code + 8] = 0.0 - positive[code];
         code += 1;
     }
-    Codebook4::new(values, Some([11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3]))
+    Codebook4::new(values, [11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3])
 };
 
 impl Codebook4 {
-    const fn new(values: [f32; 16], order: Option<[u8; 16]>) -> Self {
+    const fn new(values: [f32; 16], order: [u8; 16]) -> Self {
         let mut bounds = [0.0; 15];
         let mut at = 0;
         while at < bounds.len() {
-            let (below, above) = match order {
-                None => (values[at], values[at + 1]),
-                Some(order) => (values[order[at] as usize], values[order[at + 1] as usize]),
-            };
-            bounds[at] = (below + above) / 2.0;
+            bounds[at] = (values[order[at] as usize] + values[order[at + 1] as usize]) / 2.0;
             at += 1;
         }
         Self { values, bounds, order }
     }
 
-    /// The code of the value nearest to `x`: that of the number of bounds below `x`. The count compiles to vector compares.
+    /// Writes the codes of the values nearest to `factor · values`, two a byte.
     #[inline(always)]
-    pub(super) fn nearest(&self, x: f32) -> u8 {
-        let place = self.bounds.iter().map(|&bound| u8::from(x > bound)).sum::<u8>();
-        match &self.order {
-            None => place,
-            Some(order) => order[usize::from(place)],
-        }
+    pub(super) fn nearest(&self, level: InstructionSet, values: &[f32], factor: f32, codes: &mut [u8]) {
+        nf4::nearest(level, values, factor, (&self.bounds, &self.order), codes);
     }
 }

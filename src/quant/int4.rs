@@ -26,9 +26,6 @@ const SMALLEST_ABSMAX: f32 = 1e-38;
 /// Elements that a thread quantises at a time: a multiple of each size of a block.
 const PART: usize = 1 << 14;
 
-/// Elements whose codes are computed at a time: a part of each size of a block.
-const STEP: usize = 32;
-
 /// A 4-bit format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Int4Format {
@@ -301,12 +298,13 @@ fn quantize_blocks(book: &'static Codebook4, block: usize, values: &[f32], codes
         .for_each(
             #[inline(always)]
             |((values, codes), absmax)| {
-                InstructionSet::current().run(
+                let level = InstructionSet::current();
+                level.run(
                     #[inline(always)]
                     || {
                         let blocks = values.chunks_exact(block).zip(codes.chunks_exact_mut(block / 2));
                         for ((values, codes), absmax) in blocks.zip(absmax) {
-                            *absmax = quantize_block(book, values, codes);
+                            *absmax = quantize_block(level, book, values, codes);
                         }
                     },
                 );
@@ -316,34 +314,19 @@ fn quantize_blocks(book: &'static Codebook4, block: usize, values: &[f32], codes
 
 /// Writes a block's codes and returns its scale.
 #[inline(always)]
-fn quantize_block(book: &Codebook4, block: &[f32], codes: &mut [u8]) -> f32 {
+fn quantize_block(level: InstructionSet, book: &Codebook4, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block);
-    let inverse = 1.0 / absmax.max(SMALLEST_ABSMAX);
-    for (values, codes) in block.as_chunks::<STEP>().0.iter().zip(codes.chunks_exact_mut(STEP / 2)) {
-        let mut scaled = [0; STEP];
-        for (code, &value) in scaled.iter_mut().zip(values) {
-            *code = book.nearest(value * inverse);
-        }
-        pack(&scaled, codes);
-    }
+    book.nearest(level, block, 1.0 / absmax.max(SMALLEST_ABSMAX), codes);
     absmax
 }
 
 /// Like [`quantize_block`], for a last block that is not full: bitsandbytes divides its values by the scale.
 fn quantize_short_block(book: &Codebook4, block: &[f32], codes: &mut [u8]) -> f32 {
     let absmax = absmax(block).max(SMALLEST_ABSMAX);
-    let nearest = |value: &f32| book.nearest(value / absmax);
     for (codes, pair) in codes.iter_mut().zip(block.chunks(2)) {
-        let low = pair.get(1).map_or(book.nearest(0.0), nearest);
-        pack(&[nearest(&pair[0]), low], std::slice::from_mut(codes));
+        let second = pair.get(1).map_or(0.0, |value| value / absmax);
+        let level = InstructionSet::Portable;
+        book.nearest(level, &[pair[0] / absmax, second], 1.0, std::slice::from_mut(codes));
     }
     absmax
-}
-
-/// Packs two codes into each byte of `codes`.
-#[inline(always)]
-fn pack(scaled: &[u8], codes: &mut [u8]) {
-    for (packed, [high, low]) in codes.iter_mut().zip(scaled.as_chunks().0) {
-        *packed = high << 4 | low;
-    }
 }
