@@ -6,10 +6,7 @@ use std::sync::Arc;
 use rand::seq::SliceRandom;
 
 use super::{DataError, LaidOut, Layout, sample_lengths::SampleLengths, skipped::SkippedParts, targets::SampleTargets};
-use crate::{
-    options::{DataOptions, TrainingLength},
-    random,
-};
+use crate::{options::DataOptions, random};
 
 /// Samples by their lengths, split into those to train on and those held out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,12 +122,9 @@ impl Sampler {
         self.trained().div_ceil(options.effective_batch_size())
     }
 
-    /// Optimizer steps of the whole training; epochs are rounded up to a step, as in transformers.
+    /// Optimizer steps of the whole training.
     pub fn steps(&self, options: &DataOptions) -> usize {
-        match options.length {
-            TrainingLength::Steps(steps) => steps,
-            TrainingLength::Epochs(epochs) => (epochs * self.steps_per_epoch(options) as f64).ceil() as usize,
-        }
+        options.length.steps_of(self.steps_per_epoch(options))
     }
 }
 
@@ -168,6 +162,7 @@ pub(super) fn all_but(these: &[u32], count: usize) -> impl Iterator<Item = u32> 
 mod tests {
     use super::*;
     use crate::data::testing::options;
+    use crate::options::TrainingLength;
 
     fn sampler(options: &DataOptions, count: usize, skipped: usize) -> Result<Sampler, String> {
         let mut lengths = SampleLengths::default();

@@ -54,6 +54,15 @@ impl TrainingLength {
             Self::Epochs(_) => None,
         }
     }
+
+    /// The number of steps if an epoch has so many. Epochs are rounded up to a step, as in transformers'
+    /// `Trainer.set_initial_training_values`.
+    pub fn steps_of(self, per_epoch: usize) -> usize {
+        match self {
+            Self::Steps(steps) => steps,
+            Self::Epochs(epochs) => (epochs * per_epoch as f64).ceil() as usize,
+        }
+    }
 }
 
 impl DataOptions {

@@ -1,6 +1,7 @@
 //! The steps of a training on uneven data that are replayed through PyTorch's allocator.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::sequence::{Micro, Sequence};
 
@@ -13,8 +14,8 @@ pub(super) const MOST_REPLAYED: usize = 512;
 /// The same for a first look, which often shows already that the memory does not suffice.
 pub(super) const FEW_REPLAYED: usize = 32;
 
-/// Steps before and after the largest that are replayed with it.
-pub(super) const AROUND: usize = 2;
+/// Steps before and after the largest, and one after which the model generates, that are replayed with it.
+const AROUND: usize = 2;
 
 /// A measure of a micro-batch at an index of its step; `None` if it does not count.
 type Measure = fn(usize, &Micro) -> Option<usize>;
@@ -32,8 +33,21 @@ const MEASURES: [Measure; 6] = [
 
 /// The steps of a plan, ascending: all, or if they are too many the first ones, those that are larger than all before them,
 /// for which the allocator needs new memory, and the neighbours of the largest. Of equal steps a few. These are too many if
-/// they have more than `most` micro-batches.
-pub(super) fn choose(sequence: &Sequence, most: usize) -> Vec<usize> {
+/// they have more than `most` micro-batches. The steps `generating`, after which the model generates, and their neighbours are
+/// planned besides: those after it find the cache that it leaves.
+pub(super) fn choose(sequence: &Sequence, most: usize, generating: &[usize]) -> Vec<usize> {
+    let mut chosen = of_training(sequence, most);
+    chosen.extend(generating.iter().flat_map(|&step| around(sequence, step)));
+    chosen.into_iter().collect()
+}
+
+/// A step and its neighbours.
+fn around(sequence: &Sequence, step: usize) -> Range<usize> {
+    step.saturating_sub(AROUND)..(step + AROUND + 1).min(sequence.len())
+}
+
+/// The steps of a plan without generation.
+fn of_training(sequence: &Sequence, most: usize) -> BTreeSet<usize> {
     let all = 0..sequence.len();
     if sequence.is_even() {
         return all.take(MOST_REPLAYED_STEPS).collect();
@@ -46,7 +60,7 @@ pub(super) fn choose(sequence: &Sequence, most: usize) -> Vec<usize> {
         let records = records(sequence, measure);
         let Some(&largest) = records.last() else { continue };
         chosen.extend(records);
-        chosen.extend(largest.saturating_sub(AROUND)..(largest + AROUND + 1).min(sequence.len()));
+        chosen.extend(around(sequence, largest));
     }
     let size = |step: usize| sequence.step(step).len();
     let mut replayed: usize = chosen.iter().map(|&step| size(step)).sum();
@@ -58,7 +72,7 @@ pub(super) fn choose(sequence: &Sequence, most: usize) -> Vec<usize> {
             replayed += size(step);
         }
     }
-    chosen.into_iter().collect()
+    chosen
 }
 
 /// The steps that are larger than all before them, the largest last. The first step does not count, since it has no
@@ -89,7 +103,7 @@ mod tests {
     #[test]
     fn a_few_steps_are_all_replayed() {
         assert_eq!(
-            choose(&training(&[&[&[5]], &[&[9]], &[&[2]]]), MOST_REPLAYED),
+            choose(&training(&[&[&[5]], &[&[9]], &[&[2]]]), MOST_REPLAYED, &[]),
             [0, 1, 2]
         );
     }
@@ -97,9 +111,9 @@ mod tests {
     #[test]
     fn equal_steps_are_replayed_a_few_times() {
         let step: &[&[usize]] = &[&[5, 4]];
-        assert_eq!(choose(&training(&[step; 9]), MOST_REPLAYED), [0, 1, 2]);
+        assert_eq!(choose(&training(&[step; 9]), MOST_REPLAYED, &[]), [0, 1, 2]);
         assert_eq!(
-            choose(&training(&[step, step, step, &[&[5, 5]]]), MOST_REPLAYED),
+            choose(&training(&[step, step, step, &[&[5, 5]]]), MOST_REPLAYED, &[]),
             [0, 1, 2, 3]
         );
     }
@@ -112,7 +126,7 @@ mod tests {
             .collect();
         let micro: Vec<[&[usize]; 1]> = lengths.iter().map(|lengths| [&lengths[..]]).collect();
         let sequence = training(&micro.iter().map(|step| &step[..]).collect::<Vec<_>>());
-        let chosen = choose(&sequence, MOST_REPLAYED);
+        let chosen = choose(&sequence, MOST_REPLAYED, &[]);
         assert_eq!(chosen.len(), MOST_REPLAYED);
         assert!(chosen.is_sorted());
         for step in [0, 1, 400, 1000, 2000, 3000, 3998, 3999, 4000, 4001, 4002] {

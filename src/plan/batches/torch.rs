@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::choice::{self, AROUND, FEW_REPLAYED, MOST_REPLAYED, MOST_REPLAYED_STEPS};
+use super::choice::{self, FEW_REPLAYED, MOST_REPLAYED, MOST_REPLAYED_STEPS};
 use super::live;
 use super::ours::{self, MOST_MICRO_BATCHES, trained_on};
 use super::planned::Planned;
@@ -11,7 +11,7 @@ use super::sequence::{Micro, Sequence};
 use super::trainer;
 use crate::{
     data::{DataError, Sampler, TextLengths},
-    options::{Data, DataOptions, Lengths, OutputLifetime, Padding, TrainingLength},
+    options::{Data, DataOptions, Lengths, OutputLifetime, Padding, Synthetic},
     torch::{self, MicroBatchShape},
 };
 
@@ -85,10 +85,7 @@ pub fn torch_steps(
                 [length] => return Ok(equal_steps(length, options, depth, eval_steps)),
                 _ => return Ok(chosen(in_turn(list, options), options, depth, eval_steps).made_up()),
             },
-            Lengths::Uniform | Lengths::LogNormal(_) => {
-                let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
-                ours::sequence(&*sampler()?, options, pass)
-            }
+            Lengths::Uniform | Lengths::LogNormal(_) => ours::sequence(&*sampler()?, options, pass(options, data)),
         },
         Data::Sample | Data::File(_) => {
             let lengths = lengths()?;
@@ -131,13 +128,7 @@ fn chosen(sequence: Sequence, options: &DataOptions, depth: Depth, eval_steps: O
                 Depth::Few => FEW_REPLAYED,
                 _ => MOST_REPLAYED,
             };
-            let mut steps = choice::choose(&sequence, replayed);
-            for &step in &generating {
-                // Those after it find the cache that it leaves.
-                steps.extend(step.saturating_sub(AROUND)..(step + AROUND + 1).min(sequence.len()));
-            }
-            steps.sort_unstable();
-            steps.dedup();
+            let steps = choice::choose(&sequence, replayed, &generating);
             Planned::chosen(sequence, steps, has_texts, step)
         }
     }
@@ -172,14 +163,15 @@ fn generating(sequence: &Sequence, options: &DataOptions, depth: Depth, every: u
 
 /// The steps of the whole training; `None` of epochs of a file, whose steps are all in the sequence.
 fn training_steps(options: &DataOptions) -> Option<usize> {
-    match (options.length, &options.data) {
-        (TrainingLength::Steps(steps), _) => Some(steps),
-        (TrainingLength::Epochs(epochs), Data::Synthetic(data)) => {
-            let pass = trained_on(options, data.samples).div_ceil(options.effective_batch_size());
-            Some((epochs * pass as f64).ceil() as usize)
-        }
-        (TrainingLength::Epochs(_), Data::Sample | Data::File(_)) => None,
+    match &options.data {
+        Data::Synthetic(data) => Some(options.length.steps_of(pass(options, data))),
+        Data::Sample | Data::File(_) => options.length.steps(),
     }
+}
+
+/// Steps of one pass over made-up data.
+fn pass(options: &DataOptions, data: &Synthetic) -> usize {
+    trained_on(options, data.samples).div_ceil(options.effective_batch_size())
 }
 
 fn shape(micro: &Micro) -> MicroBatchShape {
@@ -254,6 +246,7 @@ fn equal_steps(length: usize, options: &DataOptions, depth: Depth, eval_steps: O
 mod tests {
     use super::super::testing::{config, options, sampler, trained};
     use super::*;
+    use crate::options::TrainingLength;
 
     /// The micro-batches of each step, as (samples, tokens with padding, whether there is padding).
     fn planned(options: &DataOptions, depth: Depth) -> Vec<Vec<(u32, u32, bool)>> {

@@ -4,7 +4,7 @@
 use super::sequence::Sequence;
 use crate::{
     data,
-    options::{DataOptions, LengthGroups, Packing, PackingStrategy, TrainingLength},
+    options::{DataOptions, LengthGroups, Packing, PackingStrategy},
     torch::{self, PackedRow},
 };
 
@@ -13,11 +13,7 @@ pub(super) fn sequence(train: &[u32], tokens: impl Fn(u32) -> usize, options: &D
     let packed = options.packing.map(|packing| rows(train, &tokens, options, packing));
     let count = packed.as_ref().map_or(train.len(), Vec::len);
     let epoch_steps = || torch::epoch_steps(count, options.batch_size, options.gradient_accumulation_steps);
-    let steps = match options.length {
-        TrainingLength::Steps(steps) => steps,
-        // As in `Trainer.set_initial_training_values`.
-        TrainingLength::Epochs(epochs) => (epochs * epoch_steps().len() as f64).ceil() as usize,
-    };
+    let steps = options.length.steps_of(epoch_steps().len());
     let length = |index: u32| match &packed {
         Some(rows) => rows[index as usize].tokens,
         None => tokens(train[index as usize]).min(options.max_seq_length),
@@ -85,7 +81,7 @@ mod tests {
 
     use super::super::testing::options;
     use super::*;
-    use crate::options::{Lengths, PackingAttention, PackingSeparator, Padding};
+    use crate::options::{Lengths, PackingAttention, PackingSeparator, Padding, TrainingLength};
 
     /// A training of transformers' or TRL's trainer, with its micro-batches.
     #[derive(Deserialize)]
