@@ -1,5 +1,7 @@
 //! Decoders with a language modelling head: Llama, Mistral, Qwen2, Qwen3, Phi-3, Gemma 2 and Gemma 3.
 
+mod generation;
+
 use super::attention::SelfAttention;
 use super::attention_options::AttentionOptions;
 use super::cache::{Cache, Cached};
@@ -9,13 +11,13 @@ use super::mlp::Mlp;
 use super::norm::Norm;
 use crate::arch::{Family, ModelConfig, SlidingWindow};
 use crate::memory::{Category, Module};
-use crate::options::{Attention, Generation, Loss};
+use crate::options::{Attention, Loss};
 use crate::torch::configuration::{Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
 use crate::torch::ops::rotary;
-use crate::torch::peft::{Base, BaseLayer, Linear, Prefix, VirtualTokens};
+use crate::torch::peft::{Base, BaseLayer, Linear, Prefix, Prompt, VirtualTokens};
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Mode, Tape};
 use crate::torch::versions::RotaryTables;
@@ -281,13 +283,13 @@ impl<'t> Decoder<'t> {
         if configuration.enable_input_require_grads && !embedded.requires_grad() {
             embedded = tape.require_grad(embedded);
         }
-        let (embedded, prompted) = match &self.virtual_tokens {
-            Some(VirtualTokens::Prompt(prompt)) => {
+        let (embedded, prompted) = match self.prompt() {
+            Some(prompt) => {
                 part("prompt_encoder");
                 let prompted = prompt.before(embedded, ids);
                 (prompted.embedded.clone(), Some(prompted))
             }
-            Some(VirtualTokens::Prefix(_)) | None => (embedded, None),
+            None => (embedded, None),
         };
         let labels = prompted.as_ref().map_or(ids, |prompted| &prompted.labels);
         let transformers = configuration.transformers;
@@ -338,6 +340,14 @@ impl<'t> Decoder<'t> {
         match &self.virtual_tokens {
             Some(VirtualTokens::Prefix(prefix)) => Some(prefix),
             Some(VirtualTokens::Prompt(_)) | None => None,
+        }
+    }
+
+    /// The prompt that an adapter puts before the tokens.
+    fn prompt(&self) -> Option<&Prompt<'t>> {
+        match &self.virtual_tokens {
+            Some(VirtualTokens::Prompt(prompt)) => Some(prompt),
+            Some(VirtualTokens::Prefix(_)) | None => None,
         }
     }
 
@@ -435,56 +445,6 @@ impl<'t> Decoder<'t> {
         let normed = self.norm.forward(&hidden);
         drop((hidden, embedded, positions, full, windowed, local, angles, apart));
         normed
-    }
-
-    /// transformers' `generate` (`_sample` in `generation/utils.py` of 5.23): the likeliest token, one after the other, with a
-    /// cache of keys and values. Several prompts are padded.
-    pub(crate) fn generate(&self, tape: &'t Tape, configuration: &Configuration, generation: &Generation) {
-        let [batch, prompt] = [generation.batch_size, generation.prompt_tokens].map(|size| size as u32);
-        let input = |columns: u32| {
-            let layout = Layout::contiguous(&[batch, columns]);
-            tape.empty_as(layout, Dtype::Int64, Category::Input)
-        };
-        let virtual_prompt = match &self.virtual_tokens {
-            Some(VirtualTokens::Prompt(prompt)) => Some(prompt),
-            Some(VirtualTokens::Prefix(_)) | None => None,
-        };
-        // Ids, mask and positions of all tokens so far.
-        let mut so_far = [input(prompt), input(prompt), input(prompt)];
-        let mut past = self.prefix().map_or(0, Prefix::tokens);
-        let mut cache = match self.prefix() {
-            Some(prefix) => prefix.cache(batch, self.embedding.dtype()),
-            None => vec![None; self.blocks.len()],
-        };
-        let mut _scores = None;
-        for token in 0..generation.max_new_tokens {
-            let columns = if token == 0 { prompt } else { 1 };
-            let (ids, positions) = (input(columns), input(columns));
-            let embedded = match virtual_prompt.filter(|_| token == 0) {
-                Some(prompt) => prompt.before(self.embed(&ids), &ids).embedded,
-                None => self.embed(&ids),
-            };
-            let micro = MicroBatchShape {
-                batch,
-                len: embedded.dim_from_last(1),
-                padded: batch > 1,
-                apart: 0,
-            };
-            let tokens = Tokens {
-                micro: &micro,
-                past,
-                // PEFT takes none behind a prompt of its own.
-                positions: virtual_prompt.is_none().then_some(positions),
-            };
-            let normed = self.hidden_states(configuration, embedded, tokens, Some(&mut cache));
-            past += micro.len;
-            let logits = self.logits(&normed.first_positions(1));
-            drop((normed, ids));
-            // Those of the token before live until then.
-            _scores = Some(logits.like(Dtype::Float32));
-            let next = input(1);
-            so_far = so_far.map(|all| all.cat(&next, 1));
-        }
     }
 
     /// The head's weight, which is never quantised.
