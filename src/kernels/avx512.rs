@@ -4,24 +4,46 @@ use std::{arch::x86_64::*, f32::consts::LN_2, mem::transmute};
 
 use half::bf16;
 
-use super::gemm::block::TILE;
+use super::gemm::block::{Combination, TILE};
 
-/// Writes the nearest values of `factor · values`; those below bfloat16's normal numbers become 0.
+/// [`Element::write`](super::Element::write) of bfloat16; what is below its normal numbers becomes 0.
 ///
 /// # Safety
-/// The CPU has AVX-512 with BW and bfloat16.
+/// As there; the CPU has AVX-512 with BW and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn narrow_products(values: &[f32], factor: f32, out: &mut [bf16]) {
-    assert_eq!(values.len(), out.len());
-    let factor = _mm512_set1_ps(factor);
-    for (values, out) in values.chunks(TILE).zip(out.chunks_mut(TILE)) {
-        let there = u32::MAX >> (TILE - values.len());
-        // SAFETY: no more is read or written than there is.
+pub(super) unsafe fn write(
+    sums: &[[f32; TILE]],
+    cols: usize,
+    combination: &Combination<bf16>,
+    out: *mut bf16,
+    stride: usize,
+) {
+    let [scale, bias] = [combination.scale, combination.bias].map(|columns| columns.map(|columns| halves(&columns)));
+    if let Some((residual, stride)) = combination.residual {
+        assert!(sums.is_empty() || (sums.len() - 1) * stride + cols <= residual.len());
+    }
+    let there = u32::MAX >> (TILE - cols);
+    for (row, sums) in sums.iter().enumerate() {
+        let mut both = halves(sums);
+        if let Some(scale) = scale {
+            both = [_mm512_mul_ps(both[0], scale[0]), _mm512_mul_ps(both[1], scale[1])];
+        }
+        if let Some(bias) = bias {
+            both = [_mm512_add_ps(both[0], bias[0]), _mm512_add_ps(both[1], bias[1])];
+        }
+        // SAFETY: the caller's promise, and the assertion.
         unsafe {
-            let first = _mm512_maskz_loadu_ps(there as u16, values.as_ptr());
-            let second = _mm512_maskz_loadu_ps((there >> 16) as u16, values.as_ptr().wrapping_add(16));
-            let both = narrow(_mm512_mul_ps(first, factor), _mm512_mul_ps(second, factor));
-            _mm512_mask_storeu_epi16(out.as_mut_ptr().cast(), there, both);
+            if let Some((residual, stride)) = combination.residual {
+                let residual = _mm512_maskz_loadu_epi16(there, residual.as_ptr().add(row * stride).cast());
+                let [first, second] = widen(residual);
+                both = [_mm512_add_ps(both[0], first), _mm512_add_ps(both[1], second)];
+            }
+            let (out, values) = (out.add(row * stride), narrow(both[0], both[1]));
+            if cols == TILE {
+                _mm512_storeu_si512(out.cast(), values);
+            } else {
+                _mm512_mask_storeu_epi16(out.cast(), there, values);
+            }
         }
     }
 }
@@ -32,6 +54,14 @@ pub(super) unsafe fn narrow_products(values: &[f32], factor: f32, out: &mut [bf1
 pub(super) fn halves(row: &[f32; TILE]) -> [__m512; 2] {
     // SAFETY: there are 32 elements.
     unsafe { [_mm512_loadu_ps(row.as_ptr()), _mm512_loadu_ps(row.as_ptr().add(16))] }
+}
+
+/// 32 values of bfloat16, the lower half first.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn widen(values: __m512i) -> [__m512; 2] {
+    let halves = [_mm512_castsi512_si256(values), _mm512_extracti64x4_epi64::<1>(values)];
+    halves.map(|half| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half))))
 }
 
 /// Both vectors in bfloat16, the first in the lower half.

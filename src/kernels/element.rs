@@ -2,7 +2,10 @@
 
 use half::{bf16, f16};
 
-use super::InstructionSet;
+use super::{
+    InstructionSet,
+    gemm::block::{Combination, TILE},
+};
 
 /// A format that values are kept in; arithmetic is float32.
 pub trait Element: Copy + Send + Sync + 'static {
@@ -11,26 +14,75 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;
 
-    /// Writes the nearest values of `factor · values`.
+    /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count.
     ///
-    /// # Panics
-    /// If the slices differ in length.
-    fn narrow_products(values: &[f32], factor: f32, out: &mut [Self]) {
-        narrow_one_by_one(InstructionSet::current(), values, factor, out);
+    /// # Safety
+    /// Nobody else has these elements, and there are as many; so there are of the residual.
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { write_one_by_one(InstructionSet::current(), sums, cols, combination, out, stride) };
     }
 }
 
-/// [`Element::narrow_products`] in a loop.
-fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], factor: f32, out: &mut [E]) {
-    assert_eq!(values.len(), out.len());
+/// [`Element::write`] in a loop.
+///
+/// # Safety
+/// As there.
+unsafe fn write_one_by_one<E: Element>(
+    level: InstructionSet,
+    sums: &[[f32; TILE]],
+    cols: usize,
+    combination: &Combination<E>,
+    out: *mut E,
+    stride: usize,
+) {
+    let Combination { scale, bias, residual } = combination;
     level.run(
         #[inline(always)]
         || {
-            for (out, value) in out.iter_mut().zip(values) {
-                *out = E::narrow(value * factor);
+            for (row, sums) in sums.iter().enumerate() {
+                let mut sums = *sums;
+                if let Some(scale) = scale {
+                    for (sum, scale) in sums.iter_mut().zip(scale) {
+                        *sum *= scale;
+                    }
+                }
+                if let Some(bias) = bias {
+                    for (sum, bias) in sums.iter_mut().zip(bias) {
+                        *sum += bias;
+                    }
+                }
+                // SAFETY: the caller's promise.
+                let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols) };
+                if let Some((residual, stride)) = residual {
+                    let residual = &residual[row * stride..][..cols];
+                    match residual.as_array::<TILE>() {
+                        Some(residual) => add(&mut sums, residual),
+                        None => add(&mut sums, residual),
+                    }
+                }
+                // The whole rows are written by code without a loop.
+                match out.as_mut_array::<TILE>() {
+                    Some(out) => narrow(&sums, out),
+                    None => narrow(&sums, out),
+                }
             }
         },
     );
+}
+
+#[inline(always)]
+fn add<E: Element>(sums: &mut [f32; TILE], values: &[E]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum += value.widen();
+    }
+}
+
+#[inline(always)]
+fn narrow<E: Element>(values: &[f32; TILE], out: &mut [E]) {
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = E::narrow(*value);
+    }
 }
 
 impl Element for f32 {
@@ -109,14 +161,16 @@ impl Element for bf16 {
         Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
     }
 
-    fn narrow_products(values: &[f32], factor: f32, out: &mut [Self]) {
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
         let level = InstructionSet::current();
-        #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512Bf16 {
-            // SAFETY: the level is only in use where the CPU has its instructions.
-            unsafe { super::avx512::narrow_products(values, factor, out) };
-            return;
+        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if level >= InstructionSet::Avx512Bf16 {
+                super::avx512::write(sums, cols, combination, out, stride);
+                return;
+            }
+            write_one_by_one(level, sums, cols, combination, out, stride);
         }
-        narrow_one_by_one(level, values, factor, out);
     }
 }

@@ -28,3 +28,22 @@ impl Block {
         &mut self.0.as_chunks_mut().0[row]
     }
 }
+
+/// What becomes of a block's sums: `scale · sum + bias + residual`, rounded once; any of the three may be missing.
+pub struct Combination<'a, E> {
+    /// A factor for each column.
+    pub scale: Option<[f32; TILE]>,
+    /// A summand for each column.
+    pub bias: Option<[f32; TILE]>,
+    /// Rows of summands, and elements from one to the next.
+    pub residual: Option<(&'a [E], usize)>,
+}
+
+impl<E> Combination<'_, E> {
+    /// The sums themselves, rounded.
+    pub const SUMS: Self = Self {
+        scale: None,
+        bias: None,
+        residual: None,
+    };
+}

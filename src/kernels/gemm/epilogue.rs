@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, ops::Range};
 
 use super::{
-    block::{BLOCK, Block, TILE},
+    block::{Block, Combination, TILE},
     operand::prefetch,
 };
 use crate::kernels::{Element, InstructionSet};
@@ -93,6 +93,26 @@ impl<'a, E> Output<'a, E> {
         }
     }
 
+    /// Writes a block's sums as the combination says.
+    ///
+    /// # Safety
+    /// Nobody else has any of these elements.
+    #[inline]
+    pub unsafe fn put_sums(&self, rows: Range<usize>, cols: Range<usize>, block: &Block, combination: &Combination<E>)
+    where
+        E: Element,
+    {
+        let (count, width) = (rows.len(), cols.len());
+        let cols = self.first + cols.start..self.first + cols.end;
+        assert!(rows.end <= self.rows && cols.end <= self.stride && width <= TILE);
+        let sums = &block.0.as_chunks().0[..count];
+        // SAFETY: the assertion keeps the rows within the slice it was made of, the rest is the caller's promise.
+        unsafe {
+            let out = self.values.add(rows.start * self.stride + cols.start);
+            E::write(sums, width, combination, out, self.stride);
+        }
+    }
+
     /// Part of a row.
     ///
     /// # Safety
@@ -107,15 +127,6 @@ impl<'a, E> Output<'a, E> {
     }
 }
 
-/// Copies up to a block's row of values.
-#[inline(always)]
-fn copy<E: Copy>(from: &[E], to: &mut [E; TILE]) {
-    match from.as_array::<TILE>() {
-        Some(from) => *to = *from,
-        None => to[..from.len()].copy_from_slice(from),
-    }
-}
-
 /// `out = scale · product`, rounded to the output's format.
 pub struct Replace<'a, E> {
     /// The output.
@@ -126,16 +137,12 @@ pub struct Replace<'a, E> {
 
 impl<E: Element> Epilogue for Replace<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
-        let mut values = [E::narrow(0.0); BLOCK];
-        let values = &mut values[..rows.len() * TILE];
-        E::narrow_products(&block.0[..values.len()], self.scale, values);
-        InstructionSet::current().run(
-            #[inline(always)]
-            || {
-                // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, values) };
-            },
-        );
+        let combination = Combination {
+            scale: (self.scale != 1.0).then_some([self.scale; TILE]),
+            ..Combination::SUMS
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.out.put_sums(rows, cols, block, &combination) };
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
@@ -188,53 +195,21 @@ impl<E: Element> Epilogue for LinearCombination<'_, E> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         let columns = |values: Option<&[f32]>| {
             values.map(|values| {
+                let values = &values[cols.clone()];
                 let mut part = [0f32; TILE];
-                copy(&values[cols.clone()], &mut part);
+                part[..values.len()].copy_from_slice(values);
                 part
             })
         };
-        let (scale, bias) = (columns(self.scale), columns(self.bias));
-        let mut values = [E::narrow(0.0); BLOCK];
-        InstructionSet::current().run(
-            #[inline(always)]
-            || {
-                let values = &mut values[..rows.len() * TILE];
-                if let (None, None, Some(residual)) = (&scale, &bias, self.residual) {
-                    // One loop over the block is a few percent faster than a loop for each row.
-                    for (row, values) in rows.clone().zip(values.as_chunks_mut::<TILE>().0) {
-                        copy(&residual[row * self.out.stride..][cols.clone()], values);
-                    }
-                    for (value, sum) in values.iter_mut().zip(&block.0) {
-                        *value = E::narrow(value.widen() + sum);
-                    }
-                } else {
-                    for ((at, row), values) in rows.clone().enumerate().zip(values.as_chunks_mut::<TILE>().0) {
-                        let mut sums = *block.row(at);
-                        if let Some(scale) = &scale {
-                            for (sum, scale) in sums.iter_mut().zip(scale) {
-                                *sum *= scale;
-                            }
-                        }
-                        if let Some(bias) = &bias {
-                            for (sum, bias) in sums.iter_mut().zip(bias) {
-                                *sum += bias;
-                            }
-                        }
-                        if let Some(residual) = self.residual {
-                            for (sum, residual) in sums.iter_mut().zip(&residual[row * self.out.stride..][cols.clone()])
-                            {
-                                *sum += residual.widen();
-                            }
-                        }
-                        for (value, sum) in values.iter_mut().zip(&sums) {
-                            *value = E::narrow(*sum);
-                        }
-                    }
-                }
-                // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols.clone(), values) };
-            },
-        );
+        let combination = Combination {
+            scale: columns(self.scale),
+            bias: columns(self.bias),
+            residual: self
+                .residual
+                .map(|residual| (&residual[rows.start * self.out.stride + cols.start..], self.out.stride)),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.out.put_sums(rows, cols, block, &combination) };
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {

@@ -14,7 +14,7 @@ use super::super::{
     exp::exp,
     gemm::{
         OperandReader,
-        block::{BLOCK, Block, TILE},
+        block::{Block, Combination, TILE},
         epilogue::{Epilogue, Output},
         operand::Number,
         scratch,
@@ -85,16 +85,8 @@ impl<E: Element> Epilogue for Exponentials<'_, E> {
             // SAFETY: the caller's promise, for the row and the slot these columns are of.
             unsafe { *self.sums.values()[slot + row].get() += f64::from(*sum) };
         }
-        let mut values = [E::narrow(0.0); BLOCK];
-        let values = &mut values[..rows.len() * TILE];
-        E::narrow_products(&exps.0[..values.len()], 1.0, values);
-        InstructionSet::current().run(
-            #[inline(always)]
-            || {
-                // SAFETY: the caller's promise.
-                unsafe { self.out.put(rows, cols, values) };
-            },
-        );
+        // SAFETY: the caller's promise.
+        unsafe { self.out.put_sums(rows, cols, &exps, &Combination::SUMS) };
     }
 
     fn prepare(&self, rows: Range<usize>, cols: Range<usize>) {
