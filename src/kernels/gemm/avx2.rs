@@ -9,12 +9,12 @@ const ROWS: usize = 4;
 /// Adds the product to `out`.
 ///
 /// # Safety
-/// The CPU has AVX2 and FMA; `left` has 8 rows of `depth` elements, `left_row` apart, `right` `depth · 32`.
+/// The CPU has AVX2 and FMA; each operand comes with the elements between its rows: the left one has 8 rows of `depth` elements,
+/// the right one `depth` rows of 32.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn multiply(
-    left: *const f32,
-    left_row: usize,
-    right: *const f32,
+    (left, left_row): (*const f32, usize),
+    (right, right_row): (*const f32, usize),
     depth: usize,
     out: &mut [f32; GROUP * TILE],
 ) {
@@ -31,7 +31,7 @@ pub(super) unsafe fn multiply(
                     ];
                 }
                 for place in 0..depth {
-                    let (left, right) = (left.add(row * left_row + place), right.add(place * TILE + col));
+                    let (left, right) = (left.add(row * left_row + place), right.add(place * right_row + col));
                     let (first, second) = (_mm256_loadu_ps(right), _mm256_loadu_ps(right.add(8)));
                     for (row, sums) in sums.iter_mut().enumerate() {
                         let left = _mm256_set1_ps(*left.add(row * left_row));

@@ -12,11 +12,12 @@ pub(super) const WIDTH: usize = 16;
 /// Computes at least the first `rows` rows and `cols` columns.
 ///
 /// # Safety
-/// The CPU has AVX-512; `left` has 32 rows of `depth` elements, `left_row` apart, `right` `depth · 32` elements.
+/// The CPU has AVX-512; each operand comes with the elements between its rows: the left one has 32 rows of `depth` elements,
+/// the right one `depth` rows of 32.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(
-    (left, left_row): (*const f32, usize),
-    right: *const f32,
+    left: (*const f32, usize),
+    right: (*const f32, usize),
     depth: usize,
     (rows, cols): (usize, usize),
     out: &mut Block,
@@ -26,9 +27,9 @@ pub(super) unsafe fn multiply(
     // SAFETY: the caller's promise; a block has 32 rows, a multiple of both groups.
     unsafe {
         if cols <= WIDTH {
-            groups::<{ 2 * GROUP }, 1>(left, left_row, right, depth, rows, out, accumulate);
+            groups::<{ 2 * GROUP }, 1>(left, right, depth, rows, out, accumulate);
         } else {
-            groups::<GROUP, 2>(left, left_row, right, depth, rows, out, accumulate);
+            groups::<GROUP, 2>(left, right, depth, rows, out, accumulate);
         }
     }
 }
@@ -40,9 +41,8 @@ pub(super) unsafe fn multiply(
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
-    left: *const f32,
-    left_row: usize,
-    right: *const f32,
+    (left, left_row): (*const f32, usize),
+    (right, right_row): (*const f32, usize),
     depth: usize,
     rows: usize,
     out: *mut f32,
@@ -56,7 +56,7 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
             for place in 0..depth {
                 let mut columns = [_mm512_setzero_ps(); VECTORS];
                 for (vector, columns) in columns.iter_mut().enumerate() {
-                    *columns = _mm512_loadu_ps(right.add(place * TILE + vector * WIDTH));
+                    *columns = _mm512_loadu_ps(right.add(place * right_row + vector * WIDTH));
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let left = _mm512_set1_ps(*left.add(row * left_row + place));
@@ -188,6 +188,21 @@ pub(super) unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
 /// The CPU has AVX-512 with BW; each row has 32 elements, `out` 544.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn interleave(first: *const bf16, second: *const bf16, out: *mut bf16) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [low, high] = interleaved(first, second);
+        _mm512_storeu_si512(out.cast(), low);
+        _mm512_storeu_si512(out.add(512).cast(), high);
+    }
+}
+
+/// The pairs of 32 columns of two rows, 16 in a vector.
+///
+/// # Safety
+/// The CPU has AVX-512 with BW; each row has 32 elements.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn interleaved(first: *const bf16, second: *const bf16) -> [__m512i; 2] {
     const fn order(start: u16) -> [u16; 32] {
         let mut order = [0; 32];
         let mut column = 0;
@@ -198,16 +213,12 @@ pub(super) unsafe fn interleave(first: *const bf16, second: *const bf16, out: *m
         }
         order
     }
-    static LOW: [u16; 32] = order(0);
-    static HIGH: [u16; 32] = order(16);
+    static ORDERS: [[u16; 32]; 2] = [order(0), order(16)];
     // SAFETY: every pointer stays within what the caller promises, or within the orders.
     unsafe {
         let (first, second) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
-        let (low, high) = (
-            _mm512_loadu_si512(LOW.as_ptr().cast()),
-            _mm512_loadu_si512(HIGH.as_ptr().cast()),
-        );
-        _mm512_storeu_si512(out.cast(), _mm512_permutex2var_epi16(first, low, second));
-        _mm512_storeu_si512(out.add(512).cast(), _mm512_permutex2var_epi16(first, high, second));
+        ORDERS
+            .each_ref()
+            .map(|order| _mm512_permutex2var_epi16(first, _mm512_loadu_si512(order.as_ptr().cast()), second))
     }
 }

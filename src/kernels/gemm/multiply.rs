@@ -43,26 +43,47 @@ impl<'a, P: Packed> Left<'a, P> {
     }
 }
 
+/// Columns of a right operand, at most 32.
+#[derive(Debug, Clone, Copy)]
+pub enum Right<'a, P> {
+    /// A panel as `pack_right` makes it.
+    Panel(&'a [P]),
+    /// 32 columns where they lie: rows from the front of the values, so many elements apart.
+    Rows(&'a [P], usize),
+    /// Columns as `pack_left` packs rows.
+    Columns(&'a [P]),
+}
+
 /// A format whose packed blocks can be multiplied.
 pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16> {
     /// Whether the instruction set multiplies in this format without going through another.
     fn is_native(level: InstructionSet) -> bool;
 
+    /// Whether the instruction set multiplies [`Right::Rows`].
+    fn takes_rows(level: InstructionSet) -> bool;
+
+    /// Whether the instruction set multiplies [`Right::Columns`].
+    fn takes_columns(level: InstructionSet) -> bool;
+
     /// `out = left · right`, or `out += left · right` where it is to `accumulate`; only as many rows and columns of `out`
-    /// as `shape` says need be right. Both sides are packed with the same `depth`.
+    /// as `shape` says need be right. Both sides have the same `depth`, a multiple of the format's step with
+    /// [`Right::Rows`].
     ///
     /// On an AMX thread the tiles must be configured ([`Session`]).
-    fn multiply_left(
+    ///
+    /// # Panics
+    /// Where an operand is too small, or the instruction set does not take it.
+    fn multiply_operands(
         session: &Session,
         left: Left<Self>,
-        right: &[Self],
+        right: Right<Self>,
         depth: usize,
         shape: (usize, usize),
         out: &mut Block,
         accumulate: bool,
     );
 
-    /// [`Self::multiply_left`] of a packed block.
+    /// [`Self::multiply_operands`] of a packed block and a panel.
     #[inline]
     fn multiply(
         session: &Session,
@@ -73,7 +94,8 @@ pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16
         out: &mut Block,
         accumulate: bool,
     ) {
-        Self::multiply_left(session, Left::packed(left, depth), right, depth, shape, out, accumulate);
+        let (left, right) = (Left::packed(left, depth), Right::Panel(right));
+        Self::multiply_operands(session, left, right, depth, shape, out, accumulate);
     }
 }
 
@@ -120,11 +142,19 @@ impl Multiply for bf16 {
         level >= InstructionSet::Avx512Bf16
     }
 
+    fn takes_rows(level: InstructionSet) -> bool {
+        level == InstructionSet::Avx512Bf16
+    }
+
+    fn takes_columns(level: InstructionSet) -> bool {
+        level == InstructionSet::Avx512Bf16
+    }
+
     #[inline]
-    fn multiply_left(
+    fn multiply_operands(
         session: &Session,
         left: Left<Self>,
-        right: &[Self],
+        right: Right<Self>,
         depth: usize,
         (rows, cols): (usize, usize),
         out: &mut Block,
@@ -132,31 +162,50 @@ impl Multiply for bf16 {
     ) {
         let len = Self::packed_len(depth);
         let steps = len / (TILE * Self::STEP);
-        assert!(right.len() >= len);
         left.check(TILE, steps);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the session's level is one that the CPU has, its tiles are configured, and both operands have the
+        let strided = (left.values.as_ptr(), left.row, left.step);
+        // SAFETY of the calls: the session's level is one that the CPU has, its tiles are configured, and both operands have the
         // elements of `steps` steps.
-        unsafe {
-            match session.level {
-                InstructionSet::Amx => {
-                    let left = amx::Strided {
-                        values: left.values.as_ptr(),
-                        row: left.row,
-                        step: left.step,
-                    };
-                    amx::multiply(left, right.as_ptr(), steps, (rows, cols), out, accumulate);
-                }
-                InstructionSet::Avx512Bf16 => {
-                    let left = (left.values.as_ptr(), left.row, left.step);
-                    avx512_bf16::multiply(left, right.as_ptr(), depth, (rows, cols), out, accumulate);
-                }
-                _ => scalar_pairs(left, right, steps, (rows, cols), out, accumulate),
+        match (right, session.level) {
+            #[cfg(target_arch = "x86_64")]
+            (Right::Panel(right), InstructionSet::Amx) => {
+                assert!(right.len() >= len);
+                let left = amx::Strided {
+                    values: left.values.as_ptr(),
+                    row: left.row,
+                    step: left.step,
+                };
+                // SAFETY: above.
+                unsafe { amx::multiply(left, right.as_ptr(), steps, (rows, cols), out, accumulate) };
             }
+            #[cfg(target_arch = "x86_64")]
+            (Right::Panel(right), InstructionSet::Avx512Bf16) => {
+                assert!(right.len() >= len);
+                // SAFETY: above.
+                unsafe { avx512_bf16::multiply(strided, right.as_ptr(), depth, (rows, cols), out, accumulate) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Right::Rows(right, stride), InstructionSet::Avx512Bf16) => {
+                assert!(depth.is_multiple_of(Self::STEP) && has_rows(right, stride, depth));
+                // SAFETY: above.
+                unsafe { avx512_bf16::multiply_rows(strided, (right.as_ptr(), stride), depth, rows, out, accumulate) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Right::Columns(right), InstructionSet::Avx512Bf16) => {
+                assert!(right.len() >= len);
+                // SAFETY: above.
+                unsafe { avx512_bf16::dots(strided, right.as_ptr(), steps, (rows, cols), out, accumulate) };
+            }
+            (Right::Panel(right), _) => scalar_pairs(left, right, steps, (rows, cols), out, accumulate),
+            (Right::Rows(..) | Right::Columns(_), level) => panic!("{level:?} multiplies panels only"),
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        scalar_pairs(left, right, steps, (rows, cols), out, accumulate);
     }
+}
+
+/// Whether there are `rows` rows of 32 elements.
+fn has_rows<P>(values: &[P], stride: usize, rows: usize) -> bool {
+    rows == 0 || (rows - 1) * stride + TILE <= values.len()
 }
 
 /// Pairs as the dot products take them, for levels without: right, and not meant to be fast, as float32 is then.
@@ -187,25 +236,38 @@ impl Multiply for f32 {
         true
     }
 
+    fn takes_rows(_: InstructionSet) -> bool {
+        true
+    }
+
+    fn takes_columns(_: InstructionSet) -> bool {
+        false
+    }
+
     #[inline]
-    fn multiply_left(
+    fn multiply_operands(
         session: &Session,
         left: Left<Self>,
-        right: &[Self],
+        right: Right<Self>,
         depth: usize,
         shape: (usize, usize),
         out: &mut Block,
         accumulate: bool,
     ) {
-        let len = Self::packed_len(depth);
-        assert!(right.len() >= len);
+        // A panel has its rows one after another.
+        let (right, right_row) = match right {
+            Right::Panel(right) => (right, TILE),
+            Right::Rows(right, stride) => (right, stride),
+            Right::Columns(_) => panic!("float32 multiplies panels and rows only"),
+        };
+        assert!(has_rows(right, right_row, depth));
         left.check(TILE, depth);
         #[cfg(target_arch = "x86_64")]
         if session.level >= InstructionSet::Avx512 {
-            let left = (left.values.as_ptr(), left.row);
+            let (left, right) = ((left.values.as_ptr(), left.row), (right.as_ptr(), right_row));
             // SAFETY: the session's level is one that the CPU has; 32 rows of the left operand have `depth` elements, and
-            // so has each column of the panel.
-            unsafe { avx512::multiply(left, right.as_ptr(), depth, shape, out, accumulate) };
+            // so many rows of 32 are there on the right.
+            unsafe { avx512::multiply(left, right, depth, shape, out, accumulate) };
             return;
         }
         if !accumulate {
@@ -216,26 +278,34 @@ impl Multiply for f32 {
             let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
             #[cfg(target_arch = "x86_64")]
             if session.level == InstructionSet::Avx2 {
-                // SAFETY: the level is one that the CPU has; 32 rows of the left operand have `depth` elements, as was checked.
-                unsafe { avx2::multiply(values.as_ptr(), left.row, right.as_ptr(), depth, out) };
+                let (left, right) = ((values.as_ptr(), left.row), (right.as_ptr(), right_row));
+                // SAFETY: the level is one that the CPU has; 32 rows of the left operand have `depth` elements, as was
+                // checked, and so many rows of 32 are there on the right.
+                unsafe { avx2::multiply(left, right, depth, out) };
                 continue;
             }
-            portable(values, left.row, right, depth, out);
+            portable((values, left.row), (right, right_row), depth, out);
         }
     }
 }
 
 /// 8 rows, in parts of 4 x 8 that fit the registers of any CPU.
-fn portable(left: &[f32], left_row: usize, right: &[f32], depth: usize, out: &mut [f32; GROUP * TILE]) {
+fn portable(
+    (left, left_row): (&[f32], usize),
+    (right, right_row): (&[f32], usize),
+    depth: usize,
+    out: &mut [f32; GROUP * TILE],
+) {
     const ROWS: usize = 4;
     const COLS: usize = 8;
     for row in (0..GROUP).step_by(ROWS) {
         for col in (0..TILE).step_by(COLS) {
             let mut sums = [[0f32; COLS]; ROWS];
-            for (place, right) in right.as_chunks::<TILE>().0[..depth].iter().enumerate() {
+            for place in 0..depth {
+                let right = &right[place * right_row + col..][..COLS];
                 for (at, sums) in sums.iter_mut().enumerate() {
                     let left = left[(row + at) * left_row + place];
-                    for (sum, right) in sums.iter_mut().zip(&right[col..]) {
+                    for (sum, right) in sums.iter_mut().zip(right) {
                         *sum += left * right;
                     }
                 }

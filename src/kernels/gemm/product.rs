@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::{
     block::{Block, TILE},
     epilogue::Epilogue,
-    multiply::{Left, Multiply, Session},
+    multiply::{Left, Multiply, Right, Session},
     operand::{Operand, Order},
     pack::{Packed, pack_left, pack_right},
     scratch::{self, Scratch},
@@ -25,6 +25,10 @@ const RIGHT_BYTES: usize = 1 << 20;
 const WIDE: usize = 512;
 /// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
+/// Rows for which a right operand is not worth packing where it can be multiplied as it lies.
+const FEW_ROWS: usize = 64;
+/// Columns of a panel that is packed along the depth where it can be multiplied so.
+const FEW_COLUMNS: usize = 16;
 /// Rows whose sums are held from one block of the depth to the next, if not all of it fits.
 const HELD_ROWS: usize = 2048;
 /// Columns of an output that is cut by rows instead.
@@ -55,6 +59,41 @@ pub struct Segment<'a, P> {
 struct Panel {
     segment: usize,
     cols: Range<usize>,
+}
+
+/// How a panel's part of a right operand is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Packed as a panel.
+    Panel,
+    /// Packed along the depth, as left operands are.
+    Columns,
+    /// Not packed.
+    Rows,
+}
+
+impl Layout {
+    /// Whether a panel of so many columns is packed along the depth. Its products ask for the next left rows themselves.
+    fn is_columns<P: Multiply>(level: InstructionSet, cols: usize) -> bool {
+        cols <= FEW_COLUMNS && P::takes_columns(level)
+    }
+
+    /// The layout of a panel that so many rows are multiplied with.
+    fn of<P: Multiply>(level: InstructionSet, right: Operand<P>, (rows, cols): (usize, usize), depth: usize) -> Self {
+        if Self::is_columns::<P>(level, cols) {
+            Self::Columns
+        } else if right.order == Order::DepthFirst
+            && rows <= FEW_ROWS
+            && cols == TILE
+            && depth.is_multiple_of(P::STEP)
+            && P::takes_rows(level)
+            && right.source.lend().is_some()
+        {
+            Self::Rows
+        } else {
+            Self::Panel
+        }
+    }
 }
 
 /// A part of a term's depth.
@@ -247,23 +286,23 @@ impl<P: Multiply> Worker<'_, P> {
     fn pack_right(&mut self, k_block: &KBlock) {
         let len = k_block.stages.iter().map(|stage| stage_len::<P>(stage)).sum::<usize>() * self.panels.len();
         let mut out = self.scratch.right.of::<P>(len);
+        let (level, rows) = (self.session.level(), self.rows.len());
         for chunk in k_block.stages.iter().flatten() {
-            for panels in self.panels.chunk_by(|a, b| a.segment == b.segment) {
+            // Only the last panel of a segment may be narrower, and so be held otherwise.
+            let alike = |a: &Panel, b: &Panel| a.segment == b.segment && a.cols.len() == b.cols.len();
+            for panels in self.panels.chunk_by(alike) {
                 let (Some(first), Some(last)) = (panels.first(), panels.last()) else {
                     continue;
                 };
                 let now;
                 (now, out) = out.split_at_mut(panels.len() * P::packed_len(chunk.depth.len()));
                 let right = self.segments[first.segment].terms[chunk.term].right;
-                let cols = first.cols.start..last.cols.end;
-                pack_right(
-                    self.session.level(),
-                    right,
-                    cols,
-                    chunk.depth.clone(),
-                    now,
-                    &mut self.row,
-                );
+                let (cols, depth) = (first.cols.start..last.cols.end, chunk.depth.clone());
+                match Layout::of(level, right, (rows, first.cols.len()), depth.len()) {
+                    Layout::Panel => pack_right(level, right, cols, depth, now, &mut self.row),
+                    Layout::Columns => pack_left(level, right, cols, depth, now, &mut self.row),
+                    Layout::Rows => {}
+                }
             }
         }
     }
@@ -290,7 +329,9 @@ impl<P: Multiply> Worker<'_, P> {
         for (at, panel) in self.panels.iter().enumerate() {
             let segment = &self.segments[panel.segment];
             let part = |at: usize| (rows.end + TILE * at / self.panels.len()).min(self.rows.end);
-            Self::prefetch(segment, stage, part(at)..part(at + 1));
+            if !Layout::is_columns::<P>(level, panel.cols.len()) {
+                Self::prefetch(segment, stage, part(at)..part(at + 1));
+            }
             let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
             if is_last {
                 segment.epilogue.prepare(rows.clone(), panel.cols.clone());
@@ -312,12 +353,19 @@ impl<P: Multiply> Worker<'_, P> {
                     held[at_chunk] = Some((operand, lent));
                 }
                 let packed = || Left::packed(block, chunk.depth.len());
-                P::multiply_left(
+                let shape = (rows.len(), panel.cols.len());
+                let of_panel = &packed_right[right + at * len..][..len];
+                let source = segment.terms[chunk.term].right;
+                P::multiply_operands(
                     &self.session,
                     held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
-                    &packed_right[right + at * len..][..len],
+                    match Layout::of(level, source, (self.rows.len(), shape.1), chunk.depth.len()) {
+                        Layout::Panel => Right::Panel(of_panel),
+                        Layout::Columns => Right::Columns(of_panel),
+                        Layout::Rows => lent_rows(source, &chunk.depth, &panel.cols),
+                    },
                     chunk.depth.len(),
-                    (rows.len(), panel.cols.len()),
+                    shape,
                     sums,
                     !is_first || at_chunk > 0,
                 );
@@ -354,6 +402,12 @@ fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range
     }
     let (values, stride) = operand.source.lend()?;
     Some(Left::rows(&values[rows.start * stride + depth.start..], stride))
+}
+
+/// Columns of a right operand that lie in rows which can be lent.
+fn lent_rows<'a, P>(operand: Operand<'a, P>, depth: &Range<usize>, cols: &Range<usize>) -> Right<'a, P> {
+    let (values, stride) = operand.source.lend().unwrap_or_default();
+    Right::Rows(&values[depth.start * stride + cols.start..], stride)
 }
 
 /// Packed elements of a stage's chunks for one block or panel.

@@ -47,6 +47,7 @@ where
         (49, 15, 17),
         (70, 96, 16),
         (40, 704, 300),
+        (38, 1300, 12),
         (2, 0, 3),
     ] {
         let (x, w): (Vec<E>, Vec<E>) = (values(rows * depth, 1), values(cols * depth, 2));
