@@ -65,6 +65,10 @@ pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16
     /// Whether the instruction set multiplies [`Right::Columns`].
     fn takes_columns(level: InstructionSet) -> bool;
 
+    /// Whether packed operands whose chunks lie one after another are multiplied at once: nothing depends on the depth of a
+    /// chunk but its number of steps.
+    fn joins_chunks(level: InstructionSet) -> bool;
+
     /// `out = left · right`, or `out += left · right` where it is to `accumulate`; only as many rows and columns of `out`
     /// as `shape` says need be right. Both sides have the same `depth`, a multiple of the format's step with
     /// [`Right::Rows`].
@@ -148,6 +152,11 @@ impl Multiply for bf16 {
 
     fn takes_columns(level: InstructionSet) -> bool {
         level == InstructionSet::Avx512Bf16
+    }
+
+    /// Tiles keep their sums, which a call for each chunk would write and read again.
+    fn joins_chunks(level: InstructionSet) -> bool {
+        level == InstructionSet::Amx
     }
 
     #[inline]
@@ -241,6 +250,10 @@ impl Multiply for f32 {
     }
 
     fn takes_columns(_: InstructionSet) -> bool {
+        false
+    }
+
+    fn joins_chunks(_: InstructionSet) -> bool {
         false
     }
 

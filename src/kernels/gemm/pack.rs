@@ -271,16 +271,28 @@ pub fn pack_right<P: Packed>(
     out: &mut [P],
     rows: &mut Vec<P>,
 ) {
+    let panel = P::packed_len(depth.len());
+    pack_panels(level, operand, edge, depth, (out, panel), rows);
+}
+
+/// [`pack_right`] into panels that begin `stride` elements apart.
+pub fn pack_panels<P: Packed>(
+    level: InstructionSet,
+    operand: Operand<P>,
+    edge: Range<usize>,
+    depth: Range<usize>,
+    (out, stride): (&mut [P], usize),
+    rows: &mut Vec<P>,
+) {
     if depth.is_empty() {
         return;
     }
     let panel = P::packed_len(depth.len());
-    let out = &mut out[..edge.len().div_ceil(TILE) * panel];
-    if !depth.len().is_multiple_of(P::STEP) {
-        out.fill(P::ZERO);
-    } else if !edge.len().is_multiple_of(TILE) {
-        let last = out.len() - panel;
-        out[last..].fill(P::ZERO);
+    for (at, out) in out.chunks_mut(stride).take(edge.len().div_ceil(TILE)).enumerate() {
+        let is_whole = (at + 1) * TILE <= edge.len() && depth.len().is_multiple_of(P::STEP);
+        if !is_whole {
+            out[..panel].fill(P::ZERO);
+        }
     }
     level.run(
         #[inline(always)]
@@ -299,7 +311,7 @@ pub fn pack_right<P: Packed>(
                         *column = operand.source.row(start + at, depth.clone(), buffer);
                     }
                     let at = start - edge.start;
-                    let panel = &mut out[at / TILE * panel..][..panel];
+                    let panel = &mut out[at / TILE * stride..][..panel];
                     P::put_right_columns(level, panel, at % TILE, &columns[..count]);
                 }
             }
@@ -318,8 +330,8 @@ pub fn pack_right<P: Packed>(
                         &*second
                     };
                     let pairs = first.chunks(TILE).zip(second.chunks(TILE));
-                    for (out, (first, second)) in out.chunks_exact_mut(panel).zip(pairs) {
-                        P::put_right_places(level, out, place, first, second);
+                    for (out, (first, second)) in out.chunks_mut(stride).zip(pairs) {
+                        P::put_right_places(level, &mut out[..panel], place, first, second);
                     }
                 }
             }

@@ -14,7 +14,7 @@ use super::{
     epilogue::Epilogue,
     multiply::{Left, Multiply, Right, Session},
     operand::{Operand, Order},
-    pack::{Packed, pack_left, pack_right},
+    pack::{Packed, pack_left, pack_panels},
     scratch::{self, Scratch},
 };
 use crate::kernels::InstructionSet;
@@ -282,27 +282,33 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Packs the right operands of a block of the depth: chunk by chunk, within it panel by panel.
+    /// Packs the right operands of a block of the depth: stage by stage, within it panel by panel, within it chunk by chunk.
     fn pack_right(&mut self, k_block: &KBlock) {
-        let len = k_block.stages.iter().map(|stage| stage_len::<P>(stage)).sum::<usize>() * self.panels.len();
-        let mut out = self.scratch.right.of::<P>(len);
+        let lens = || k_block.stages.iter().map(|stage| stage_len::<P>(stage));
+        let mut out = self.scratch.right.of::<P>(lens().sum::<usize>() * self.panels.len());
         let (level, rows) = (self.session.level(), self.rows.len());
-        for chunk in k_block.stages.iter().flatten() {
-            // Only the last panel of a segment may be narrower, and so be held otherwise.
-            let alike = |a: &Panel, b: &Panel| a.segment == b.segment && a.cols.len() == b.cols.len();
-            for panels in self.panels.chunk_by(alike) {
-                let (Some(first), Some(last)) = (panels.first(), panels.last()) else {
-                    continue;
-                };
-                let now;
-                (now, out) = out.split_at_mut(panels.len() * P::packed_len(chunk.depth.len()));
-                let right = self.segments[first.segment].terms[chunk.term].right;
-                let (cols, depth) = (first.cols.start..last.cols.end, chunk.depth.clone());
-                match Layout::of(level, right, (rows, first.cols.len()), depth.len()) {
-                    Layout::Panel => pack_right(level, right, cols, depth, now, &mut self.row),
-                    Layout::Columns => pack_left(level, right, cols, depth, now, &mut self.row),
-                    Layout::Rows => {}
+        for (stage, stride) in k_block.stages.iter().zip(lens()) {
+            let of_stage;
+            (of_stage, out) = out.split_at_mut(stride * self.panels.len());
+            let mut start = 0;
+            for chunk in stage {
+                let mut panels = self.panels;
+                while let Some(first) = panels.first() {
+                    // Only the last panel of a segment may be narrower, and so be held otherwise.
+                    let is_alike =
+                        |panel: &Panel| panel.segment == first.segment && panel.cols.len() == first.cols.len();
+                    let count = panels.iter().take_while(|panel| is_alike(panel)).count();
+                    let out = &mut of_stage[(self.panels.len() - panels.len()) * stride + start..];
+                    let right = self.segments[first.segment].terms[chunk.term].right;
+                    let (cols, depth) = (first.cols.start..panels[count - 1].cols.end, chunk.depth.clone());
+                    match Layout::of(level, right, (rows, first.cols.len()), depth.len()) {
+                        Layout::Panel => pack_panels(level, right, cols, depth, (out, stride), &mut self.row),
+                        Layout::Columns => pack_left(level, right, cols, depth, out, &mut self.row),
+                        Layout::Rows => {}
+                    }
+                    panels = &panels[count..];
                 }
+                start += P::packed_len(chunk.depth.len());
             }
         }
     }
@@ -323,7 +329,8 @@ impl<P: Multiply> Worker<'_, P> {
             right: packed_right,
             sums: blocks,
         } = &mut *self.scratch;
-        let packed_left = left.of::<P>(stage_len::<P>(stage));
+        let stride = stage_len::<P>(stage);
+        let packed_left = left.of::<P>(stride);
         let packed_right = packed_right.get::<P>();
         let mut held: Vec<Option<Held<P>>> = vec![None; stage.len()];
         for (at, panel) in self.panels.iter().enumerate() {
@@ -336,41 +343,53 @@ impl<P: Multiply> Worker<'_, P> {
             if is_last {
                 segment.epilogue.prepare(rows.clone(), panel.cols.clone());
             }
-            let (mut right, mut left) = (right, 0);
-            for (at_chunk, chunk) in stage.iter().enumerate() {
-                let len = P::packed_len(chunk.depth.len());
-                let block = &mut packed_left[left..][..len];
+            let mut start = 0;
+            for (chunk, held) in stage.iter().zip(&mut held) {
                 let operand = segment.terms[chunk.term].left;
-                if !held[at_chunk].is_some_and(|(held, _)| held.is(operand)) {
-                    let lent = if level == InstructionSet::Amx && self.panels.len() > FEW {
-                        None
-                    } else {
-                        lent(operand, rows.clone(), chunk.depth.clone())
-                    };
-                    if lent.is_none() {
-                        pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
-                    }
-                    held[at_chunk] = Some((operand, lent));
+                let block = &mut packed_left[start..][..P::packed_len(chunk.depth.len())];
+                start += block.len();
+                if held.is_some_and(|(held, _)| held.is(operand)) {
+                    continue;
                 }
-                let packed = || Left::packed(block, chunk.depth.len());
-                let shape = (rows.len(), panel.cols.len());
-                let of_panel = &packed_right[right + at * len..][..len];
-                let source = segment.terms[chunk.term].right;
-                P::multiply_operands(
-                    &self.session,
-                    held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
-                    match Layout::of(level, source, (self.rows.len(), shape.1), chunk.depth.len()) {
-                        Layout::Panel => Right::Panel(of_panel),
-                        Layout::Columns => Right::Columns(of_panel),
-                        Layout::Rows => lent_rows(source, &chunk.depth, &panel.cols),
-                    },
-                    chunk.depth.len(),
-                    shape,
-                    sums,
-                    !is_first || at_chunk > 0,
-                );
-                left += len;
-                right += len * self.panels.len();
+                let lent = if level == InstructionSet::Amx && self.panels.len() > FEW {
+                    None
+                } else {
+                    lent(operand, rows.clone(), chunk.depth.clone())
+                };
+                if lent.is_none() {
+                    pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
+                }
+                *held = Some((operand, lent));
+            }
+
+            let shape = (rows.len(), panel.cols.len());
+            let of_panel = &packed_right[right + at * stride..][..stride];
+            if P::joins_chunks(level) && held.iter().flatten().all(|(_, lent)| lent.is_none()) {
+                let depth = stride / TILE;
+                let (left, right) = (Left::packed(packed_left, depth), Right::Panel(of_panel));
+                P::multiply_operands(&self.session, left, right, depth, shape, sums, !is_first);
+            } else {
+                let mut start = 0;
+                for (at_chunk, chunk) in stage.iter().enumerate() {
+                    let depth = chunk.depth.len();
+                    let part = start..start + P::packed_len(depth);
+                    start = part.end;
+                    let source = segment.terms[chunk.term].right;
+                    let packed = || Left::packed(&packed_left[part.clone()], depth);
+                    P::multiply_operands(
+                        &self.session,
+                        held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
+                        match Layout::of(level, source, (self.rows.len(), shape.1), depth) {
+                            Layout::Panel => Right::Panel(&of_panel[part.clone()]),
+                            Layout::Columns => Right::Columns(&of_panel[part.clone()]),
+                            Layout::Rows => lent_rows(source, &chunk.depth, &panel.cols),
+                        },
+                        depth,
+                        shape,
+                        sums,
+                        !is_first || at_chunk > 0,
+                    );
+                }
             }
             if is_last {
                 // SAFETY: parts have no rows and panels in common, and no block is stored twice.
