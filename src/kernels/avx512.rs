@@ -48,6 +48,30 @@ pub(super) unsafe fn write(
     }
 }
 
+/// Writes the nearest values; those below bfloat16's normal numbers become 0.
+///
+/// # Safety
+/// The CPU has AVX-512 with BW and bfloat16.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(super) unsafe fn narrow_all(values: &[f32], out: &mut [bf16]) {
+    assert_eq!(values.len(), out.len());
+    let (whole, rest) = values.as_chunks::<TILE>();
+    let (whole_out, rest_out) = out.as_chunks_mut::<TILE>();
+    for (values, out) in whole.iter().zip(whole_out) {
+        let [first, second] = halves(values);
+        // SAFETY: there are 32 elements.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), narrow(first, second)) };
+    }
+    if !rest.is_empty() {
+        let mut last = [0.0; TILE];
+        last[..rest.len()].copy_from_slice(rest);
+        let [first, second] = halves(&last);
+        let there = u32::MAX >> (TILE - rest.len());
+        // SAFETY: no more is written than there is.
+        unsafe { _mm512_mask_storeu_epi16(rest_out.as_mut_ptr().cast(), there, narrow(first, second)) };
+    }
+}
+
 /// The two vectors of a row.
 #[inline]
 #[target_feature(enable = "avx512f")]

@@ -14,6 +14,14 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;
 
+    /// Writes the nearest values of the format.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    fn narrow_all(values: &[f32], out: &mut [Self]) {
+        narrow_one_by_one(InstructionSet::current(), values, out);
+    }
+
     /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count.
     ///
     /// # Safety
@@ -22,6 +30,19 @@ pub trait Element: Copy + Send + Sync + 'static {
         // SAFETY: the caller's promise.
         unsafe { write_one_by_one(InstructionSet::current(), sums, cols, combination, out, stride) };
     }
+}
+
+/// [`Element::narrow_all`] in a loop.
+fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], out: &mut [E]) {
+    assert_eq!(values.len(), out.len());
+    level.run(
+        #[inline(always)]
+        || {
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = E::narrow(*value);
+            }
+        },
+    );
 }
 
 /// [`Element::write`] in a loop.
@@ -159,6 +180,17 @@ impl Element for bf16 {
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         let quiet = (bits >> 16) | 0x40;
         Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
+    }
+
+    fn narrow_all(values: &[f32], out: &mut [Self]) {
+        let level = InstructionSet::current();
+        #[cfg(target_arch = "x86_64")]
+        if level >= InstructionSet::Avx512Bf16 {
+            // SAFETY: the level is only in use where the CPU has its instructions.
+            unsafe { super::avx512::narrow_all(values, out) };
+            return;
+        }
+        narrow_one_by_one(level, values, out);
     }
 
     unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {

@@ -9,6 +9,9 @@ use super::{
     rows::PART,
 };
 
+/// Elements that are computed in float32 before they are rounded: a call rounds them faster than code for each.
+const WIDE: usize = 256;
+
 /// The function of a gate.
 pub trait Gate: 'static {
     /// The value and the derivative.
@@ -63,8 +66,13 @@ pub fn forward<G: Gate, E: Element>(gate: &[E], up: &[E], out: &mut [E]) {
         level.compute(
             #[inline(always)]
             |arithmetic| {
-                for ((out, gate), up) in out.iter_mut().zip(gate).zip(up) {
-                    *out = E::narrow(G::value_and_slope(gate.widen(), arithmetic).0 * up.widen());
+                let mut products = [0f32; WIDE];
+                let parts = gate.chunks(WIDE).zip(up.chunks(WIDE));
+                for ((gate, up), out) in parts.zip(out.chunks_mut(WIDE)) {
+                    for ((product, gate), up) in products.iter_mut().zip(gate).zip(up) {
+                        *product = G::value_and_slope(gate.widen(), arithmetic).0 * up.widen();
+                    }
+                    E::narrow_all(&products[..out.len()], out);
                 }
             },
         );
@@ -81,12 +89,20 @@ pub fn backward_in_place<G: Gate, E: Element>(gate: &mut [E], up: &mut [E], dy: 
         level.compute(
             #[inline(always)]
             |arithmetic| {
-                for ((gate, up), dy) in gate.iter_mut().zip(up).zip(dy) {
-                    let (value, slope) = G::value_and_slope(gate.widen(), arithmetic);
-                    let (d_product, up_value) = (dy.widen(), up.widen());
-                    *gate = E::narrow(d_product * up_value * slope);
-                    *up = E::narrow(d_product * value);
-                    *dy = E::narrow(value * up_value);
+                let [mut d_gates, mut d_ups, mut products] = [[0f32; WIDE]; 3];
+                let parts = gate.chunks_mut(WIDE).zip(up.chunks_mut(WIDE));
+                for ((gate, up), dy) in parts.zip(dy.chunks_mut(WIDE)) {
+                    let out = d_gates.iter_mut().zip(&mut d_ups).zip(&mut products);
+                    for (((gate, up), dy), ((d_gate, d_up), product)) in gate.iter().zip(&*up).zip(&*dy).zip(out) {
+                        let (value, slope) = G::value_and_slope(gate.widen(), arithmetic);
+                        let (d_product, up_value) = (dy.widen(), up.widen());
+                        *d_gate = d_product * up_value * slope;
+                        *d_up = d_product * value;
+                        *product = value * up_value;
+                    }
+                    E::narrow_all(&d_gates[..gate.len()], gate);
+                    E::narrow_all(&d_ups[..up.len()], up);
+                    E::narrow_all(&products[..dy.len()], dy);
                 }
             },
         );
