@@ -22,7 +22,7 @@ pub(super) unsafe fn write(
     if let Some((residual, stride)) = combination.residual {
         assert!(sums.is_empty() || (sums.len() - 1) * stride + cols <= residual.len());
     }
-    let there = u32::MAX >> (TILE - cols);
+    let there = ((1u64 << cols) - 1) as u32;
     for (row, sums) in sums.iter().enumerate() {
         let mut both = halves(sums);
         if let Some(scale) = scale {
@@ -66,7 +66,7 @@ pub(super) unsafe fn narrow_all(values: &[f32], out: &mut [bf16]) {
         let mut last = [0.0; TILE];
         last[..rest.len()].copy_from_slice(rest);
         let [first, second] = halves(&last);
-        let there = u32::MAX >> (TILE - rest.len());
+        let there = (1 << rest.len()) - 1;
         // SAFETY: no more is written than there is.
         unsafe { _mm512_mask_storeu_epi16(rest_out.as_mut_ptr().cast(), there, narrow(first, second)) };
     }

@@ -14,18 +14,23 @@ pub trait Element: Copy + Send + Sync + 'static {
     /// The nearest value of the format, ties to even.
     fn narrow(value: f32) -> Self;
 
-    /// Writes the nearest values of the format.
+    /// Writes the nearest values of the format. Where the instruction set converts to bfloat16, what is below that format's
+    /// normal numbers becomes 0; so it does in [`Self::write`].
     ///
     /// # Panics
     /// If the slices differ in length.
-    fn narrow_all(values: &[f32], out: &mut [Self]) {
-        narrow_one_by_one(InstructionSet::current(), values, out);
+    fn narrow_all(level: InstructionSet, values: &[f32], out: &mut [Self]) {
+        narrow_one_by_one(level, values, out);
     }
 
-    /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count.
+    /// Writes rows of sums, as [`Combination`] says, to rows `stride` elements apart; of each, the first `cols` count, at most
+    /// 32.
+    ///
+    /// # Panics
+    /// If the residual is smaller.
     ///
     /// # Safety
-    /// Nobody else has these elements, and there are as many; so there are of the residual.
+    /// Nobody else has these elements, and there are as many.
     unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
         // SAFETY: the caller's promise.
         unsafe { write_one_by_one(InstructionSet::current(), sums, cols, combination, out, stride) };
@@ -182,8 +187,7 @@ impl Element for bf16 {
         Self::from_bits(if value.is_nan() { quiet } else { rounded } as u16)
     }
 
-    fn narrow_all(values: &[f32], out: &mut [Self]) {
-        let level = InstructionSet::current();
+    fn narrow_all(level: InstructionSet, values: &[f32], out: &mut [Self]) {
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512Bf16 {
             // SAFETY: the level is only in use where the CPU has its instructions.
@@ -204,5 +208,64 @@ impl Element for bf16 {
             }
             write_one_by_one(level, sums, cols, combination, out, stride);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::instruction_set::forced::at_each_level;
+
+    /// Halves, which every format holds exactly.
+    fn values<E: Element>(count: usize) -> Vec<E> {
+        (0..count)
+            .map(|at| E::narrow((at * 37 % 61) as f32 / 2.0 - 15.0))
+            .collect()
+    }
+
+    fn sums_are_combined<E: Element + PartialEq + std::fmt::Debug>() {
+        const STRIDE: usize = 40;
+        let sums: [[f32; TILE]; 3] = std::array::from_fn(|row| std::array::from_fn(|col| (row * 9 + col * 5) as f32));
+        let columns: [f32; TILE] = std::array::from_fn(|col| col as f32 / 4.0);
+        let residual = values::<E>(3 * STRIDE);
+        for cols in [0, 1, 16, 31, 32] {
+            for has in 0..8 {
+                let combination = Combination {
+                    scale: (has & 1 != 0).then_some(columns),
+                    bias: (has & 2 != 0).then_some(columns),
+                    residual: (has & 4 != 0).then_some((&residual[..], STRIDE)),
+                };
+                let before = values::<E>(3 * STRIDE);
+                let mut out = before.clone();
+                // SAFETY: there are three rows, and the residual has as many.
+                unsafe { E::write(&sums, cols, &combination, out.as_mut_ptr(), STRIDE) };
+                for (at, got) in out.iter().enumerate() {
+                    let (row, col) = (at / STRIDE, at % STRIDE);
+                    let want = if col < cols {
+                        let scaled = sums[row][col] * combination.scale.map_or(1.0, |scale| scale[col]);
+                        let moved = scaled + combination.bias.map_or(0.0, |bias| bias[col]);
+                        E::narrow(moved + combination.residual.map_or(0.0, |(values, _)| values[at].widen()))
+                    } else {
+                        before[at]
+                    };
+                    assert_eq!(*got, want, "row {row}, column {col} of {cols}, {has}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_combined_and_rounded_once() {
+        at_each_level(|level| {
+            sums_are_combined::<f32>();
+            sums_are_combined::<f16>();
+            sums_are_combined::<bf16>();
+            for count in [0, 1, 31, 32, 33, 100] {
+                let wide: Vec<f32> = (0..count).map(|at| at as f32 * 1.37 - 40.0).collect();
+                let mut out = vec![bf16::NAN; count];
+                bf16::narrow_all(level, &wide, &mut out);
+                assert!(out.iter().zip(&wide).all(|(out, value)| *out == bf16::from_f32(*value)));
+            }
+        });
     }
 }

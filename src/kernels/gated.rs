@@ -72,7 +72,7 @@ pub fn forward<G: Gate, E: Element>(gate: &[E], up: &[E], out: &mut [E]) {
                     for ((product, gate), up) in products.iter_mut().zip(gate).zip(up) {
                         *product = G::value_and_slope(gate.widen(), arithmetic).0 * up.widen();
                     }
-                    E::narrow_all(&products[..out.len()], out);
+                    E::narrow_all(level, &products[..out.len()], out);
                 }
             },
         );
@@ -100,9 +100,9 @@ pub fn backward_in_place<G: Gate, E: Element>(gate: &mut [E], up: &mut [E], dy: 
                         *d_up = d_product * value;
                         *product = value * up_value;
                     }
-                    E::narrow_all(&d_gates[..gate.len()], gate);
-                    E::narrow_all(&d_ups[..up.len()], up);
-                    E::narrow_all(&products[..dy.len()], dy);
+                    E::narrow_all(level, &d_gates[..gate.len()], gate);
+                    E::narrow_all(level, &d_ups[..up.len()], up);
+                    E::narrow_all(level, &products[..dy.len()], dy);
                 }
             },
         );

@@ -20,8 +20,8 @@ const DOTS: usize = 4;
 /// A left operand: its first element, and elements between rows, and between steps.
 type Strided = (*const bf16, usize, usize);
 
-/// The columns of a pair of places.
-trait Columns: Copy {
+/// A right operand, read by pairs of places.
+trait Pairs: Copy {
     /// `VECTORS` vectors of 16 columns: the pair of places `2 * pair` and the next of a step.
     ///
     /// # Safety
@@ -33,7 +33,7 @@ trait Columns: Copy {
 #[derive(Clone, Copy)]
 struct Panel(*const bf16);
 
-impl Columns for Panel {
+impl Pairs for Panel {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn pair<const VECTORS: usize>(self, step: usize, pair: usize) -> [__m512i; VECTORS] {
@@ -51,7 +51,7 @@ impl Columns for Panel {
 #[derive(Clone, Copy)]
 struct Rows(*const bf16, usize);
 
-impl Columns for Rows {
+impl Pairs for Rows {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn pair<const VECTORS: usize>(self, step: usize, pair: usize) -> [__m512i; VECTORS] {
@@ -119,7 +119,7 @@ pub(super) unsafe fn multiply_rows(
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
     (left, left_row, left_step): Strided,
-    right: impl Columns,
+    right: impl Pairs,
     depth: usize,
     rows: usize,
     out: *mut f32,

@@ -1,4 +1,4 @@
-//! The product of a packed left block and a packed right panel: 32 x 32 float32, for each instruction set.
+//! The product of a left block and a right panel, packed or as they lie: 32 x 32 float32, for each instruction set.
 
 use half::{bf16, f16};
 
@@ -66,7 +66,7 @@ pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16
     fn takes_columns(level: InstructionSet) -> bool;
 
     /// Whether packed operands whose chunks lie one after another are multiplied at once: nothing depends on the depth of a
-    /// chunk but its number of steps.
+    /// chunk but its number of steps. Only where the instruction set takes neither rows nor columns.
     fn joins_chunks(level: InstructionSet) -> bool;
 
     /// `out = left · right`, or `out += left · right` where it is to `accumulate`; only as many rows and columns of `out`

@@ -1,7 +1,8 @@
 //! Matrix products on all threads.
 //!
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
-//! columns into its second-level cache, dequantising them on the way, and then walks down the rows: a block of 32 rows of
+//! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
+//! walks down the rows: a block of 32 rows of
 //! the left operand is packed into the first-level cache, unless it can be read where it lies, and multiplied with each
 //! panel. Every element of the output is summed over the depth in one order, whatever the number of threads.
 
@@ -25,9 +26,9 @@ const RIGHT_BYTES: usize = 1 << 20;
 const WIDE: usize = 512;
 /// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
-/// Rows for which a right operand is not worth packing where it can be multiplied as it lies.
+/// Rows at most for which a right operand is not packed where it can be multiplied as it lies.
 const FEW_ROWS: usize = 64;
-/// Columns of a panel that is packed along the depth where it can be multiplied so.
+/// Columns at most of a panel that is packed along the depth where it can be multiplied so.
 const FEW_COLUMNS: usize = 16;
 /// Rows whose sums are held from one block of the depth to the next, if not all of it fits.
 const HELD_ROWS: usize = 2048;
@@ -62,36 +63,41 @@ struct Panel {
 }
 
 /// How a panel's part of a right operand is held.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum Layout<'a, P> {
     /// Packed as a panel.
     Panel,
     /// Packed along the depth, as left operands are.
     Columns,
-    /// Not packed.
-    Rows,
+    /// Not packed: its rows, and elements from one to the next.
+    Rows(&'a [P], usize),
 }
 
-impl Layout {
+impl<'a, P: Multiply> Layout<'a, P> {
     /// Whether a panel of so many columns is packed along the depth. Its products ask for the next left rows themselves.
-    fn is_columns<P: Multiply>(level: InstructionSet, cols: usize) -> bool {
+    fn is_columns(level: InstructionSet, cols: usize) -> bool {
         cols <= FEW_COLUMNS && P::takes_columns(level)
     }
 
-    /// The layout of a panel that so many rows are multiplied with.
-    fn of<P: Multiply>(level: InstructionSet, right: Operand<P>, (rows, cols): (usize, usize), depth: usize) -> Self {
-        if Self::is_columns::<P>(level, cols) {
-            Self::Columns
-        } else if right.order == Order::DepthFirst
+    /// The layout of some columns and places of a right operand that so many rows are multiplied with.
+    fn of(
+        level: InstructionSet,
+        right: Operand<'a, P>,
+        rows: usize,
+        cols: &Range<usize>,
+        depth: &Range<usize>,
+    ) -> Self {
+        if Self::is_columns(level, cols.len()) {
+            return Self::Columns;
+        }
+        let is_lent = right.order == Order::DepthFirst
             && rows <= FEW_ROWS
-            && cols == TILE
-            && depth.is_multiple_of(P::STEP)
-            && P::takes_rows(level)
-            && right.source.lend().is_some()
-        {
-            Self::Rows
-        } else {
-            Self::Panel
+            && cols.len() == TILE
+            && !depth.is_empty()
+            && depth.len().is_multiple_of(P::STEP)
+            && P::takes_rows(level);
+        match right.source.lend().filter(|_| is_lent) {
+            Some((values, stride)) => Self::Rows(&values[depth.start * stride + cols.start..], stride),
+            None => Self::Panel,
         }
     }
 }
@@ -301,10 +307,10 @@ impl<P: Multiply> Worker<'_, P> {
                     let out = &mut of_stage[(self.panels.len() - panels.len()) * stride + start..];
                     let right = self.segments[first.segment].terms[chunk.term].right;
                     let (cols, depth) = (first.cols.start..panels[count - 1].cols.end, chunk.depth.clone());
-                    match Layout::of(level, right, (rows, first.cols.len()), depth.len()) {
+                    match Layout::of(level, right, rows, &first.cols, &depth) {
                         Layout::Panel => pack_panels(level, right, cols, depth, (out, stride), &mut self.row),
                         Layout::Columns => pack_left(level, right, cols, depth, out, &mut self.row),
-                        Layout::Rows => {}
+                        Layout::Rows(..) => {}
                     }
                     panels = &panels[count..];
                 }
@@ -336,7 +342,7 @@ impl<P: Multiply> Worker<'_, P> {
         for (at, panel) in self.panels.iter().enumerate() {
             let segment = &self.segments[panel.segment];
             let part = |at: usize| (rows.end + TILE * at / self.panels.len()).min(self.rows.end);
-            if !Layout::is_columns::<P>(level, panel.cols.len()) {
+            if !Layout::<P>::is_columns(level, panel.cols.len()) {
                 Self::prefetch(segment, stage, part(at)..part(at + 1));
             }
             let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
@@ -379,10 +385,10 @@ impl<P: Multiply> Worker<'_, P> {
                     P::multiply_operands(
                         &self.session,
                         held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
-                        match Layout::of(level, source, (self.rows.len(), shape.1), depth) {
+                        match Layout::of(level, source, self.rows.len(), &panel.cols, &chunk.depth) {
                             Layout::Panel => Right::Panel(&of_panel[part.clone()]),
                             Layout::Columns => Right::Columns(&of_panel[part.clone()]),
-                            Layout::Rows => lent_rows(source, &chunk.depth, &panel.cols),
+                            Layout::Rows(values, stride) => Right::Rows(values, stride),
                         },
                         depth,
                         shape,
@@ -421,12 +427,6 @@ fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range
     }
     let (values, stride) = operand.source.lend()?;
     Some(Left::rows(&values[rows.start * stride + depth.start..], stride))
-}
-
-/// Columns of a right operand that lie in rows which can be lent.
-fn lent_rows<'a, P>(operand: Operand<'a, P>, depth: &Range<usize>, cols: &Range<usize>) -> Right<'a, P> {
-    let (values, stride) = operand.source.lend().unwrap_or_default();
-    Right::Rows(&values[depth.start * stride + cols.start..], stride)
 }
 
 /// Packed elements of a stage's chunks for one block or panel.

@@ -49,6 +49,7 @@ where
         (40, 704, 300),
         (38, 1300, 12),
         (2, 0, 3),
+        (2, 0, 64),
     ] {
         let (x, w): (Vec<E>, Vec<E>) = (values(rows * depth, 1), values(cols * depth, 2));
         let (x_t, w_t) = (transposed(&x, rows, depth), transposed(&w, cols, depth));
