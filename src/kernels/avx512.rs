@@ -96,6 +96,28 @@ pub(super) fn narrow(first: __m512, second: __m512) -> __m512i {
     unsafe { transmute(_mm512_cvtne2ps_pbh(second, first)) }
 }
 
+/// The pairs of 32 columns of two rows, 16 in a vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn interleaved([first, second]: [__m512i; 2]) -> [__m512i; 2] {
+    const fn order(start: u16) -> [u16; 32] {
+        let mut order = [0; 32];
+        let mut column = 0;
+        while column < 16 {
+            order[2 * column as usize] = start + column;
+            order[2 * column as usize + 1] = 32 + start + column;
+            column += 1;
+        }
+        order
+    }
+    static ORDERS: [[u16; 32]; 2] = [order(0), order(16)];
+    ORDERS.each_ref().map(|order| {
+        // SAFETY: an order has 64 bytes.
+        let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
+        _mm512_permutex2var_epi16(first, order, second)
+    })
+}
+
 /// `2^x` by a polynomial on [-1/2, 1/2] whose relative error is at most 1.1e-7 (fitted by Lawson's method); 0 where it is
 /// less than 2^-126, NaN for NaN.
 #[inline]

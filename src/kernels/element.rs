@@ -42,11 +42,7 @@ fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], out: &mu
     assert_eq!(values.len(), out.len());
     level.run(
         #[inline(always)]
-        || {
-            for (out, value) in out.iter_mut().zip(values) {
-                *out = E::narrow(*value);
-            }
-        },
+        || narrow(values, out),
     );
 }
 
@@ -105,7 +101,7 @@ fn add<E: Element>(sums: &mut [f32; TILE], values: &[E]) {
 }
 
 #[inline(always)]
-fn narrow<E: Element>(values: &[f32; TILE], out: &mut [E]) {
+fn narrow<E: Element>(values: &[f32], out: &mut [E]) {
     for (out, value) in out.iter_mut().zip(values) {
         *out = E::narrow(*value);
     }

@@ -9,7 +9,7 @@ use super::{
     stats::{BackwardStats, ForwardStats, RowPartials},
 };
 use crate::kernels::{
-    avx512::{exp2, halves, narrow},
+    avx512::{exp2, halves, interleaved, narrow},
     gemm::block::{BLOCK, Block, TILE},
 };
 
@@ -51,10 +51,6 @@ pub(super) unsafe fn softmax_block_backward(
     unsafe {
         let [log_first, log_second] = halves(stats.lse).map(|half| _mm512_mul_ps(half, _mm512_set1_ps(LOG2_E)));
         let [delta_first, delta_second] = halves(stats.delta);
-        let (low, high) = (
-            _mm512_loadu_si512(LOW.as_ptr().cast()),
-            _mm512_loadu_si512(HIGH.as_ptr().cast()),
-        );
         for pair in 0..TILE / 2 {
             let mut rows = [_mm512_setzero_si512(); 2];
             for (at, d_row) in rows.iter_mut().enumerate() {
@@ -87,8 +83,9 @@ pub(super) unsafe fn softmax_block_backward(
                 *d_row = d;
             }
             let right = d_scores_right.as_mut_ptr().add(pair * 32);
-            _mm512_storeu_si512(right.cast(), _mm512_permutex2var_epi16(rows[0], low, rows[1]));
-            _mm512_storeu_si512(right.add(512).cast(), _mm512_permutex2var_epi16(rows[0], high, rows[1]));
+            let [low, high] = interleaved(rows);
+            _mm512_storeu_si512(right.cast(), low);
+            _mm512_storeu_si512(right.add(512).cast(), high);
         }
     }
 }
@@ -151,18 +148,3 @@ pub(super) unsafe fn totals(parts: &RowPartials) -> [f32; TILE] {
         .each_ref()
         .map(|parts| _mm512_reduce_add_ps(unsafe { _mm512_loadu_ps(parts.as_ptr()) }))
 }
-
-/// Which of 64 words make 16 pairs of one of the first row with one of the second, from `start` on.
-const fn pairs(start: u16) -> [u16; 32] {
-    let mut words = [0; 32];
-    let mut column = 0;
-    while column < 16 {
-        words[2 * column as usize] = start + column;
-        words[2 * column as usize + 1] = 32 + start + column;
-        column += 1;
-    }
-    words
-}
-
-static LOW: [u16; 32] = pairs(0);
-static HIGH: [u16; 32] = pairs(16);

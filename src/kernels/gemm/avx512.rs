@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use super::block::{Block, GROUP, TILE};
+use crate::kernels::avx512::interleaved;
 
 /// Columns of a vector of sums.
 pub(super) const WIDTH: usize = 16;
@@ -190,35 +191,8 @@ pub(super) unsafe fn transpose_words(rows: [*const bf16; 32], out: *mut bf16) {
 pub(super) unsafe fn interleave(first: *const bf16, second: *const bf16, out: *mut bf16) {
     // SAFETY: the caller's promise.
     unsafe {
-        let [low, high] = interleaved(first, second);
+        let [low, high] = interleaved([first, second].map(|row| _mm512_loadu_si512(row.cast())));
         _mm512_storeu_si512(out.cast(), low);
         _mm512_storeu_si512(out.add(512).cast(), high);
-    }
-}
-
-/// The pairs of 32 columns of two rows, 16 in a vector.
-///
-/// # Safety
-/// The CPU has AVX-512 with BW; each row has 32 elements.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn interleaved(first: *const bf16, second: *const bf16) -> [__m512i; 2] {
-    const fn order(start: u16) -> [u16; 32] {
-        let mut order = [0; 32];
-        let mut column = 0;
-        while column < 16 {
-            order[2 * column as usize] = start + column;
-            order[2 * column as usize + 1] = 32 + start + column;
-            column += 1;
-        }
-        order
-    }
-    static ORDERS: [[u16; 32]; 2] = [order(0), order(16)];
-    // SAFETY: every pointer stays within what the caller promises, or within the orders.
-    unsafe {
-        let (first, second) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
-        ORDERS
-            .each_ref()
-            .map(|order| _mm512_permutex2var_epi16(first, _mm512_loadu_si512(order.as_ptr().cast()), second))
     }
 }

@@ -6,9 +6,10 @@ use std::{arch::x86_64::*, mem::transmute};
 use half::bf16;
 
 use super::{
-    avx512::{WIDTH, begin, end, interleaved},
+    avx512::{WIDTH, begin, end},
     block::{Block, GROUP, TILE},
 };
+use crate::kernels::avx512::interleaved;
 
 /// Places and pairs of a packed step.
 const PLACES: usize = 32;
@@ -63,7 +64,7 @@ impl Pairs for Rows {
             // The columns of the next panel.
             _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(TILE).cast());
             _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(TILE).cast());
-            interleaved(first, next)
+            interleaved([first, next].map(|row| _mm512_loadu_si512(row.cast())))
         };
         std::array::from_fn(|vector| both[vector])
     }

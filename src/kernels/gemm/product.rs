@@ -296,15 +296,14 @@ impl<P: Multiply> Worker<'_, P> {
         for (stage, stride) in k_block.stages.iter().zip(lens()) {
             let of_stage;
             (of_stage, out) = out.split_at_mut(stride * self.panels.len());
-            let mut start = 0;
-            for chunk in stage {
+            for (chunk, part) in packed_parts::<P>(stage) {
                 let mut panels = self.panels;
                 while let Some(first) = panels.first() {
                     // Only the last panel of a segment may be narrower, and so be held otherwise.
                     let is_alike =
                         |panel: &Panel| panel.segment == first.segment && panel.cols.len() == first.cols.len();
                     let count = panels.iter().take_while(|panel| is_alike(panel)).count();
-                    let out = &mut of_stage[(self.panels.len() - panels.len()) * stride + start..];
+                    let out = &mut of_stage[(self.panels.len() - panels.len()) * stride + part.start..];
                     let right = self.segments[first.segment].terms[chunk.term].right;
                     let (cols, depth) = (first.cols.start..panels[count - 1].cols.end, chunk.depth.clone());
                     match Layout::of(level, right, rows, &first.cols, &depth) {
@@ -314,7 +313,6 @@ impl<P: Multiply> Worker<'_, P> {
                     }
                     panels = &panels[count..];
                 }
-                start += P::packed_len(chunk.depth.len());
             }
         }
     }
@@ -349,11 +347,8 @@ impl<P: Multiply> Worker<'_, P> {
             if is_last {
                 segment.epilogue.prepare(rows.clone(), panel.cols.clone());
             }
-            let mut start = 0;
-            for (chunk, held) in stage.iter().zip(&mut held) {
+            for ((chunk, part), held) in packed_parts::<P>(stage).zip(&mut held) {
                 let operand = segment.terms[chunk.term].left;
-                let block = &mut packed_left[start..][..P::packed_len(chunk.depth.len())];
-                start += block.len();
                 if held.is_some_and(|(held, _)| held.is(operand)) {
                     continue;
                 }
@@ -363,6 +358,7 @@ impl<P: Multiply> Worker<'_, P> {
                     lent(operand, rows.clone(), chunk.depth.clone())
                 };
                 if lent.is_none() {
+                    let block = &mut packed_left[part];
                     pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
                 }
                 *held = Some((operand, lent));
@@ -375,16 +371,14 @@ impl<P: Multiply> Worker<'_, P> {
                 let (left, right) = (Left::packed(packed_left, depth), Right::Panel(of_panel));
                 P::multiply_operands(&self.session, left, right, depth, shape, sums, !is_first);
             } else {
-                let mut start = 0;
-                for (at_chunk, chunk) in stage.iter().enumerate() {
+                for ((chunk, part), held) in packed_parts::<P>(stage).zip(&held) {
                     let depth = chunk.depth.len();
-                    let part = start..start + P::packed_len(depth);
-                    start = part.end;
+                    let accumulates = !is_first || part.start > 0;
                     let source = segment.terms[chunk.term].right;
                     let packed = || Left::packed(&packed_left[part.clone()], depth);
                     P::multiply_operands(
                         &self.session,
-                        held[at_chunk].and_then(|(_, lent)| lent).unwrap_or_else(packed),
+                        held.and_then(|(_, lent)| lent).unwrap_or_else(packed),
                         match Layout::of(level, source, self.rows.len(), &panel.cols, &chunk.depth) {
                             Layout::Panel => Right::Panel(&of_panel[part.clone()]),
                             Layout::Columns => Right::Columns(&of_panel[part.clone()]),
@@ -393,7 +387,7 @@ impl<P: Multiply> Worker<'_, P> {
                         depth,
                         shape,
                         sums,
-                        !is_first || at_chunk > 0,
+                        accumulates,
                     );
                 }
             }
@@ -427,6 +421,15 @@ fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range
     }
     let (values, stride) = operand.source.lend()?;
     Some(Left::rows(&values[rows.start * stride + depth.start..], stride))
+}
+
+/// A stage's chunks, with the place of each among their packed elements.
+fn packed_parts<P: Packed>(stage: &[Chunk]) -> impl Iterator<Item = (&Chunk, Range<usize>)> {
+    stage.iter().scan(0, |end, chunk| {
+        let start = *end;
+        *end += P::packed_len(chunk.depth.len());
+        Some((chunk, start..*end))
+    })
 }
 
 /// Packed elements of a stage's chunks for one block or panel.
