@@ -6,7 +6,12 @@ use expctl::kernels::{
     Element, InstructionSet, Sequences,
     attention::{Gradients, Pattern, Saved, Scores, Shape, backward, forward},
 };
+use expctl::memory::{BackendAllocator, LedgerAllocator};
 use half::bf16;
+
+/// Outputs begin at cache lines, as a trainer's do.
+#[global_allocator]
+static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
 
 /// Samples, length, heads, heads of keys and values; each with 64 dimensions.
 const SHAPES: [(usize, usize, usize, usize); 3] = [(4, 512, 9, 3), (1, 512, 32, 8), (1, 8192, 32, 8)];

@@ -13,7 +13,12 @@ use expctl::kernels::{
         product,
     },
 };
+use expctl::memory::{BackendAllocator, LedgerAllocator};
 use half::bf16;
+
+/// Outputs begin at cache lines, as a trainer's do.
+#[global_allocator]
+static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
 
 /// Rows, depth, columns.
 type Shape = [usize; 3];

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::event::{Kind, RANK_SHIFT};
 use super::ledger::Ledger;
@@ -22,7 +22,8 @@ pub fn installed() -> bool {
 /// Charges every allocation of `inner` to the ledger, with the size that was requested. Use it as the global allocator
 /// only: [`installed`] and [`super::Buffer::label`] assume that.
 ///
-/// A small header in front of each allocation stores its category. The header itself is not counted.
+/// A small header in front of each allocation stores its category. Large allocations begin at a cache line. Neither the
+/// header nor the bytes that are left out for that are counted.
 pub struct LedgerAllocator<A = System> {
     inner: A,
 }
@@ -37,20 +38,59 @@ impl<A> LedgerAllocator<A> {
 /// The bytes directly in front of the caller's.
 #[repr(C, align(16))]
 struct Header {
-    magic: u32,
+    magic: u16,
     category: Category,
+    /// Bytes between the inner allocator's pointer and the caller's.
+    offset: u32,
     bytes: u64,
 }
 
-const MAGIC: u32 = 0x1ed6_e4ed;
+const MAGIC: u16 = 0x1ed6;
 const HEADER: usize = size_of::<Header>();
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Bytes of a page, and of a way of a first-level cache.
+const PAGE: usize = 4096;
+/// Bytes of the smallest large allocation. A page more is at most a 64th of it.
+const LARGE: usize = 64 * PAGE;
+/// Bytes from the place of one large allocation in its page to that of the next: the golden section of a page, in lines.
+const SPREAD: usize = 39 * LINE;
 
-/// Returns the layout to request from the inner allocator, and the offset of the caller's bytes in it. The offset is a
-/// multiple of the alignment and leaves room for the header. `None` if the size overflows.
-fn with_header(layout: Layout) -> Option<(Layout, usize)> {
-    let offset = layout.align().max(HEADER);
-    let size = layout.size().checked_add(offset)?;
-    Some((Layout::from_size_align(size, offset).ok()?, offset))
+/// Where the caller's bytes lie in an allocation of the inner allocator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placement {
+    /// So many bytes from its start: a multiple of the alignment that leaves room for the header.
+    At(u32),
+    /// At a cache line behind the header, since vectors are stored in whole lines; at another one of the page each time.
+    /// Tensors of one size would else lie at almost the same place of their pages, and a CPU takes what it reads there for
+    /// what it has just written. The inner allocator is not asked to align anything: it would split its free blocks.
+    Line,
+}
+
+impl Placement {
+    /// The layout to request from the inner allocator, and the place in it. `None` if the size or the alignment is too large.
+    fn of(layout: Layout) -> Option<(Layout, Self)> {
+        let align = layout.align().max(HEADER);
+        let (room, placement) = if layout.size() >= LARGE && align <= LINE {
+            (HEADER + PAGE, Self::Line)
+        } else {
+            (align, Self::At(align.try_into().ok()?))
+        };
+        let size = layout.size().checked_add(room)?;
+        Some((Layout::from_size_align(size, align).ok()?, placement))
+    }
+
+    /// Bytes from the inner allocator's pointer to the caller's.
+    fn offset(self, base: *mut u8) -> u32 {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        match self {
+            Self::At(offset) => offset,
+            Self::Line => {
+                let place = NEXT.fetch_add(SPREAD, Ordering::Relaxed);
+                (HEADER + place.wrapping_sub(base.addr() + HEADER) % PAGE) as u32
+            }
+        }
+    }
 }
 
 /// Hides from the compiler where a pointer comes from.
@@ -75,9 +115,9 @@ unsafe fn header(user: *mut u8) -> *mut Header {
 /// Charges a new allocation, writes its header, and returns the caller's pointer.
 ///
 /// # Safety
-/// `base` is null or an allocation of [`with_header`]'s layout for `bytes` and `offset`.
+/// `base` is null or an allocation of [`Placement::of`]'s layout for `bytes`.
 #[inline]
-unsafe fn track(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
+unsafe fn track(base: *mut u8, placement: Placement, bytes: usize) -> *mut u8 {
     let bytes = bytes as u64;
     if base.is_null() {
         return fail(scope::current(), bytes);
@@ -85,10 +125,10 @@ unsafe fn track(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
     if !installed() {
         INSTALLED.store(true, Ordering::Relaxed);
     }
-    let category = scope::current();
-    // SAFETY: the header lies within the allocation, in front of the offset, and is aligned because the offset is.
+    let (category, offset) = (scope::current(), placement.offset(base));
+    // SAFETY: the header lies within the allocation, in front of the caller's bytes, and is aligned because they are.
     unsafe {
-        let user = launder(base.add(offset));
+        let user = launder(base.add(offset as usize));
         LEDGER.with(|ledger| {
             charge(ledger, category, bytes);
             ledger.recorder.alloc(category, user, bytes);
@@ -96,6 +136,7 @@ unsafe fn track(base: *mut u8, offset: usize, bytes: usize) -> *mut u8 {
         header(user).write(Header {
             magic: MAGIC,
             category,
+            offset,
             bytes,
         });
         user
@@ -120,62 +161,90 @@ fn fail(category: Category, bytes: u64) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: the caller's pointer is the inner allocator's plus an offset that is a multiple of the alignment. The inner
-// allocator gets back its own pointers and layouts. The ledger neither allocates nor unwinds.
+// SAFETY: the caller's pointer is the inner allocator's plus an offset that keeps the alignment. The inner allocator gets
+// back its own pointers and layouts. The ledger neither allocates nor unwinds.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some((outer, offset)) = with_header(layout) else {
+        let Some((outer, placement)) = Placement::of(layout) else {
             return null_mut();
         };
         // SAFETY: the outer layout is larger than the caller's, so it is not empty.
-        unsafe { track(self.inner.alloc(outer), offset, layout.size()) }
+        unsafe { track(self.inner.alloc(outer), placement, layout.size()) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let Some((outer, offset)) = with_header(layout) else {
+        let Some((outer, placement)) = Placement::of(layout) else {
             return null_mut();
         };
         // SAFETY: as in `alloc`; the header is in front of what has to be zero.
-        unsafe { track(self.inner.alloc_zeroed(outer), offset, layout.size()) }
+        unsafe { track(self.inner.alloc_zeroed(outer), placement, layout.size()) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, user: *mut u8, layout: Layout) {
-        let Some((outer, offset)) = with_header(layout) else {
+        let Some((outer, _)) = Placement::of(layout) else {
             return;
         };
         let user = launder(user);
         // SAFETY: the caller gives back a pointer that `track` made for this layout.
         unsafe {
-            let Header { category, bytes, .. } = header(user).read();
+            let Header {
+                category,
+                offset,
+                bytes,
+                ..
+            } = header(user).read();
             LEDGER.with(|ledger| {
                 ledger.release(category, bytes);
                 ledger.recorder.free(category, user, bytes);
             });
-            self.inner.dealloc(user.sub(offset), outer);
+            self.inner.dealloc(user.sub(offset as usize), outer);
         }
     }
 
     #[inline]
     unsafe fn realloc(&self, user: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let new_layout = Layout::from_size_align(new_size, layout.align()).ok();
-        let (Some((outer, offset)), Some((new_outer, _))) = (with_header(layout), new_layout.and_then(with_header))
+        let (Some((outer, placement)), Some((new_outer, new_placement))) =
+            (Placement::of(layout), new_layout.and_then(Placement::of))
         else {
             return null_mut();
         };
         let user = launder(user);
-        // SAFETY: the caller gives a pointer that `track` made for this layout. The offset depends on the alignment
-        // alone, so the header moves with the contents and lies in front of the new address.
+        let (kept, new_bytes) = (layout.size().min(new_size), new_size as u64);
+        // SAFETY: the caller gives a pointer that `track` made for this layout. Where both are placed alike, both have room
+        // for what is kept behind either offset, so the contents can be moved after the inner allocator has.
         unsafe {
-            let Header { category, bytes, .. } = header(user).read();
-            let new_bytes = new_size as u64;
-            let base = self.inner.realloc(user.sub(offset), outer, new_outer.size());
+            let Header {
+                category,
+                offset,
+                bytes,
+                ..
+            } = header(user).read();
+            let start = user.sub(offset as usize);
+            let is_alike = placement == new_placement;
+            let base = if is_alike {
+                self.inner.realloc(start, outer, new_outer.size())
+            } else {
+                self.inner.alloc(new_outer)
+            };
             if base.is_null() {
                 return fail(category, new_bytes.saturating_sub(bytes));
             }
-            let moved = launder(base.add(offset));
+            let new_offset = if is_alike && (base.addr() + offset as usize).is_multiple_of(LINE) {
+                offset
+            } else {
+                new_placement.offset(base)
+            };
+            let moved = launder(base.add(new_offset as usize));
+            if !is_alike {
+                user.copy_to_nonoverlapping(moved, kept);
+                self.inner.dealloc(start, outer);
+            } else if new_offset != offset {
+                base.add(offset as usize).copy_to(moved, kept);
+            }
             LEDGER.with(|ledger| {
                 match new_bytes.checked_sub(bytes) {
                     Some(growth) => charge(ledger, category, growth),
@@ -183,7 +252,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
                 }
                 ledger.recorder.resize(category, user, moved, new_bytes);
             });
-            (*header(moved)).bytes = new_bytes;
+            header(moved).write(Header {
+                magic: MAGIC,
+                category,
+                offset: new_offset,
+                bytes: new_bytes,
+            });
             moved
         }
     }

@@ -45,7 +45,8 @@ fn all_sizes_and_alignments_are_exact() {
     let _scope = memory::scope(Category::Input);
     let before = tensor_bytes();
     for align in (0..=16).map(|shift| 1usize << shift) {
-        for size in [1, 7, 16, 17, 4095, 4096, 70_000, 3 << 20] {
+        // The sixth and the last become large, or small again.
+        for size in [1, 7, 16, 17, 4095, 100_000, 3 << 20, 500_000] {
             let layout = Layout::from_size_align(size, align).unwrap();
             for zeroed in [false, true] {
                 let start = live(Category::Input);
@@ -84,6 +85,21 @@ fn all_sizes_and_alignments_are_exact() {
         }
     }
     assert_eq!(tensor_bytes(), before);
+}
+
+#[test]
+fn large_blocks_begin_at_cache_lines_of_different_places() {
+    let _turn = turn();
+    let mut blocks = [0u8; 3].map(|byte| vec![byte; 1 << 20]);
+    let mut places: Vec<usize> = blocks.iter().map(|block| block.as_ptr().addr() % 4096).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), blocks.len(), "{places:?}");
+    for block in &mut blocks {
+        assert_eq!(block.as_ptr().addr() % 64, 0);
+        block.extend_from_slice(&[1; 3]);
+        assert_eq!(block.as_ptr().addr() % 64, 0);
+    }
 }
 
 #[test]
