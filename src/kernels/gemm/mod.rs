@@ -21,6 +21,7 @@ mod product;
 pub mod scratch;
 #[cfg(test)]
 mod tests;
+mod transpose;
 
 pub use epilogue::Epilogue;
 pub use operand::{Dense, Operand, OperandReader};

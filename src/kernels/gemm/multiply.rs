@@ -5,6 +5,7 @@ use half::{bf16, f16};
 use super::block::{Block, GROUP, TILE};
 use super::operand::{FromFormat, Number};
 use super::pack::Packed;
+use super::transpose::transpose;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2, avx512, avx512_bf16};
 use crate::kernels::InstructionSet;
@@ -276,11 +277,16 @@ impl Multiply for f32 {
         assert!(has_rows(right, right_row, depth));
         left.check(TILE, depth);
         #[cfg(target_arch = "x86_64")]
-        if session.level >= InstructionSet::Avx512 {
+        if session.level >= InstructionSet::Avx2 {
             let (left, right) = ((left.values.as_ptr(), left.row), (right.as_ptr(), right_row));
             // SAFETY: the session's level is one that the CPU has; 32 rows of the left operand have `depth` elements, and
             // so many rows of 32 are there on the right.
-            unsafe { avx512::multiply(left, right, depth, shape, out, accumulate) };
+            unsafe {
+                match session.level {
+                    InstructionSet::Avx2 => avx2::multiply(left, right, depth, shape.0, out, accumulate),
+                    _ => avx512::multiply(left, right, depth, shape, out, accumulate),
+                }
+            }
             return;
         }
         if !accumulate {
@@ -289,14 +295,6 @@ impl Multiply for f32 {
         let groups = out.0.as_chunks_mut::<{ GROUP * TILE }>().0;
         for (group, out) in groups.iter_mut().take(shape.0.div_ceil(GROUP)).enumerate() {
             let values = &left.values[(group * GROUP * left.row).min(left.values.len())..];
-            #[cfg(target_arch = "x86_64")]
-            if session.level == InstructionSet::Avx2 {
-                let (left, right) = ((values.as_ptr(), left.row), (right.as_ptr(), right_row));
-                // SAFETY: the level is one that the CPU has; 32 rows of the left operand have `depth` elements, as was
-                // checked, and so many rows of 32 are there on the right.
-                unsafe { avx2::multiply(left, right, depth, out) };
-                continue;
-            }
             portable((values, left.row), (right, right_row), depth, out);
         }
     }
@@ -335,22 +333,7 @@ fn portable(
 impl Block {
     /// Writes the transposed block.
     pub fn transpose_into(&self, level: InstructionSet, out: &mut Self) {
-        #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512 {
-            for (row, col) in [(0, 0), (0, 16), (16, 0), (16, 16)] {
-                // SAFETY: the CPU has AVX-512; a quarter has 16 rows of 16 elements, in both blocks.
-                unsafe {
-                    let rows = std::array::from_fn(|at| self.0.as_ptr().add((row + at) * TILE + col));
-                    avx512::transpose(rows, out.0.as_mut_ptr().add(col * TILE + row), TILE);
-                }
-            }
-            return;
-        }
-        for row in 0..TILE {
-            for (col, value) in self.row(row).iter().enumerate() {
-                out.0[col * TILE + row] = *value;
-            }
-        }
-        let _ = level;
+        let rows: [&[f32]; TILE] = std::array::from_fn(|row| &self.row(row)[..]);
+        transpose(level, &rows, &mut out.0, TILE);
     }
 }

@@ -15,6 +15,7 @@ use half::bf16;
 use super::avx512;
 use super::block::TILE;
 use super::operand::{Number, Operand, Order};
+use super::transpose::transpose;
 use crate::kernels::InstructionSet;
 
 /// A format with its packed order.
@@ -180,33 +181,12 @@ impl Packed for f32 {
 
     #[inline(always)]
     fn put_left_places(level: InstructionSet, out: &mut [Self], place: usize, places: &[&[Self]], depth: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512 && places.len() == TILE && places.iter().all(|place| place.len() == TILE) {
-            assert!(out.len() >= TILE * depth && place + TILE <= depth);
-            for (at, row) in [(0, 0), (0, 16), (16, 0), (16, 16)] {
-                // SAFETY: the CPU has AVX-512; there are 32 places of 32 elements, and `out` has as many rows of `depth`.
-                unsafe {
-                    let places = std::array::from_fn(|index| places[at + index].as_ptr().add(row));
-                    avx512::transpose(places, out.as_mut_ptr().add(row * depth + place + at), depth);
-                }
-            }
-            return;
-        }
-        for (at, values) in places.iter().enumerate() {
-            for (row, value) in values.iter().enumerate() {
-                out[row * depth + place + at] = *value;
-            }
-        }
-        let _ = level;
+        transpose(level, places, &mut out[place..], depth);
     }
 
     #[inline(always)]
-    fn put_right_columns(_: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]) {
-        for (place, out) in out.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
-            for (out, values) in out[column..].iter_mut().zip(columns) {
-                *out = values[place];
-            }
-        }
+    fn put_right_columns(level: InstructionSet, out: &mut [Self], column: usize, columns: &[&[Self]]) {
+        transpose(level, columns, &mut out[column..], TILE);
     }
 
     #[inline(always)]
