@@ -20,10 +20,6 @@ use crate::kernels::InstructionSet;
 
 /// A format with its packed order.
 pub trait Packed: Number {
-    /// Depth of a block that is multiplied at a time: the left block, and in float32 the panel too, stay in the
-    /// first-level cache.
-    const CHUNK: usize;
-
     /// Elements of a packed block or panel.
     fn packed_len(depth: usize) -> usize {
         depth.next_multiple_of(Self::STEP) * TILE
@@ -60,8 +56,6 @@ const AHEAD: usize = 8;
 pub(super) const COLUMNS: usize = 16;
 
 impl Packed for bf16 {
-    const CHUNK: usize = 640;
-
     #[inline(always)]
     fn left_at(row: usize, place: usize, _: usize) -> usize {
         place / 32 * (TILE * 32) + row * 32 + place % 32
@@ -157,8 +151,6 @@ impl Packed for bf16 {
 }
 
 impl Packed for f32 {
-    const CHUNK: usize = 256;
-
     #[inline(always)]
     fn left_at(row: usize, place: usize, depth: usize) -> usize {
         row * depth + place

@@ -24,6 +24,8 @@ use crate::kernels::InstructionSet;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
 const WIDE: usize = 512;
+/// Places of the depth that are multiplied at a time at most: a packed left block of bfloat16 stays in the first-level cache.
+const CHUNK: usize = 640;
 /// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
 /// Rows at most for which a right operand is not packed where it can be multiplied as it lies.
@@ -203,7 +205,7 @@ impl Blocking {
         for chunk in depths
             .iter()
             .enumerate()
-            .flat_map(|(term, &depth)| chunks(term, depth, P::CHUNK))
+            .flat_map(|(term, &depth)| chunks(term, depth, CHUNK))
         {
             let bytes = panel_bytes(chunk.depth.len()) * together;
             if held > 0 && held + bytes > RIGHT_BYTES {
@@ -212,7 +214,7 @@ impl Blocking {
             }
             held += bytes;
             if let Some(k_block) = k_blocks.last_mut() {
-                k_block.push(chunk, P::CHUNK);
+                k_block.push(chunk, CHUNK);
             }
         }
 
