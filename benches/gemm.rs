@@ -1,6 +1,8 @@
 //! Matrix products at the models' shapes, in TFLOP/s, as the layers take them: the output in the operands' format.
 //!
-//!     cargo bench --bench gemm [-- 2048x576x576 …]
+//!     cargo bench --bench gemm [-- avx2 2048x576x576 …]
+//!
+//! An instruction set holds the products to it; without a shape, there are those of the models.
 
 use std::time::Instant;
 
@@ -38,13 +40,17 @@ const SHAPES: [Shape; 9] = [
 const RUNS: usize = 7;
 
 fn main() {
-    let asked: Vec<Shape> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with("--"))
-        .map(|argument| {
-            shape(&argument).unwrap_or_else(|| panic!("`{argument}` is not a shape such as `2048x576x3072`"))
-        })
-        .collect();
+    let mut asked = Vec::new();
+    for argument in std::env::args().skip(1).filter(|argument| !argument.starts_with("--")) {
+        if let Some(level) = InstructionSet::named(&argument) {
+            assert!(level.choose(), "this CPU has no `{argument}`");
+        } else {
+            let shape = shape(&argument);
+            asked.push(
+                shape.unwrap_or_else(|| panic!("`{argument}` is neither a shape such as `2048x576x3072` nor a level")),
+            );
+        }
+    }
     println!(
         "instruction set: {}, threads: {}",
         InstructionSet::current().name(),
@@ -56,11 +62,15 @@ fn main() {
     );
     for shape in if asked.is_empty() { &SHAPES[..] } else { &asked } {
         let [rows, depth, cols] = *shape;
+        let bfloat16 = |along_depth| match bf16::is_native(InstructionSet::current()) {
+            true => format!("{:.3} TF/s", tera::<bf16>(*shape, along_depth)),
+            false => "not native".to_owned(),
+        };
         println!(
-            "{:>20}  {:>7.3} TF/s  {:>7.3} TF/s  {:>7.3} TF/s",
+            "{:>20}  {:>12}  {:>12}  {:>7.3} TF/s",
             format!("{rows} x {depth} x {cols}"),
-            tera::<bf16>(*shape, true),
-            tera::<bf16>(*shape, false),
+            bfloat16(true),
+            bfloat16(false),
             tera::<f32>(*shape, true),
         );
     }

@@ -62,8 +62,9 @@ enum Placement {
     /// So many bytes from its start: a multiple of the alignment that leaves room for the header.
     At(u32),
     /// At a cache line behind the header, since vectors are stored in whole lines; at another one of the page each time.
-    /// Tensors of one size would else lie at almost the same place of their pages, and a CPU takes what it reads there for
-    /// what it has just written. The inner allocator is not asked to align anything: it would split its free blocks.
+    /// Tensors of one size would else lie at almost the same place of their pages. A CPU compares the place of a load in
+    /// its page with those of earlier stores, and would wait for the wrong ones. The inner allocator is not asked to align
+    /// anything: it would split its free blocks.
     Line,
 }
 
@@ -71,10 +72,10 @@ impl Placement {
     /// The layout to request from the inner allocator, and the place in it. `None` if the size or the alignment is too large.
     fn of(layout: Layout) -> Option<(Layout, Self)> {
         let align = layout.align().max(HEADER);
-        let (room, placement) = if layout.size() >= LARGE && align <= LINE {
-            (HEADER + PAGE, Self::Line)
+        let (room, align, placement) = if layout.size() >= LARGE && align <= LINE {
+            (PAGE, HEADER, Self::Line)
         } else {
-            (align, Self::At(align.try_into().ok()?))
+            (align, align, Self::At(align.try_into().ok()?))
         };
         let size = layout.size().checked_add(room)?;
         Some((Layout::from_size_align(size, align).ok()?, placement))
@@ -215,7 +216,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
         let user = launder(user);
         let (kept, new_bytes) = (layout.size().min(new_size), new_size as u64);
         // SAFETY: the caller gives a pointer that `track` made for this layout. Where both are placed alike, both have room
-        // for what is kept behind either offset, so the contents can be moved after the inner allocator has.
+        // for what is kept behind either offset, so the contents can be moved after the inner allocator has. Else the new
+        // allocation is another one, with room for them.
         unsafe {
             let Header {
                 category,
@@ -241,7 +243,6 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
             let moved = launder(base.add(new_offset as usize));
             if !is_alike {
                 user.copy_to_nonoverlapping(moved, kept);
-                self.inner.dealloc(start, outer);
             } else if new_offset != offset {
                 base.add(offset as usize).copy_to(moved, kept);
             }
@@ -252,6 +253,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LedgerAllocator<A> {
                 }
                 ledger.recorder.resize(category, user, moved, new_bytes);
             });
+            if !is_alike {
+                // Not before: another thread could get this memory, and record it, while it still counts as this allocation.
+                self.inner.dealloc(start, outer);
+            }
             header(moved).write(Header {
                 magic: MAGIC,
                 category,

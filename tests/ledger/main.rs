@@ -8,9 +8,10 @@ mod common;
 mod dry_run;
 mod layer_config;
 
-use std::alloc::{GlobalAlloc, Layout};
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::File;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::{DType, Device};
 use expctl::memory::{
@@ -45,7 +46,7 @@ fn all_sizes_and_alignments_are_exact() {
     let _scope = memory::scope(Category::Input);
     let before = tensor_bytes();
     for align in (0..=16).map(|shift| 1usize << shift) {
-        // The sixth and the last become large, or small again.
+        // 100,000 bytes become large and small again; 500,000 are large and become small.
         for size in [1, 7, 16, 17, 4095, 100_000, 3 << 20, 500_000] {
             let layout = Layout::from_size_align(size, align).unwrap();
             for zeroed in [false, true] {
@@ -64,20 +65,20 @@ fn all_sizes_and_alignments_are_exact() {
                         assert!(std::slice::from_raw_parts(block, size).iter().all(|&byte| byte == 0));
                     }
                     for (index, byte) in std::slice::from_raw_parts_mut(block, size).iter_mut().enumerate() {
-                        *byte = index as u8;
+                        *byte = (index % 251) as u8;
                     }
                     let grown = ALLOCATOR.realloc(block, layout, size * 3);
                     assert_eq!(grown.align_offset(align), 0);
                     assert_eq!(live(Category::Input) - start, 3 * size as u64);
                     assert!(
-                        (0..size).all(|index| *grown.add(index) == index as u8),
+                        (0..size).all(|index| *grown.add(index) == (index % 251) as u8),
                         "size {size} align {align}"
                     );
                     let layout = Layout::from_size_align(size * 3, align).unwrap();
                     let kept = size.div_ceil(2);
                     let shrunk = ALLOCATOR.realloc(grown, layout, kept);
                     assert_eq!(live(Category::Input) - start, kept as u64);
-                    assert!((0..kept).all(|index| *shrunk.add(index) == index as u8));
+                    assert!((0..kept).all(|index| *shrunk.add(index) == (index % 251) as u8));
                     ALLOCATOR.dealloc(shrunk, Layout::from_size_align(kept, align).unwrap());
                 }
                 assert_eq!(live(Category::Input), start);
@@ -90,15 +91,63 @@ fn all_sizes_and_alignments_are_exact() {
 #[test]
 fn large_blocks_begin_at_cache_lines_of_different_places() {
     let _turn = turn();
-    let mut blocks = [0u8; 3].map(|byte| vec![byte; 1 << 20]);
+    let blocks = [(); 3].map(|()| vec![0u8; 1 << 20]);
+    assert!(blocks.iter().all(|block| block.as_ptr().addr() % 64 == 0));
     let mut places: Vec<usize> = blocks.iter().map(|block| block.as_ptr().addr() % 4096).collect();
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), blocks.len(), "{places:?}");
-    for block in &mut blocks {
-        assert_eq!(block.as_ptr().addr() % 64, 0);
-        block.extend_from_slice(&[1; 3]);
-        assert_eq!(block.as_ptr().addr() % 64, 0);
+}
+
+/// Gives out pointers 16, 32, 48 or 64 bytes behind a cache line, in turn.
+struct Shifting(AtomicUsize);
+
+impl Shifting {
+    fn outer(layout: Layout) -> Layout {
+        Layout::from_size_align(layout.size() + 64, 64).unwrap()
+    }
+}
+
+// SAFETY: what is given out lies within an allocation of the system's; the byte in front of it says how far behind its start.
+unsafe impl GlobalAlloc for Shifting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        assert!(layout.align() <= 16);
+        let shift = 16 + self.0.fetch_add(16, Ordering::Relaxed) % 64;
+        // SAFETY: the allocation has 64 bytes more than are asked for.
+        unsafe {
+            let given = System.alloc(Self::outer(layout)).add(shift);
+            given.sub(1).write(shift as u8);
+            given
+        }
+    }
+
+    unsafe fn dealloc(&self, given: *mut u8, layout: Layout) {
+        // SAFETY: `alloc` gave it out.
+        unsafe { System.dealloc(given.sub(given.sub(1).read().into()), Self::outer(layout)) }
+    }
+}
+
+#[test]
+fn contents_move_with_the_start_of_a_large_block() {
+    static SHIFTING: LedgerAllocator<Shifting> = LedgerAllocator::new(Shifting(AtomicUsize::new(0)));
+    let _turn = turn();
+    let mut layout = Layout::from_size_align(300_000, 8).unwrap();
+    // SAFETY: the layout is not empty; what is allocated is written within its size and freed with its layout.
+    unsafe {
+        let mut block = SHIFTING.alloc(layout);
+        for index in 0..layout.size() {
+            block.add(index).write((index % 251) as u8);
+        }
+        for size in [400_000, 350_000, 350_001, 900_000, 100_000, 300_000, 300_001] {
+            block = SHIFTING.realloc(block, layout, size);
+            layout = Layout::from_size_align(size, 8).unwrap();
+            assert!(size < 262_144 || block.addr() % 64 == 0);
+            assert!(
+                (0..size.min(100_000)).all(|index| *block.add(index) == (index % 251) as u8),
+                "{size}"
+            );
+        }
+        SHIFTING.dealloc(block, layout);
     }
 }
 

@@ -12,8 +12,8 @@ const COLS: usize = 16;
 /// Computes at least the first `rows` rows.
 ///
 /// # Safety
-/// The CPU has AVX2 and FMA; each operand comes with the elements between its rows: the left one has 32 rows of `depth`
-/// elements, the right one `depth` rows of 32.
+/// The CPU has AVX2 and FMA; there are at most 32 rows. Each operand comes with the elements between its rows: the left one has 32
+/// rows of `depth` elements, the right one `depth` rows of 32.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn multiply(
     (left, left_row): (*const f32, usize),
@@ -56,7 +56,7 @@ unsafe fn group<const ROWS: usize>(
     // SAFETY: every pointer stays within what the caller promises.
     unsafe {
         for col in (0..TILE).step_by(COLS) {
-            let (right, out) = (right.add(col), out.add(col));
+            let (right, out) = (right.wrapping_add(col), out.add(col));
             let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
             if accumulate {
                 for (row, sums) in sums.iter_mut().enumerate() {

@@ -2,7 +2,7 @@
 
 /// Rows of a left block and columns of a right panel.
 pub const TILE: usize = 32;
-/// Rows that a vector kernel multiplies at a time.
+/// Rows that a loop multiplies at a time, but for AVX2's.
 pub(super) const GROUP: usize = 8;
 /// Elements of a block of the output.
 pub const BLOCK: usize = TILE * TILE;

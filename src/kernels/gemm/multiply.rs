@@ -172,6 +172,7 @@ impl Multiply for bf16 {
     ) {
         let len = Self::packed_len(depth);
         let steps = len / (TILE * Self::STEP);
+        assert!(rows <= TILE);
         left.check(TILE, steps);
         #[cfg(target_arch = "x86_64")]
         let strided = (left.values.as_ptr(), left.row, left.step);
@@ -274,7 +275,7 @@ impl Multiply for f32 {
             Right::Rows(right, stride) => (right, stride),
             Right::Columns(_) => panic!("float32 multiplies panels and rows only"),
         };
-        assert!(has_rows(right, right_row, depth));
+        assert!(shape.0 <= TILE && has_rows(right, right_row, depth));
         left.check(TILE, depth);
         #[cfg(target_arch = "x86_64")]
         if session.level >= InstructionSet::Avx2 {
@@ -312,6 +313,9 @@ fn portable(
     for row in (0..GROUP).step_by(ROWS) {
         for col in (0..TILE).step_by(COLS) {
             let mut sums = [[0f32; COLS]; ROWS];
+            for (at, sums) in sums.iter_mut().enumerate() {
+                sums.copy_from_slice(&out[(row + at) * TILE + col..][..COLS]);
+            }
             for place in 0..depth {
                 let right = &right[place * right_row + col..][..COLS];
                 for (at, sums) in sums.iter_mut().enumerate() {
@@ -322,9 +326,7 @@ fn portable(
                 }
             }
             for (at, sums) in sums.iter().enumerate() {
-                for (out, sum) in out[(row + at) * TILE + col..].iter_mut().zip(sums) {
-                    *out += sum;
-                }
+                out[(row + at) * TILE + col..][..COLS].copy_from_slice(sums);
             }
         }
     }

@@ -24,7 +24,8 @@ use crate::kernels::InstructionSet;
 const RIGHT_BYTES: usize = 1 << 20;
 /// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
 const WIDE: usize = 512;
-/// Places of the depth that are multiplied at a time at most: a packed left block of bfloat16 stays in the first-level cache.
+/// Places of the depth that are multiplied at a time, at most. A packed left block of bfloat16 has 40 KiB then, and stays in the
+/// first-level cache of a CPU with tiles. No sum depends on it.
 const CHUNK: usize = 640;
 /// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
 const FEW: usize = 4;
@@ -171,9 +172,9 @@ struct KBlock {
 
 impl KBlock {
     /// Adds a chunk to the last stage, or to a new one where that would be too deep.
-    fn push(&mut self, chunk: Chunk, most: usize) {
+    fn push(&mut self, chunk: Chunk) {
         match self.stages.last_mut() {
-            Some(stage) if stage.iter().map(|chunk| chunk.depth.len()).sum::<usize>() + chunk.depth.len() <= most => {
+            Some(stage) if stage.iter().map(|chunk| chunk.depth.len()).sum::<usize>() + chunk.depth.len() <= CHUNK => {
                 stage.push(chunk);
             }
             _ => self.stages.push(vec![chunk]),
@@ -202,11 +203,7 @@ impl Blocking {
 
         let mut k_blocks = vec![KBlock::default()];
         let mut held = 0;
-        for chunk in depths
-            .iter()
-            .enumerate()
-            .flat_map(|(term, &depth)| chunks(term, depth, CHUNK))
-        {
+        for chunk in depths.iter().enumerate().flat_map(|(term, &depth)| chunks(term, depth)) {
             let bytes = panel_bytes(chunk.depth.len()) * together;
             if held > 0 && held + bytes > RIGHT_BYTES {
                 k_blocks.push(KBlock::default());
@@ -214,7 +211,7 @@ impl Blocking {
             }
             held += bytes;
             if let Some(k_block) = k_blocks.last_mut() {
-                k_block.push(chunk, CHUNK);
+                k_block.push(chunk);
             }
         }
 
@@ -239,8 +236,8 @@ impl Blocking {
 }
 
 /// The parts of a depth that are multiplied at a time, of about the same length.
-fn chunks(term: usize, depth: usize, most: usize) -> impl Iterator<Item = Chunk> {
-    let count = depth.div_ceil(most).max(1);
+fn chunks(term: usize, depth: usize) -> impl Iterator<Item = Chunk> {
+    let count = depth.div_ceil(CHUNK).max(1);
     let step = depth.div_ceil(count).next_multiple_of(TILE).max(TILE);
     // A depth of 0 is one chunk too: its sums, zeros, have to be stored.
     (0..depth.max(1)).step_by(step).map(move |start| Chunk {

@@ -8,7 +8,7 @@ use super::{avx2, avx512};
 /// Writes `out[place * stride + column] = columns[column][place]`.
 ///
 /// # Panics
-/// Where the columns differ in length, there are more than `stride`, or `out` is too small.
+/// Where the columns differ in length, there are more than `stride`, or `out` is too small; unless the first one is empty.
 #[inline(always)]
 pub(super) fn transpose(level: InstructionSet, columns: &[&[f32]], out: &mut [f32], stride: usize) {
     let places = columns.first().map_or(0, |column| column.len());
@@ -45,6 +45,7 @@ pub(super) fn transpose(level: InstructionSet, columns: &[&[f32]], out: &mut [f3
 /// Rows and columns of a square: more than there are without vectors.
 fn edge(level: InstructionSet) -> usize {
     match level {
+        _ if !cfg!(target_arch = "x86_64") => usize::MAX,
         InstructionSet::Portable => usize::MAX,
         InstructionSet::Avx2 => 8,
         _ => 16,
