@@ -92,7 +92,7 @@ fn all_sizes_and_alignments_are_exact() {
 fn large_blocks_begin_at_cache_lines_of_different_places() {
     let _turn = turn();
     let blocks = [(); 3].map(|()| vec![0u8; 1 << 20]);
-    assert!(blocks.iter().all(|block| block.as_ptr().addr() % 64 == 0));
+    assert!(blocks.iter().all(|block| block.as_ptr().addr().is_multiple_of(64)));
     let mut places: Vec<usize> = blocks.iter().map(|block| block.as_ptr().addr() % 4096).collect();
     places.sort_unstable();
     places.dedup();
@@ -141,7 +141,7 @@ fn contents_move_with_the_start_of_a_large_block() {
         for size in [400_000, 350_000, 350_001, 900_000, 100_000, 300_000, 300_001] {
             block = SHIFTING.realloc(block, layout, size);
             layout = Layout::from_size_align(size, 8).unwrap();
-            assert!(size < 262_144 || block.addr() % 64 == 0);
+            assert!(size < 262_144 || block.addr().is_multiple_of(64));
             assert!(
                 (0..size.min(100_000)).all(|index| *block.add(index) == (index % 251) as u8),
                 "{size}"
