@@ -2,9 +2,9 @@
 //!
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
 //! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
-//! walks down the rows: a block of 32 rows of
-//! the left operand is packed into the first-level cache, unless it can be read where it lies, and multiplied with each
-//! panel. Every element of the output is summed over the depth in one order, whatever the number of threads.
+//! walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can be read
+//! where it lies, and multiplied with each panel. Every element of the output is summed over the depth in one order,
+//! whatever the number of threads.
 
 use std::ops::Range;
 
