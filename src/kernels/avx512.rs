@@ -25,6 +25,9 @@ pub(super) unsafe fn write(
     let there = ((1u64 << cols) - 1) as u32;
     for (row, sums) in sums.iter().enumerate() {
         let mut both = halves(sums);
+        if let Some(row_scale) = combination.row_scale {
+            both = both.map(|half| _mm512_mul_ps(half, _mm512_set1_ps(row_scale[row])));
+        }
         if let Some(scale) = scale {
             both = [_mm512_mul_ps(both[0], scale[0]), _mm512_mul_ps(both[1], scale[1])];
         }

@@ -58,12 +58,20 @@ unsafe fn write_one_by_one<E: Element>(
     out: *mut E,
     stride: usize,
 ) {
-    let Combination { scale, bias, residual } = combination;
+    let Combination {
+        row_scale,
+        scale,
+        bias,
+        residual,
+    } = combination;
     level.run(
         #[inline(always)]
         || {
             for (row, sums) in sums.iter().enumerate() {
                 let mut sums = *sums;
+                if let Some(row_scale) = row_scale {
+                    sums = sums.map(|sum| sum * row_scale[row]);
+                }
                 if let Some(scale) = scale {
                     for (sum, scale) in sums.iter_mut().zip(scale) {
                         *sum *= scale;
@@ -225,8 +233,9 @@ mod tests {
         let columns: [f32; TILE] = std::array::from_fn(|col| col as f32 / 4.0);
         let residual = values::<E>(3 * STRIDE);
         for cols in [0, 1, 16, 31, 32] {
-            for has in 0..8 {
+            for has in 0..16 {
                 let combination = Combination {
+                    row_scale: (has & 8 != 0).then_some(&columns),
                     scale: (has & 1 != 0).then_some(columns),
                     bias: (has & 2 != 0).then_some(columns),
                     residual: (has & 4 != 0).then_some((&residual[..], STRIDE)),
@@ -238,7 +247,8 @@ mod tests {
                 for (at, got) in out.iter().enumerate() {
                     let (row, col) = (at / STRIDE, at % STRIDE);
                     let want = if col < cols {
-                        let scaled = sums[row][col] * combination.scale.map_or(1.0, |scale| scale[col]);
+                        let of_row = combination.row_scale.map_or(1.0, |scale| scale[row]);
+                        let scaled = sums[row][col] * of_row * combination.scale.map_or(1.0, |scale| scale[col]);
                         let moved = scaled + combination.bias.map_or(0.0, |bias| bias[col]);
                         E::narrow(moved + combination.residual.map_or(0.0, |(values, _)| values[at].widen()))
                     } else {

@@ -6,7 +6,7 @@ use super::shape::SequenceShape;
 use crate::kernels::{
     Element, InstructionSet,
     gemm::{
-        block::{Block, TILE},
+        block::{Block, Combination, TILE},
         epilogue::Output,
     },
 };
@@ -32,7 +32,7 @@ impl<E: Element> Destination<'_, E> {
     }
 
     /// Writes the rows from `first` on: `blocks[panel]` has them in its rows, and each is multiplied by its factor. Returns
-    /// whether all is finite.
+    /// whether all of the blocks is finite.
     ///
     /// # Safety
     /// Nobody else has these rows.
@@ -43,36 +43,18 @@ impl<E: Element> Destination<'_, E> {
         blocks: &[Block],
         factors: &[f32; TILE],
     ) -> bool {
-        level.run(
-            #[inline(always)]
-            || {
-                let mut finite = true;
-                for (row, (position, factor)) in (first..self.shape.len).zip(factors).enumerate() {
-                    for (panel, block) in blocks.iter().enumerate() {
-                        let columns = self.columns(self.shape.panel(panel));
-                        // SAFETY: the caller's promise.
-                        let out = unsafe { self.out.row(position, columns) };
-                        // The whole panels are written by code without a loop.
-                        finite &= match out.as_mut_array::<TILE>() {
-                            Some(out) => write(out, block.row(row), *factor),
-                            None => write(out, block.row(row), *factor),
-                        };
-                    }
-                }
-                finite
-            },
-        )
+        let rows = first..self.shape.len.min(first + TILE);
+        let combination = Combination {
+            row_scale: Some(factors),
+            ..Combination::SUMS
+        };
+        let mut finite = true;
+        for (panel, block) in blocks.iter().enumerate() {
+            let columns = self.columns(self.shape.panel(panel));
+            finite &= block.is_finite(level);
+            // SAFETY: the caller's promise.
+            unsafe { self.out.put_sums(rows.clone(), columns, block, &combination) };
+        }
+        finite
     }
-}
-
-/// Writes the values' multiples, and returns whether they are finite.
-#[inline(always)]
-fn write<E: Element>(out: &mut [E], values: &[f32; TILE], factor: f32) -> bool {
-    let mut finite = true;
-    for (out, value) in out.iter_mut().zip(values) {
-        let value = value * factor;
-        finite &= value.is_finite();
-        *out = E::narrow(value);
-    }
-    finite
 }

@@ -21,7 +21,7 @@ use crate::{
             Operand,
             block::{BLOCK, Block, TILE},
             epilogue::Output,
-            multiply::Session,
+            multiply::{Left, Right, Session},
             operand::FromFormat,
             pack::{pack_left, pack_right},
             scratch::Buffer,
@@ -309,21 +309,26 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let SequenceShape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
         let q = Head::new(self.sequence.q, self.shape, heads, head);
-        let queries = self.scratch.queries.of::<P>(len);
-        pack_left(
-            level,
-            Operand::depth_last(&q),
-            first..first + TILE,
-            0..head_dim,
-            queries,
-            &mut self.row,
-        );
+        let queries = q.lend(level, first).unwrap_or_else(|| {
+            let queries = self.scratch.queries.of::<P>(len);
+            let block = first..first + TILE;
+            pack_left(
+                level,
+                Operand::depth_last(&q),
+                block,
+                0..head_dim,
+                queries,
+                &mut self.row,
+            );
+            Left::packed(queries, head_dim)
+        });
         q.prefetch_rows(first + TILE..first + 2 * TILE);
         let mut maxima: RowPartials = [[f32::NEG_INFINITY; 16]; TILE];
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
         let blocks = self.scratch.scores.iter_mut().zip(keys).enumerate();
         for (at, (scores, keys)) in blocks.take(seen.end).skip(seen.start) {
-            P::multiply(&self.session, queries, keys, head_dim, (TILE, TILE), scores, false);
+            let keys = Right::Panel(keys);
+            P::multiply_operands(&self.session, queries, keys, head_dim, (TILE, TILE), scores, false);
             self.shape.scores.cap(level, scores);
             hide(scores, self.pattern.hidden(first, start + at * TILE));
             update_max(level, &mut maxima, scores);

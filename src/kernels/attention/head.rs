@@ -3,9 +3,15 @@
 use std::ops::Range;
 
 use super::shape::SequenceShape;
-use crate::kernels::gemm::{
-    OperandReader,
-    operand::{FromFormat, prefetch},
+use crate::kernels::{
+    InstructionSet,
+    gemm::{
+        OperandReader,
+        block::TILE,
+        multiply::Left,
+        operand::{FromFormat, prefetch},
+        pack::Packed,
+    },
 };
 
 /// `[len, head_dim]` of `[len, heads, head_dim]`, with zeros below.
@@ -40,6 +46,14 @@ impl<'a, E> Head<'a, E> {
         } else {
             &[]
         }
+    }
+
+    /// The positions from `first` on as products take them on the left, if they can take them where they lie.
+    pub(super) fn lend<P: Packed + FromFormat<E>>(&self, level: InstructionSet, first: usize) -> Option<Left<'a, P>> {
+        if level == InstructionSet::Amx || first + TILE > self.len || !self.head_dim.is_multiple_of(P::STEP) {
+            return None;
+        }
+        P::lend(&self.values[first * self.stride..]).map(|values| Left::rows(values, self.stride))
     }
 
     /// Asks for the cache lines of positions that will be read.

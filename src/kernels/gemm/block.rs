@@ -1,5 +1,7 @@
 //! A block of a product's output, and the sizes that every instruction set multiplies in.
 
+use crate::kernels::InstructionSet;
+
 /// Rows of a left block and columns of a right panel.
 pub const TILE: usize = 32;
 /// Rows that a loop multiplies at a time, but for AVX2's.
@@ -22,6 +24,17 @@ impl Block {
         &self.0.as_chunks().0[row]
     }
 
+    /// Whether all elements are finite.
+    pub fn is_finite(&self, level: InstructionSet) -> bool {
+        level.run(
+            #[inline(always)]
+            || {
+                let largest = self.0.iter().map(|value| value.to_bits() & 0x7fff_ffff).max();
+                largest < Some(f32::INFINITY.to_bits())
+            },
+        )
+    }
+
     /// The columns of a row, to be written.
     #[inline]
     pub fn row_mut(&mut self, row: usize) -> &mut [f32; TILE] {
@@ -29,8 +42,10 @@ impl Block {
     }
 }
 
-/// What becomes of a block's sums: `scale · sum + bias + residual`, rounded once; any of the three may be missing.
+/// What becomes of a block's sums: `row_scale · scale · sum + bias + residual`, rounded once; any of these may be missing.
 pub struct Combination<'a, E> {
+    /// A factor for each row.
+    pub row_scale: Option<&'a [f32; TILE]>,
     /// A factor for each column.
     pub scale: Option<[f32; TILE]>,
     /// A summand for each column.
@@ -42,6 +57,7 @@ pub struct Combination<'a, E> {
 impl<E> Combination<'_, E> {
     /// The sums themselves, rounded.
     pub const SUMS: Self = Self {
+        row_scale: None,
         scale: None,
         bias: None,
         residual: None,

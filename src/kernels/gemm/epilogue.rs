@@ -202,6 +202,7 @@ impl<E: Element> Epilogue for LinearCombination<'_, E> {
             })
         };
         let combination = Combination {
+            row_scale: None,
             scale: columns(self.scale),
             bias: columns(self.bias),
             residual: self
