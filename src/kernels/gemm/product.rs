@@ -3,10 +3,17 @@
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
 //! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
 //! walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can be read
-//! where it lies, and multiplied with each panel. Every element of the output is summed over the depth in one order,
-//! whatever the number of threads.
+//! where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not. Every element of
+//! the output is summed over the depth in one order, whatever the number of threads.
 
-use std::ops::Range;
+use std::{
+    mem::take,
+    ops::Range,
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use rayon::prelude::*;
 
@@ -16,7 +23,7 @@ use super::{
     multiply::{Left, Multiply, Right, Session},
     operand::{Operand, Order},
     pack::{Packed, pack_left, pack_panels},
-    scratch::{self, Scratch},
+    scratch::{self, Buffer, Scratch},
 };
 use crate::kernels::InstructionSet;
 
@@ -37,6 +44,8 @@ const FEW_COLUMNS: usize = 16;
 const HELD_ROWS: usize = 2048;
 /// Columns of an output that is cut by rows instead.
 const NARROW: usize = 128;
+/// Blocks of rows for each thread that has no part of its own.
+const SHARED_ROWS: usize = 8;
 
 /// A summand of a segment: `left [rows, depth] · right [depth, cols]`.
 #[derive(Clone, Copy)]
@@ -121,7 +130,7 @@ pub fn product<P: Multiply>(rows: usize, segments: &[Segment<P>]) {
     gemm_grouped(rows, segments, 1);
 }
 
-/// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread.
+/// [`product`] where each `grain` panels of 32 columns, counted from the first, are given to one thread for a block of rows.
 ///
 /// # Panics
 /// As [`product`].
@@ -135,18 +144,27 @@ pub fn gemm_grouped<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: us
         .enumerate()
         .flat_map(|(at, segment)| panels(at, segment.cols))
         .collect();
-    let blocking = Blocking::new::<P>(rows, panels.len(), grain, &depths(first), rayon::current_num_threads());
-    blocking.parts.par_iter().with_max_len(1).for_each(|part| {
+    let threads = rayon::current_num_threads();
+    let Blocking { parts, k_blocks } = Blocking::new::<P>(rows, panels.len(), grain, &depths(first), threads);
+    let row_blocks: usize = parts.iter().map(|part| part.rows.len().div_ceil(TILE)).sum();
+    let workers = parts.len().max(row_blocks / SHARED_ROWS).min(threads);
+    let next = AtomicUsize::new(0);
+    (0..workers).into_par_iter().with_max_len(1).for_each(|_| {
         scratch::with(|scratch| {
-            Worker {
+            let mut worker = Worker {
                 session: Session::new(level),
                 segments,
-                panels: &panels[part.panels.clone()],
-                rows: part.rows.clone(),
+                panels: &panels,
+                k_blocks: &k_blocks,
                 scratch,
                 row: Vec::new(),
+            };
+            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                worker.run(part);
             }
-            .run(&blocking.k_blocks);
+            for part in &parts {
+                worker.share(part);
+            }
         });
     });
 }
@@ -182,9 +200,32 @@ impl KBlock {
     }
 }
 
+/// Rows and panels that one thread packs the right operands of.
 struct Part {
     rows: Range<usize>,
     panels: Range<usize>,
+    /// The first row that no thread has taken.
+    next: AtomicUsize,
+    /// The packed right operands, as long as they are there for all threads.
+    right: RwLock<Option<Buffer>>,
+}
+
+impl Part {
+    /// Takes a block of rows.
+    fn take_rows(&self) -> Option<Range<usize>> {
+        let start = self.next.fetch_add(TILE, Ordering::Relaxed);
+        (start < self.rows.end).then(|| start..self.rows.end.min(start + TILE))
+    }
+
+    fn publish(&self, right: Buffer) {
+        *self.right.write().unwrap_or_else(PoisonError::into_inner) = Some(right);
+    }
+
+    /// Waits for the threads that use them.
+    fn withdraw(&self) -> Buffer {
+        let mut right = self.right.write().unwrap_or_else(PoisonError::into_inner);
+        right.take().unwrap_or_default()
+    }
 }
 
 impl Blocking {
@@ -228,6 +269,8 @@ impl Blocking {
                 (0..panel_parts).map(move |part| Part {
                     rows: start..rows.min(start + row_step),
                     panels: cut(part)..cut(part + 1),
+                    next: AtomicUsize::new(start),
+                    right: RwLock::default(),
                 })
             })
             .collect();
@@ -246,63 +289,98 @@ fn chunks(term: usize, depth: usize) -> impl Iterator<Item = Chunk> {
     })
 }
 
-/// One thread's part of a product.
+/// A thread that computes a product.
 struct Worker<'a, P> {
     session: Session,
     segments: &'a [Segment<'a, P>],
     panels: &'a [Panel],
-    rows: Range<usize>,
+    k_blocks: &'a [KBlock],
     scratch: &'a mut Scratch,
     row: Vec<P>,
 }
 
 impl<P: Multiply> Worker<'_, P> {
-    fn run(mut self, k_blocks: &[KBlock]) {
-        let held = if k_blocks.len() > 1 || k_blocks.iter().any(|k_block| k_block.stages.len() > 1) {
-            self.panels.len()
+    /// Computes a part, with other threads' help if all of its right operands are packed at once.
+    fn run(&mut self, part: &Part) {
+        let mut right = take(&mut self.scratch.right);
+        if let [k_block] = self.k_blocks {
+            self.pack_right(part, k_block, &mut right);
+            part.publish(right);
+            self.share(part);
+            right = part.withdraw();
         } else {
-            1
-        };
-        let blocks = if k_blocks.len() > 1 {
-            held * self.rows.len().div_ceil(TILE)
-        } else {
-            held
-        };
-        if self.scratch.sums.len() < blocks {
-            self.scratch.sums.resize(blocks, Block::ZERO);
-        }
-        for (at, k_block) in k_blocks.iter().enumerate() {
-            self.pack_right(k_block);
-            for (index, start) in self.rows.clone().step_by(TILE).enumerate() {
-                let rows = start..self.rows.end.min(start + TILE);
-                let sums = if k_blocks.len() > 1 { index * held } else { 0 };
-                let mut right = 0;
-                for (stage_at, stage) in k_block.stages.iter().enumerate() {
-                    let is_first = at == 0 && stage_at == 0;
-                    let is_last = at + 1 == k_blocks.len() && stage_at + 1 == k_block.stages.len();
-                    self.multiply(stage, right, rows.clone(), sums, (is_first, is_last));
-                    right += stage_len::<P>(stage) * self.panels.len();
+            let held = part.panels.len();
+            self.reserve_sums(held * part.rows.len().div_ceil(TILE));
+            for (at, k_block) in self.k_blocks.iter().enumerate() {
+                self.pack_right(part, k_block, &mut right);
+                for (index, start) in part.rows.clone().step_by(TILE).enumerate() {
+                    let rows = start..part.rows.end.min(start + TILE);
+                    self.multiply_stages(part, at, &right, rows, index * held);
                 }
+            }
+        }
+        self.scratch.right = right;
+    }
+
+    /// Computes rows of a part until all are taken, if its right operands are there.
+    fn share(&mut self, part: &Part) {
+        let right = part.right.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(right) = &*right {
+            // A single stage stores each block's sums before it computes the next one's.
+            let held = if self.k_blocks[0].stages.len() > 1 {
+                part.panels.len()
+            } else {
+                1
+            };
+            self.reserve_sums(held);
+            while let Some(rows) = part.take_rows() {
+                self.multiply_stages(part, 0, right, rows, 0);
             }
         }
     }
 
+    fn reserve_sums(&mut self, blocks: usize) {
+        if self.scratch.sums.len() < blocks {
+            self.scratch.sums.resize(blocks, Block::ZERO);
+        }
+    }
+
+    /// Adds what block `at` of the depth gives to the sums of a block of rows, which begin at block `sums` of the scratch.
+    fn multiply_stages(&mut self, part: &Part, at: usize, right: &Buffer, rows: Range<usize>, sums: usize) {
+        let stages = &self.k_blocks[at].stages;
+        let mut start = 0;
+        for (stage_at, stage) in stages.iter().enumerate() {
+            let is_first = at == 0 && stage_at == 0;
+            let is_last = at + 1 == self.k_blocks.len() && stage_at + 1 == stages.len();
+            self.multiply(
+                part,
+                stage,
+                &right.get()[start..],
+                rows.clone(),
+                sums,
+                (is_first, is_last),
+            );
+            start += stage_len::<P>(stage) * part.panels.len();
+        }
+    }
+
     /// Packs the right operands of a block of the depth: stage by stage, within it panel by panel, within it chunk by chunk.
-    fn pack_right(&mut self, k_block: &KBlock) {
+    fn pack_right(&mut self, part: &Part, k_block: &KBlock, out: &mut Buffer) {
+        let all = &self.panels[part.panels.clone()];
         let lens = || k_block.stages.iter().map(|stage| stage_len::<P>(stage));
-        let mut out = self.scratch.right.of::<P>(lens().sum::<usize>() * self.panels.len());
-        let (level, rows) = (self.session.level(), self.rows.len());
+        let mut out = out.of::<P>(lens().sum::<usize>() * all.len());
+        let (level, rows) = (self.session.level(), part.rows.len());
         for (stage, stride) in k_block.stages.iter().zip(lens()) {
             let of_stage;
-            (of_stage, out) = out.split_at_mut(stride * self.panels.len());
-            for (chunk, part) in packed_parts::<P>(stage) {
-                let mut panels = self.panels;
+            (of_stage, out) = out.split_at_mut(stride * all.len());
+            for (chunk, place) in packed_parts::<P>(stage) {
+                let mut panels = all;
                 while let Some(first) = panels.first() {
                     // Only the last panel of a segment may be narrower, and so be held otherwise.
                     let is_alike =
                         |panel: &Panel| panel.segment == first.segment && panel.cols.len() == first.cols.len();
                     let count = panels.iter().take_while(|panel| is_alike(panel)).count();
-                    let out = &mut of_stage[(self.panels.len() - panels.len()) * stride + part.start..];
+                    let out = &mut of_stage[(all.len() - panels.len()) * stride + place.start..];
                     let right = self.segments[first.segment].terms[chunk.term].right;
                     let (cols, depth) = (first.cols.start..panels[count - 1].cols.end, chunk.depth.clone());
                     match Layout::of(level, right, rows, &first.cols, &depth) {
@@ -316,71 +394,68 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Adds a stage's chunks, whose right operands begin at `right`, to the sums of a block of rows, which begin at block
-    /// `sums` of the scratch; after the last stage, the sums are stored.
+    /// Adds a stage's chunks to the sums of a block of rows, which begin at block `sums` of the scratch; after the last
+    /// stage, the sums are stored.
     fn multiply(
         &mut self,
+        part: &Part,
         stage: &[Chunk],
-        right: usize,
+        packed_right: &[P],
         rows: Range<usize>,
         sums: usize,
         (is_first, is_last): (bool, bool),
     ) {
         let level = self.session.level();
-        let Scratch {
-            left,
-            right: packed_right,
-            sums: blocks,
-        } = &mut *self.scratch;
+        let Scratch { left, sums: blocks, .. } = &mut *self.scratch;
         let stride = stage_len::<P>(stage);
         let packed_left = left.of::<P>(stride);
-        let packed_right = packed_right.get::<P>();
+        let panels = &self.panels[part.panels.clone()];
         let mut held: Vec<Option<Held<P>>> = vec![None; stage.len()];
-        for (at, panel) in self.panels.iter().enumerate() {
+        for (at, panel) in panels.iter().enumerate() {
             let segment = &self.segments[panel.segment];
-            let part = |at: usize| (rows.end + TILE * at / self.panels.len()).min(self.rows.end);
+            let ahead = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
             if !Layout::<P>::is_columns(level, panel.cols.len()) {
-                Self::prefetch(segment, stage, part(at)..part(at + 1));
+                Self::prefetch(segment, stage, ahead(at)..ahead(at + 1));
             }
             let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
             if is_last {
                 segment.epilogue.prepare(rows.clone(), panel.cols.clone());
             }
-            for ((chunk, part), held) in packed_parts::<P>(stage).zip(&mut held) {
+            for ((chunk, place), held) in packed_parts::<P>(stage).zip(&mut held) {
                 let operand = segment.terms[chunk.term].left;
                 if held.is_some_and(|(held, _)| held.is(operand)) {
                     continue;
                 }
-                let lent = if level == InstructionSet::Amx && self.panels.len() > FEW {
+                let lent = if level == InstructionSet::Amx && panels.len() > FEW {
                     None
                 } else {
                     lent(operand, rows.clone(), chunk.depth.clone())
                 };
                 if lent.is_none() {
-                    let block = &mut packed_left[part];
+                    let block = &mut packed_left[place];
                     pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
                 }
                 *held = Some((operand, lent));
             }
 
             let shape = (rows.len(), panel.cols.len());
-            let of_panel = &packed_right[right + at * stride..][..stride];
+            let of_panel = &packed_right[at * stride..][..stride];
             if P::joins_chunks(level) && held.iter().flatten().all(|(_, lent)| lent.is_none()) {
                 let depth = stride / TILE;
                 let (left, right) = (Left::packed(packed_left, depth), Right::Panel(of_panel));
                 P::multiply_operands(&self.session, left, right, depth, shape, sums, !is_first);
             } else {
-                for ((chunk, part), held) in packed_parts::<P>(stage).zip(&held) {
+                for ((chunk, place), held) in packed_parts::<P>(stage).zip(&held) {
                     let depth = chunk.depth.len();
-                    let accumulates = !is_first || part.start > 0;
+                    let accumulates = !is_first || place.start > 0;
                     let source = segment.terms[chunk.term].right;
-                    let packed = || Left::packed(&packed_left[part.clone()], depth);
+                    let packed = || Left::packed(&packed_left[place.clone()], depth);
                     P::multiply_operands(
                         &self.session,
                         held.and_then(|(_, lent)| lent).unwrap_or_else(packed),
-                        match Layout::of(level, source, self.rows.len(), &panel.cols, &chunk.depth) {
-                            Layout::Panel => Right::Panel(&of_panel[part.clone()]),
-                            Layout::Columns => Right::Columns(&of_panel[part.clone()]),
+                        match Layout::of(level, source, part.rows.len(), &panel.cols, &chunk.depth) {
+                            Layout::Panel => Right::Panel(&of_panel[place.clone()]),
+                            Layout::Columns => Right::Columns(&of_panel[place.clone()]),
                             Layout::Rows(values, stride) => Right::Rows(values, stride),
                         },
                         depth,
@@ -391,7 +466,7 @@ impl<P: Multiply> Worker<'_, P> {
                 }
             }
             if is_last {
-                // SAFETY: parts have no rows and panels in common, and no block is stored twice.
+                // SAFETY: parts have no rows and panels in common, a block of rows is taken once, and no block is stored twice.
                 unsafe { segment.epilogue.store(rows.clone(), panel.cols.clone(), sums) };
             }
         }

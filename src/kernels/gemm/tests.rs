@@ -1,9 +1,12 @@
 //! Every level against float64 sums, on shapes that fill no block.
 
+use std::{collections::BTreeSet, ops::Range, sync::Mutex, time::Duration};
+
 use half::bf16;
 
 use super::{
-    Dense, Operand, OperandReader, Segment, Term,
+    Dense, Epilogue, Operand, OperandReader, Segment, Term,
+    block::Block,
     epilogue::{AddScaled, LinearCombination, Output, Replace},
     multiply::Multiply,
     product,
@@ -185,7 +188,7 @@ fn segments_terms_and_stores_go_together() {
 }
 
 /// Writes `x · wᵀ` through a store.
-fn product_to(rows: usize, depth: usize, cols: usize, epilogue: &dyn super::Epilogue) {
+fn product_to(rows: usize, depth: usize, cols: usize, epilogue: &dyn Epilogue) {
     let (x, w): (Vec<bf16>, Vec<bf16>) = (values(rows * depth, 1), values(cols * depth, 2));
     let (x, w) = (Dense::new(&x, depth), Dense::new(&w, depth));
     let term = Term::<bf16> {
@@ -280,6 +283,46 @@ fn large_depths_are_summed_in_rounds() {
             assert_eq!(out[row * cols + col], want);
         }
     });
+}
+
+/// Keeps who stored the blocks of the first columns, slowly.
+struct Slow<'a> {
+    store: Replace<'a, f32>,
+    stored: Mutex<BTreeSet<Option<usize>>>,
+}
+
+impl Epilogue for Slow<'_> {
+    unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
+        if cols.start == 0 {
+            self.stored.lock().unwrap().insert(rayon::current_thread_index());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.store.store(rows, cols, block) };
+    }
+}
+
+#[test]
+fn a_thread_that_is_done_takes_rows_of_another() {
+    let (rows, depth, cols) = (20 * 32 + 5, 40, 8 * 32);
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let mut out = vec![f32::NAN; rows * cols];
+    let slow = Slow {
+        store: Replace {
+            out: Output::new(&mut out, cols),
+            scale: 1.0,
+        },
+        stored: Mutex::default(),
+    };
+    threads.install(|| product_to(rows, depth, cols, &slow));
+    assert_eq!(slow.stored.into_inner().unwrap().len(), 2);
+    let mut alone = vec![f32::NAN; rows * cols];
+    let store = Replace {
+        out: Output::new(&mut alone, cols),
+        scale: 1.0,
+    };
+    product_to(rows, depth, cols, &store);
+    assert_eq!(out, alone);
 }
 
 #[test]

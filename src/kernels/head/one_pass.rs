@@ -44,7 +44,7 @@ pub struct Exponentials<'a, E> {
 }
 
 // SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
-// of grain `Exponentials::GRAIN` keeps a slot's columns on one thread.
+// of grain `Exponentials::GRAIN` keeps a slot's columns of a row on one thread.
 unsafe impl<E: Send> Sync for Exponentials<'_, E> {}
 
 impl<'a, E: Element> Exponentials<'a, E> {

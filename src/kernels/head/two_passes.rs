@@ -41,7 +41,7 @@ pub struct LogSumExps<'a> {
 }
 
 // SAFETY: an element of the cells belongs to one row and one slot, and threads have no row and slot in common: a product
-// of grain `LogSumExps::GRAIN` keeps a slot's columns on one thread.
+// of grain `LogSumExps::GRAIN` keeps a slot's columns of a row on one thread.
 unsafe impl Sync for LogSumExps<'_> {}
 
 impl<'a> LogSumExps<'a> {
