@@ -169,6 +169,9 @@ fn tiles_permitted() -> bool {
     false
 }
 
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod emulated_tiles;
+
 /// Levels for tests: each thread can have its own, which the kernels it calls use on all their threads.
 #[cfg(test)]
 pub(crate) mod forced {
@@ -182,13 +185,26 @@ pub(crate) mod forced {
         FORCED.get()
     }
 
-    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use.
+    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use; tiles are emulated.
     pub(crate) fn at_each_level(mut body: impl FnMut(InstructionSet)) {
-        for level in InstructionSet::ALL.into_iter().filter(|level| level.is_available()) {
+        let is_there = |level: &InstructionSet| level.is_available() || is_emulated(*level);
+        for level in InstructionSet::ALL.into_iter().filter(is_there) {
             FORCED.set(Some(level));
             body(level);
         }
         FORCED.set(None);
+    }
+
+    fn is_emulated(level: InstructionSet) -> bool {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+        {
+            level == InstructionSet::Amx && super::emulated_tiles::install()
+        }
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+        {
+            let _ = level;
+            false
+        }
     }
 }
 
