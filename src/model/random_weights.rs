@@ -2,13 +2,13 @@
 //!
 //! Value `i` of a tensor is a function of word `i` of the ChaCha8 stream that belongs to (seed, the tensor's name), so
 //! that any range gives the same values in any order and on any number of threads. Only exact IEEE operations are used
-//! (no libm, no fused multiply-add): the weights are the same on every machine.
+//! (no libm, no fused multiply-add): the weights are the same on every machine, at each level.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use rayon::prelude::*;
 
-use crate::random;
+use crate::{options::InstructionSet, random};
 
 /// Values a task of the thread pool makes.
 const TASK: usize = 1 << 15;
@@ -19,28 +19,38 @@ const BLOCK: usize = 512;
 /// Fills `out` with the values of matrix `name` from flat index `start` on: normal(0, `deviation`²).
 pub(super) fn normal(seed: u64, name: &str, deviation: f32, start: usize, out: &mut [f32]) {
     let stream = random::stream(seed, &format!("weights {name}"));
+    let level = InstructionSet::current();
     out.par_chunks_mut(TASK).enumerate().for_each(|(task, out)| {
         let mut stream = stream.clone();
         stream.set_word_pos((start + task * TASK) as u128);
         out.chunks_mut(BLOCK)
-            .for_each(|block| fill(&mut stream, deviation, block));
+            .for_each(|block| fill(level, &mut stream, deviation, block));
     });
 }
 
-fn fill(stream: &mut ChaCha8Rng, deviation: f32, out: &mut [f32]) {
-    let scale = deviation * std::f32::consts::SQRT_2;
+fn fill(level: InstructionSet, stream: &mut ChaCha8Rng, deviation: f32, out: &mut [f32]) {
     let mut bytes = [0u8; 4 * BLOCK];
     let bytes = &mut bytes[..4 * out.len()];
     stream.fill_bytes(bytes);
+    level.run(
+        #[inline(always)]
+        || from_words(bytes.as_chunks().0, deviation, out),
+    );
+}
+
+/// The values of as many words.
+#[inline(always)]
+fn from_words(words: &[[u8; 4]], deviation: f32, out: &mut [f32]) {
+    let scale = deviation * std::f32::consts::SQRT_2;
     let mut tail = [0f32; BLOCK];
-    for ((word, out), tail) in bytes.as_chunks().0.iter().zip(&mut *out).zip(&mut tail) {
+    for ((word, out), tail) in words.iter().zip(&mut *out).zip(&mut tail) {
         let x = uniform(u32::from_le_bytes(*word));
         let w = -ln((1.0 - x) * (1.0 + x));
         *tail = w;
         *out = scale * x * erfinv_centre(w);
     }
     // One value in 300: apart, so that the loop above has no branch and is vectorised.
-    for ((word, out), &w) in bytes.as_chunks().0.iter().zip(out).zip(&tail) {
+    for ((word, out), &w) in words.iter().zip(out).zip(&tail) {
         if w >= TAIL {
             let x = uniform(u32::from_le_bytes(*word));
             *out = scale * x * erfinv_tail(w);
@@ -49,6 +59,7 @@ fn fill(stream: &mut ChaCha8Rng, deviation: f32, out: &mut [f32]) {
 }
 
 /// The odd multiples of 2^-23 in (-1, 1), each with the same probability: symmetric, and never 0 or 1.
+#[inline(always)]
 fn uniform(word: u32) -> f32 {
     let odd = ((word >> 9) << 1 | 1) as i32 - (1 << 23);
     odd as f32 * (1.0 / (1 << 23) as f32)
@@ -58,6 +69,7 @@ fn uniform(word: u32) -> f32 {
 const TAIL: f32 = 5.0;
 
 /// `erfinv(x) / x` from `w = -ln(1 - x²) < 5`. M. Giles, "Approximating the erfinv function", GPU Computing Gems 2011.
+#[inline(always)]
 fn erfinv_centre(w: f32) -> f32 {
     polynomial(
         w - 2.5,
@@ -94,6 +106,7 @@ fn erfinv_tail(w: f32) -> f32 {
 }
 
 /// Natural logarithm of a normal positive number, to about one unit in the last place: Cephes' `logf`.
+#[inline(always)]
 fn ln(x: f32) -> f32 {
     const SQRT_HALF: i32 = 0x3f35_04f3;
     let bits = x.to_bits() as i32;
@@ -120,6 +133,7 @@ fn ln(x: f32) -> f32 {
 }
 
 /// Horner's rule, highest power first.
+#[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
@@ -149,6 +163,18 @@ mod tests {
     fn values_stay_what_they_are() {
         let values = values(0, "model.embed_tokens.weight", 0, 4);
         assert_eq!(values, [-0.032421496, 0.016844044, -0.024983576, 0.00089399156]);
+    }
+
+    #[test]
+    fn each_level_makes_the_same_values() {
+        let at = |level| {
+            let mut out = vec![0.0; BLOCK - 3];
+            fill(level, &mut random::stream(1, "words"), 0.02, &mut out);
+            out
+        };
+        for level in InstructionSet::ALL.into_iter().filter(|level| level.is_available()) {
+            assert_eq!(at(level), at(InstructionSet::Portable), "{level:?}");
+        }
     }
 
     #[test]
