@@ -185,7 +185,8 @@ pub(crate) mod forced {
         FORCED.get()
     }
 
-    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use; tiles are emulated.
+    /// Calls `body` once for each level that this CPU has, from the least on, with that level in use. Tiles are emulated where it
+    /// has none.
     pub(crate) fn at_each_level(mut body: impl FnMut(InstructionSet)) {
         let is_there = |level: &InstructionSet| level.is_available() || is_emulated(*level);
         for level in InstructionSet::ALL.into_iter().filter(is_there) {

@@ -32,7 +32,7 @@ impl<E: Element> Destination<'_, E> {
     }
 
     /// Writes the rows from `first` on: `blocks[panel]` has them in its rows, and each is multiplied by its factor. Returns
-    /// whether all of the blocks is finite.
+    /// whether all that was written of the blocks was finite.
     ///
     /// # Safety
     /// Nobody else has these rows.
@@ -51,7 +51,7 @@ impl<E: Element> Destination<'_, E> {
         let mut finite = true;
         for (panel, block) in blocks.iter().enumerate() {
             let columns = self.columns(self.shape.panel(panel));
-            finite &= block.is_finite(level);
+            finite &= block.is_finite(level, rows.len(), columns.len());
             // SAFETY: the caller's promise.
             unsafe { self.out.put_sums(rows.clone(), columns, block, &combination) };
         }

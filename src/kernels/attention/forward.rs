@@ -188,7 +188,7 @@ struct Worker<'a, P, E> {
 }
 
 impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
-    /// True if the whole output is finite.
+    /// True if all sums of the output are finite.
     fn run(&mut self) -> bool {
         let blocks = self.item.queries.len().div_ceil(TILE);
         let heads = self.item.kv_head * self.shape.group()..(self.item.kv_head + 1) * self.shape.group();
@@ -228,7 +228,7 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
     }
 
     /// Adds the values of some keys to the sums of a head's queries from `first` on, which are block `index` of the item's.
-    /// Writes their output after the last key. Returns true if the output is finite.
+    /// Writes their output after the last key. Returns true if its sums are finite.
     fn attend(&mut self, keys: Range<usize>, index: usize, head: usize, first: usize) -> bool {
         let level = self.session.level();
         let (first_seen, end) = (self.pattern.start(first), self.pattern.end(first));

@@ -24,12 +24,17 @@ impl Block {
         &self.0.as_chunks().0[row]
     }
 
-    /// Whether all elements are finite.
-    pub fn is_finite(&self, level: InstructionSet) -> bool {
+    /// Whether the elements of the first rows and columns are finite.
+    pub fn is_finite(&self, level: InstructionSet, rows: usize, cols: usize) -> bool {
         level.run(
             #[inline(always)]
             || {
-                let largest = self.0.iter().map(|value| value.to_bits() & 0x7fff_ffff).max();
+                let largest = |values: &[f32]| values.iter().map(|value| value.to_bits() & 0x7fff_ffff).max();
+                let rows = &self.0[..rows * TILE];
+                let largest = match cols {
+                    TILE => largest(rows),
+                    _ => rows.chunks(TILE).filter_map(|row| largest(&row[..cols])).max(),
+                };
                 largest < Some(f32::INFINITY.to_bits())
             },
         )

@@ -117,7 +117,7 @@ impl Session {
     pub fn new(level: InstructionSet) -> Self {
         #[cfg(target_arch = "x86_64")]
         if level == InstructionSet::Amx {
-            // SAFETY: the level is only in use where the CPU has tiles and the system permits them.
+            // SAFETY: the level is only in use where the CPU has tiles and the system permits them, or where tests emulate them.
             unsafe { amx::configure() };
         }
         Self {

@@ -3,8 +3,9 @@
 //! A thread takes some columns of the output (or, where there are few, some rows). It packs the right operands of these
 //! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
 //! walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can be read
-//! where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not. Every element of
-//! the output is summed over the depth in one order, whatever the number of threads.
+//! where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not, if all of the
+//! depth is packed at once. Every element of the output is summed over the depth in one order, whatever the number of
+//! threads.
 
 use std::{
     mem::take,
@@ -44,8 +45,6 @@ const FEW_COLUMNS: usize = 16;
 const HELD_ROWS: usize = 2048;
 /// Columns of an output that is cut by rows instead.
 const NARROW: usize = 128;
-/// Blocks of rows for each thread that has no part of its own.
-const SHARED_ROWS: usize = 8;
 
 /// A summand of a segment: `left [rows, depth] · right [depth, cols]`.
 #[derive(Clone, Copy)]
@@ -146,27 +145,28 @@ pub fn gemm_grouped<P: Multiply>(rows: usize, segments: &[Segment<P>], grain: us
         .collect();
     let threads = rayon::current_num_threads();
     let Blocking { parts, k_blocks } = Blocking::new::<P>(rows, panels.len(), grain, &depths(first), threads);
-    let row_blocks: usize = parts.iter().map(|part| part.rows.len().div_ceil(TILE)).sum();
-    let workers = parts.len().max(row_blocks / SHARED_ROWS).min(threads);
     let next = AtomicUsize::new(0);
-    (0..workers).into_par_iter().with_max_len(1).for_each(|_| {
-        scratch::with(|scratch| {
-            let mut worker = Worker {
-                session: Session::new(level),
-                segments,
-                panels: &panels,
-                k_blocks: &k_blocks,
-                scratch,
-                row: Vec::new(),
-            };
-            while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                worker.run(part);
-            }
-            for part in &parts {
-                worker.share(part);
-            }
+    (0..parts.len().min(threads))
+        .into_par_iter()
+        .with_max_len(1)
+        .for_each(|_| {
+            scratch::with(|scratch| {
+                let mut worker = Worker {
+                    session: Session::new(level),
+                    segments,
+                    panels: &panels,
+                    k_blocks: &k_blocks,
+                    scratch,
+                    row: Vec::new(),
+                };
+                while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    worker.run(part);
+                }
+                for part in &parts {
+                    worker.share(part);
+                }
+            });
         });
-    });
 }
 
 fn panels(segment: usize, cols: usize) -> impl Iterator<Item = Panel> {
@@ -221,7 +221,7 @@ impl Part {
         *self.right.write().unwrap_or_else(PoisonError::into_inner) = Some(right);
     }
 
-    /// Waits for the threads that use them.
+    /// Takes the operands back once no thread uses them.
     fn withdraw(&self) -> Buffer {
         let mut right = self.right.write().unwrap_or_else(PoisonError::into_inner);
         right.take().unwrap_or_default()

@@ -1,5 +1,5 @@
 //! Tiles in software, so that their code is tested on CPUs without them: the CPU rejects an instruction, and the signal's
-//! handler does what the instruction would have done (Intel SDM vol. 2, the instructions of AMX).
+//! handler does what the instruction would have done, but for the rounding of sums (Intel SDM vol. 2, the instructions of AMX).
 
 use std::{cell::UnsafeCell, ptr::null_mut, slice, sync::OnceLock};
 
@@ -158,7 +158,7 @@ impl Instruction {
             }
             // TILERELEASE
             (0x49, 0, None, _) => tiles.is_configured = false,
-            _ if !tiles.is_configured => return false,
+            _ if !tiles.is_configured || self.register >= 8 || self.third >= 8 && self.opcode == 0x5c => return false,
             // TILEZERO
             (0x49, 3, None, _) => tiles.values[self.register] = [[0; COLUMNS]; ROWS],
             // TILELOADD, and TILELOADDT1 with a hint.
@@ -176,7 +176,7 @@ impl Instruction {
                 }
             }
             // TDPBF16PS
-            (0x5c, 2, None, &Operand::Register(left)) => {
+            (0x5c, 2, None, &Operand::Register(left @ 0..8)) => {
                 let (left, right) = (tiles.values[left], tiles.values[self.third]);
                 for (sums, left) in tiles.values[self.register].iter_mut().zip(&left) {
                     add_pairs(sums, left, &right);
