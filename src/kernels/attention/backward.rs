@@ -142,7 +142,7 @@ struct Item<'a, E> {
 }
 
 impl<E: Element> Item<'_, E> {
-    /// True if all gradients are finite; computed only with `checks_finite`.
+    /// True if all sums of the gradients are finite. What is not is masked only with `checks_finite`.
     fn compute<P: Number + FromFormat<E>>(
         &self,
         session: &Session,

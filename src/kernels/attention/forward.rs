@@ -309,17 +309,11 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let SequenceShape { heads, head_dim, .. } = self.shape;
         let len = P::packed_len(head_dim);
         let q = Head::new(self.sequence.q, self.shape, heads, head);
-        let queries = q.lend(level, first).unwrap_or_else(|| {
+        let (operand, block) = (Operand::depth_last(&q), first..self.shape.len.min(first + TILE));
+        let lent = Left::lent(level, operand, block.clone(), 0..head_dim, seen.len());
+        let queries = lent.unwrap_or_else(|| {
             let queries = self.scratch.queries.of::<P>(len);
-            let block = first..first + TILE;
-            pack_left(
-                level,
-                Operand::depth_last(&q),
-                block,
-                0..head_dim,
-                queries,
-                &mut self.row,
-            );
+            pack_left(level, operand, block, 0..head_dim, queries, &mut self.row);
             Left::packed(queries, head_dim)
         });
         q.prefetch_rows(first + TILE..first + 2 * TILE);

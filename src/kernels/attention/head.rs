@@ -3,15 +3,9 @@
 use std::ops::Range;
 
 use super::shape::SequenceShape;
-use crate::kernels::{
-    InstructionSet,
-    gemm::{
-        OperandReader,
-        block::TILE,
-        multiply::Left,
-        operand::{FromFormat, prefetch},
-        pack::Packed,
-    },
+use crate::kernels::gemm::{
+    OperandReader,
+    operand::{FromFormat, prefetch},
 };
 
 /// `[len, head_dim]` of `[len, heads, head_dim]`, with zeros below.
@@ -48,14 +42,6 @@ impl<'a, E> Head<'a, E> {
         }
     }
 
-    /// The positions from `first` on as products take them on the left, if they can take them where they lie.
-    pub(super) fn lend<P: Packed + FromFormat<E>>(&self, level: InstructionSet, first: usize) -> Option<Left<'a, P>> {
-        if level == InstructionSet::Amx || first + TILE > self.len || !self.head_dim.is_multiple_of(P::STEP) {
-            return None;
-        }
-        P::lend(&self.values[first * self.stride..]).map(|values| Left::rows(values, self.stride))
-    }
-
     /// Asks for the cache lines of positions that will be read.
     pub(super) fn prefetch_rows(&self, positions: Range<usize>) {
         positions.for_each(|position| prefetch(self.at(position)));
@@ -71,6 +57,10 @@ impl<P: FromFormat<E>, E: Sync> OperandReader<P> for Head<'_, E> {
             zeros.fill(P::ZERO);
             zeros
         }
+    }
+
+    fn lend(&self) -> Option<(&[P], usize)> {
+        P::lend(self.values).map(|values| (values, self.stride))
     }
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {

@@ -24,7 +24,7 @@ impl Block {
         &self.0.as_chunks().0[row]
     }
 
-    /// Whether the elements of the first rows and columns are finite.
+    /// True if the elements of the first rows and columns are finite.
     pub fn is_finite(&self, level: InstructionSet, rows: usize, cols: usize) -> bool {
         level.run(
             #[inline(always)]
@@ -47,7 +47,7 @@ impl Block {
     }
 }
 
-/// What becomes of a block's sums: `row_scale · scale · sum + bias + residual`, rounded once; any of these may be missing.
+/// A combination of a block's sums: `row_scale · scale · sum + bias + residual`, rounded once. All but the sum may be missing.
 pub struct Combination<'a, E> {
     /// A factor for each row.
     pub row_scale: Option<&'a [f32; TILE]>,

@@ -12,6 +12,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 pub mod block;
+mod blocking;
 pub mod columns;
 pub mod epilogue;
 pub mod multiply;

@@ -1,14 +1,19 @@
 //! The product of a left block and a right panel, packed or as they lie: 32 x 32 float32, for each instruction set.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 
 use super::block::{Block, GROUP, TILE};
-use super::operand::{FromFormat, Number};
+use super::operand::{FromFormat, Number, Operand, Order};
 use super::pack::Packed;
 use super::transpose::transpose;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, avx2, avx512, avx512_bf16};
 use crate::kernels::InstructionSet;
+
+/// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
+const FEW: usize = 4;
 
 /// 32 rows of a left operand: a packed block, or rows that lie in their matrix as the products can take them.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +39,23 @@ impl<'a, P: Packed> Left<'a, P> {
             row: stride,
             step: P::STEP,
         }
+    }
+
+    /// A block of a left operand where it lies, if the instruction set takes it from there to multiply it with so many panels.
+    pub fn lent(
+        level: InstructionSet,
+        operand: Operand<'a, P>,
+        rows: Range<usize>,
+        depth: Range<usize>,
+        panels: usize,
+    ) -> Option<Self> {
+        let is_packed = level == InstructionSet::Amx && panels > FEW;
+        let is_whole = rows.len() == TILE && depth.len().is_multiple_of(P::STEP);
+        if is_packed || !is_whole || operand.order != Order::DepthLast {
+            return None;
+        }
+        let (values, stride) = operand.source.lend()?;
+        Some(Self::rows(&values[rows.start * stride + depth.start..], stride))
     }
 
     /// Panics where the first `rows` rows have no `steps` steps.

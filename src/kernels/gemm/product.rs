@@ -4,48 +4,32 @@
 //! columns into its second-level cache, dequantising them on the way (unless few rows can take them as they lie), and then
 //! walks down the rows: a block of 32 rows of the left operand is packed into the first-level cache, unless it can be read
 //! where it lies, and multiplied with each panel. A thread that is done takes rows of those that are not, if all of the
-//! depth is packed at once. Every element of the output is summed over the depth in one order, whatever the number of
-//! threads.
+//! depth is packed at once. Every element of the output is summed over the depth in one order, independent of the number
+//! of threads.
 
 use std::{
     mem::take,
     ops::Range,
-    sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use rayon::prelude::*;
 
 use super::{
     block::{Block, TILE},
+    blocking::{Blocking, Chunk, KBlock, Part, packed_parts, stage_len},
     epilogue::Epilogue,
     multiply::{Left, Multiply, Right, Session},
     operand::{Operand, Order},
-    pack::{Packed, pack_left, pack_panels},
+    pack::{pack_left, pack_panels},
     scratch::{self, Buffer, Scratch},
 };
 use crate::kernels::InstructionSet;
 
-/// Packed right operands of a thread, in bytes: half of a server core's second-level cache.
-const RIGHT_BYTES: usize = 1 << 20;
-/// Columns that a thread takes at the least, where there are as many, although the depth is too large for all of it to fit.
-const WIDE: usize = 512;
-/// Places of the depth that are multiplied at a time, at most. A packed left block of bfloat16 has 40 KiB then, and stays in the
-/// first-level cache of a CPU with tiles. No sum depends on it.
-const CHUNK: usize = 640;
-/// Panels for which a left block is not worth packing with AMX: more of them read it faster from the first-level cache.
-const FEW: usize = 4;
 /// Rows at most for which a right operand is not packed where it can be multiplied as it lies.
 const FEW_ROWS: usize = 64;
 /// Columns at most of a panel that is packed along the depth where it can be multiplied so.
 const FEW_COLUMNS: usize = 16;
-/// Rows whose sums are held from one block of the depth to the next, if not all of it fits.
-const HELD_ROWS: usize = 2048;
-/// Columns of an output that is cut by rows instead.
-const NARROW: usize = 128;
-
 /// A summand of a segment: `left [rows, depth] · right [depth, cols]`.
 #[derive(Clone, Copy)]
 pub struct Term<'a, P> {
@@ -113,13 +97,6 @@ impl<'a, P: Multiply> Layout<'a, P> {
     }
 }
 
-/// A part of a term's depth.
-#[derive(Clone)]
-struct Chunk {
-    term: usize,
-    depth: Range<usize>,
-}
-
 /// Computes the segments' sums, `rows` rows each. All segments have the same number of terms, of the same depths; what
 /// they have in common on the left is packed once.
 ///
@@ -176,119 +153,6 @@ fn panels(segment: usize, cols: usize) -> impl Iterator<Item = Panel> {
     })
 }
 
-/// How a product is shared out.
-struct Blocking {
-    parts: Vec<Part>,
-    k_blocks: Vec<KBlock>,
-}
-
-/// What is packed on the right at a time, in stages: what is packed on the left at a time.
-#[derive(Default)]
-struct KBlock {
-    stages: Vec<Vec<Chunk>>,
-}
-
-impl KBlock {
-    /// Adds a chunk to the last stage, or to a new one where that would be too deep.
-    fn push(&mut self, chunk: Chunk) {
-        match self.stages.last_mut() {
-            Some(stage) if stage.iter().map(|chunk| chunk.depth.len()).sum::<usize>() + chunk.depth.len() <= CHUNK => {
-                stage.push(chunk);
-            }
-            _ => self.stages.push(vec![chunk]),
-        }
-    }
-}
-
-/// Rows and panels that one thread packs the right operands of.
-struct Part {
-    rows: Range<usize>,
-    panels: Range<usize>,
-    /// The first row that no thread has taken.
-    next: AtomicUsize,
-    /// The packed right operands, as long as they are there for all threads.
-    right: RwLock<Option<Buffer>>,
-}
-
-impl Part {
-    /// Takes a block of rows.
-    fn take_rows(&self) -> Option<Range<usize>> {
-        let start = self.next.fetch_add(TILE, Ordering::Relaxed);
-        (start < self.rows.end).then(|| start..self.rows.end.min(start + TILE))
-    }
-
-    fn publish(&self, right: Buffer) {
-        *self.right.write().unwrap_or_else(PoisonError::into_inner) = Some(right);
-    }
-
-    /// Takes the operands back once no thread uses them.
-    fn withdraw(&self) -> Buffer {
-        let mut right = self.right.write().unwrap_or_else(PoisonError::into_inner);
-        right.take().unwrap_or_default()
-    }
-}
-
-impl Blocking {
-    fn new<P: Packed>(rows: usize, panels: usize, grain: usize, depths: &[usize], threads: usize) -> Self {
-        let panel_bytes = |depth| P::packed_len(depth) * size_of::<P>();
-        let bytes: usize = depths.iter().map(|&depth| panel_bytes(depth)).sum();
-        let fitting = (RIGHT_BYTES / bytes.max(1)).max(WIDE / TILE);
-        let by_rows = grain == 1 && panels * TILE <= NARROW && rows >= 2 * TILE * threads;
-        let (row_parts, panel_parts) = if by_rows {
-            (threads, 1)
-        } else {
-            let fair = panels.div_ceil(fitting).next_multiple_of(threads);
-            (1, fair.min(panels.div_ceil(grain)))
-        };
-        let together = panels.div_ceil(panel_parts.max(1));
-
-        let mut k_blocks = vec![KBlock::default()];
-        let mut held = 0;
-        for chunk in depths.iter().enumerate().flat_map(|(term, &depth)| chunks(term, depth)) {
-            let bytes = panel_bytes(chunk.depth.len()) * together;
-            if held > 0 && held + bytes > RIGHT_BYTES {
-                k_blocks.push(KBlock::default());
-                held = 0;
-            }
-            held += bytes;
-            if let Some(k_block) = k_blocks.last_mut() {
-                k_block.push(chunk);
-            }
-        }
-
-        let row_step = rows.div_ceil(row_parts).next_multiple_of(TILE);
-        let row_step = if k_blocks.len() > 1 {
-            row_step.min(HELD_ROWS)
-        } else {
-            row_step
-        };
-        let cut = |at: usize| (at * panels / panel_parts).next_multiple_of(grain).min(panels);
-        let parts = (0..rows)
-            .step_by(row_step.max(1))
-            .flat_map(|start| {
-                (0..panel_parts).map(move |part| Part {
-                    rows: start..rows.min(start + row_step),
-                    panels: cut(part)..cut(part + 1),
-                    next: AtomicUsize::new(start),
-                    right: RwLock::default(),
-                })
-            })
-            .collect();
-        Self { parts, k_blocks }
-    }
-}
-
-/// The parts of a depth that are multiplied at a time, of about the same length.
-fn chunks(term: usize, depth: usize) -> impl Iterator<Item = Chunk> {
-    let count = depth.div_ceil(CHUNK).max(1);
-    let step = depth.div_ceil(count).next_multiple_of(TILE).max(TILE);
-    // A depth of 0 is one chunk too: its sums, zeros, have to be stored.
-    (0..depth.max(1)).step_by(step).map(move |start| Chunk {
-        term,
-        depth: start..depth.min(start + step),
-    })
-}
-
 /// A thread that computes a product.
 struct Worker<'a, P> {
     session: Session,
@@ -324,8 +188,7 @@ impl<P: Multiply> Worker<'_, P> {
 
     /// Computes rows of a part until all are taken, if its right operands are there.
     fn share(&mut self, part: &Part) {
-        let right = part.right.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(right) = &*right {
+        if let Some(right) = &*part.right() {
             // A single stage stores each block's sums before it computes the next one's.
             let held = if self.k_blocks[0].stages.len() > 1 {
                 part.panels.len()
@@ -426,11 +289,7 @@ impl<P: Multiply> Worker<'_, P> {
                 if held.is_some_and(|(held, _)| held.is(operand)) {
                     continue;
                 }
-                let lent = if level == InstructionSet::Amx && panels.len() > FEW {
-                    None
-                } else {
-                    lent(operand, rows.clone(), chunk.depth.clone())
-                };
+                let lent = Left::lent(level, operand, rows.clone(), chunk.depth.clone(), panels.len());
                 if lent.is_none() {
                     let block = &mut packed_left[place];
                     pack_left(level, operand, rows.clone(), chunk.depth.clone(), block, &mut self.row);
@@ -487,26 +346,3 @@ impl<P: Multiply> Worker<'_, P> {
 
 /// A left operand whose block of rows is at hand: where it lies, or else packed.
 type Held<'a, P> = (Operand<'a, P>, Option<Left<'a, P>>);
-
-/// A whole block of a left operand where it lies, if the products can take it from there.
-fn lent<'a, P: Packed>(operand: Operand<'a, P>, rows: Range<usize>, depth: Range<usize>) -> Option<Left<'a, P>> {
-    if operand.order != Order::DepthLast || rows.len() < TILE || !depth.len().is_multiple_of(P::STEP) {
-        return None;
-    }
-    let (values, stride) = operand.source.lend()?;
-    Some(Left::rows(&values[rows.start * stride + depth.start..], stride))
-}
-
-/// A stage's chunks, with the place of each among their packed elements.
-fn packed_parts<P: Packed>(stage: &[Chunk]) -> impl Iterator<Item = (&Chunk, Range<usize>)> {
-    stage.iter().scan(0, |end, chunk| {
-        let start = *end;
-        *end += P::packed_len(chunk.depth.len());
-        Some((chunk, start..*end))
-    })
-}
-
-/// Packed elements of a stage's chunks for one block or panel.
-fn stage_len<P: Packed>(stage: &[Chunk]) -> usize {
-    stage.iter().map(|chunk| P::packed_len(chunk.depth.len())).sum()
-}

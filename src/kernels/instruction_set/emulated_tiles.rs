@@ -61,7 +61,7 @@ struct Instruction {
     third: usize,
     /// The register of ModR/M.
     register: usize,
-    /// What `r/m` says.
+    /// The register or the memory of `r/m`.
     operand: Operand,
     len: usize,
 }
@@ -134,7 +134,8 @@ impl Instruction {
     /// # Safety
     /// Memory that the instruction reads or writes is there.
     unsafe fn execute(&self, registers: &[i64], tiles: &mut Tiles) -> bool {
-        let memory = |operand: &Operand| match *operand {
+        // The first byte, and bytes from one row to the next.
+        let memory = match self.operand {
             Operand::Register(_) => None,
             Operand::Memory {
                 base,
@@ -142,12 +143,11 @@ impl Instruction {
                 displacement,
             } => {
                 let stride = index.map_or(0, |(register, scale)| general(registers, register) * scale);
-                Some((general(registers, base) + displacement, stride as isize))
+                Some((general(registers, base) + displacement, stride))
             }
         };
-        let row =
-            |(address, stride): (i64, isize), row: usize| (address as *mut u8).wrapping_offset(stride * row as isize);
-        match (self.opcode, self.prefix, memory(&self.operand), &self.operand) {
+        let row = |(address, stride): (i64, i64), row: usize| (address + stride * row as i64) as *mut [u32; COLUMNS];
+        match (self.opcode, self.prefix, memory, &self.operand) {
             // LDTILECFG: palette 1, every tile whole.
             (0x49, 0, Some((address, _)), _) => {
                 // SAFETY: the caller's promise: a configuration has 64 bytes.
@@ -158,21 +158,21 @@ impl Instruction {
             }
             // TILERELEASE
             (0x49, 0, None, _) => tiles.is_configured = false,
-            _ if !tiles.is_configured || self.register >= 8 || self.third >= 8 && self.opcode == 0x5c => return false,
+            _ if !tiles.is_configured || self.register >= 8 || self.third >= 8 => return false,
             // TILEZERO
             (0x49, 3, None, _) => tiles.values[self.register] = [[0; COLUMNS]; ROWS],
             // TILELOADD, and TILELOADDT1 with a hint.
             (0x4b, 3 | 1, Some(place), _) => {
                 for (at, values) in tiles.values[self.register].iter_mut().enumerate() {
                     // SAFETY: the caller's promise.
-                    *values = unsafe { row(place, at).cast::<[u32; COLUMNS]>().read_unaligned() };
+                    *values = unsafe { row(place, at).read_unaligned() };
                 }
             }
             // TILESTORED
             (0x4b, 2, Some(place), _) => {
                 for (at, values) in tiles.values[self.register].iter().enumerate() {
                     // SAFETY: the caller's promise.
-                    unsafe { row(place, at).cast::<[u32; COLUMNS]>().write_unaligned(*values) };
+                    unsafe { row(place, at).write_unaligned(*values) };
                 }
             }
             // TDPBF16PS
