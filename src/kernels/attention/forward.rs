@@ -21,7 +21,8 @@ use crate::{
             Operand,
             block::{BLOCK, Block, TILE},
             epilogue::Output,
-            multiply::{Left, Right, Session},
+            factors::{Factors, Left, Right},
+            multiply::Session,
             operand::FromFormat,
             pack::{pack_left, pack_right},
             scratch::Buffer,
@@ -321,8 +322,12 @@ impl<P: Number + FromFormat<E>, E: Element> Worker<'_, P, E> {
         let keys = self.scratch.keys.get::<P>().chunks_exact(len);
         let blocks = self.scratch.scores.iter_mut().zip(keys).enumerate();
         for (at, (scores, keys)) in blocks.take(seen.end).skip(seen.start) {
-            let keys = Right::Panel(keys);
-            P::multiply_operands(&self.session, queries, keys, head_dim, (TILE, TILE), scores, false);
+            let factors = Factors {
+                left: queries,
+                right: Right::Panel(keys),
+                depth: head_dim,
+            };
+            P::multiply_all(&self.session, &[factors], (TILE, TILE), scores, false);
             self.shape.scores.cap(level, scores);
             hide(scores, self.pattern.hidden(first, start + at * TILE));
             update_max(level, &mut maxima, scores);

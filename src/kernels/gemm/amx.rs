@@ -1,11 +1,16 @@
-//! Tiles (Intel SDM vol. 1, ch. 18): 32 x 32 sums in four tiles. Rust has no stable intrinsics for them, so they are
+//! Tiles (Intel SDM vol. 1, ch. 18): 32 x 32 sums in four of them. Rust has no stable intrinsics for them, so they are
 //! written as assembly.
 
-use std::arch::asm;
+use std::{arch::asm, mem::offset_of, ptr::null};
 
 use half::bf16;
 
-use super::block::{Block, TILE};
+use super::{
+    block::{Block, TILE},
+    factors::{Factors, Right},
+    operand::Number,
+    pack::Packed,
+};
 
 /// Eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
@@ -37,52 +42,119 @@ pub(super) unsafe fn release() {
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
 
-/// Bytes between the rows of a packed tile, and of an output block.
+/// Bytes between the rows of a packed tile; those of an output block are twice as far apart.
 const TILE_ROW: usize = 64;
-const OUT_ROW: usize = TILE * 4;
+const _: () = assert!(TILE * size_of::<f32>() == 2 * TILE_ROW);
 
-/// 32 rows of a left operand, as the tiles load them: in elements, between rows, and between steps of 32 places.
+/// Products that one call of the assembly adds up, at most.
+const PASSES: usize = 4;
+
+/// A product's operands, as the assembly reads them.
 #[derive(Clone, Copy)]
-pub(super) struct Strided {
-    pub(super) values: *const bf16,
-    pub(super) row: usize,
-    pub(super) step: usize,
+#[repr(C)]
+struct Pass {
+    left: *const bf16,
+    /// Bytes from one row on the left to the next.
+    left_row: usize,
+    /// Bytes from one step of the depth to the next.
+    left_step: usize,
+    right: *const bf16,
+    /// The first of four rows whose cache lines are asked for meanwhile, those of a step with the step.
+    ahead: *const bf16,
+    steps: usize,
 }
 
-/// Assembly of one shape: which of the four sums of 16 x 16 it computes.
+impl Pass {
+    const NONE: Self = Self {
+        left: null(),
+        left_row: 0,
+        left_step: 0,
+        right: null(),
+        ahead: null(),
+        steps: 0,
+    };
+
+    /// # Panics
+    /// Where an operand is too small, or the right one is no panel.
+    fn new(Factors { left, right, depth }: &Factors<bf16>) -> Self {
+        let steps = depth.div_ceil(bf16::STEP);
+        left.check(TILE, steps);
+        let Right::Panel(right) = right else {
+            panic!("tiles multiply panels only")
+        };
+        assert!(right.len() >= bf16::packed_len(*depth));
+        let first = left.values.as_ptr();
+        Self {
+            left: first,
+            left_row: left.row * size_of::<bf16>(),
+            left_step: left.step * size_of::<bf16>(),
+            right: right.as_ptr(),
+            ahead: first.wrapping_add(left.ahead * left.row),
+            steps,
+        }
+    }
+}
+
+/// Assembly of one shape: which of the four sums of 16 x 16 it computes. Right operands come from the second-level cache: the hint
+/// of `tileloaddt1` keeps them from taking the left operand's place in the first-level cache. Cache lines of the next rows on the
+/// left are asked for between the products, where that costs no time.
 macro_rules! shape {
     ($name:ident, $zero:expr, $load:expr, $step:expr, $store:expr) => {
         /// # Safety
-        /// As [`multiply`]; `steps` is not 0.
-        unsafe fn $name(left: Strided, right: *const bf16, steps: usize, out: *mut f32, accumulate: bool) {
-            // SAFETY: reads `steps` packed steps of both operands and the block, and writes the block.
+        /// The tiles are configured, there is a pass, and each has a step and the elements of all its steps.
+        unsafe fn $name(passes: &[Pass], out: &mut Block, accumulate: bool) {
+            // SAFETY: reads the passes, their operands and the block, and writes the block; prefetches do neither.
             unsafe {
                 asm!(
-                    "test {accumulate}, {accumulate}",
+                    "test {steps}, {steps}",
                     "jnz 3f",
                     $zero,
                     "jmp 2f",
                     "3:",
                     $load,
                     "2:",
+                    "mov {left}, [{pass} + {left_at}]",
+                    "mov {left_row}, [{pass} + {left_row_at}]",
+                    "mov {left_step}, [{pass} + {left_step_at}]",
+                    "mov {right}, [{pass} + {right_at}]",
+                    "mov {ahead}, [{pass} + {ahead_at}]",
+                    "mov {steps}, [{pass} + {steps_at}]",
+                    "mov {lower}, {left_row}",
+                    "shl {lower}, 4",
+                    "add {lower}, {left}",
+                    "lea {further}, [{ahead} + 2 * {left_row}]",
+                    "4:",
                     $step,
-                    "add {left}, {step}",
-                    "add {lower}, {step}",
+                    "add {left}, {left_step}",
+                    "add {lower}, {left_step}",
+                    "add {ahead}, {left_step}",
+                    "add {further}, {left_step}",
                     "add {right}, 2048",
                     "dec {steps}",
+                    "jnz 4b",
+                    "add {pass}, {pass_size}",
+                    "dec {passes}",
                     "jnz 2b",
                     $store,
-                    accumulate = in(reg) usize::from(accumulate),
-                    left = inout(reg) left.values => _,
-                    lower = inout(reg) left.values.add(16 * left.row) => _,
-                    left_row = in(reg) left.row * size_of::<bf16>(),
-                    step = in(reg) left.step * size_of::<bf16>(),
-                    right = inout(reg) right => _,
-                    steps = inout(reg) steps => _,
+                    left_at = const offset_of!(Pass, left),
+                    left_row_at = const offset_of!(Pass, left_row),
+                    left_step_at = const offset_of!(Pass, left_step),
+                    right_at = const offset_of!(Pass, right),
+                    ahead_at = const offset_of!(Pass, ahead),
+                    steps_at = const offset_of!(Pass, steps),
+                    pass_size = const size_of::<Pass>(),
+                    pass = inout(reg) passes.as_ptr() => _,
+                    passes = inout(reg) passes.len() => _,
+                    steps = inout(reg) usize::from(accumulate) => _,
+                    left = out(reg) _,
+                    lower = out(reg) _,
+                    left_row = out(reg) _,
+                    left_step = out(reg) _,
+                    right = out(reg) _,
+                    ahead = out(reg) _,
+                    further = out(reg) _,
                     row = in(reg) TILE_ROW,
-                    out = in(reg) out,
-                    below = in(reg) out.add(16 * TILE),
-                    out_row = in(reg) OUT_ROW,
+                    out = in(reg) out.0.as_mut_ptr(),
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                     options(nostack),
@@ -95,61 +167,73 @@ macro_rules! shape {
 shape!(
     both,
     "tilezero tmm0\ntilezero tmm1\ntilezero tmm2\ntilezero tmm3",
-    "tileloadd tmm0, [{out} + {out_row}]\ntileloadd tmm1, [{out} + {out_row} + 64]
-     tileloadd tmm2, [{below} + {out_row}]\ntileloadd tmm3, [{below} + {out_row} + 64]",
-    "tileloadd tmm4, [{left} + {left_row}]\ntileloadd tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
-     tileloadd tmm7, [{right} + {row} + 1024]\ntdpbf16ps tmm1, tmm4, tmm7
+    "tileloadd tmm0, [{out} + 2 * {row}]\ntileloadd tmm1, [{out} + 2 * {row} + 64]
+     tileloadd tmm2, [{out} + 2 * {row} + 2048]\ntileloadd tmm3, [{out} + 2 * {row} + 2112]",
+    "tileloadd tmm4, [{left} + {left_row}]\ntileloaddt1 tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
+     prefetcht1 [{ahead}]\nprefetcht1 [{ahead} + {left_row}]
+     tileloaddt1 tmm7, [{right} + {row} + 1024]\ntdpbf16ps tmm1, tmm4, tmm7
+     prefetcht1 [{further}]\nprefetcht1 [{further} + {left_row}]
      tileloadd tmm5, [{lower} + {left_row}]\ntdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7",
-    "tilestored [{out} + {out_row}], tmm0\ntilestored [{out} + {out_row} + 64], tmm1
-     tilestored [{below} + {out_row}], tmm2\ntilestored [{below} + {out_row} + 64], tmm3"
+    "tilestored [{out} + 2 * {row}], tmm0\ntilestored [{out} + 2 * {row} + 64], tmm1
+     tilestored [{out} + 2 * {row} + 2048], tmm2\ntilestored [{out} + 2 * {row} + 2112], tmm3"
 );
 
 shape!(
     upper,
-    "tilezero tmm0\ntilezero tmm1 # {below}, {lower}",
-    "tileloadd tmm0, [{out} + {out_row}]\ntileloadd tmm1, [{out} + {out_row} + 64]",
-    "tileloadd tmm4, [{left} + {left_row}]\ntileloadd tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
-     tileloadd tmm7, [{right} + {row} + 1024]\ntdpbf16ps tmm1, tmm4, tmm7",
-    "tilestored [{out} + {out_row}], tmm0\ntilestored [{out} + {out_row} + 64], tmm1"
+    "tilezero tmm0\ntilezero tmm1",
+    "tileloadd tmm0, [{out} + 2 * {row}]\ntileloadd tmm1, [{out} + 2 * {row} + 64]",
+    "tileloadd tmm4, [{left} + {left_row}]\ntileloaddt1 tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
+     tileloaddt1 tmm7, [{right} + {row} + 1024]\ntdpbf16ps tmm1, tmm4, tmm7",
+    "tilestored [{out} + 2 * {row}], tmm0\ntilestored [{out} + 2 * {row} + 64], tmm1"
 );
 
 shape!(
     left,
     "tilezero tmm0\ntilezero tmm2",
-    "tileloadd tmm0, [{out} + {out_row}]\ntileloadd tmm2, [{below} + {out_row}]",
-    "tileloadd tmm4, [{left} + {left_row}]\ntileloadd tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
+    "tileloadd tmm0, [{out} + 2 * {row}]\ntileloadd tmm2, [{out} + 2 * {row} + 2048]",
+    "tileloadd tmm4, [{left} + {left_row}]\ntileloaddt1 tmm6, [{right} + {row}]\ntdpbf16ps tmm0, tmm4, tmm6
      tileloadd tmm5, [{lower} + {left_row}]\ntdpbf16ps tmm2, tmm5, tmm6",
-    "tilestored [{out} + {out_row}], tmm0\ntilestored [{below} + {out_row}], tmm2"
+    "tilestored [{out} + 2 * {row}], tmm0\ntilestored [{out} + 2 * {row} + 2048], tmm2"
 );
 
-/// Computes the quarters of the block that hold one of the first `rows` rows and `cols` columns.
+/// The sum of the products, or what the block holds and that sum: the quarters of the block that hold one of the first `rows`
+/// rows and `cols` columns. Sums stay in tiles from one product to the next.
+///
+/// # Panics
+/// Where an operand is too small, or a right one is no panel.
 ///
 /// # Safety
-/// The tiles are configured; both operands have `steps` packed steps.
+/// The tiles are configured.
 #[inline]
 pub(super) unsafe fn multiply(
-    left_block: Strided,
-    right: *const bf16,
-    steps: usize,
+    factors: &[Factors<bf16>],
     (rows, cols): (usize, usize),
     out: &mut Block,
-    accumulate: bool,
+    mut accumulate: bool,
 ) {
-    if steps == 0 {
-        if !accumulate {
-            *out = Block::ZERO;
+    for factors in factors.chunks(PASSES) {
+        let (mut passes, mut count) = ([Pass::NONE; PASSES], 0);
+        for factors in factors.iter().filter(|factors| factors.depth > 0) {
+            passes[count] = Pass::new(factors);
+            count += 1;
         }
-        return;
+        let passes = &passes[..count];
+        if passes.is_empty() {
+            continue;
+        }
+        // SAFETY: the caller's promise, and what a pass checks.
+        unsafe {
+            if rows <= 16 {
+                upper(passes, out, accumulate);
+            } else if cols <= 16 {
+                left(passes, out, accumulate);
+            } else {
+                both(passes, out, accumulate);
+            }
+        }
+        accumulate = true;
     }
-    let out = out.0.as_mut_ptr();
-    // SAFETY: the caller's promise.
-    unsafe {
-        if rows <= 16 {
-            upper(left_block, right, steps, out, accumulate);
-        } else if cols <= 16 {
-            left(left_block, right, steps, out, accumulate);
-        } else {
-            both(left_block, right, steps, out, accumulate);
-        }
+    if !accumulate {
+        *out = Block::ZERO;
     }
 }

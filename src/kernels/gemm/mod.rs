@@ -15,6 +15,7 @@ pub mod block;
 mod blocking;
 pub mod columns;
 pub mod epilogue;
+pub mod factors;
 pub mod multiply;
 pub mod operand;
 pub mod pack;

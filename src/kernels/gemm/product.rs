@@ -19,7 +19,8 @@ use super::{
     block::{Block, TILE},
     blocking::{Blocking, Chunk, KBlock, Part, packed_parts, stage_len},
     epilogue::Epilogue,
-    multiply::{Left, Multiply, Right, Session},
+    factors::{Factors, Left, Right},
+    multiply::{Multiply, Session},
     operand::{Operand, Order},
     pack::{pack_left, pack_panels},
     scratch::{self, Buffer, Scratch},
@@ -274,16 +275,9 @@ impl<P: Multiply> Worker<'_, P> {
         let packed_left = left.of::<P>(stride);
         let panels = &self.panels[part.panels.clone()];
         let mut held: Vec<Option<Held<P>>> = vec![None; stage.len()];
-        for (at, panel) in panels.iter().enumerate() {
-            let segment = &self.segments[panel.segment];
-            let ahead = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
-            if !Layout::<P>::is_columns(level, panel.cols.len()) {
-                Self::prefetch(segment, stage, ahead(at)..ahead(at + 1));
-            }
-            let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
-            if is_last {
-                segment.epilogue.prepare(rows.clone(), panel.cols.clone());
-            }
+        let mut at = 0;
+        for panels_of_segment in panels.chunk_by(|a, b| a.segment == b.segment) {
+            let segment = &self.segments[panels_of_segment[0].segment];
             for ((chunk, place), held) in packed_parts::<P>(stage).zip(&mut held) {
                 let operand = segment.terms[chunk.term].left;
                 if held.is_some_and(|(held, _)| held.is(operand)) {
@@ -297,48 +291,54 @@ impl<P: Multiply> Worker<'_, P> {
                 *held = Some((operand, lent));
             }
 
-            let shape = (rows.len(), panel.cols.len());
-            let of_panel = &packed_right[at * stride..][..stride];
-            if P::joins_chunks(level) && held.iter().flatten().all(|(_, lent)| lent.is_none()) {
-                let depth = stride / TILE;
-                let (left, right) = (Left::packed(packed_left, depth), Right::Panel(of_panel));
-                P::multiply_operands(&self.session, left, right, depth, shape, sums, !is_first);
-            } else {
+            let mut factors = Vec::with_capacity(stage.len());
+            for panel in panels_of_segment {
+                let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
+                if is_last {
+                    segment.epilogue.prepare(rows.clone(), panel.cols.clone());
+                }
+                // The next block's rows that are asked for beside this panel.
+                let next = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
+                let next = next(at)..next(at + 1);
+                let calls = P::wants_prefetches(level) && !Layout::<P>::is_columns(level, panel.cols.len());
+                let of_panel = &packed_right[at * stride..][..stride];
+                factors.clear();
                 for ((chunk, place), held) in packed_parts::<P>(stage).zip(&held) {
-                    let depth = chunk.depth.len();
-                    let accumulates = !is_first || place.start > 0;
-                    let source = segment.terms[chunk.term].right;
-                    let packed = || Left::packed(&packed_left[place.clone()], depth);
-                    P::multiply_operands(
-                        &self.session,
-                        held.and_then(|(_, lent)| lent).unwrap_or_else(packed),
-                        match Layout::of(level, source, part.rows.len(), &panel.cols, &chunk.depth) {
-                            Layout::Panel => Right::Panel(&of_panel[place.clone()]),
-                            Layout::Columns => Right::Columns(&of_panel[place.clone()]),
+                    let Term { left, right, .. } = segment.terms[chunk.term];
+                    let lent = held.and_then(|(_, lent)| lent);
+                    if calls {
+                        Self::prefetch(left, chunk, next.clone());
+                    }
+                    factors.push(Factors {
+                        left: match lent {
+                            Some(lent) if calls || next.is_empty() => lent,
+                            Some(lent) => lent.asking_for(next.start - rows.start),
+                            None => Left::packed(&packed_left[place.clone()], chunk.depth.len()),
+                        },
+                        right: match Layout::of(level, right, part.rows.len(), &panel.cols, &chunk.depth) {
+                            Layout::Panel => Right::Panel(&of_panel[place]),
+                            Layout::Columns => Right::Columns(&of_panel[place]),
                             Layout::Rows(values, stride) => Right::Rows(values, stride),
                         },
-                        depth,
-                        shape,
-                        sums,
-                        accumulates,
-                    );
+                        depth: chunk.depth.len(),
+                    });
                 }
-            }
-            if is_last {
-                // SAFETY: parts have no rows and panels in common, a block of rows is taken once, and no block is stored twice.
-                unsafe { segment.epilogue.store(rows.clone(), panel.cols.clone(), sums) };
+                let shape = (rows.len(), panel.cols.len());
+                P::multiply_all(&self.session, &factors, shape, sums, !is_first);
+                if is_last {
+                    // SAFETY: parts have no rows and panels in common, a block of rows is taken once, and no block is stored twice.
+                    unsafe { segment.epilogue.store(rows.clone(), panel.cols.clone(), sums) };
+                }
+                at += 1;
             }
         }
     }
 
-    /// Asks for rows of a stage's left operands, which the next block is packed from.
-    fn prefetch(segment: &Segment<P>, stage: &[Chunk], rows: Range<usize>) {
-        for chunk in stage {
-            let left = segment.terms[chunk.term].left;
-            if left.order == Order::DepthLast {
-                for row in rows.clone() {
-                    left.source.prefetch(row, chunk.depth.clone());
-                }
+    /// Asks for rows of a left operand, which the next block is packed from or read from.
+    fn prefetch(left: Operand<P>, chunk: &Chunk, rows: Range<usize>) {
+        if left.order == Order::DepthLast {
+            for row in rows {
+                left.source.prefetch(row, chunk.depth.clone());
             }
         }
     }

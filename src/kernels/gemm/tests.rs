@@ -248,6 +248,50 @@ fn scales_biases_and_residuals_are_applied_where_there_are_any() {
     combinations_agree_with_a_plain_loop::<bf16>();
 }
 
+/// Terms of whole steps are summed as one product over their joined depth is, however many there are, and an empty one adds
+/// nothing.
+#[test]
+fn terms_are_summed_as_their_joined_depth_is() {
+    at_each_level(|level| {
+        let (rows, depth) = (70, 288);
+        let depths = [64, 32, 0, 96, 32, 32, 32];
+        for cols in [9, 40, 300] {
+            let (x, w): (Vec<bf16>, Vec<bf16>) = (values(rows * depth, 1), values(cols * depth, 2));
+            let mut want = vec![f32::NAN; rows * cols];
+            let out = Output::new(&mut want, cols);
+            product_to(rows, depth, cols, &Replace { out, scale: 1.0 });
+
+            let mut start = 0;
+            let parts = depths.map(|part| {
+                let places = start..start + part;
+                start = places.end;
+                let cut = |matrix: &[bf16]| {
+                    matrix
+                        .chunks(depth)
+                        .flat_map(|row| row[places.clone()].to_vec())
+                        .collect()
+                };
+                let (x, w): (Vec<bf16>, Vec<bf16>) = (cut(&x), cut(&w));
+                (x, w, part)
+            });
+            let readers = parts
+                .each_ref()
+                .map(|(x, w, part)| (Dense::new(x, *part), Dense::new(w, *part), *part));
+            let terms = readers.iter().map(|(x, w, depth)| Term::<bf16> {
+                left: Operand::depth_last(x),
+                right: Operand::depth_last(w),
+                depth: *depth,
+            });
+            let mut got = vec![f32::NAN; rows * cols];
+            let out = Output::new(&mut got, cols);
+            let epilogue = &Replace { out, scale: 1.0 };
+            let terms = terms.collect();
+            product(rows, &[Segment { cols, terms, epilogue }]);
+            assert_eq!(got, want, "{level:?}, {cols} columns");
+        }
+    });
+}
+
 /// A depth that does not fit the cache is taken in rounds.
 #[test]
 fn large_depths_are_summed_in_rounds() {
