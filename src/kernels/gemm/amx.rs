@@ -96,8 +96,8 @@ impl Pass {
 }
 
 /// Assembly of one shape: which of the four sums of 16 x 16 it computes. Right operands come from the second-level cache: the hint
-/// of `tileloaddt1` keeps them from taking the left operand's place in the first-level cache. Cache lines of the next rows on the
-/// left are asked for between the products, where that costs no time.
+/// of `tileloaddt1` keeps them from taking the left operand's place in the first-level cache. Whole blocks ask for cache lines of
+/// the next rows on the left between the tile products.
 macro_rules! shape {
     ($name:ident, $zero:expr, $load:expr, $step:expr, $store:expr) => {
         /// # Safety
@@ -145,6 +145,7 @@ macro_rules! shape {
                     pass_size = const size_of::<Pass>(),
                     pass = inout(reg) passes.as_ptr() => _,
                     passes = inout(reg) passes.len() => _,
+                    // Says at first whether to accumulate.
                     steps = inout(reg) usize::from(accumulate) => _,
                     left = out(reg) _,
                     lower = out(reg) _,
@@ -211,9 +212,9 @@ pub(super) unsafe fn multiply(
     out: &mut Block,
     mut accumulate: bool,
 ) {
-    for factors in factors.chunks(PASSES) {
+    for together in factors.chunks(PASSES) {
         let (mut passes, mut count) = ([Pass::NONE; PASSES], 0);
-        for factors in factors.iter().filter(|factors| factors.depth > 0) {
+        for factors in together.iter().filter(|factors| factors.depth > 0) {
             passes[count] = Pass::new(factors);
             count += 1;
         }

@@ -9,6 +9,8 @@ use crate::kernels::avx512::interleaved;
 
 /// Columns of a vector of sums.
 pub(super) const WIDTH: usize = 16;
+/// Places ahead of which columns are asked for: a panel is larger than the first-level cache.
+const AHEAD: usize = 16;
 
 /// Computes at least the first `rows` rows and `cols` columns.
 ///
@@ -57,7 +59,9 @@ unsafe fn groups<const ROWS: usize, const VECTORS: usize>(
             for place in 0..depth {
                 let mut columns = [_mm512_setzero_ps(); VECTORS];
                 for (vector, columns) in columns.iter_mut().enumerate() {
-                    *columns = _mm512_loadu_ps(right.add(place * right_row + vector * WIDTH));
+                    let right = right.add(place * right_row + vector * WIDTH);
+                    _mm_prefetch::<_MM_HINT_T0>(right.wrapping_add(AHEAD * right_row).cast());
+                    *columns = _mm512_loadu_ps(right);
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let left = _mm512_set1_ps(*left.add(row * left_row + place));

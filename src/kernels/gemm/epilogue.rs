@@ -60,11 +60,8 @@ impl<'a, E> Output<'a, E> {
         self.stride
     }
 
-    /// Asks for the cache lines of a block. Not where tiles multiply: they leave stores time enough.
+    /// Asks for the cache lines of a block.
     pub fn prefetch(&self, rows: Range<usize>, cols: Range<usize>) {
-        if InstructionSet::current() == InstructionSet::Amx {
-            return;
-        }
         #[cfg(target_arch = "x86_64")]
         for row in rows {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};

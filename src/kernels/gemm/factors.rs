@@ -11,7 +11,8 @@ use crate::kernels::InstructionSet;
 
 /// Panels for which a left block is never worth packing.
 const FEW: usize = 4;
-/// Bytes: rows that lie a multiple of them apart share too few sets of the first-level cache for 32 of them to stay there.
+/// Bytes: rows that lie a multiple of them apart share too few sets of the first-level cache for 32 of them to stay there. Vectors
+/// read a row at a time, and do not mind.
 const CROWDED: usize = 2048;
 
 /// 32 rows of a left operand: a packed block, or rows that lie in their matrix as the products can take them.
@@ -22,7 +23,7 @@ pub struct Left<'a, P> {
     pub(super) row: usize,
     /// Elements from one step of the depth to the next.
     pub(super) step: usize,
-    /// The first of four rows that tiles ask for meanwhile, counted from the block's first.
+    /// The first of the four rows that tiles ask for while they multiply a whole block, counted from the block's first.
     pub(super) ahead: usize,
 }
 
@@ -61,15 +62,14 @@ impl<'a, P: Packed> Left<'a, P> {
             return None;
         }
         let (values, stride) = operand.source.lend()?;
-        // Vectors read a row at a time, tiles 16.
-        let is_crowded = level == InstructionSet::Amx && (stride * size_of::<P>()).is_multiple_of(CROWDED);
+        let is_crowded = P::uses_tiles(level) && (stride * size_of::<P>()).is_multiple_of(CROWDED);
         if is_crowded && panels > FEW {
             return None;
         }
         Some(Self::rows(&values[rows.start * stride + depth.start..], stride))
     }
 
-    /// The same, while tiles ask for four rows from `row` on, counted from the block's first.
+    /// The same, but tiles ask for the four rows from `row` on, not for the block's first four.
     pub fn asking_for(self, row: usize) -> Self {
         Self { ahead: row, ..self }
     }

@@ -22,11 +22,7 @@ pub trait Multiply: Packed + FromFormat<f32> + FromFormat<f16> + FromFormat<bf16
     /// Whether the instruction set multiplies [`Right::Columns`].
     fn takes_columns(level: InstructionSet) -> bool;
 
-    /// Whether left rows are best asked for by calls, before they are multiplied. Tiles ask for those of lent operands
-    /// themselves ([`Left::asking_for`]).
-    fn wants_prefetches(level: InstructionSet) -> bool;
-
-    /// `out` becomes the sum of the products, or has it added where it is to `accumulate`; only as many rows and columns of
+    /// `out` becomes the sum of the products, of which there is one at least, or has it added where it is to `accumulate`; only as many rows and columns of
     /// `out` as `shape` says need be right.
     ///
     /// On an AMX thread the tiles must be configured ([`Session`]).
@@ -108,10 +104,6 @@ impl Multiply for bf16 {
         level == InstructionSet::Avx512Bf16
     }
 
-    fn wants_prefetches(level: InstructionSet) -> bool {
-        level != InstructionSet::Amx
-    }
-
     #[inline]
     fn multiply_all(
         session: &Session,
@@ -122,7 +114,7 @@ impl Multiply for bf16 {
     ) {
         assert!(rows <= TILE);
         #[cfg(target_arch = "x86_64")]
-        if session.level == InstructionSet::Amx {
+        if Self::uses_tiles(session.level) {
             // SAFETY: the session has configured the tiles.
             unsafe { amx::multiply(factors, (rows, cols), out, accumulate) };
             return;
@@ -211,10 +203,6 @@ impl Multiply for f32 {
 
     fn takes_columns(_: InstructionSet) -> bool {
         false
-    }
-
-    fn wants_prefetches(_: InstructionSet) -> bool {
-        true
     }
 
     #[inline]

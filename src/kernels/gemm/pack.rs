@@ -20,6 +20,9 @@ use crate::kernels::InstructionSet;
 
 /// A format with its packed order.
 pub trait Packed: Number {
+    /// Whether blocks of the format are multiplied in tiles.
+    fn uses_tiles(level: InstructionSet) -> bool;
+
     /// Elements of a packed block or panel.
     fn packed_len(depth: usize) -> usize {
         depth.next_multiple_of(Self::STEP) * TILE
@@ -56,6 +59,10 @@ const AHEAD: usize = 8;
 pub(super) const COLUMNS: usize = 16;
 
 impl Packed for bf16 {
+    fn uses_tiles(level: InstructionSet) -> bool {
+        level == InstructionSet::Amx
+    }
+
     #[inline(always)]
     fn left_at(row: usize, place: usize, _: usize) -> usize {
         place / 32 * (TILE * 32) + row * 32 + place % 32
@@ -151,6 +158,10 @@ impl Packed for bf16 {
 }
 
 impl Packed for f32 {
+    fn uses_tiles(_: InstructionSet) -> bool {
+        false
+    }
+
     #[inline(always)]
     fn left_at(row: usize, place: usize, depth: usize) -> usize {
         row * depth + place

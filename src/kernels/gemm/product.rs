@@ -294,24 +294,24 @@ impl<P: Multiply> Worker<'_, P> {
             let mut factors = Vec::with_capacity(stage.len());
             for panel in panels_of_segment {
                 let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
-                if is_last {
-                    segment.epilogue.prepare(rows.clone(), panel.cols.clone());
-                }
-                // The next block's rows that are asked for beside this panel.
+                // The next block's rows are asked for beside the panels, some beside each.
                 let next = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
                 let next = next(at)..next(at + 1);
-                let calls = P::wants_prefetches(level) && !Layout::<P>::is_columns(level, panel.cols.len());
+                // Tiles ask for rows themselves, and leave stores time enough.
+                let is_by_calls = !P::uses_tiles(level);
+                if is_last && is_by_calls {
+                    segment.epilogue.prepare(rows.clone(), panel.cols.clone());
+                }
                 let of_panel = &packed_right[at * stride..][..stride];
                 factors.clear();
                 for ((chunk, place), held) in packed_parts::<P>(stage).zip(&held) {
                     let Term { left, right, .. } = segment.terms[chunk.term];
                     let lent = held.and_then(|(_, lent)| lent);
-                    if calls {
+                    if is_by_calls && !Layout::<P>::is_columns(level, panel.cols.len()) {
                         Self::prefetch(left, chunk, next.clone());
                     }
                     factors.push(Factors {
                         left: match lent {
-                            Some(lent) if calls || next.is_empty() => lent,
                             Some(lent) => lent.asking_for(next.start - rows.start),
                             None => Left::packed(&packed_left[place.clone()], chunk.depth.len()),
                         },
