@@ -22,7 +22,7 @@ pub struct Gpu {
     pub total_bytes: u64,
     /// The source of `total_bytes`.
     pub total_source: MemorySource,
-    /// A process before its first tensor, if somebody measured and published it.
+    /// A process besides what PyTorch's allocator holds, if somebody measured and published it.
     pub context: Option<Context>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for MemorySource {
     }
 }
 
-/// The memory of a process before its first tensor. It depends on the driver and on the libraries that are loaded.
+/// The memory of a process besides what PyTorch's allocator holds. It depends on the driver and on the libraries that are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// Its bytes.
