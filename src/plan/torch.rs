@@ -18,6 +18,7 @@ impl Configuration {
             None => Transformers::TODAY,
         };
         transformers.use_reentrant = cell.torch.use_reentrant.unwrap_or(transformers.use_reentrant);
+        transformers.repeats_heads = cell.torch.repeat_kv.unwrap_or(transformers.repeats_heads);
         let peft = match &cell.torch.peft_version {
             Some(version) => Peft::of(version)?,
             None => Peft::TODAY,
@@ -45,7 +46,6 @@ impl Configuration {
             bnb_4bit_compute_dtype: compute,
             finds_outliers: cell.finds_outliers(),
             attn_implementation: cell.attn_implementation,
-            sdpa_kernel: None,
             upcast: cell.upcast,
             autocast: cell.autocast,
             use_cache: cell.torch.use_cache,

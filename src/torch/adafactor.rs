@@ -49,6 +49,13 @@ impl<'t> Locals<'t> {
         let with_floor = full();
         drop(squared);
         self.update = Some(with_floor);
+        // The means of rows, which are added to the sums, and those of columns.
+        if let [rows, columns] = *parameter.dims() {
+            drop(tape.empty(&[rows], Dtype::Float32));
+            let means = tape.empty(&[columns], Dtype::Float32);
+            tape.use_staging(rows.into(), columns.into());
+            drop(means);
+        }
         let rows_and_columns = match *parameter.dims() {
             [rows, columns] => [rows, columns]
                 .map(|length| tape.empty(&[length], Dtype::Float32))

@@ -94,6 +94,11 @@ impl Tape {
 }
 
 impl<'t> FourBit<'t> {
+    /// The format of its products.
+    pub(super) fn compute(&self) -> Dtype {
+        self.compute
+    }
+
     /// `dequantize_4bit` of the weight.
     pub(super) fn dequantised(&self, tape: &'t Tape) -> Tensor<'t> {
         let dims = [self.out_features, self.in_features];
@@ -168,7 +173,7 @@ impl<'t> FourBit<'t> {
             Some(_) => tape.use_cublas_lt(),
             None => tape.use_cublas(),
         }
-        drop((operands, weight, scales, bias, frozen));
+        drop((scales, operands, weight, bias, frozen));
         output.to(input.dtype())
     }
 }
@@ -237,14 +242,17 @@ impl<'t> EightBit<'t> {
         let half = input.to(Dtype::Float16).detach();
         let row_scales = tape.empty(&[rows], Dtype::Float32);
         let quantised = tape.empty(&[rows, width], Dtype::Int8);
-        let magnitude = self.finds_outliers.then(|| half.like(Dtype::Float16));
-        let outliers = self.finds_outliers.then(|| half.like(Dtype::Bool));
-        drop((magnitude, outliers, half));
+        let outliers = self.finds_outliers.then(|| {
+            let magnitude = half.like(Dtype::Float16);
+            let outliers = half.like(Dtype::Bool);
+            drop(magnitude);
+            outliers
+        });
+        drop((outliers, half));
         let sums = tape.empty(&[rows, out_features], Dtype::Int32);
-        let output = tape.empty(&[rows, out_features], Dtype::Float16);
-        drop(sums);
-        let output = output.to(input.dtype()).detach();
-        drop((quantised, row_scales));
+        let half = tape.empty(&[rows, out_features], Dtype::Float16);
+        let output = half.to(input.dtype()).detach();
+        drop((half, sums, quantised, row_scales));
         // Kept on the context itself, where checkpointing does not see it; not for a bias' gradient.
         if input.requires_grad() {
             record.keep_unseen(input);

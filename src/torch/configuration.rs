@@ -18,19 +18,6 @@ pub enum Backend {
     Cuda,
 }
 
-/// A kernel of `scaled_dot_product_attention`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SdpaKernel {
-    /// The CPU's.
-    Portable,
-    /// The memory-efficient one.
-    Efficient,
-    /// FlashAttention.
-    Flash,
-    /// None: one operation after another in float32, with all scores.
-    Math,
-}
-
 /// The shape of a micro-batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MicroBatchShape {
@@ -70,8 +57,6 @@ pub struct Configuration {
     pub finds_outliers: bool,
     /// How attention is computed.
     pub attn_implementation: Attention,
-    /// The kernel of `sdpa`. Default: PyTorch's choice.
-    pub sdpa_kernel: Option<SdpaKernel>,
     /// The weights that are cast to float32 before training.
     pub upcast: Upcast,
     /// The format of mixed precision.
@@ -138,7 +123,6 @@ impl Configuration {
             bnb_4bit_compute_dtype: Dtype::Bfloat16,
             finds_outliers: true,
             attn_implementation: Attention::Sdpa,
-            sdpa_kernel: None,
             upcast: Upcast::None,
             autocast: Autocast::None,
             use_cache: false,

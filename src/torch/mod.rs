@@ -37,7 +37,7 @@ mod versions;
 mod view;
 mod workspaces;
 
-pub use configuration::{Backend, Configuration, MicroBatchShape, SdpaKernel};
+pub use configuration::{Backend, Configuration, MicroBatchShape};
 pub use counts::Counts;
 pub use dtype::Dtype;
 pub use loading::{LoadOrder, WarmUp};

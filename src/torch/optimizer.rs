@@ -12,6 +12,8 @@ use crate::options::{Optimizer, has_8bit_states};
 
 /// Values of an 8-bit code.
 const CODE: u64 = 256;
+/// Numbers of a gradient whose squares are added up at once.
+const NORM_CHUNK: u64 = 65_536;
 /// Parameters of fewer elements have states that are not paged (`get_state_buffer`).
 const LEAST_PAGED: u64 = 100_000;
 
@@ -148,7 +150,8 @@ impl<'t> OptimizerState<'t> {
                 is_foreach: true,
             } => {
                 let all: Vec<_> = trainable.iter().map(like).collect();
-                drop(all);
+                // Python's lists let go of what they have from behind.
+                all.into_iter().rev().for_each(drop);
             }
             Algorithm::Adamw(AdamwImpl::ForLoop) => {
                 let mut denominator: Option<Tensor<'t>> = None;
@@ -226,13 +229,24 @@ impl Tape {
         states
     }
 
-    /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place.
-    pub(super) fn clip_grad_norm(&self, gradients: usize) {
-        let norms: Vec<_> = (0..gradients).map(|_| self.empty(&[], Dtype::Float32)).collect();
+    /// `clip_grad_norm_`: the norm of each gradient, of all of them, and the gradients scaled in place. The sum of each chunk of a
+    /// gradient comes first (`foreach_tensor_norm_cuda` in `aten/src/ATen/native/cuda/ForeachReduceOp.cu`).
+    pub(super) fn clip_grad_norm(&self, gradients: &[u64]) {
+        let number = || self.empty(&[], Dtype::Float32);
+        let most_chunks = gradients.iter().map(|elements| elements.div_ceil(NORM_CHUNK)).max();
+        let sums = most_chunks.filter(|_| self.backend == Backend::Cuda && self.pytorch.has_foreach);
+        let sums = sums.map(|chunks| self.empty(&[gradients.len() as u32, chunks as u32], Dtype::Float32));
+        let norms: Vec<_> = gradients.iter().map(|_| number()).collect();
+        drop(sums);
         let stacked = self.empty(&[norms.len() as u32], Dtype::Float32);
-        let total = self.empty(&[], Dtype::Float32);
-        let coefficient = self.empty(&[], Dtype::Float32);
-        drop((norms, stacked, total, coefficient));
+        let total = number();
+        drop(stacked);
+        norms.into_iter().rev().for_each(drop);
+        let shifted = number();
+        let (inverse, coefficient) = (number(), number());
+        drop((inverse, shifted));
+        let clamped = number();
+        drop((coefficient, clamped, total));
     }
 }
 
@@ -351,10 +365,10 @@ mod tests {
         assert_eq!(peak(Optimizer::Adamw, Dtype::Bfloat16), 3 * half);
         assert_eq!(peak(Optimizer::AdamwHf, Dtype::Float32), 3 * float);
         assert_eq!(peak(Optimizer::AdamwTorchFused, Dtype::Float32), 2 * float + 4);
-        // The update before, and the squares without and with the floor, or the update and its negative; in 16 bits besides
+        // The squares, and what blocks of threads share that add up their columns, 16 times 128 numbers for each; in 16 bits besides
         // copies of gradient and weight. And the sums of rows and columns.
         let sums = 2 * 4096 + 4;
-        let during = 2 * float + sums;
+        let during = float + 4 * 1024 * 16 * 128 + sums;
         assert!((during..during + 16384).contains(&peak(Optimizer::Adafactor, Dtype::Float32)));
         let copies = 2 * float;
         assert!((during + copies..during + copies + 16384).contains(&peak(Optimizer::Adafactor, Dtype::Bfloat16)));

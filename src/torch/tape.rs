@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::configuration::{Backend, Configuration};
 use super::dtype::Dtype;
+use super::gpu::ComputeCapability;
 use super::graph::{Attributes, INPUTS, Saved};
 use super::graph::{Graph, Leaf};
 use super::layout::Layout;
@@ -44,12 +45,15 @@ pub(super) struct Tape {
     /// The number of the module at work.
     module: Cell<u32>,
     pub(super) backend: Backend,
+    pub(super) capability: ComputeCapability,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
     /// The model is in evaluation mode.
     evaluates: Cell<bool>,
     /// The thread of the backward pass is at work.
     pub(super) in_backward: Cell<bool>,
+    /// Tensors of adapters that do not have their formats yet.
+    pub(super) uncast: RefCell<Vec<View>>,
     /// Autocast's copies of the leaves, kept until it ends.
     pub(super) casts: RefCell<Vec<Option<View>>>,
     /// The release of PyTorch.
@@ -146,6 +150,7 @@ impl<'t> Tensor<'t> {
     /// The same storage seen otherwise.
     pub(super) fn with_layout(mut self, layout: Layout) -> Self {
         self.view.layout = layout;
+        self.view.is_seen_otherwise = true;
         self
     }
 }
@@ -194,9 +199,11 @@ impl Tape {
             }]),
             module: Cell::new(0),
             backend: configuration.backend,
+            capability: configuration.capability,
             autocast: Cell::new(None),
             evaluates: Cell::new(false),
             in_backward: Cell::new(false),
+            uncast: RefCell::default(),
             casts: RefCell::default(),
             pytorch: configuration.pytorch,
             workspaces: Default::default(),
@@ -299,6 +306,7 @@ impl Tape {
                 dtype,
                 edge: Edge::NONE,
                 layout,
+                is_seen_otherwise: false,
             },
         }
     }
@@ -323,6 +331,17 @@ impl Tape {
         }
         let block = self.memory.borrow_mut().alloc(bytes, category);
         StorageId::new(block.index())
+    }
+
+    /// Gives the storage another block in place of its own.
+    pub(super) fn reallocate(&self, storage: StorageId, bytes: u64) {
+        if storage == StorageId::NOWHERE {
+            return;
+        }
+        let memory = &mut *self.memory.borrow_mut();
+        let block = memory.alloc(bytes, memory.storages[storage.index()].category);
+        let before = std::mem::replace(&mut memory.storages[storage.index()].block, block);
+        memory.trace.free(before);
     }
 
     pub(super) fn retain(&self, storage: StorageId) {

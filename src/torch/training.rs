@@ -137,7 +137,7 @@ impl Training<'_, '_> {
             layer: None,
         });
         if self.configuration.max_grad_norm > 0.0 {
-            tape.clip_grad_norm(self.leaves());
+            tape.clip_grad_norm(&self.gradients());
         }
         self.optimizer.step(tape, &self.trainable);
         tape.step_end();
@@ -158,9 +158,10 @@ impl Training<'_, '_> {
         });
     }
 
-    /// Parameters that want gradients.
-    fn leaves(&self) -> usize {
-        self.trainable.len() + self.unstepped.len()
+    /// The sizes of the parameters that want gradients.
+    fn gradients(&self) -> Vec<u64> {
+        let parameters = self.trainable.iter().chain(&self.unstepped);
+        parameters.map(Tensor::numel).collect()
     }
 
     /// `optimizer.zero_grad()`.
@@ -184,7 +185,7 @@ impl Training<'_, '_> {
         let outputs = (configuration.outputs != OutputLifetime::None).then_some((logits, cache));
         tape.phase(Phase::Backward);
         loss.backward(&|frame: &Frame| tape.autocast(autocast, || model.recompute(tape, frame)));
-        let history = tape.clear_graph(self.leaves());
+        let history = tape.clear_graph(self.trainable.len() + self.unstepped.len());
         // Where outputs do not leave the forward pass, of the loss only a detached number does.
         self.previous = outputs.map(|outputs| StepOutputs {
             _outputs: outputs,

@@ -73,4 +73,6 @@ pub(super) struct View {
     /// Where its gradient goes.
     pub(super) edge: Edge,
     pub(super) layout: Layout,
+    /// It is another tensor seen otherwise, which it keeps alive.
+    pub(super) is_seen_otherwise: bool,
 }

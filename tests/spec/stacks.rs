@@ -69,6 +69,7 @@ fn our_trainer() {
             "torch: { keep_outputs: none }",
             "torch: { zero_grad: before_forward }",
             "torch: { use_reentrant: true }",
+            "torch: { repeat_kv: true }",
             "torch: { embedding_states_32bit: false }",
             "gpu: t4",
             "torch: { transformers_version: '4.37.2' }",

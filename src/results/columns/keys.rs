@@ -138,6 +138,7 @@ fn exemplar() -> Cell {
         torch: Torch {
             use_reentrant: Some(true),
             device_map: Some(true),
+            repeat_kv: Some(true),
             embedding_states_32bit: Some(true),
             transformers_version: Some(String::new()),
             peft_version: Some(String::new()),

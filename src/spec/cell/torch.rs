@@ -32,6 +32,9 @@ pub struct Torch {
     /// Weights that are not quantised come to the GPU by `from_pretrained` with a `device_map`. `model.to("cuda")`
     /// after it leaves more in the allocator. Default: not, with a range for both; int4 and int8 need a `device_map`.
     pub device_map: Option<bool>,
+    /// `sdpa` is given keys and values repeated for the queries that share them, also where there is no mask, as a program makes it
+    /// to have the memory-efficient kernel on an older GPU. Default: as in transformers_version; today's repeats none there.
+    pub repeat_kv: Option<bool>,
     /// Embeddings keep states of 32 bits with an optimizer of 8 bits, as transformers' Trainer tells bitsandbytes; false for a
     /// script that makes bitsandbytes' optimizer itself. Default: as in transformers_version; today's does.
     pub embedding_states_32bit: Option<bool>,
@@ -57,6 +60,7 @@ impl Default for Torch {
             packing_strategy: PackingStrategy::Bfd,
             use_reentrant: None,
             device_map: None,
+            repeat_kv: None,
             embedding_states_32bit: None,
             transformers_version: None,
             peft_version: None,

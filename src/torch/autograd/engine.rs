@@ -98,8 +98,12 @@ impl Tape {
             Work::Block(frame) => [self.walk_back_again(frame as usize, &gradient, recompute), None, None],
         };
         if saved.frame.is_some() {
-            // What was recomputed is nowhere else: it goes when the derivative returns.
-            self.release_saved(saved);
+            // What was recomputed is nowhere else: it goes when the derivative returns, as C++ lets go of variables, from behind.
+            for view in self.graph.borrow_mut().saved(saved).iter_mut().rev() {
+                if let Some(view) = view.take() {
+                    self.release(view.storage);
+                }
+            }
         }
         self.validate(&mut gradients, &backward.attributes);
         drop(gradient);
@@ -173,13 +177,15 @@ impl Tape {
         }
     }
 
-    /// Adds a gradient to what is in an input buffer: in place where the engine is the only one to hold what is there.
+    /// Adds a gradient to what is in an input buffer: in place where the engine is the only one to hold what is there
+    /// (`can_accumulate_inplace` in `torch/csrc/autograd/input_buffer.cpp`). A tensor that is seen otherwise is held by how it is seen.
     fn accumulate<'t>(&'t self, there: Option<View>, gradient: Tensor<'t>) -> View {
         let Some(there) = there else {
             return gradient.into_view();
         };
         let there = self.tensor(there);
-        if self.backend == Backend::Cuda && self.is_sole(there.view.storage) && there.view.layout.is_dense() {
+        let is_own = self.is_sole(there.view.storage) && !there.view.is_seen_otherwise;
+        if self.backend == Backend::Cuda && is_own && there.view.layout.is_dense() {
             return there.into_view();
         }
         self.empty_as(there.view.layout.dense(), there.dtype(), Category::Temporary)

@@ -55,6 +55,31 @@ impl ComputeCapability {
         }
     }
 
+    /// The multiprocessors of its largest GPU for servers. Others have fewer, which matters where kernels share out few rows.
+    pub(crate) fn multiprocessors(self) -> u64 {
+        match self {
+            Self(..=5, _) | Self(6, 1..) => 30,
+            Self(6, 0) => 56,
+            Self(7, ..=4) => 80,
+            Self(7, _) => 40,
+            Self(8, ..=5) => 108,
+            Self(8, ..=8) => 84,
+            Self(8, _) => 142,
+            Self(9, _) => 132,
+            Self(10 | 11, _) => 148,
+            Self(12.., _) => 188,
+        }
+    }
+
+    /// The threads that a multiprocessor runs at once (the table of technical specifications in the CUDA C++ Programming Guide).
+    pub(crate) fn threads(self) -> u64 {
+        match self {
+            Self(7, 5..) => 1024,
+            Self(8, 6..) | Self(12.., _) => 1536,
+            _ => 2048,
+        }
+    }
+
     /// Bytes of the workspace that PyTorch takes from its allocator for cuBLAS by default: 32 MiB on Hopper and its
     /// successor, 2 of 4 MiB and 8 of 16 KiB otherwise (`parseChosenWorkspaceSize` in
     /// `aten/src/ATen/cuda/CublasHandlePool.cpp`).

@@ -69,9 +69,8 @@ impl<'t> Loader<'t, '_> {
             | AdapterMethod::Vera(_)
             | AdapterMethod::LnTuning => return None,
         };
-        let normal = self
-            .tape
-            .factor(&[tokens as u32, width as u32], Dtype::floating(adapter.dtype));
+        let dtype = Dtype::floating(adapter.dtype);
+        let normal = self.tape.factor(&[tokens as u32, width as u32], dtype, dtype);
         self.is_adapted = true;
         let embedding = self.train("", None, peft::PROMPT_EMBEDDINGS, normal);
         Some(match adapter.method {
@@ -113,7 +112,7 @@ impl<'t> Loader<'t, '_> {
         }
         self.is_adapted = true;
         let dtype = Dtype::floating(options.dtype);
-        let [rows, columns] = linear.base.dims;
+        let ([rows, columns], start) = (linear.base.dims, linear.base.start_dtype(dtype));
         linear.adapter = Some(match &options.method {
             // No layer is their target.
             AdapterMethod::PromptTuning(_) | AdapterMethod::PrefixTuning(_) | AdapterMethod::LnTuning => return,
@@ -127,7 +126,7 @@ impl<'t> Loader<'t, '_> {
             AdapterMethod::Ia3(ia3) => {
                 let scales_inputs = configuration.model.is_feedforward(ia3, &name);
                 let dims = if scales_inputs { [1, columns] } else { [rows, 1] };
-                let factors = self.tape.factor(&dims, dtype);
+                let factors = self.tape.factor(&dims, dtype, start);
                 Adapter::Ia3(Ia3 {
                     factors: self.train(linear.path, block, peft::IA3, factors),
                     scales_inputs,
@@ -135,7 +134,7 @@ impl<'t> Loader<'t, '_> {
             }
             AdapterMethod::Miss(miss) => {
                 let columns = miss.mini_r.map_or(rows, |mini_r| mini_r as u32);
-                let zeros = self.tape.factor(&[miss.rank as u32, columns], dtype);
+                let zeros = self.tape.factor(&[miss.rank as u32, columns], dtype, start);
                 Adapter::Miss(Miss {
                     block: self.train(linear.path, block, peft::MISS, zeros),
                     is_repeated: miss.mini_r.is_some(),
@@ -143,11 +142,11 @@ impl<'t> Loader<'t, '_> {
                 })
             }
             AdapterMethod::Vera(vera) => {
-                let [b, d] = [rows, vera.rank as u32].map(|len| self.tape.factor(&[len], dtype));
+                let [b, d] = [rows, vera.rank as u32].map(|len| self.tape.factor(&[len], dtype, start));
                 Adapter::Vera(Vera {
                     b: self.train(linear.path, block, peft::VERA_B, b),
                     d: self.train(linear.path, block, peft::VERA_D, d),
-                    shared: self.shared_factors(options, vera, dtype),
+                    shared: self.shared_factors(options, vera, (dtype, start)),
                     dropout: vera.dropout > 0.0,
                 })
             }
@@ -165,7 +164,7 @@ impl<'t> Loader<'t, '_> {
         let lora_a = self.configuration.lora_a;
         let lora = self
             .tape
-            .lora(linear.base.dims, rank as u32, dtype, lora_a, options.dropout > 0.0);
+            .lora(&linear.base, rank as u32, dtype, lora_a, options.dropout > 0.0);
         lora.take_out(&mut linear.base, options.init, self.tape);
         match lora_a {
             LoraATraining::Trained => self.trainable.push(lora.a.clone(), peft::LORA_A),
@@ -179,8 +178,13 @@ impl<'t> Loader<'t, '_> {
         lora
     }
 
-    /// VeRA's factors, which are made for the first layer.
-    fn shared_factors(&mut self, adapter: &AdapterOptions, vera: &VeraOptions, dtype: Dtype) -> [Tensor<'t>; 2] {
+    /// VeRA's factors, which are made for the first layer, of a format and the one that they have before.
+    fn shared_factors(
+        &mut self,
+        adapter: &AdapterOptions,
+        vera: &VeraOptions,
+        (dtype, start): (Dtype, Dtype),
+    ) -> [Tensor<'t>; 2] {
         if let Some(shared) = &self.shared {
             return shared.clone();
         }
@@ -192,7 +196,7 @@ impl<'t> Loader<'t, '_> {
         }
         let shared = [[vera.rank, columns], [rows, vera.rank]].map(|dims| {
             let dims = dims.map(|dim| dim as u32);
-            self.tape.factor(&dims, dtype)
+            self.tape.factor(&dims, dtype, start)
         });
         if vera.save_projection {
             for (part, factor) in peft::VERA_SHARED.into_iter().zip(&shared) {

@@ -4,7 +4,6 @@ use super::attention_options::AttentionOptions;
 use super::cache::Cached;
 use crate::arch::ModelConfig;
 use crate::options::Attention;
-use crate::torch::configuration::SdpaKernel;
 use crate::torch::dtype::Dtype;
 use crate::torch::models::loader::Loader;
 use crate::torch::models::norm::Norm;
@@ -165,7 +164,7 @@ impl<'t> SelfAttention<'t> {
                     true => [query.contiguous(), keys.contiguous(), values.contiguous()],
                     false => [query.clone(), keys, values],
                 };
-                let output = queries.fused_attention(&keys, &values, mask, options.kernel);
+                let output = queries.scaled_dot_product_attention(&keys, &values, mask);
                 let output = match output.dims() {
                     &[batch, heads, packed, width] if heads != self.heads => {
                         output.reshape(&[batch, heads * packed, 1, width])
@@ -190,7 +189,7 @@ impl<'t> SelfAttention<'t> {
                 let [queries, keys, values] = &states;
                 let output = match mask {
                     Some(starts) => queries.flash_attention_apart(keys, values, starts),
-                    None => queries.fused_attention(keys, values, None, SdpaKernel::Flash),
+                    None => queries.flash_attention(keys, values),
                 };
                 output.transpose(1, 2)
             }
@@ -201,7 +200,7 @@ impl<'t> SelfAttention<'t> {
         let merged = attended.reshape(&[batch, length, heads * width]);
         drop(attended);
         let output = self.output.forward(&merged);
-        drop(merged);
+        drop((merged, query, key, value));
         (output, weights)
     }
 }

@@ -1,16 +1,15 @@
-//! How attention is computed in a run: what transformers and PyTorch choose.
+//! How attention is computed in a run: what transformers chooses.
 
-use crate::options::{Attention, Upcast};
-use crate::torch::configuration::{Backend, Configuration, SdpaKernel};
+use crate::options::Attention;
+use crate::torch::configuration::Configuration;
 use crate::torch::dtype::Dtype;
-use crate::torch::gpu::NATIVE_BFLOAT16;
 
 /// How attention is computed in this run.
 #[derive(Clone, Copy)]
 pub(crate) struct AttentionOptions {
     pub(crate) implementation: Attention,
-    pub(crate) kernel: SdpaKernel,
-    /// The kernel takes fewer heads of keys and values than of queries as they are.
+    /// `sdpa` is given fewer heads of keys and values than of queries, unless there is a mask (`use_gqa_in_sdpa` in
+    /// `integrations/sdpa_attention.py`).
     pub(crate) grouped: bool,
     /// It is given the heads of one token that share keys and values as so many tokens.
     pub(crate) packs_heads_of_one_token: bool,
@@ -25,28 +24,11 @@ pub(crate) struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    /// The choices of transformers and PyTorch for this configuration.
+    /// The choices of transformers for this configuration.
     pub(crate) fn of(configuration: &Configuration) -> Self {
-        // Autocast casts what `sdpa` is given.
-        let operands = configuration.autocast_dtype().unwrap_or(match configuration.upcast {
-            Upcast::Peft => Dtype::Float32,
-            Upcast::None | Upcast::Trl => configuration.unquantised(),
-        });
-        let kernel = configuration.sdpa_kernel.unwrap_or(match configuration.backend {
-            Backend::Cpu => SdpaKernel::Portable,
-            // `can_use_flash_attention` and `can_use_mem_efficient_attention` in
-            // `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
-            Backend::Cuda => match operands {
-                Dtype::Float32 => SdpaKernel::Efficient,
-                _ if configuration.capability >= NATIVE_BFLOAT16 => SdpaKernel::Flash,
-                Dtype::Bfloat16 => SdpaKernel::Math,
-                _ => SdpaKernel::Efficient,
-            },
-        });
         Self {
             implementation: configuration.attn_implementation,
-            kernel,
-            grouped: kernel != SdpaKernel::Efficient && !configuration.transformers.repeats_heads,
+            grouped: !configuration.transformers.repeats_heads,
             packs_heads_of_one_token: configuration.transformers.packs_heads_of_one_token,
             copies_heads: configuration.transformers.copies_heads,
             repeats_flash_heads: configuration.transformers.repeats_flash_heads,

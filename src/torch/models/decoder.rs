@@ -181,6 +181,7 @@ impl<'t> Decoder<'t> {
         }
         loader.train_norm(&mut norm, None);
         loader.adapt(&mut head, None);
+        tape.cast_adapters();
         Self {
             _originals: std::mem::take(&mut loader.originals),
             virtual_tokens: loader.virtual_tokens(),
@@ -443,7 +444,7 @@ impl<'t> Decoder<'t> {
         }
         part("norm");
         let normed = self.norm.forward(&hidden);
-        drop((hidden, embedded, positions, full, windowed, local, angles, apart));
+        drop((hidden, positions, embedded, full, windowed, local, angles, apart));
         normed
     }
 

@@ -6,7 +6,7 @@ use super::loader::Loader;
 use crate::arch::{Family, ModelConfig};
 use crate::memory::{Category, Module};
 use crate::options::Attention;
-use crate::torch::configuration::{Configuration, MicroBatchShape, SdpaKernel};
+use crate::torch::configuration::{Backend, Configuration, MicroBatchShape};
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Frame;
 use crate::torch::layout::Layout;
@@ -118,6 +118,7 @@ impl<'t> Encoder<'t> {
             loader.train_layer_copy(&mut pooler, None);
         }
         loader.train_layer_copy(&mut classifier, None);
+        tape.cast_adapters();
         buffers.append(&mut loader.originals);
         Self {
             words,
@@ -158,18 +159,18 @@ impl<'t> Encoder<'t> {
         });
         let dropout = self.config.attention_dropout > 0.0;
         let mut weights = None;
-        let attended = match (self.attention.implementation, self.attention.kernel) {
+        let attended = match (self.attention.implementation, hidden.tape.backend) {
             (Attention::Eager, _) => {
                 let (output, all) = query.eager_encoder_attention(&key, &value, mask, dropout);
                 weights = Some(all);
                 output
             }
-            (_, SdpaKernel::Portable) if dropout => query
+            (_, Backend::Cpu) if dropout => query
                 .composed_attention(&key, &value, dropout)
                 .transpose(1, 2)
                 .contiguous(),
-            (_, kernel) => query
-                .fused_attention(&key, &value, mask, kernel)
+            _ => query
+                .scaled_dot_product_attention(&key, &value, mask)
                 .transpose(1, 2)
                 .contiguous(),
         };

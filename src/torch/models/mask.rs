@@ -41,7 +41,16 @@ impl Tape {
         drop(joined);
         let jumps = self.empty(&[shape.batch, shape.len], Dtype::Bool);
         let sums = self.empty(&[shape.batch, shape.len], Dtype::Int64);
-        drop((jumps, first, difference));
+        if self.backend == Backend::Cuda {
+            // What is added up, and the answer whether any token is of another sample.
+            drop((self.empty(sums.dims(), Dtype::Int64), jumps));
+            let last = self.empty(&[shape.batch], Dtype::Bool);
+            let all = self.empty(&[], Dtype::Bool);
+            drop((last, all));
+        } else {
+            drop(jumps);
+        }
+        drop((first, difference));
         sums
     }
 

@@ -1,9 +1,10 @@
 //! Attention: step by step with all scores (eager), or in one kernel (sdpa, flash_attention_2).
 
 use crate::memory::Category;
-use crate::torch::configuration::{Backend, SdpaKernel};
+use crate::torch::configuration::Backend;
 use crate::torch::dtype::Dtype;
 use crate::torch::layout::Layout;
+use crate::torch::ops::sdpa_kernel::{Operands, SdpaKernel};
 use crate::torch::tape::{Backward, Gradients, Tape, Tensor};
 
 /// The memory-efficient kernel rounds each row of its log-sum-exp up to this.
@@ -12,6 +13,8 @@ const LSE_ALIGNMENT: u32 = 32;
 const EFFICIENT_TILE: u64 = 64;
 /// Overhead of a tile: a lock, a counter and padding.
 const EFFICIENT_TILE_HEADER: u64 = 16;
+/// The least workspace of cuDNN's kernel.
+const CUDNN_WORKSPACE: u64 = 256;
 /// FlashAttention-2 rounds queries up to this, and head widths to [`FLASH_WIDTH`].
 const FLASH_ROWS: u32 = 128;
 const FLASH_WIDTH: u32 = 32;
@@ -36,10 +39,10 @@ impl<'t> Tensor<'t> {
             drop(product);
             [Some(result), None, None]
         }
-        // On a GPU one kernel reads halves and writes float32.
-        let input = match self.tape.backend {
-            Backend::Cpu => self.to(Dtype::Float32),
-            Backend::Cuda => self.clone(),
+        // On a GPU one kernel reads float16 and writes float32: `softmax` in `aten/src/ATen/native/SoftMax.cpp`.
+        let input = match (self.tape.backend, self.dtype()) {
+            (Backend::Cuda, Dtype::Float16) => self.clone(),
+            _ => self.to(Dtype::Float32),
         };
         let mut record = self.tape.record(&[&input], derivative);
         if self.tape.pytorch.saves_softmax_inputs {
@@ -76,45 +79,95 @@ impl<'t> Tensor<'t> {
         (output, weights)
     }
 
-    /// `scaled_dot_product_attention` by `kernel`: (batch, heads, length, width).
-    pub(crate) fn fused_attention(
-        &self,
-        key: &Self,
-        value: &Self,
-        mask: Option<&Self>,
-        kernel: SdpaKernel,
-    ) -> Tensor<'t> {
-        if kernel == SdpaKernel::Math {
-            return self.math_attention(key, value, mask);
+    /// `scaled_dot_product_attention`: (batch, heads, length, width).
+    pub(crate) fn scaled_dot_product_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
+        // Autocast casts its arguments from the last to the first.
+        let [value, key, query] = [value, key, self].map(|tensor| tensor.cast_for_autocast());
+        let operands = Operands {
+            dtype: query.dtype(),
+            is_grouped: key.dims()[1] != query.dims()[1],
+            has_mask: mask.is_some(),
+        };
+        match self.tape.sdpa_kernel(operands) {
+            SdpaKernel::Math => query.math_attention(&key, &value, mask),
+            kernel => query.fused_attention(&key, &value, mask, kernel),
         }
-        let tape = self.tape;
+    }
+
+    /// `flash_attn_func`: (batch, heads, length, width).
+    pub(crate) fn flash_attention(&self, key: &Self, value: &Self) -> Tensor<'t> {
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
+        query.fused_attention(&key, &value, None, SdpaKernel::Flash)
+    }
+
+    /// Attention in one kernel.
+    fn fused_attention(&self, key: &Self, value: &Self, mask: Option<&Self>, kernel: SdpaKernel) -> Tensor<'t> {
+        let (tape, query) = (self.tape, self);
         let mask = mask.map(|mask| mask.additive(query.dtype()));
         let derivative = match kernel {
             SdpaKernel::Portable | SdpaKernel::Math => portable,
+            SdpaKernel::Cudnn => cudnn,
             SdpaKernel::Efficient => efficient,
             SdpaKernel::Flash => flash,
         };
-        let mut record = tape.record(&[&query, &key, &value], derivative);
-        for tensor in [&query, &key, &value].into_iter().chain(&mask) {
+        let record = tape.record(&[query, key, value], derivative);
+        let mut record = record.axis(usize::from(mask.is_some()));
+        for tensor in mask.iter().chain([key, query, value]) {
             record.save(tensor);
         }
         let &[batch, heads, length, _] = query.dims() else {
-            return query;
+            return query.clone();
         };
+        // cuDNN has the seed and the offset of random numbers on the GPU.
+        let random = (kernel == SdpaKernel::Cudnn).then(|| [0, 1].map(|_| tape.empty(&[], Dtype::Int64)));
         // The others lay it out as the queries are.
         let output = match kernel {
             SdpaKernel::Efficient => query.by_position(heads, query.dtype()),
-            SdpaKernel::Portable | SdpaKernel::Flash | SdpaKernel::Math => query.like(query.dtype()),
+            _ => query.like(query.dtype()),
         };
         let length = match kernel {
             SdpaKernel::Efficient => length.next_multiple_of(LSE_ALIGNMENT),
-            SdpaKernel::Portable | SdpaKernel::Flash | SdpaKernel::Math => length,
+            _ => length,
         };
         let log_sum = tape.empty(&[batch, heads, length], Dtype::Float32);
-        record.save(&output);
+        match kernel {
+            SdpaKernel::Cudnn => drop(tape.bytes(CUDNN_WORKSPACE, Category::Temporary)),
+            SdpaKernel::Flash => query.use_flash_splits(key.dim_from_last(1)),
+            SdpaKernel::Portable | SdpaKernel::Efficient | SdpaKernel::Math => {}
+        }
         record.save(&log_sum);
+        record.save(&output);
+        for number in random.iter().flatten().rev() {
+            record.save(number);
+        }
         record.finish(output)
+    }
+
+    /// FlashAttention-2 splits the keys where queries are too few to fill the GPU, and then adds up (`set_params_splitkv` in
+    /// `csrc/flash_attn/flash_api.cpp`).
+    fn use_flash_splits(&self, keys: u32) {
+        let &[batch, heads, length, width] = self.dims() else {
+            return;
+        };
+        let key_block = match width {
+            0..=64 => 256,
+            65..=128 => 128,
+            _ => 64,
+        };
+        let blocks = u64::from(batch * heads * length.div_ceil(64));
+        // Two blocks of 128 threads for each multiprocessor.
+        let splits = flash_splits(
+            blocks,
+            2 * self.tape.capability.multiprocessors(),
+            keys.div_ceil(key_block).into(),
+        );
+        if splits > 1 {
+            let log_sums = self.tape.empty(&[splits as u32, batch, heads, length], Dtype::Float32);
+            let rounded = width.next_multiple_of(FLASH_WIDTH);
+            let rows = splits as u32 * batch * heads * length;
+            let outputs = self.tape.empty(&[rows, rounded], Dtype::Float32);
+            drop((log_sums, outputs));
+        }
     }
 
     /// `flash_attn_varlen_func` on one row of samples that begin at `starts`: (1, heads, length, width). The row is a view for it
@@ -123,7 +176,7 @@ impl<'t> Tensor<'t> {
         let tape = self.tape;
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
         let mut record = tape.record(&[&query, &key, &value], flash_apart);
-        for tensor in [&query, &key, &value] {
+        for tensor in [&key, &query, &value] {
             record.save(tensor);
         }
         let &[_, heads, length, _] = query.dims() else {
@@ -131,7 +184,7 @@ impl<'t> Tensor<'t> {
         };
         let output = query.like(query.dtype());
         let log_sum = tape.empty(&[heads, length], Dtype::Float32);
-        for tensor in [&output, &log_sum, starts] {
+        for tensor in [&log_sum, &output, starts] {
             record.save(tensor);
         }
         record.finish(output)
@@ -141,7 +194,7 @@ impl<'t> Tensor<'t> {
     /// (`_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`): (batch, heads, length, width).
     fn math_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
         let tape = self.tape;
-        let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
+        let [query, key, value] = [self, key, value];
         let (dtype, groups) = (query.dtype(), query.dims()[1] / key.dims()[1]);
         // The operation is one of autocast's, those that it is made of are not.
         let autocast = tape.autocast.take();
@@ -149,25 +202,24 @@ impl<'t> Tensor<'t> {
         let [query, key, value] = [query, key, value].map(|tensor| tensor.to(Dtype::Float32));
         let query = query.scale();
         let mask = mask.unwrap_or_else(|| tape.lower_triangle(query.dim_from_last(1)));
-        let (keys, values) = (key.repeat_heads(groups), value.repeat_heads(groups));
+        let (keys, values) = (key.repeat_interleaved(groups), value.repeat_interleaved(groups));
         drop((key, value));
         let scores = query.matmul(&keys.transpose(2, 3).scale());
-        drop(mask);
         let weights = scores.safe_softmax();
         drop(scores);
         let output = weights.matmul(&values).to(dtype);
         // The weights are an output, too, which nobody takes.
-        drop(weights.to(dtype));
+        drop((weights.to(dtype), keys, mask));
         tape.autocast.set(autocast);
         output
     }
 
-    /// `_safe_softmax(self, dim=-1)`: rows without a finite score are zeros.
+    /// `_safe_softmax(self, dim=-1)`: rows without a finite score are made zeros in place.
     fn safe_softmax(&self) -> Tensor<'t> {
-        let softmax = self.like(self.dtype());
-        let is_masked = self.like(Dtype::Bool);
         let result = self.softmax_plain();
-        drop((softmax, is_masked));
+        let is_masked = self.like(Dtype::Bool);
+        let is_row_masked = self.tape.empty(&self.view.layout.dims.with_last(1), Dtype::Bool);
+        drop((is_row_masked, is_masked));
         result
     }
 
@@ -253,13 +305,32 @@ impl Tape {
     }
 }
 
+/// The splits of the keys that keep a GPU busy which takes `at_once` blocks (`num_splits_heuristic` in
+/// `csrc/flash_attn/flash_api.cpp`).
+fn flash_splits(blocks: u64, at_once: u64, key_blocks: u64) -> u64 {
+    if blocks as f64 >= 0.8 * at_once as f64 {
+        return 1;
+    }
+    let efficiency = |splits: u64| {
+        let waves = (blocks * splits) as f64 / at_once as f64;
+        waves / waves.ceil()
+    };
+    let differs = |splits: &u64| *splits == 1 || key_blocks.div_ceil(*splits) != key_blocks.div_ceil(splits - 1);
+    let splits = || (1..=at_once.min(key_blocks).min(128)).filter(differs);
+    let best = splits().map(efficiency).fold(0.0, f64::max);
+    splits().find(|&splits| efficiency(splits) >= 0.85 * best).unwrap_or(1)
+}
+
+/// What a kernel saved of queries, keys and values. Generated code saves arguments in the order of their names, of which a mask's
+/// is the first.
+fn arguments<'t>(backward: &Backward<'t>) -> [Tensor<'t>; 3] {
+    let first = usize::from(backward.attributes.axis);
+    [first + 1, first, first + 2].map(|at| backward.saved(at))
+}
+
 /// The gradients of queries, keys and values, one head for each query head.
 fn all_heads<'t>(backward: &Backward<'t>) -> [Tensor<'t>; 3] {
-    let heads = backward.attributes.inputs[0].0[1];
-    [0, 1, 2].map(|input| {
-        let saved = backward.saved(input);
-        saved.by_position(if input == 0 { heads } else { saved.dims()[1] }, saved.dtype())
-    })
+    arguments(backward).map(|saved| saved.by_position(saved.dims()[1], saved.dtype()))
 }
 
 fn wanted<'t>(backward: &Backward<'t>, gradients: [Tensor<'t>; 3]) -> Gradients<'t> {
@@ -272,27 +343,60 @@ fn portable<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     wanted(backward, all_heads(backward))
 }
 
-/// The memory-efficient kernel: halves are summed up for the queries in a workspace of float32.
+/// cuDNN's kernel, all of whose memory is one workspace: the sums of the queries' gradients in float32, a number for each row of
+/// scores, and the keys' and values' gradients of heads that share them. cuDNN 9.19 took so much on an H100 for heads of 64 to
+/// 256 numbers and for all lengths.
+fn cudnn<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
+    let tape = backward.tape;
+    let saved = arguments(backward);
+    let gradients = saved.each_ref().map(|saved| saved.like(saved.dtype()));
+    let [query, key, _] = saved;
+    let (&[batch, heads, length, width], &[_, shared, keys, _]) = (query.dims(), key.dims()) else {
+        return [None, None, None];
+    };
+    let bytes = cudnn_workspace([batch, heads, shared, length, keys, width].map(u64::from));
+    drop(tape.bytes(bytes, Category::Temporary));
+    wanted(backward, gradients)
+}
+
+/// Bytes of cuDNN's workspace for a batch with so many heads of queries and of keys, queries, keys, and numbers of a head.
+fn cudnn_workspace([batch, heads, shared, length, keys, width]: [u64; 6]) -> u64 {
+    let sums = batch * heads * length * (width + 1) * Dtype::Float32.size();
+    let expanded = match shared == heads {
+        true => 0,
+        false => 2 * batch * heads * keys * width * Dtype::Bfloat16.size(),
+    };
+    sums + expanded + CUDNN_WORKSPACE
+}
+
+/// The memory-efficient kernel: the queries' gradients are summed up in a workspace of float32, before Volta only those of halves
+/// (`kNeedsAccumGradQ` in `aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h`).
 fn efficient<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
     let tape = backward.tape;
-    let query = backward.saved(0);
+    let [query, key, value] = arguments(backward);
     let gradients = all_heads(backward);
     let &[batch, heads, length, width] = query.dims() else {
         return [None, None, None];
     };
-    if query.dtype() == Dtype::Float32 {
+    // Gradients of heads that share keys and values are added up by another kernel (pytorch/pytorch#191085).
+    let shared = key.dims()[1] != heads;
+    let expanded = shared.then(|| [&key, &value].map(|saved| saved.by_position(heads, query.dtype())));
+    let is_float32 = query.dtype() == Dtype::Float32;
+    let delta = if is_float32 {
         let products = grad.like(Dtype::Float32);
         let delta = tape.empty(&[batch, length, heads], Dtype::Float32);
-        drop(products);
-        let delta = tape.empty(delta.dims(), Dtype::Float32);
-        drop(delta);
+        let contiguous = tape.empty(delta.dims(), Dtype::Float32);
+        drop((delta, products));
+        contiguous
     } else {
-        let delta = tape.empty(&[batch, heads, length], Dtype::Float32);
+        tape.empty(&[batch, heads, length], Dtype::Float32)
+    };
+    let workspace = (!is_float32 || tape.capability.0 >= 7).then(|| {
         let tiles = u64::from(length).div_ceil(EFFICIENT_TILE) * u64::from(width).div_ceil(EFFICIENT_TILE);
         let tile = EFFICIENT_TILE_HEADER + EFFICIENT_TILE * EFFICIENT_TILE * Dtype::Float32.size();
-        let workspace = tape.bytes(u64::from(batch * heads) * tiles * tile, Category::Temporary);
-        drop((workspace, delta));
-    }
+        tape.bytes(u64::from(batch * heads) * tiles * tile, Category::Temporary)
+    });
+    drop((delta, workspace, expanded));
     wanted(backward, gradients)
 }
 
@@ -310,11 +414,8 @@ fn flash_apart<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t>
 /// FlashAttention-2: the queries' gradients are summed up in float32, and the keys' and values' of heads that share them.
 fn flash_gradients<'t>(backward: &mut Backward<'t>, rows: impl Fn(u32) -> u32) -> Gradients<'t> {
     let tape = backward.tape;
-    let query = backward.saved(0);
-    let gradients = [0, 1, 2].map(|input| {
-        let saved = backward.saved(input);
-        saved.like(saved.dtype())
-    });
+    let [query, key, value] = arguments(backward);
+    let gradients = [&query, &key, &value].map(|saved| saved.like(saved.dtype()));
     let &[batch, heads, length, width] = query.dims() else {
         return [None, None, None];
     };
@@ -324,8 +425,38 @@ fn flash_gradients<'t>(backward: &mut Backward<'t>, rows: impl Fn(u32) -> u32) -
         &[batch, rows, heads, width.next_multiple_of(FLASH_WIDTH)],
         Dtype::Float32,
     );
-    let shared = backward.attributes.inputs[1].0[1] != heads;
-    let expanded = shared.then(|| [1, 2].map(|input| backward.saved(input).by_position(heads, query.dtype())));
+    let shared = key.dims()[1] != heads;
+    let expanded = shared.then(|| [&key, &value].map(|saved| saved.by_position(heads, query.dtype())));
     drop((sums, queries, expanded));
     wanted(backward, gradients)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What PyTorch took from its allocator on an H100 (torch 2.11, cuDNN 9.19).
+    #[test]
+    fn cudnn_takes_what_it_took() {
+        for (batch, heads, shared, length, width, bytes) in [
+            (2, 9, 9, 512, 64, 2_396_416),
+            (2, 9, 3, 512, 64, 4_755_712),
+            (1, 14, 2, 777, 64, 5_613_304),
+            (1, 9, 3, 8192, 64, 38_043_904),
+            (2, 32, 32, 333, 96, 8_269_312),
+            (2, 12, 2, 1024, 128, 25_264_384),
+            (8, 4, 1, 333, 256, 21_866_368),
+        ] {
+            let taken = cudnn_workspace([batch, heads, shared, length, length, width]);
+            assert_eq!(taken, bytes, "{batch} x {length}, {heads}/{shared} heads of {width}");
+        }
+    }
+
+    /// The same of FlashAttention-2: 1 x 777 with 14 heads of 64, 2 x 512 with 9 of 64, 8 x 333 with 4 of 256.
+    #[test]
+    fn flash_attention_splits_keys_where_queries_are_few() {
+        assert_eq!(flash_splits(14 * 13, 264, 4), 4);
+        assert_eq!(flash_splits(2 * 9 * 8, 264, 2), 1);
+        assert_eq!(flash_splits(8 * 4 * 6, 264, 6), 6);
+    }
 }

@@ -115,8 +115,9 @@ impl<'t> Tensor<'t> {
     }
 
     /// A soft cap in three operations, as transformers' Gemma 2 has it: `tanh(self / cap) * cap`.
-    pub(crate) fn soft_capped(&self) -> Tensor<'t> {
+    pub(crate) fn soft_capped(self) -> Tensor<'t> {
         let inner = self.scale();
+        drop(self);
         let tanh = inner.activation_of_result();
         drop(inner);
         tanh.scale()
@@ -144,11 +145,6 @@ impl<'t> Tensor<'t> {
         let mut record = self.tape.record(&[self], derivative);
         record.save(self);
         record.finish(self.like(self.dtype()))
-    }
-
-    /// The sum over all that `dims` lacks, in the engine.
-    pub(crate) fn sum_to(&self, dims: &[u32]) -> Tensor<'t> {
-        self.tape.empty(dims, self.dtype())
     }
 }
 

@@ -11,6 +11,12 @@ impl<'t> Tensor<'t> {
         [(self.numel() / u64::from(width.max(1))) as u32, width]
     }
 
+    /// The same, as what an operation gave that was seen otherwise.
+    fn seen_otherwise(self) -> Self {
+        let layout = self.view.layout;
+        self.with_layout(layout)
+    }
+
     /// The dimensions with another width.
     pub(crate) fn with_width(&self, width: u32, dtype: Dtype) -> Tensor<'t> {
         self.tape.empty(&self.view.layout.dims.with_last(width), dtype)
@@ -24,8 +30,17 @@ impl<'t> Tensor<'t> {
             // With a bias the product is `addmm`, whose derivatives come in the order of its arguments' names.
             let fused = backward.attributes.has_bias;
             let product = |dims: &[u32]| Some(grad.tape.product(dims, grad.dtype()));
-            let of_input = || product(&input);
-            let of_weight = || product(&weight);
+            // The product is of matrices, and with a turned weight.
+            let of_input = || {
+                product(&input).map(|product| {
+                    if input.len() > 2 {
+                        product.seen_otherwise()
+                    } else {
+                        product
+                    }
+                })
+            };
+            let of_weight = || product(&weight).map(Tensor::seen_otherwise);
             let needs = backward.needs;
             let (this, that) = if fused {
                 let this = needs[0].then(of_input).flatten();

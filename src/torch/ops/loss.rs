@@ -99,9 +99,9 @@ impl<'t> Tensor<'t> {
         let padded = tape.empty(&[batch, length + 1], Dtype::Int64);
         // Without a copy where that leaves no gaps: of one sample.
         let shifted = padded.slice_last(length).contiguous();
-        let logits = logits.reshape(&logits.rows_and_width());
-        let loss = logits.cross_entropy(&shifted);
-        drop((logits, padded, shifted));
+        let flat = logits.reshape(&logits.rows_and_width());
+        let loss = flat.cross_entropy(&shifted);
+        drop((flat, logits, padded, shifted));
         loss
     }
 }

@@ -6,5 +6,7 @@ pub(super) mod embedding;
 pub(super) mod linear;
 pub(super) mod loss;
 pub(super) mod norm;
+pub(super) mod reduction;
 pub(super) mod rotary;
+pub(super) mod sdpa_kernel;
 pub(super) mod shape;

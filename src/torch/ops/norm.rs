@@ -74,7 +74,7 @@ impl<'t> Tensor<'t> {
             shifted.rsqrt()
         };
         let normed = hidden.mul(&scale);
-        drop((hidden, scale));
+        drop((scale, hidden));
         let factor = weight.to(Dtype::Float32).add_number();
         let output = normed.mul(&factor);
         drop((normed, factor));
@@ -87,7 +87,7 @@ impl<'t> Tensor<'t> {
         let variance = hidden.square().mean_last();
         let scale = variance.add_number().rsqrt();
         let normed = hidden.mul(&scale);
-        drop((hidden, scale));
+        drop((scale, hidden));
         let cast = normed.to(self.dtype());
         let output = weight.mul(&cast);
         drop((cast, normed, variance));

@@ -40,17 +40,18 @@ pub(crate) fn angles(
 ) -> [Tensor<'_>; 2] {
     let float = tape.empty(&[rows, length, 1], Dtype::Float32);
     let frequencies = tape.empty(&[rows, length, width / 2], Dtype::Float32);
+    // Releases that multiply by cuBLAS hold on to the positions until the angles are there.
+    let float = Some(float).filter(|_| by_cublas);
     if by_cublas {
         tape.use_cublas();
     }
-    drop(float);
     let both = tape.empty(&[rows, length, width], Dtype::Float32);
     let [cos, sin] = [0, 1].map(|_| {
         let wave = both.like(Dtype::Float32);
         wave.like(Dtype::Float32)
     });
     let result = [cos.to(dtype), sin.to(dtype)];
-    drop((frequencies, both, cos, sin));
+    drop((float, frequencies, both, cos, sin));
     // All heads of a sample turn alike.
     match rows {
         1 => result,

@@ -119,21 +119,29 @@ impl<'t> Tensor<'t> {
 
     /// Heads repeated for the queries that share them: transformers' `repeat_kv`.
     pub(crate) fn repeat_heads(&self, times: u32) -> Tensor<'t> {
-        fn derivative<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
-            // Summed over those that were one.
-            let (dims, dtype) = backward.attributes.inputs[0];
-            [Some(grad.tape.empty(&dims, dtype)), None, None]
+        match times {
+            1 => self.clone(),
+            // `expand` makes a view, and `reshape` can see one head so many times as so many heads.
+            _ if self.dims()[1] == 1 => {
+                let record = self.tape.record(&[self], sum_of_heads);
+                record.finish(self.clone().with_layout(self.view.layout.expand(1, times)))
+            }
+            _ => self.repeated_heads(times),
         }
-        if times == 1 {
-            return self.clone();
-        }
-        let record = self.tape.record(&[self], derivative);
+    }
+
+    fn repeated_heads(&self, times: u32) -> Tensor<'t> {
+        let record = self.tape.record(&[self], sum_of_heads);
         let dims = self.view.layout.dims;
-        // `expand` makes a view, and `reshape` can see one head so many times as so many heads.
-        if dims[1] == 1 {
-            return record.finish(self.clone().with_layout(self.view.layout.expand(1, times)));
-        }
         record.finish(self.tape.empty(&dims.with(1, dims[1] * times), self.dtype()))
+    }
+
+    /// Heads repeated by `repeat_interleave`, which always copies them.
+    pub(crate) fn repeat_interleaved(&self, times: u32) -> Tensor<'t> {
+        match times {
+            1 => self.clone(),
+            _ => self.repeated_heads(times),
+        }
     }
 
     /// `self[:, :len]` of (batch, length, width).
@@ -161,6 +169,12 @@ impl<'t> Tensor<'t> {
         let layout = self.view.layout.narrow(1, 1).squeeze(1);
         record.finish(self.clone().with_layout(layout))
     }
+}
+
+/// The derivative of heads that are repeated: summed over those that were one.
+fn sum_of_heads<'t>(backward: &mut Backward<'t>, grad: &Tensor<'t>) -> Gradients<'t> {
+    let (dims, dtype) = backward.attributes.inputs[0];
+    [Some(grad.tape.empty(&dims, dtype)), None, None]
 }
 
 /// The derivative of a slice: the gradient among zeros.

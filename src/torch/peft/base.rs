@@ -31,6 +31,17 @@ impl<'t> BaseLayer<'t> {
         }
     }
 
+    /// The format of an adapter's tensors of `dtype` until all adapters are there: that of the weight or of its products
+    /// (`_get_base_layer_device_and_dtype` in `tuners/tuners_utils.py`).
+    pub(crate) fn start_dtype(&self, dtype: Dtype) -> Dtype {
+        match &self.weight {
+            _ if dtype != Dtype::Float32 => dtype,
+            Base::Dense(weight) => weight.dtype(),
+            Base::FourBit(weight) => weight.compute(),
+            Base::EightBit(_) => dtype,
+        }
+    }
+
     /// The same beside an adapter: PEFT copies what a 4-bit layer gives.
     pub(super) fn forward_copied(&self, input: &Tensor<'t>) -> Tensor<'t> {
         let result = self.forward(input);
@@ -62,8 +73,20 @@ impl Tape {
         self.empty_as(Layout::contiguous(tensor.dims()), dtype, Category::Parameter)
     }
 
-    /// A tensor of an adapter.
-    pub(crate) fn factor(&self, dims: &[u32], dtype: Dtype) -> Tensor<'_> {
-        self.empty_as(Layout::contiguous(dims), dtype, Category::Adapter)
+    /// A tensor of an adapter, which has the format `start` until [`Tape::cast_adapters`].
+    pub(crate) fn factor(&self, dims: &[u32], dtype: Dtype, start: Dtype) -> Tensor<'_> {
+        let mut factor = self.empty_as(Layout::contiguous(dims), start, Category::Adapter);
+        factor.view.dtype = dtype;
+        if start != dtype {
+            self.uncast.borrow_mut().push(factor.view);
+        }
+        factor
+    }
+
+    /// Brings the tensors of adapters to their formats, one after the other: `cast_adapter_dtype` in `tuners/tuners_utils.py`.
+    pub(crate) fn cast_adapters(&self) {
+        for view in self.uncast.take() {
+            self.reallocate(view.storage, view.layout.numel() * view.dtype.size());
+        }
     }
 }

@@ -3,7 +3,6 @@
 
 use super::base::{Base, BaseLayer};
 use super::lora::Lora;
-use crate::torch::dtype::Dtype;
 use crate::torch::tape::{Mode, Tape, Tensor};
 
 impl<'t> Lora<'t> {
@@ -56,14 +55,6 @@ impl<'t> Lora<'t> {
         delta
     }
 
-    /// The format of the factors before `cast_adapter_dtype` in `tuners_utils.py`: that of the base, unless it is quantised.
-    fn start_dtype(&self, layer: &BaseLayer<'t>) -> Dtype {
-        match &layer.weight {
-            Base::Dense(weight) => weight.dtype(),
-            Base::FourBit(_) | Base::EightBit(_) => Dtype::Float32,
-        }
-    }
-
     /// The magnitudes before training: the norms of the rows (`update_layer`).
     pub(crate) fn dora_magnitude(&self, layer: &BaseLayer<'t>, tape: &'t Tape) -> Tensor<'t> {
         // PEFT copies a 4-bit layer before it asks for its weight, for FSDP's sake.
@@ -75,10 +66,11 @@ impl<'t> Lora<'t> {
             Base::Dense(_) | Base::EightBit(_) => (Vec::new(), None),
         };
         let weight = layer.weight.dequantised(tape);
-        let product = tape.product(&layer.dims, self.start_dtype(layer));
+        let start = layer.start_dtype(self.a.dtype());
+        let product = tape.product(&layer.dims, start);
         drop(weight.norm_of_rows(&product));
         drop((weight, product, copies));
-        tape.factor(&layer.dims[..1], self.a.dtype())
+        tape.factor(&layer.dims[..1], self.a.dtype(), start)
     }
 }
 

@@ -60,18 +60,19 @@ impl<'t> Lora<'t> {
 }
 
 impl Tape {
-    /// The factors of `rank` for a layer of (out, in), whose B wants gradients, and A unless it is frozen.
+    /// The factors of `rank` for a layer, whose B wants gradients, and A unless it is frozen.
     pub(crate) fn lora<'t>(
         &'t self,
-        dims: [u32; 2],
+        layer: &BaseLayer<'t>,
         rank: u32,
         dtype: Dtype,
         lora_a: LoraATraining,
         dropout: bool,
     ) -> Lora<'t> {
+        let ([rows, columns], start) = (layer.dims, layer.start_dtype(dtype));
         let (a, b) = (
-            self.factor(&[rank, dims[1]], dtype),
-            self.factor(&[dims[0], rank], dtype),
+            self.factor(&[rank, columns], dtype, start),
+            self.factor(&[rows, rank], dtype, start),
         );
         Lora {
             a: if lora_a == LoraATraining::Frozen {

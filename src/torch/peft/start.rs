@@ -114,7 +114,8 @@ mod tests {
                 bias: None,
                 dims: [rows, columns],
             };
-            let lora = tape.lora(layer.dims, rank, Dtype::Float32, LoraATraining::Trained, false);
+            let lora = tape.lora(&layer, rank, Dtype::Float32, LoraATraining::Trained, false);
+            tape.cast_adapters();
             lora.take_out(&mut layer, init, &tape);
             let account = Account::of(&tape.take_trace(), 512, 0);
             assert_eq!(

@@ -32,6 +32,12 @@ pub struct Pytorch {
     pub has_foreach: bool,
     /// It has `scaled_dot_product_attention`. From 2.0.0.
     pub has_sdpa: bool,
+    /// Hopper and its successor compute attention with cuDNN. From 2.11.0, whose wheels have a cuDNN beyond 9.15:
+    /// `check_prefer_cudnn_attention` in `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
+    pub prefers_cudnn_attention: bool,
+    /// The memory-efficient kernel of attention takes fewer heads of keys and values than of queries. From 2.14.0
+    /// (pytorch/pytorch#191085).
+    pub efficient_attention_takes_groups: bool,
 }
 
 impl Pytorch {
@@ -42,6 +48,8 @@ impl Pytorch {
         saves_softmax_inputs: false,
         has_foreach: true,
         has_sdpa: true,
+        prefers_cudnn_attention: true,
+        efficient_attention_takes_groups: true,
     };
 
     const OLDEST: Version = Version(1, 10, 0);
@@ -63,6 +71,8 @@ impl Pytorch {
             saves_softmax_inputs: version < Version(1, 11, 0),
             has_foreach: !is_first,
             has_sdpa: !is_first,
+            prefers_cudnn_attention: version >= Version(2, 11, 0),
+            efficient_attention_takes_groups: version >= Version(2, 14, 0),
         })
     }
 }

@@ -118,9 +118,10 @@ fn every_technique_says_what_it_does_and_when_not() {
 }
 
 /// Keys below others that save nothing: releases, and what no loop gains from.
-const NESTED: [&str; 11] = [
+const NESTED: [&str; 12] = [
     "torch.generation",
     "torch.use_reentrant",
+    "torch.repeat_kv",
     "torch.embedding_states_32bit",
     "torch.transformers_version",
     "torch.peft_version",

@@ -38,7 +38,7 @@ pub enum TieBreak {
     /// The block of the oldest segment: PyTorch from 2.15 on (pytorch/pytorch#183591).
     Age,
     /// The block with the lowest address, as before: that of the newest segment, as CUDA's addresses fall.
-    /// (CUDA promises no order. With this one, 15 of 16 float16 runs of `fitcheck_t4` reserve what was measured; with
+    /// (CUDA promises no order. With this one, 13 of 16 float16 runs of `fitcheck_t4` reserve what was measured; with
     /// addresses that rise, those with eager attention are out by a matrix of scores.)
     Address,
 }

@@ -1,0 +1,109 @@
+//! PyTorch's choice among the kernels of `scaled_dot_product_attention` (`select_sdp_backend` and the conditions of each kernel in
+//! `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`).
+
+use crate::torch::configuration::Backend;
+use crate::torch::dtype::Dtype;
+use crate::torch::gpu::NATIVE_BFLOAT16;
+use crate::torch::tape::Tape;
+
+/// A kernel of `scaled_dot_product_attention`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SdpaKernel {
+    /// The CPU's.
+    Portable,
+    /// cuDNN's.
+    Cudnn,
+    /// FlashAttention.
+    Flash,
+    /// The memory-efficient one.
+    Efficient,
+    /// None: one operation after another in float32, with all scores.
+    Math,
+}
+
+/// What the choice depends on besides the GPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operands {
+    pub(crate) dtype: Dtype,
+    /// Keys and values have fewer heads than queries.
+    pub(crate) is_grouped: bool,
+    pub(crate) has_mask: bool,
+}
+
+impl Tape {
+    /// The kernel that takes `operands`.
+    pub(crate) fn sdpa_kernel(&self, operands: Operands) -> SdpaKernel {
+        let Operands {
+            dtype,
+            is_grouped,
+            has_mask,
+        } = operands;
+        if self.backend == Backend::Cpu {
+            return SdpaKernel::Portable;
+        }
+        let is_half = dtype != Dtype::Float32;
+        let is_native = self.capability >= NATIVE_BFLOAT16;
+        if is_half && self.pytorch.prefers_cudnn_attention && matches!(self.capability.0, 9 | 10) {
+            SdpaKernel::Cudnn
+        } else if is_half && is_native && !has_mask {
+            SdpaKernel::Flash
+        } else if (is_native || dtype != Dtype::Bfloat16)
+            && (!is_grouped || self.pytorch.efficient_attention_takes_groups)
+        {
+            SdpaKernel::Efficient
+        } else {
+            SdpaKernel::Math
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::torch::configuration::Configuration;
+    use crate::torch::gpu::ComputeCapability;
+    use crate::torch::versions::Pytorch;
+
+    /// The kernels that these cells took on an H100 with torch 2.11 (`experiments/published/h100.yaml`), and what the
+    /// conditions say of others.
+    #[test]
+    fn kernels_depend_on_the_gpu_the_format_groups_and_masks() {
+        use Dtype::{Bfloat16, Float16, Float32};
+        use SdpaKernel::{Cudnn, Efficient, Flash, Math};
+        let (t4, a100, h100) = (
+            ComputeCapability(7, 5),
+            ComputeCapability(8, 0),
+            ComputeCapability(9, 0),
+        );
+        for (capability, torch, dtype, is_grouped, has_mask, expected) in [
+            (h100, "2.11.0", Bfloat16, true, false, Cudnn),
+            (h100, "2.11.0", Float16, false, true, Cudnn),
+            (h100, "2.11.0", Float32, false, false, Efficient),
+            (h100, "2.11.0", Float32, true, false, Math),
+            (h100, "2.14.0", Float32, true, false, Efficient),
+            (h100, "2.10.0", Bfloat16, true, false, Flash),
+            (a100, "2.11.0", Bfloat16, true, false, Flash),
+            (a100, "2.11.0", Bfloat16, false, true, Efficient),
+            (t4, "2.11.0", Float16, false, false, Efficient),
+            (t4, "2.11.0", Float16, true, false, Math),
+            (t4, "2.14.0", Bfloat16, false, false, Math),
+        ] {
+            let tape = Tape::new(&Configuration {
+                capability,
+                pytorch: Pytorch::of(torch).unwrap(),
+                ..Configuration::new(Preset::named("tiny").unwrap().config())
+            });
+            let operands = Operands {
+                dtype,
+                is_grouped,
+                has_mask,
+            };
+            assert_eq!(
+                tape.sdpa_kernel(operands),
+                expected,
+                "{capability} {torch} {operands:?}"
+            );
+        }
+    }
+}
