@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// The hash of every default, with this [`ID_VERSION`].
-    const DEFAULTS_HASH: &str = "2bff8c67bb15";
+    const DEFAULTS_HASH: &str = "008a7dbd6669";
 
     /// Ids leave defaults out, so results of other settings would be reused after a default changed.
     #[test]
