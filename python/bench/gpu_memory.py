@@ -1,15 +1,20 @@
 """The memory of training steps of PyTorch + transformers + PEFT + bitsandbytes, measured on a GPU, for cells of a spec.
 
-    pip install torch transformers peft accelerate bitsandbytes      # on the machine with the GPU; pyyaml for `cells`
+    cargo build --release && pip install pyyaml                      # for `cells`
+    pip install torch transformers peft accelerate bitsandbytes      # for `run`, on the machine with the GPU
     python python/bench/gpu_memory.py cells experiments/published/h100.yaml > cells.json
     python python/bench/gpu_memory.py run cells.json OUT [--seconds 240] [--jobs 6] [--only ID,ID] [--trace ID,ID]
     cp OUT/measured.csv experiments/published/h100.csv && expctl accuracy experiments/published/h100.yaml
 
-`cells` asks `expctl plan` for the cells of `stack: torch` and their predictions, those of `sweep.include` first. `run` needs
-nothing else: no expctl, no network. Models have random weights in the shapes of expctl's presets, written to a folder first and
-loaded with `from_pretrained`. Each cell is trained in a process of its own, several beside each other as long as their
-predictions fit into the GPU together. The process is a fork of one that has imported everything but not touched the GPU, or a
-new one if the allocator's environment matters. The run ends by itself after `--seconds`; cells that were not begun are left out.
+`cells` asks `expctl plan` for the cells and their predictions, those of `sweep.include` first. It leaves out cells that would
+be trained otherwise than they say, and tells which. `run` needs this repository's files and `cells.json`: no expctl, no
+network. Models have random weights in the shapes of expctl's presets, written to a folder first and loaded with
+`from_pretrained`. Each cell is trained in a process of its own, several beside each other as long as their predictions fit into
+the GPU together. The process is a fork of one that has imported everything but not touched the GPU, or a new one if the
+allocator's environment matters. The run ends by itself after `--seconds`; cells that were not begun are left out. It warns
+where another release is installed than the cells' plans are of. It uses one GPU, the first of CUDA_VISIBLE_DEVICES.
+
+`--only` and `--trace` take ids of cells, or their beginnings, with `*` and `?` for what they leave open.
 
 A cell takes `max_steps` steps. Its phases are told apart by resetting PyTorch's peaks between them, which moves no block, so the
 phases and what is reserved are of one run. A further step follows, which no figure is taken of: it tells which kernel
@@ -26,19 +31,20 @@ OUT gets these files, a row or a line as soon as a cell is done:
 
 `--device cpu` runs every cell with two narrow blocks and a few tokens, without figures: a check that all of them can be trained.
 """
-import argparse, contextlib, csv, ctypes, fnmatch, gc, gzip, importlib.metadata, json, os, re, shutil, signal, subprocess, sys
-import tempfile, time, traceback
+import argparse, collections, contextlib, csv, ctypes, fnmatch, gc, gzip, importlib.metadata, json, os, re, shutil, signal
+import subprocess, sys, tempfile, time, traceback
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 # Published config.json files, which expctl's presets are
-PRESETS = Path(__file__).resolve().parents[2] / "src/arch/presets"
+PRESETS = ROOT / "src/arch/presets"
 PHASES = ["load", "forward", "backward", "optimizer"]
 COLUMNS = ["allocated_peak_bytes", "reserved_peak_bytes", *(f"allocated_peak_in_{phase}_bytes" for phase in PHASES),
            "process_peak_bytes", "allocated_mean_bytes", "allocated_end_bytes", "reserved_after_first_step_bytes",
            "reserved_after_last_step_bytes", "segments", "trainable_count"]
-# Keys that are heeded here, with expctl's defaults. A cell with another key is an error.
+# Keys that are heeded here, with expctl's defaults. A cell with another key is not measured.
 DEFAULTS = {
-    "model": "smollm2-135m", "task": "causal_lm", "num_labels": 2, "dtype": "int4", "stack": "torch", "gpu": None, "rank": 16,
+    "model": "smollm2-135m", "task": "causal_lm", "num_labels": 2, "dtype": "int4", "stack": "candle", "gpu": None, "rank": 16,
     "trainable": None, "adapter": "lora", "lora_alpha": None, "lora_dropout": 0.0, "target_modules": None,
     "layers_to_transform": None, "modules_to_save": None, "lora_fa": "none", "lora.use_rslora": False,
     "lora.init_lora_weights": "default", "lora.rank_pattern": {}, "lora.bias": "none", "lora.loraplus_lr_ratio": None,
@@ -51,7 +57,17 @@ DEFAULTS = {
     "weight_decay": 0.0, "max_grad_norm": 1.0, "seed": 0, "data": "synthetic", "allocator": {}, "torch.use_cache": False,
     "torch.keep_outputs": "step", "torch.zero_grad": "after_step", "torch.use_reentrant": None, "torch.device_map": None,
     "torch.embedding_states_32bit": None, "torch.transformers_version": None, "torch.peft_version": None,
-    "torch.bitsandbytes_version": None, "torch.torch_version": None,
+    "torch.bitsandbytes_version": None, "torch.torch_version": None, "torch.repeat_kv": None,
+}
+# Values that are heeded, of keys that have others too
+HEEDED = {
+    "stack": ["torch"], "task": ["causal_lm", "sequence_classification"], "dtype": ["float32", "bfloat16", "float16", "int8", "int4"],
+    "adapter": ["lora", "dora", "ia3", "vera", "miss", "prompt_tuning", "prefix_tuning", "ln_tuning"],
+    "attn_implementation": ["sdpa", "eager"], "upcast": ["none", "peft"], "gradient_checkpointing": ["none", "full"],
+    "lora_fa": ["none", "frozen"], "torch.keep_outputs": ["none", "step", "next_forward"],
+    "torch.zero_grad": ["after_step", "before_forward", "never"], "torch.repeat_kv": [True],
+    "optim": ["adamw", "adamw_torch_fused", "adafactor", "sgd", "lion",
+              *(f"{name}_{bits}bit" for name in ["paged_adamw", "paged_lion"] for bits in [8, 32]), "adamw_8bit", "lion_8bit"],
 }
 ALLOCATOR = "allocator.env."
 MIB, GIB = 1 << 20, 1 << 30
@@ -66,33 +82,89 @@ def flat(keys, prefix=""):
         full = prefix + name
         inner = isinstance(value, dict) and any(known.startswith(full + ".") for known in [*DEFAULTS, ALLOCATOR])
         names |= flat(value, full + ".") if inner else {full: value}
-    return {name: value for name, value in names.items() if name != "allocator.backend"}
+    return names
+
+
+def unmeasured(keys):
+    """Why a cell is not measured here, or None. A key without a value is one that the cell does not heed."""
+    def said(name):
+        return f"{name}: {json.dumps(keys[name])} is not measured here"
+
+    for name, values in HEEDED.items():
+        if keys.get(name) is not None and keys[name] not in values:
+            return said(name)
+    if unknown := [name for name in keys if name not in DEFAULTS and not name.startswith(ALLOCATOR)]:
+        return said(unknown[0])
+    data = keys["data"] if isinstance(keys["data"], dict) else {keys["data"]: {}}
+    given = (data.get("synthetic") or {}).get("lengths", "fixed")
+    if list(data) != ["synthetic"] or not (given == "fixed" or isinstance(given, list) and len(set(given)) == 1):
+        return said("data")
+    if not keys["rank"]:
+        return None
+    adapter = keys["adapter"]
+    parts = [] if adapter in ["lora", "dora", "vera", "miss"] else ["layers_to_transform", "modules_to_save"]
+    parts += [] if adapter in ["lora", "dora", "vera", "miss", "ia3"] else ["target_modules"]
+    for name in parts:
+        if keys[name] is not None:
+            return f"{said(name)} with adapter: {adapter}"
+    if keys["lora.loraplus_lr_ratio"] and keys["optim"] != "adamw":
+        return f"{said('optim')} with LoRA+"
+    if keys["adapter_dtype"] not in [None, "float32", loaded_dtype(keys)]:
+        return said("adapter_dtype")
+    return None
 
 
 def cells_of(spec, expctl):
     import yaml
 
+    if not shutil.which(expctl):
+        sys.exit(f"no program {expctl}: build it, or name another with --expctl")
+    # expctl's numbers are YAML 1.2's: 2e-4 is one.
+    yaml.SafeLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
     tree = yaml.safe_load(Path(spec).read_text())
-    # Without its figures, whose file is yet to be written.
+    # Without its figures, whose file is yet to be written. Other paths are relative to the spec's folder.
     with tempfile.NamedTemporaryFile("w", dir=Path(spec).parent, suffix=".yaml") as file:
         json.dump({name: value for name, value in tree.items() if name not in ["published", "claims"]}, file)
         file.flush()
         planned = subprocess.run([expctl, "plan", file.name, "--format", "json"], stdout=subprocess.PIPE)
-    if planned.returncode not in [0, 1]:
-        sys.exit(planned.returncode)
-    rows = []
-    for number, row in enumerate(json.loads(planned.stdout)):
+    if planned.returncode not in [0, 1] or not planned.stdout:
+        sys.exit(planned.returncode or 1)
+    cells, rows, reasons = json.loads(planned.stdout), [], collections.Counter()
+    for number, row in enumerate(cells):
         axes = {name: value for name, value in row.items() if not name.startswith("predicted_") and name not in ["cell_id", "advice"]}
-        keys = flat(tree.get("defaults", {})) | flat(axes)
+        keys = flat(tree.get("defaults") or {}) | flat(axes)
         # An axis that other cells have alone is at its default here.
-        keys = {name: value for name, value in keys.items() if not (name.startswith(ALLOCATOR) and value is None)}
-        unknown = [name for name in keys if name not in DEFAULTS and not name.startswith(ALLOCATOR)]
-        if unknown:
-            sys.exit(f"{row['cell_id']}: this script does not know {', '.join(unknown)}")
+        keys = DEFAULTS | {name: value for name, value in keys.items() if value is not None or name in DEFAULTS}
+        if reason := unmeasured(keys):
+            reasons[reason] += 1
+            continue
         predicted = {name.removeprefix("predicted_"): value for name, value in row.items() if name.startswith("predicted_")}
-        rows.append({"cell_id": row["cell_id"], "number": number, "keys": DEFAULTS | keys, "predicted": predicted})
-    included = len(tree.get("sweep", {}).get("include", []))
-    return rows[len(rows) - included:] + rows[:len(rows) - included]
+        rows.append({"cell_id": row["cell_id"], "number": number, "keys": keys, "predicted": predicted})
+    for reason, count in reasons.items():
+        print(f"cells left out: {count}, as {reason}", file=sys.stderr)
+    if not rows:
+        sys.exit(f"{spec} has no cell that is measured here")
+    first = len(cells) - len((tree.get("sweep") or {}).get("include") or [])
+    return sorted(rows, key=lambda row: row["number"] < first)
+
+
+def chosen(cells, patterns, option):
+    """Cells whose ids begin as a pattern says. A pattern that none has is an error."""
+    for pattern in patterns:
+        if not fnmatch.filter([cell["cell_id"] for cell in cells], pattern + "*"):
+            sys.exit(f"{option}: no cell {pattern}")
+    return [cell for cell in cells if any(fnmatch.fnmatch(cell["cell_id"], pattern + "*") for pattern in patterns)]
+
+
+def warn_of_releases(cells):
+    """Says which releases are installed that the cells' plans are not of."""
+    for package in ["torch", "transformers", "peft", "bitsandbytes"]:
+        planned = {cell["keys"][f"torch.{package}_version"] for cell in cells} - {None}
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed = importlib.metadata.version(package)
+            others = [release for release in sorted(planned) if not f"{installed.split('+')[0]}.".startswith(f"{release}.")]
+            if others:
+                print(f"warning: {package} {installed} is installed, and plans are of {', '.join(others)}", flush=True)
 
 
 # What NVIDIA's driver says, without CUDA.
@@ -108,7 +180,12 @@ class Nvml:
         self.library = ctypes.CDLL("libnvidia-ml.so.1")
         self.call("nvmlInit_v2")
         self.device = ctypes.c_void_p()
-        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(0), ctypes.byref(self.device))
+        # The GPU that PyTorch takes, as import_all has CUDA number them.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+        if visible.startswith("GPU-"):
+            self.call("nvmlDeviceGetHandleByUUID", visible.encode(), ctypes.byref(self.device))
+        else:
+            self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(int(visible)), ctypes.byref(self.device))
 
     def call(self, name, *arguments):
         code = getattr(self.library, name)(*arguments)
@@ -147,7 +224,7 @@ class Nvml:
 def nvml():
     try:
         return Nvml()
-    except (OSError, RuntimeError, AttributeError):
+    except (OSError, RuntimeError, AttributeError, ValueError):
         return None
 
 
@@ -164,6 +241,7 @@ def process_bytes(driver):
 def import_all(device):
     """Imports what training needs, without a CUDA context: forks could not use it."""
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     os.environ.setdefault("OMP_NUM_THREADS", "4")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -286,14 +364,12 @@ def load(keys, folder, device):
     model.config.use_cache = keys["torch.use_cache"]
     checkpoints = keys["gradient_checkpointing"] != "none"
     reentrant = {"use_reentrant": bool(keys["torch.use_reentrant"])}
-    if keys["gradient_checkpointing"] not in ["none", "full"]:
-        raise ValueError("transformers checkpoints all blocks or none")
     if keys["upcast"] == "peft":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=checkpoints, gradient_checkpointing_kwargs=reentrant)
-    elif keys["upcast"] != "none":
-        raise ValueError("only PEFT's k-bit preparation is made here")
     if checkpoints:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=reentrant)
+    if keys["torch.repeat_kv"]:
+        transformers.integrations.sdpa_attention.use_gqa_in_sdpa = lambda *_: False
     return adapt(model, keys).train()
 
 
@@ -311,7 +387,7 @@ def adapt(model, keys):
         targets = "all-linear"
     common = {"task_type": "SEQ_CLS" if keys["task"] == "sequence_classification" else "CAUSAL_LM"}
     layers = common | {"target_modules": targets}
-    if adapter not in ["ia3"]:
+    if adapter != "ia3":
         layers |= {"layers_to_transform": keys["layers_to_transform"], "modules_to_save": keys["modules_to_save"], "r": keys["rank"]}
     if adapter in ["lora", "dora"]:
         start = {"default": True}.get(keys["lora.init_lora_weights"], keys["lora.init_lora_weights"])
@@ -330,10 +406,8 @@ def adapt(model, keys):
         config = peft.PromptTuningConfig(**common, num_virtual_tokens=keys["prompt_tuning.num_virtual_tokens"])
     elif adapter == "prefix_tuning":
         config = peft.PrefixTuningConfig(**common, num_virtual_tokens=keys["prefix_tuning.num_virtual_tokens"])
-    elif adapter == "ln_tuning":
-        config = peft.LNTuningConfig(**common)
     else:
-        raise ValueError(f"no adapter {adapter}")
+        config = peft.LNTuningConfig(**common)
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=keys["adapter_dtype"] == "float32")
     if keys["lora_fa"] == "frozen":
         for name, parameter in model.named_parameters():
@@ -370,9 +444,7 @@ def optimizer_of(model, keys, device):
             if isinstance(module, torch.nn.Embedding):
                 manager.register_module_override(module, "weight", {"optim_bits": 32})
     options = dict(lr=rate, weight_decay=decay, optim_bits=8 if "8bit" in name else 32, is_paged=name.startswith("paged_"))
-    kind = {"adamw": bnb.optim.AdamW, "lion": bnb.optim.Lion}.get(re.sub("^paged_|_(8|32)bit$", "", name.replace("paged_", "")))
-    if kind is None:
-        raise ValueError(f"no optimizer {name}")
+    kind = bnb.optim.Lion if "lion" in name else bnb.optim.AdamW
     return kind(trained, **options)
 
 
@@ -406,11 +478,8 @@ class Meter:
 def lengths(keys):
     """The length of the samples, which are all the same, and of the rows that they are padded to."""
     data = keys["data"]
-    synthetic = data.get("synthetic", {}) if isinstance(data, dict) else {}
+    synthetic = data["synthetic"] or {} if isinstance(data, dict) else {}
     given = synthetic.get("lengths", "fixed")
-    if data != "synthetic" and not (isinstance(data, dict) and list(data) == ["synthetic"]) or not (
-            given == "fixed" or isinstance(given, list) and len(set(given)) == 1):
-        raise ValueError("samples of several lengths are not trained here")
     row = keys["max_seq_length"]
     return (row if given == "fixed" else min(given[0], row)), row
 
@@ -492,6 +561,8 @@ def train(cell, folder, device, trace_to):
     import torch
 
     keys, tiny = cell["keys"], device != "cuda"
+    if reason := unmeasured(keys):
+        raise ValueError(reason)
     begun = time.monotonic()
     torch.manual_seed(keys["seed"])
     driver = nvml() if device == "cuda" else None
@@ -766,14 +837,18 @@ class Pool:
 def run(arguments):
     began = time.monotonic()
     deadline = began + arguments.seconds
-    out = Path(arguments.out)
-    out.mkdir(parents=True, exist_ok=True)
     cells = json.loads(Path(arguments.cells).read_text())
     if arguments.only:
-        cells = [cell for cell in cells if any(fnmatch.fnmatch(cell["cell_id"], only) for only in arguments.only)]
+        cells = chosen(cells, arguments.only, "--only")
+    arguments.trace = [cell["cell_id"] for cell in chosen(cells, arguments.trace, "--trace")]
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
     import_all(arguments.device)
     import torch
 
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("PyTorch finds no GPU here; with --device cpu, the run checks that the cells can be trained")
+    warn_of_releases(cells)
     forks = not arguments.no_fork
     if torch.cuda.is_initialized():
         forks = False
@@ -786,14 +861,17 @@ def run(arguments):
     has_room = memory.is_dir() and shutil.disk_usage(memory).free > 50 * GIB
     folders = Path(tempfile.mkdtemp(prefix="gpu-memory-", dir=memory)) if has_room else scratch / "checkpoints"
     try:
-        measure(arguments, cells, out, scratch, folders, deadline, forks)
+        measured = measure(arguments, cells, out, scratch, folders, deadline, forks)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.rmtree(folders, ignore_errors=True)
     print(f"ended after {time.monotonic() - began:.0f} s", flush=True)
+    if not measured:
+        sys.exit("no cell was measured")
 
 
 def measure(arguments, cells, out, scratch, folders, deadline, forks):
+    """Measures the cells: how many were."""
     found = {}
 
     def first(job, written):
@@ -806,7 +884,9 @@ def measure(arguments, cells, out, scratch, folders, deadline, forks):
         forks = attempt
         if "ok" in found:
             break
-        print(f"{'a fork' if attempt else 'a process'} can't use the GPU:\n{found.get('error', '')[-800:]}", flush=True)
+        if not attempt:
+            sys.exit(f"no process can use the GPU: {(found.get('error', '').strip() or 'there was no time').splitlines()[-1]}")
+        print(f"a fork can't use the GPU:\n{found.get('error', '')[-800:]}", flush=True)
     description = found.get("ok", {}) | {"forks": forks, "error": found.get("error")}
     (out / "machine.json").write_text(json.dumps(description, indent=2) + "\n")
     print(json.dumps(description), flush=True)
@@ -877,14 +957,15 @@ def measure(arguments, cells, out, scratch, folders, deadline, forks):
             worst = max(values, key=lambda value: abs(value[0]))
             print(f"{name:40} {len(values):3} cells  mean {100 * sum(sizes) / len(sizes):.3f}%  median {100 * sizes[len(sizes) // 2]:.3f}%  "
                   f"worst {100 * worst[0]:+.3f}% ({worst[1]})", flush=True)
+    return counts["measured"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="cells|run")
     expand = commands.add_parser("cells", help="print the cells of a spec, with their predictions")
     expand.add_argument("spec")
-    expand.add_argument("--expctl", default="target/release/expctl")
+    expand.add_argument("--expctl", default=str(ROOT / "target/release/expctl"), help="the program, if not target/release/expctl")
     train_all = commands.add_parser("run", help="train cells")
     train_all.add_argument("cells")
     train_all.add_argument("out")
@@ -893,17 +974,23 @@ def main():
     train_all.add_argument("--cell-seconds", type=float, default=60, help="a cell ends after so many")
     train_all.add_argument("--jobs", type=int, default=6, help="processes side by side")
     train_all.add_argument("--alone", type=int, default=4, help="cells with nothing beside them, if the driver does not tell processes apart")
-    train_all.add_argument("--only", type=lambda text: text.split(","), default=[], help="only these cells")
-    train_all.add_argument("--trace", type=lambda text: text.split(","), default=[], help="write down the allocations of these cells")
+    train_all.add_argument("--only", type=lambda text: text.split(","), default=[], help="only these cells, ID,ID")
+    train_all.add_argument("--trace", type=lambda text: text.split(","), default=[], help="write down the allocations of these cells, ID,ID")
     train_all.add_argument("--no-fork", action="store_true", help="import everything anew for each cell")
     commands.add_parser("child").add_argument("job")
     arguments = parser.parse_args()
-    if arguments.command == "cells":
-        return print(json.dumps(cells_of(arguments.spec, arguments.expctl), indent=1))
-    if arguments.command == "run":
-        # The children end with it.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-        return run(arguments)
+    for name in ["spec", "cells"]:
+        if hasattr(arguments, name) and not Path(getattr(arguments, name)).is_file():
+            sys.exit(f"no file {getattr(arguments, name)}")
+    try:
+        if arguments.command == "cells":
+            return print(json.dumps(cells_of(arguments.spec, arguments.expctl), indent=1))
+        if arguments.command == "run":
+            # The children end with it.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+            return run(arguments)
+    except ModuleNotFoundError as error:
+        sys.exit(f"{error}; --help begins with what to install")
     handed = json.loads(Path(arguments.job).read_text())
     arguments = argparse.Namespace(**handed["arguments"])
     import_all(arguments.device)
