@@ -72,6 +72,7 @@ impl Configuration {
             },
             generation: cell.torch.generation,
             capability: gpu.map_or(ComputeCapability(8, 0), |gpu| gpu.capability),
+            multiprocessors: gpu.and_then(|gpu| gpu.multiprocessors),
             transformers,
             peft,
             bitsandbytes,

@@ -91,6 +91,8 @@ pub struct Configuration {
     pub generation: Option<Generation>,
     /// The GPU, as far as libraries ask.
     pub capability: ComputeCapability,
+    /// The GPU's multiprocessors, among which kernels share out their work; `None` for those of a usual GPU of its capability.
+    pub multiprocessors: Option<u64>,
     /// The release of transformers.
     pub transformers: Transformers,
     /// The release of PEFT.
@@ -140,6 +142,7 @@ impl Configuration {
             zero_grad: ZeroGrad::AfterStep,
             generation: None,
             capability: ComputeCapability(8, 0),
+            multiprocessors: None,
             transformers: Transformers::TODAY,
             peft: Peft::TODAY,
             bitsandbytes: Bitsandbytes::TODAY,

@@ -46,6 +46,7 @@ pub(super) struct Tape {
     module: Cell<u32>,
     pub(super) backend: Backend,
     pub(super) capability: ComputeCapability,
+    pub(super) multiprocessors: u64,
     /// The format of autocast, where it is on.
     pub(super) autocast: Cell<Option<Dtype>>,
     /// The model is in evaluation mode.
@@ -200,6 +201,9 @@ impl Tape {
             module: Cell::new(0),
             backend: configuration.backend,
             capability: configuration.capability,
+            multiprocessors: configuration
+                .multiprocessors
+                .unwrap_or(configuration.capability.multiprocessors()),
             autocast: Cell::new(None),
             evaluates: Cell::new(false),
             in_backward: Cell::new(false),

@@ -369,7 +369,8 @@ fn peaks_of_a_t4_are_predicted() {
         assert!(mean <= 0.0075 && worst <= 0.02, "{key}: mean {mean}, worst {worst}");
         assert!(errors.iter().all(|&error| error < 1e-3), "{key}: too high");
     }
-    // Two others are off by 2 MiB.
+    // One other is 8 MiB high. The two of PyTorch 2.10, eager and sdpa, are 2 MiB high for a reason that is not known; neither
+    // computes scores by `_safe_softmax`.
     assert!(exact >= 13, "{exact} rows reserve what was measured");
 }
 

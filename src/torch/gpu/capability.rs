@@ -55,7 +55,8 @@ impl ComputeCapability {
         }
     }
 
-    /// The multiprocessors of its largest GPU for servers. Others have fewer, which matters where kernels share out few rows.
+    /// The multiprocessors of one of its GPUs, where none is named or its own are not known: P40, P100, V100, T4, A100, A40,
+    /// L40, H100, B200 and RTX PRO 6000.
     pub(crate) fn multiprocessors(self) -> u64 {
         match self {
             Self(..=5, _) | Self(6, 1..) => 30,

@@ -17,6 +17,8 @@ pub struct Gpu {
     pub capability: ComputeCapability,
     /// Memory by the box, in GiB.
     pub nominal_gib: u64,
+    /// Its multiprocessors, if they are known.
+    pub multiprocessors: Option<u64>,
     /// Bytes of memory as CUDA reports them (`totalGlobalMem`), less than on the box: the driver keeps some, and ECC takes
     /// some. Drivers differ by up to 2 %; of those seen, without Windows, it is the least.
     pub total_bytes: u64,
@@ -86,9 +88,10 @@ fn rows() -> impl Iterator<Item = &'static str> {
 impl Gpu {
     /// A row of the table; an estimate has no memory yet.
     fn read(row: &'static str) -> Option<Self> {
-        let mut columns = row.splitn(7, ',');
+        let mut columns = row.splitn(8, ',');
         let mut next = || columns.next();
         let (name, capability, nominal_gib) = (next()?, next()?.parse().ok()?, next()?.parse().ok()?);
+        let multiprocessors = next()?.parse().ok();
         let (total, source) = (next()?, next()?);
         let (total_bytes, total_source) = match source.split_once(' ') {
             Some(("like", name)) => (0, MemorySource::Like(name)),
@@ -106,6 +109,7 @@ impl Gpu {
             name,
             capability,
             nominal_gib,
+            multiprocessors,
             total_bytes,
             total_source,
             context,
@@ -215,6 +219,20 @@ mod tests {
             }
             assert!(gpu.context.is_none_or(|context| context.bytes < 1 << 30), "{gpu}");
             assert_eq!(Gpu::named(gpu.name), Ok(gpu));
+        }
+    }
+
+    #[test]
+    fn gpus_of_one_capability_differ_in_multiprocessors() {
+        let count = |name| Gpu::named(name).unwrap().multiprocessors;
+        assert_eq!((count("t4"), count("rtx-2080-ti")), (Some(40), Some(68)));
+        assert_eq!((count("a100-80gb"), count("a30")), (Some(108), Some(56)));
+        assert_eq!(count("quadro-rtx-4000"), None);
+        for gpu in Gpu::all() {
+            assert!(
+                gpu.multiprocessors.is_none_or(|count| (5..=188).contains(&count)),
+                "{gpu}"
+            );
         }
     }
 

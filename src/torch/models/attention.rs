@@ -164,7 +164,7 @@ impl<'t> SelfAttention<'t> {
                     true => [query.contiguous(), keys.contiguous(), values.contiguous()],
                     false => [query.clone(), keys, values],
                 };
-                let output = queries.scaled_dot_product_attention(&keys, &values, mask);
+                let output = queries.scaled_dot_product_attention(&keys, &values, mask, 0.0);
                 let output = match output.dims() {
                     &[batch, heads, packed, width] if heads != self.heads => {
                         output.reshape(&[batch, heads * packed, 1, width])

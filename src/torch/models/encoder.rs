@@ -170,7 +170,7 @@ impl<'t> Encoder<'t> {
                 .transpose(1, 2)
                 .contiguous(),
             _ => query
-                .scaled_dot_product_attention(&key, &value, mask)
+                .scaled_dot_product_attention(&key, &value, mask, self.config.attention_dropout)
                 .transpose(1, 2)
                 .contiguous(),
         };

@@ -6,6 +6,7 @@ use crate::torch::dtype::Dtype;
 use crate::torch::layout::Layout;
 use crate::torch::ops::sdpa_kernel::{Operands, SdpaKernel};
 use crate::torch::tape::{Backward, Gradients, Tape, Tensor};
+use crate::torch::versions::AttentionSoftmax;
 
 /// The memory-efficient kernel rounds each row of its log-sum-exp up to this.
 const LSE_ALIGNMENT: u32 = 32;
@@ -80,28 +81,44 @@ impl<'t> Tensor<'t> {
     }
 
     /// `scaled_dot_product_attention`: (batch, heads, length, width).
-    pub(crate) fn scaled_dot_product_attention(&self, key: &Self, value: &Self, mask: Option<&Self>) -> Tensor<'t> {
+    pub(crate) fn scaled_dot_product_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+        dropout: f64,
+    ) -> Tensor<'t> {
         // Autocast casts its arguments from the last to the first.
         let [value, key, query] = [value, key, self].map(|tensor| tensor.cast_for_autocast());
         let operands = Operands {
             dtype: query.dtype(),
+            width: query.dim_from_last(0),
+            keys: key.dim_from_last(1),
             is_grouped: key.dims()[1] != query.dims()[1],
             has_mask: mask.is_some(),
+            dropout,
         };
         match self.tape.sdpa_kernel(operands) {
             SdpaKernel::Math => query.math_attention(&key, &value, mask),
-            kernel => query.fused_attention(&key, &value, mask, kernel),
+            kernel => query.fused_attention(&key, &value, mask, dropout, kernel),
         }
     }
 
     /// `flash_attn_func`: (batch, heads, length, width).
     pub(crate) fn flash_attention(&self, key: &Self, value: &Self) -> Tensor<'t> {
         let [query, key, value] = [self, key, value].map(|tensor| tensor.cast_for_autocast());
-        query.fused_attention(&key, &value, None, SdpaKernel::Flash)
+        query.fused_attention(&key, &value, None, 0.0, SdpaKernel::Flash)
     }
 
     /// Attention in one kernel.
-    fn fused_attention(&self, key: &Self, value: &Self, mask: Option<&Self>, kernel: SdpaKernel) -> Tensor<'t> {
+    fn fused_attention(
+        &self,
+        key: &Self,
+        value: &Self,
+        mask: Option<&Self>,
+        dropout: f64,
+        kernel: SdpaKernel,
+    ) -> Tensor<'t> {
         let (tape, query) = (self.tape, self);
         let mask = mask.map(|mask| mask.additive(query.dtype()));
         let derivative = match kernel {
@@ -132,8 +149,8 @@ impl<'t> Tensor<'t> {
         let log_sum = tape.empty(&[batch, heads, length], Dtype::Float32);
         match kernel {
             SdpaKernel::Cudnn => drop(tape.bytes(CUDNN_WORKSPACE, Category::Temporary)),
-            SdpaKernel::Flash => query.use_flash_splits(key.dim_from_last(1)),
-            SdpaKernel::Portable | SdpaKernel::Efficient | SdpaKernel::Math => {}
+            SdpaKernel::Flash if dropout == 0.0 => query.use_flash_splits(key.dim_from_last(1)),
+            SdpaKernel::Portable | SdpaKernel::Flash | SdpaKernel::Efficient | SdpaKernel::Math => {}
         }
         record.save(&log_sum);
         record.save(&output);
@@ -143,8 +160,8 @@ impl<'t> Tensor<'t> {
         record.finish(output)
     }
 
-    /// FlashAttention-2 splits the keys where queries are too few to fill the GPU, and then adds up (`set_params_splitkv` in
-    /// `csrc/flash_attn/flash_api.cpp`).
+    /// FlashAttention-2 without dropout splits the keys where queries are too few to fill the GPU, and then adds up
+    /// (`set_params_splitkv` in `csrc/flash_attn/flash_api.cpp`).
     fn use_flash_splits(&self, keys: u32) {
         let &[batch, heads, length, width] = self.dims() else {
             return;
@@ -154,13 +171,9 @@ impl<'t> Tensor<'t> {
             65..=128 => 128,
             _ => 64,
         };
-        let blocks = u64::from(batch * heads * length.div_ceil(64));
+        let blocks = [batch, heads, length.div_ceil(64)].map(u64::from).iter().product();
         // Two blocks of 128 threads for each multiprocessor.
-        let splits = flash_splits(
-            blocks,
-            2 * self.tape.capability.multiprocessors(),
-            keys.div_ceil(key_block).into(),
-        );
+        let splits = flash_splits(blocks, 2 * self.tape.multiprocessors, keys.div_ceil(key_block).into());
         if splits > 1 {
             let log_sums = self.tape.empty(&[splits as u32, batch, heads, length], Dtype::Float32);
             let rounded = width.next_multiple_of(FLASH_WIDTH);
@@ -214,12 +227,24 @@ impl<'t> Tensor<'t> {
         output
     }
 
-    /// `_safe_softmax(self, dim=-1)`: rows without a finite score are made zeros in place.
+    /// `_safe_softmax(self, dim=-1)`: rows without a finite score are made zeros, in place or in a copy.
     fn safe_softmax(&self) -> Tensor<'t> {
-        let result = self.softmax_plain();
+        let is_copied = match self.tape.pytorch.attention_softmax {
+            AttentionSoftmax::Plain => return self.softmax_plain(),
+            AttentionSoftmax::Copied => true,
+            AttentionSoftmax::InPlace => false,
+        };
+        let softmax = match is_copied {
+            true => self.like(self.dtype()),
+            false => self.softmax_plain(),
+        };
         let is_masked = self.like(Dtype::Bool);
         let is_row_masked = self.tape.empty(&self.view.layout.dims.with_last(1), Dtype::Bool);
-        drop((is_row_masked, is_masked));
+        let result = match is_copied {
+            true => self.softmax_plain(),
+            false => softmax.clone(),
+        };
+        drop((is_row_masked, is_masked, softmax));
         result
     }
 
@@ -345,7 +370,7 @@ fn portable<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
 
 /// cuDNN's kernel, all of whose memory is one workspace: the sums of the queries' gradients in float32, a number for each row of
 /// scores, and the keys' and values' gradients of heads that share them. cuDNN 9.19 took so much on an H100 for heads of 64 to
-/// 256 numbers and for all lengths.
+/// 256 numbers and for all lengths; other releases and B200 are assumed to take the same.
 fn cudnn<'t>(backward: &mut Backward<'t>, _: &Tensor<'t>) -> Gradients<'t> {
     let tape = backward.tape;
     let saved = arguments(backward);

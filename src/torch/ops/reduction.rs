@@ -31,7 +31,7 @@ impl Tape {
         if self.backend == Backend::Cpu {
             return;
         }
-        let at_once = self.capability.multiprocessors() * self.capability.threads();
+        let at_once = self.multiprocessors * self.capability.threads();
         if let Some(Staging { numbers, counters }) = staging(rows, columns, at_once) {
             let numbers = self.bytes(numbers * Dtype::Float32.size(), Category::Temporary);
             let counters = self.bytes(counters * 4, Category::Temporary);

@@ -16,7 +16,7 @@ mod version;
 pub use bitsandbytes::Bitsandbytes;
 pub use peft::Peft;
 pub use pytorch::Pytorch;
-pub(super) use pytorch::Workspaces;
+pub(super) use pytorch::{AttentionSoftmax, Workspaces};
 pub use transformers::{RotaryTables, Transformers};
 pub use version::TODAY_SINCE;
 pub(super) use version::Version;

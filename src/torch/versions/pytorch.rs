@@ -15,6 +15,17 @@ pub enum Workspaces {
     Scoped,
 }
 
+/// The softmax of `scaled_dot_product_attention` where it computes all scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionSoftmax {
+    /// The usual one.
+    Plain,
+    /// Rows without a finite score are made zeros in a copy of the result.
+    Copied,
+    /// They are made zeros in place.
+    InPlace,
+}
+
 /// How a release of PyTorch computes and allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pytorch {
@@ -32,9 +43,19 @@ pub struct Pytorch {
     pub has_foreach: bool,
     /// It has `scaled_dot_product_attention`. From 2.0.0.
     pub has_sdpa: bool,
-    /// Hopper and its successor compute attention with cuDNN. From 2.11.0, whose wheels have a cuDNN beyond 9.15:
-    /// `check_prefer_cudnn_attention` in `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
+    /// Plain until 2.5.0 (pytorch/pytorch#131844), and in place from 2.6.0 (#139613): `_safe_softmax` in
+    /// `aten/src/ATen/native/transformers/attention.cpp`.
+    pub attention_softmax: AttentionSoftmax,
+    /// Hopper and its successor compute attention with cuDNN. From 2.11.0, whose wheels have a cuDNN beyond 9.15, but for those
+    /// of CUDA 12 (#171627), such as `2.11.0+cu126`: `check_prefer_cudnn_attention` in
+    /// `aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`.
     pub prefers_cudnn_attention: bool,
+    /// cuDNN's attention takes no dropout but whole sixteenths. From 2.12.0 (#174245), whose library has the warning of
+    /// `check_cudnn_dropout`; 2.11's took BERT's 0.1 on an H100.
+    pub checks_cudnn_dropout: bool,
+    /// cuDNN's attention takes heads of 256 numbers on both, and nothing else beyond 128; before, on Hopper alone, and all up to
+    /// 256. From 2.14.0, whose wheels have cuDNN 9.24: `check_cudnn_tensor_shapes` and `check_cudnn_d256_bprop_head_dim`.
+    pub cudnn_attention_takes_256: bool,
     /// The memory-efficient kernel of attention takes fewer heads of keys and values than of queries. From 2.14.0
     /// (pytorch/pytorch#191085).
     pub efficient_attention_takes_groups: bool,
@@ -48,7 +69,10 @@ impl Pytorch {
         saves_softmax_inputs: false,
         has_foreach: true,
         has_sdpa: true,
+        attention_softmax: AttentionSoftmax::InPlace,
         prefers_cudnn_attention: true,
+        checks_cudnn_dropout: true,
+        cudnn_attention_takes_256: true,
         efficient_attention_takes_groups: true,
     };
 
@@ -71,7 +95,14 @@ impl Pytorch {
             saves_softmax_inputs: version < Version(1, 11, 0),
             has_foreach: !is_first,
             has_sdpa: !is_first,
-            prefers_cudnn_attention: version >= Version(2, 11, 0),
+            attention_softmax: match version {
+                Version(..=1, ..) | Version(2, ..=4, _) => AttentionSoftmax::Plain,
+                Version(2, 5, _) => AttentionSoftmax::Copied,
+                _ => AttentionSoftmax::InPlace,
+            },
+            prefers_cudnn_attention: version >= Version(2, 11, 0) && !text.contains("+cu12"),
+            checks_cudnn_dropout: version >= Version(2, 12, 0),
+            cudnn_attention_takes_256: version >= Version(2, 14, 0),
             efficient_attention_takes_groups: version >= Version(2, 14, 0),
         })
     }

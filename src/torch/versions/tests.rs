@@ -127,6 +127,20 @@ fn behaviours_end_with_the_releases_that_dropped_them() {
     );
     let saves = |text| Pytorch::of(text).map(|of| of.saves_softmax_inputs);
     assert_eq!((saves("1.10.2"), saves("1.11.0")), (Ok(true), Ok(false)));
+    let softmax = |text| Pytorch::of(text).map(|of| of.attention_softmax);
+    assert_eq!(
+        (softmax("2.4.1"), softmax("2.5.1"), softmax("2.6.0")),
+        (
+            Ok(AttentionSoftmax::Plain),
+            Ok(AttentionSoftmax::Copied),
+            Ok(AttentionSoftmax::InPlace)
+        )
+    );
+    let prefers = |text| Pytorch::of(text).map(|of| of.prefers_cudnn_attention);
+    assert_eq!(
+        (prefers("2.10.0"), prefers("2.11.0"), prefers("2.11.0+cu128")),
+        (Ok(false), Ok(true), Ok(false))
+    );
 }
 
 #[test]
