@@ -294,22 +294,23 @@ impl<P: Multiply> Worker<'_, P> {
             let mut factors = Vec::with_capacity(stage.len());
             for panel in panels_of_segment {
                 let sums = &mut blocks[if is_first && is_last { sums } else { sums + at }];
-                // The next block's rows are asked for beside the panels, some beside each.
+                // The next block's rows are asked for beside the panels, some beside each. Tiles ask themselves, and leave stores
+                // time enough.
                 let next = |at: usize| (rows.end + TILE * at / panels.len()).min(part.rows.end);
                 let next = next(at)..next(at + 1);
-                // Tiles ask for rows themselves, and leave stores time enough.
-                let is_by_calls = !P::uses_tiles(level);
-                if is_last && is_by_calls {
-                    segment.epilogue.prepare(rows.clone(), panel.cols.clone());
+                if !P::uses_tiles(level) {
+                    if !Layout::<P>::is_columns(level, panel.cols.len()) {
+                        Self::prefetch(segment, stage, next.clone());
+                    }
+                    if is_last {
+                        segment.epilogue.prepare(rows.clone(), panel.cols.clone());
+                    }
                 }
                 let of_panel = &packed_right[at * stride..][..stride];
                 factors.clear();
                 for ((chunk, place), held) in packed_parts::<P>(stage).zip(&held) {
-                    let Term { left, right, .. } = segment.terms[chunk.term];
+                    let right = segment.terms[chunk.term].right;
                     let lent = held.and_then(|(_, lent)| lent);
-                    if is_by_calls && !Layout::<P>::is_columns(level, panel.cols.len()) {
-                        Self::prefetch(left, chunk, next.clone());
-                    }
                     factors.push(Factors {
                         left: match lent {
                             Some(lent) => lent.asking_for(next.start - rows.start),
@@ -334,11 +335,14 @@ impl<P: Multiply> Worker<'_, P> {
         }
     }
 
-    /// Asks for rows of a left operand, which the next block is packed from or read from.
-    fn prefetch(left: Operand<P>, chunk: &Chunk, rows: Range<usize>) {
-        if left.order == Order::DepthLast {
-            for row in rows {
-                left.source.prefetch(row, chunk.depth.clone());
+    /// Asks for rows of a stage's left operands, which the next block is packed from or read from.
+    fn prefetch(segment: &Segment<P>, stage: &[Chunk], rows: Range<usize>) {
+        for chunk in stage {
+            let left = segment.terms[chunk.term].left;
+            if left.order == Order::DepthLast {
+                for row in rows.clone() {
+                    left.source.prefetch(row, chunk.depth.clone());
+                }
             }
         }
     }
