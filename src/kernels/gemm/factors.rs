@@ -39,16 +39,6 @@ impl<'a, P: Packed> Left<'a, P> {
         }
     }
 
-    /// Rows `stride` elements apart, from the front of `values`, whose depth is a multiple of the format's step.
-    pub fn rows(values: &'a [P], stride: usize) -> Self {
-        Self {
-            values,
-            row: stride,
-            step: P::STEP,
-            ahead: 0,
-        }
-    }
-
     /// A block of a left operand where it lies, if the instruction set takes it from there to multiply it with so many panels.
     pub fn lent(
         level: InstructionSet,
@@ -66,7 +56,12 @@ impl<'a, P: Packed> Left<'a, P> {
         if is_crowded && panels > FEW {
             return None;
         }
-        Some(Self::rows(&values[rows.start * stride + depth.start..], stride))
+        Some(Self {
+            values: &values[rows.start * stride + depth.start..],
+            row: stride,
+            step: P::STEP,
+            ahead: 0,
+        })
     }
 
     /// The same, but tiles ask for the four rows from `row` on, not for the block's first four.

@@ -4,7 +4,7 @@ use crate::memory::Category;
 use crate::torch::configuration::Backend;
 use crate::torch::dtype::Dtype;
 use crate::torch::frames::Recompute;
-use crate::torch::graph::{Attributes, Graph, Node, Saved, Work};
+use crate::torch::graph::{Attributes, Graph, Node, Work};
 use crate::torch::tape::Tape;
 use crate::torch::tape::Tensor;
 use crate::torch::tape::{Backward, Gradients};
@@ -99,11 +99,7 @@ impl Tape {
         };
         if saved.frame.is_some() {
             // What was recomputed is nowhere else: it goes when the derivative returns, as C++ lets go of variables, from behind.
-            for view in self.graph.borrow_mut().saved(saved).iter_mut().rev() {
-                if let Some(view) = view.take() {
-                    self.release(view.storage);
-                }
-            }
+            self.release_saved(self.graph.borrow_mut().saved(saved).iter_mut().rev());
         }
         self.validate(&mut gradients, &backward.attributes);
         drop(gradient);
@@ -116,7 +112,7 @@ impl Tape {
             self.release(second.storage);
         }
         match saved.frame {
-            None => self.release_saved(saved),
+            None => self.release_saved(self.graph.borrow_mut().saved(saved).iter_mut()),
             Some(frame) => {
                 let frame = &mut self.graph.borrow_mut().frames[frame as usize];
                 if frame.finish(saved.count.into()) {
@@ -132,11 +128,9 @@ impl Tape {
     }
 
     /// Lets go what a node saved.
-    fn release_saved(&self, saved: Saved) {
-        for view in self.graph.borrow_mut().saved(saved) {
-            if let Some(view) = view.take() {
-                self.release(view.storage);
-            }
+    fn release_saved<'v>(&self, views: impl Iterator<Item = &'v mut Option<View>>) {
+        for view in views.filter_map(Option::take) {
+            self.release(view.storage);
         }
     }
 
