@@ -152,6 +152,18 @@ impl<'a> Stored<'a> {
 }
 
 impl Stored<'_> {
+    /// Asks for the cache lines that a part of a row is made of.
+    fn ask_for(&self, row: usize, cols: Range<usize>) {
+        match self {
+            Self::Dense(matrix) | Self::Scaled { matrix, .. } => OperandReader::<f32>::prefetch(matrix, row, cols),
+            Self::Quantized { matrix, first, .. } => {
+                let start = (first + row) * matrix.cols();
+                matrix.prefetch(start + cols.start..start + cols.end);
+            }
+            Self::Shards(_) | Self::Repeated { .. } => {}
+        }
+    }
+
     /// A row of a matrix that is computed from others.
     fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
         let mut each = |value: &dyn Fn(usize) -> f32| {
@@ -235,9 +247,7 @@ impl OperandReader<bf16> for Stored<'_> {
     }
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
-        if let Self::Dense(matrix) = self {
-            OperandReader::<bf16>::prefetch(matrix, row, cols);
-        }
+        self.ask_for(row, cols);
     }
 }
 
@@ -275,9 +285,7 @@ impl OperandReader<f32> for Stored<'_> {
     }
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
-        if let Self::Dense(matrix) = self {
-            OperandReader::<f32>::prefetch(matrix, row, cols);
-        }
+        self.ask_for(row, cols);
     }
 }
 
@@ -297,20 +305,31 @@ impl<'a> Stack<'a> {
     pub(super) fn new(parts: Vec<(usize, Stored<'a>)>) -> Self {
         Self { parts }
     }
+
+    /// The matrix that has a row, and which of its own it is.
+    fn part(&self, mut row: usize) -> (&Stored<'a>, usize) {
+        for (rows, part) in &self.parts {
+            if row < *rows {
+                return (part, row);
+            }
+            row -= rows;
+        }
+        unreachable!("a product reads no row that its operand has not got")
+    }
 }
 
 impl<P: Number> OperandReader<P> for Stack<'_>
 where
     for<'s> Stored<'s>: OperandReader<P>,
 {
-    fn row<'a>(&'a self, mut row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
-        for (rows, part) in &self.parts {
-            if row < *rows {
-                return part.row(row, cols, buffer);
-            }
-            row -= rows;
-        }
-        unreachable!("a product reads no row that its operand has not got")
+    fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
+        let (part, row) = self.part(row);
+        part.row(row, cols, buffer)
+    }
+
+    fn prefetch(&self, row: usize, cols: Range<usize>) {
+        let (part, row) = self.part(row);
+        part.ask_for(row, cols);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{element::Element, format::Format, int4::Int4, int8::Int8, parallel};
-use crate::memory::tiers::Slot;
+use crate::{kernels::gemm::operand::prefetch, memory::tiers::Slot};
 
 /// A quantised matrix.
 #[derive(Debug, PartialEq)]
@@ -75,6 +75,17 @@ impl Quantized {
         match self {
             Self::Int4(matrix) => matrix.dequantize_serial(start, out),
             Self::Int8(matrix) => matrix.dequantize_serial(start, out),
+        }
+    }
+
+    /// Asks for the cache lines of the codes of elements, by flat indices.
+    ///
+    /// # Panics
+    /// If the range reaches past the matrix.
+    pub fn prefetch(&self, elements: Range<usize>) {
+        match self {
+            Self::Int4(matrix) => prefetch(&matrix.codes()[elements.start / 2..elements.end.div_ceil(2)]),
+            Self::Int8(matrix) => prefetch(&matrix.codes()[elements]),
         }
     }
 

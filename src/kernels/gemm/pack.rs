@@ -285,12 +285,12 @@ pub fn pack_panels<P: Packed>(
                 for start in edge.clone().step_by(COLUMNS) {
                     let mut columns: [&[P]; COLUMNS] = [&[]; COLUMNS];
                     let count = COLUMNS.min(edge.end - start);
-                    for next in (start + COLUMNS..edge.end).take(COLUMNS) {
-                        operand.source.prefetch(next, depth.clone());
-                    }
                     for ((column, buffer), at) in
                         columns.iter_mut().zip(rows.chunks_exact_mut(depth.len())).zip(0..count)
                     {
+                        if start + at + COLUMNS < edge.end {
+                            operand.source.prefetch(start + at + COLUMNS, depth.clone());
+                        }
                         *column = operand.source.row(start + at, depth.clone(), buffer);
                     }
                     let at = start - edge.start;
