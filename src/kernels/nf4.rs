@@ -4,19 +4,51 @@ use half::bf16;
 
 use super::InstructionSet;
 
-/// Writes the values of two codes a byte, that of the high bits first: `out.len()` of them, from the front of `codes`.
+/// Blocks of codes, each of which has a scale.
+#[derive(Debug, Clone, Copy)]
+pub struct Blocks<'a> {
+    /// Two codes a byte, the first in the high bits.
+    pub codes: &'a [u8],
+    /// The value of each code.
+    pub values: &'a [f32; 16],
+    /// What the values of a block are multiplied by, for each block.
+    pub scales: &'a [f32],
+    /// Codes of a block, of which the last may have fewer: a multiple of 32.
+    pub size: usize,
+}
+
+/// Writes scaled values, rounded to bfloat16: `out.len()` of them, none of which may be NaN.
+///
+/// # Panics
+/// Where there are fewer codes or scales.
 #[inline(always)]
-pub fn expand(level: InstructionSet, codes: &[u8], table: &[bf16; 16], out: &mut [bf16]) {
-    assert!(codes.len() * 2 >= out.len());
-    let mut done = 0;
+pub fn expand(level: InstructionSet, blocks: Blocks, out: &mut [bf16]) {
+    let Blocks { codes, size, scales, .. } = blocks;
+    assert!(codes.len() * 2 >= out.len() && scales.len() * size >= out.len() && size.is_multiple_of(32));
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
-        done = out.len() / 32 * 32;
-        // SAFETY: the CPU has AVX-512 with BW; there are half as many codes' bytes as there are values.
-        unsafe { avx512::expand(codes.as_ptr(), table, out[..done].as_mut_ptr(), done) };
+        // SAFETY: the CPU has AVX-512 with BW, and the assertion is what it needs.
+        unsafe { avx512::expand(blocks, out) };
+        return;
     }
     let _ = level;
-    for (at, value) in out.iter_mut().enumerate().skip(done) {
+    for ((out, codes), scale) in out.chunks_mut(size).zip(codes.chunks(size / 2)).zip(scales) {
+        look_up(codes, &blocks.values.map(|value| rounded(value * scale)), out);
+    }
+}
+
+/// The nearest value of bfloat16, ties to even. The number may not be NaN: without half's branch for it, this compiles to vector
+/// instructions.
+#[inline(always)]
+pub fn rounded(value: f32) -> bf16 {
+    let bits = value.to_bits();
+    bf16::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
+}
+
+/// Writes what a table gives for two codes a byte.
+#[inline(always)]
+fn look_up(codes: &[u8], table: &[bf16; 16], out: &mut [bf16]) {
+    for (at, value) in out.iter_mut().enumerate() {
         let byte = codes[at / 2];
         *value = table[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })];
     }
@@ -57,6 +89,8 @@ mod avx512 {
 
     use half::bf16;
 
+    use super::{Blocks, look_up};
+
     /// # Safety
     /// The CPU has AVX-512; there are `count` values, a multiple of 16, and `out` has half as many bytes.
     #[inline]
@@ -91,22 +125,48 @@ mod avx512 {
     }
 
     /// # Safety
-    /// The CPU has AVX-512 with BW; `codes` has `count / 2` bytes and `out` `count` elements, a multiple of 32.
+    /// The CPU has AVX-512 with BW; there are codes and scales for all of `out`, and a block has a multiple of 32.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) unsafe fn expand(codes: *const u8, table: &[bf16; 16], out: *mut bf16, count: usize) {
+    pub(super) unsafe fn expand(blocks: Blocks, out: &mut [bf16]) {
         // SAFETY: every pointer stays within what the caller promises.
         unsafe {
-            let table = _mm512_castsi256_si512(_mm256_loadu_si256(table.as_ptr().cast()));
+            let values = _mm512_loadu_ps(blocks.values.as_ptr());
             let low_code = _mm512_set1_epi32(0x000f_0000);
-            for at in (0..count).step_by(32) {
-                let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(codes.add(at / 2).cast()));
-                let first = _mm512_srli_epi32::<4>(bytes);
-                let second = _mm512_and_si512(_mm512_slli_epi32::<16>(bytes), low_code);
-                let values = _mm512_permutexvar_epi16(_mm512_or_si512(first, second), table);
-                _mm512_storeu_si512(out.add(at).cast(), values);
+            let mut codes = blocks.codes.as_ptr();
+            for (out, &scale) in out.chunks_mut(blocks.size).zip(blocks.scales) {
+                let table = rounded(_mm512_mul_ps(values, _mm512_set1_ps(scale)));
+                let (whole, rest) = out.as_chunks_mut::<32>();
+                for out in whole {
+                    let bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(codes.cast()));
+                    let first = _mm512_srli_epi32::<4>(bytes);
+                    let second = _mm512_and_si512(_mm512_slli_epi32::<16>(bytes), low_code);
+                    let indices = _mm512_or_si512(first, second);
+                    let values = _mm512_permutexvar_epi16(indices, _mm512_castsi256_si512(table));
+                    _mm512_storeu_si512(out.as_mut_ptr().cast(), values);
+                    codes = codes.add(16);
+                }
+                if !rest.is_empty() {
+                    let mut in_memory = [bf16::ZERO; 16];
+                    _mm256_storeu_si256(in_memory.as_mut_ptr().cast(), table);
+                    look_up(
+                        std::slice::from_raw_parts(codes, rest.len().div_ceil(2)),
+                        &in_memory,
+                        rest,
+                    );
+                }
             }
         }
+    }
+
+    /// To bfloat16, to nearest even; a NaN may become something else.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn rounded(values: __m512) -> __m256i {
+        let bits = _mm512_castps_si512(values);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let bits = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7fff));
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(bits))
     }
 }
 
@@ -139,20 +199,58 @@ mod tests {
 
     #[test]
     fn each_code_gives_its_value() {
-        let table: [bf16; 16] = std::array::from_fn(|code| bf16::from_f32(code as f32 * 1.5 - 7.0));
+        let values: [f32; 16] = std::array::from_fn(|code| (code as f32 - 7.0) / 9.0);
         let codes: Vec<u8> = (0..200).map(|at| (at * 37 % 251) as u8).collect();
+        let scales: Vec<f32> = (0..13).map(|at| 0.37 * at as f32 - 1.0).collect();
         at_each_level(|level| {
-            for count in [0, 1, 15, 17, 31, 32, 33, 63, 64, 65, 399] {
+            for (count, size) in [0, 1, 15, 17, 31, 32, 33, 63, 64, 65, 399]
+                .into_iter()
+                .flat_map(|count| [(count, 32), (count, 64), (count, 256)])
+            {
                 let mut out = vec![bf16::NAN; count];
-                expand(level, &codes, &table, &mut out);
+                let blocks = Blocks {
+                    codes: &codes,
+                    values: &values,
+                    scales: &scales,
+                    size,
+                };
+                expand(level, blocks, &mut out);
                 for (at, value) in out.iter().enumerate() {
                     let code = if at % 2 == 0 {
                         codes[at / 2] >> 4
                     } else {
                         codes[at / 2] & 15
                     };
-                    assert_eq!(*value, table[usize::from(code)], "{level:?}, {at} of {count}");
+                    let expected = bf16::from_f32(values[usize::from(code)] * scales[at / size]);
+                    assert_eq!(
+                        value.to_bits(),
+                        expected.to_bits(),
+                        "{level:?}, {at} of {count} in blocks of {size}"
+                    );
                 }
+            }
+        });
+    }
+
+    #[test]
+    fn scaled_values_are_rounded_as_half_rounds_them() {
+        let special = [0, 0x8000, 0x1_8000, 0x7f80_0000, 0xff80_0000, 0x7f7f_ffff];
+        let bits = (0..=u32::MAX).step_by(40_503).chain(special);
+        let numbers: Vec<f32> = bits.map(f32::from_bits).filter(|value| !value.is_nan()).collect();
+        let codes: [u8; 8] = std::array::from_fn(|at| (at * 34 + 1) as u8);
+        at_each_level(|level| {
+            for values in numbers.as_chunks::<16>().0 {
+                let mut out = [bf16::ZERO; 32];
+                let blocks = Blocks {
+                    codes: &[codes, codes].concat(),
+                    values,
+                    scales: &[1.0],
+                    size: 32,
+                };
+                expand(level, blocks, &mut out);
+                let expected = values.map(|value| bf16::from_f32(value).to_bits());
+                assert_eq!(out.map(bf16::to_bits)[..16], expected, "{level:?} {values:?}");
+                assert_eq!(out[16..], out[..16]);
             }
         });
     }

@@ -62,21 +62,27 @@ impl DoubleQuantised {
         Self { codes, absmax, offset }
     }
 
-    /// The scale of a block.
-    #[inline]
-    fn at(&self, block: usize) -> f32 {
-        dynamic::SIGNED.values()[usize::from(self.codes.values()[block])] * self.absmax.values()[block / GROUP]
-            + self.offset
+    /// Writes the scales of blocks, from `first` on.
+    #[inline(always)]
+    fn read(&self, first: usize, out: &mut [f32]) {
+        let (map, absmax) = (dynamic::SIGNED.values(), self.absmax.values());
+        let codes = &self.codes.values()[first..][..out.len()];
+        for ((block, scale), &code) in (first..).zip(out).zip(codes) {
+            *scale = map[usize::from(code)] * absmax[block / GROUP] + self.offset;
+        }
     }
 }
 
 impl Scales {
-    /// The scale of a block.
-    #[inline]
-    pub fn at(&self, block: usize) -> f32 {
+    /// Writes the scales of blocks, from `first` on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    pub fn read(&self, first: usize, out: &mut [f32]) {
         match self {
-            Self::Plain(scales) => scales.values()[block],
-            Self::Double(scales) => scales.at(block),
+            Self::Plain(scales) => out.copy_from_slice(&scales.values()[first..][..out.len()]),
+            Self::Double(scales) => scales.read(first, out),
         }
     }
 

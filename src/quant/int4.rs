@@ -16,7 +16,7 @@ use super::{
     element::Element,
     error::QuantError,
 };
-use crate::kernels::{InstructionSet, absmax::absmax};
+use crate::kernels::{InstructionSet, absmax::absmax, nf4::Blocks};
 use crate::memory::{self, Buffer, tiers::Slot};
 use crate::options::{BLOCK_SIZES, QuantType};
 
@@ -25,6 +25,8 @@ const SMALLEST_ABSMAX: f32 = 1e-38;
 
 /// Elements that a thread quantises at a time: a multiple of each size of a block.
 const PART: usize = 1 << 14;
+/// Blocks whose scales are computed at a time.
+const RUN: usize = 32;
 
 /// A 4-bit format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,48 +116,53 @@ impl Int4 {
             self.cols
         );
         let level = InstructionSet::current();
-        let (values, block) = (self.format.codebook().values, self.format.block_size);
         level.run(
             #[inline(always)]
             || {
                 let (mut at, mut out) = (start, out);
-                // A power of two.
-                let shift = block.trailing_zeros();
+                let mut scales = [0.0; RUN];
                 while !out.is_empty() {
-                    let in_block = (block - (at & (block - 1))).min(out.len());
-                    let (now, later) = out.split_at_mut(in_block);
-                    self.expand(level, at, &table(&values, self.scales.at(at >> shift)), now);
-                    (at, out) = (at + in_block, later);
+                    let next = self.scales_from(at, end, &mut scales);
+                    let (now, later) = out.split_at_mut(next - at);
+                    self.expand(level, at, &scales, now);
+                    (at, out) = (next, later);
                 }
             },
         );
     }
 
-    /// Writes elements of one block by looking their codes up in `table`.
+    /// Writes the scales of the blocks from element `at` on. Returns how far they reach: to the block's end if `at` is not a
+    /// block's first, at most to `end`.
     #[inline(always)]
-    fn expand<T: Element>(&self, level: InstructionSet, mut at: usize, table: &[T; 16], mut out: &mut [T]) {
-        if at % 2 == 1 && !out.is_empty() {
+    fn scales_from(&self, at: usize, end: usize, scales: &mut [f32; RUN]) -> usize {
+        // A power of two.
+        let shift = self.format.block_size.trailing_zeros();
+        let first = at >> shift;
+        let blocks = if first << shift == at { RUN } else { 1 };
+        let next = end.min((first + blocks) << shift);
+        let count = ((next - 1) >> shift) + 1 - first;
+        self.scales.read(first, &mut scales[..count]);
+        next
+    }
+
+    /// Writes the elements of some blocks from the first one's first on, or elements of one block.
+    #[inline(always)]
+    fn expand<T: Element>(&self, level: InstructionSet, mut at: usize, scales: &[f32], mut out: &mut [T]) {
+        let values = &self.format.codebook().values;
+        if at % 2 == 1 {
             let (first, rest) = out.split_at_mut(1);
-            first[0] = table[usize::from(self.codes.values()[at / 2] & 15)];
+            let code = self.codes.values()[at / 2] & 15;
+            first[0] = T::round(values[usize::from(code)] * scales[0]);
             (at, out) = (at + 1, rest);
         }
-        T::expand(
-            level,
-            &self.codes.values()[at / 2..(at + out.len()).div_ceil(2)],
-            table,
-            out,
-        );
+        let blocks = Blocks {
+            codes: &self.codes.values()[at / 2..(at + out.len()).div_ceil(2)],
+            values,
+            scales,
+            size: self.format.block_size,
+        };
+        T::expand(level, blocks, out);
     }
-}
-
-/// The values of a block's 16 codes.
-#[inline(always)]
-fn table<T: Element>(values: &[f32; 16], scale: f32) -> [T; 16] {
-    let mut table = [T::round(0.0); 16];
-    for (value, code) in table.iter_mut().zip(values) {
-        *value = T::round(code * scale);
-    }
-    table
 }
 
 /// Quantises a matrix that arrives in consecutive slices.
