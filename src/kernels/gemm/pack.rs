@@ -53,7 +53,7 @@ pub trait Packed: Number {
 }
 
 /// How many rows ahead a right operand that is stored along the depth is asked for.
-const AHEAD: usize = 8;
+const AHEAD: usize = 32;
 
 /// Columns that [`Packed::put_right_columns`] takes at a time.
 pub(super) const COLUMNS: usize = 16;
