@@ -2,20 +2,122 @@
 
 use std::{arch::x86_64::*, f32::consts::LN_2, mem::transmute};
 
-use half::bf16;
+use half::{bf16, f16};
 
 use super::gemm::block::{Combination, TILE};
 
-/// [`Element::write`](super::Element::write) of bfloat16; what is below its normal numbers becomes 0.
+/// A format whose rows of 32 are read and written as two vectors of float32.
+pub(super) trait Rows: Sized {
+    /// Reads the elements that are `there`, bit by bit; zeros for the others.
+    ///
+    /// # Safety
+    /// These elements can be read, and the CPU has AVX-512 with BW.
+    unsafe fn load(row: *const Self, there: u32) -> [__m512; 2];
+
+    /// Writes the elements that are `there`, rounded.
+    ///
+    /// # Safety
+    /// These elements can be written; the CPU has AVX-512 with BW, and for bfloat16 its conversion.
+    unsafe fn store(row: *mut Self, there: u32, values: [__m512; 2]);
+}
+
+impl Rows for bf16 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn load(row: *const Self, there: u32) -> [__m512; 2] {
+        // SAFETY: the caller's promise.
+        widen(unsafe { _mm512_maskz_loadu_epi16(there, row.cast()) })
+    }
+
+    /// What is below the format's normal numbers becomes 0.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    unsafe fn store(row: *mut Self, there: u32, [first, second]: [__m512; 2]) {
+        let values = narrow(first, second);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if there == u32::MAX {
+                _mm512_storeu_si512(row.cast(), values);
+            } else {
+                _mm512_mask_storeu_epi16(row.cast(), there, values);
+            }
+        }
+    }
+}
+
+impl Rows for f16 {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn load(row: *const Self, there: u32) -> [__m512; 2] {
+        // SAFETY: the caller's promise.
+        let values = unsafe { _mm512_maskz_loadu_epi16(there, row.cast()) };
+        [
+            _mm512_cvtph_ps(_mm512_castsi512_si256(values)),
+            _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(values)),
+        ]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn store(row: *mut Self, there: u32, values: [__m512; 2]) {
+        let [first, second] = values.map(|values| _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values));
+        let values = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second);
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_mask_storeu_epi16(row.cast(), there, values) };
+    }
+}
+
+impl Rows for f32 {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn load(row: *const Self, there: u32) -> [__m512; 2] {
+        // SAFETY: the caller's promise; nothing is read of what is not there.
+        unsafe {
+            [
+                _mm512_maskz_loadu_ps(there as u16, row),
+                _mm512_maskz_loadu_ps((there >> 16) as u16, row.wrapping_add(16)),
+            ]
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn store(row: *mut Self, there: u32, [first, second]: [__m512; 2]) {
+        // SAFETY: the caller's promise; nothing is written of what is not there.
+        unsafe {
+            _mm512_mask_storeu_ps(row, there as u16, first);
+            _mm512_mask_storeu_ps(row.wrapping_add(16), (there >> 16) as u16, second);
+        }
+    }
+}
+
+/// [`write`] of bfloat16. What it calls is inlined only where the caller has its features.
 ///
 /// # Safety
-/// As there; the CPU has AVX-512 with BW and bfloat16.
+/// As there; the CPU has bfloat16, too.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn write(
+pub(super) unsafe fn write_bf16(
     sums: &[[f32; TILE]],
     cols: usize,
     combination: &Combination<bf16>,
     out: *mut bf16,
+    stride: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { write(sums, cols, combination, out, stride) };
+}
+
+/// [`Element::write`](super::Element::write) of a format that has vectors.
+///
+/// # Safety
+/// As there; the CPU has AVX-512 with BW, and what the format needs.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn write<E: Rows>(
+    sums: &[[f32; TILE]],
+    cols: usize,
+    combination: &Combination<E>,
+    out: *mut E,
     stride: usize,
 ) {
     let [scale, bias] = [combination.scale, combination.bias].map(|columns| columns.map(|columns| halves(&columns)));
@@ -37,16 +139,10 @@ pub(super) unsafe fn write(
         // SAFETY: the caller's promise, and the assertion.
         unsafe {
             if let Some((residual, stride)) = combination.residual {
-                let residual = _mm512_maskz_loadu_epi16(there, residual.as_ptr().add(row * stride).cast());
-                let [first, second] = widen(residual);
+                let [first, second] = E::load(residual.as_ptr().add(row * stride), there);
                 both = [_mm512_add_ps(both[0], first), _mm512_add_ps(both[1], second)];
             }
-            let (out, values) = (out.add(row * stride), narrow(both[0], both[1]));
-            if cols == TILE {
-                _mm512_storeu_si512(out.cast(), values);
-            } else {
-                _mm512_mask_storeu_epi16(out.cast(), there, values);
-            }
+            E::store(out.add(row * stride), there, both);
         }
     }
 }

@@ -86,16 +86,9 @@ unsafe fn write_one_by_one<E: Element>(
                 let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols) };
                 if let Some((residual, stride)) = residual {
                     let residual = &residual[row * stride..][..cols];
-                    match residual.as_array::<TILE>() {
-                        Some(residual) => add(&mut sums, residual),
-                        None => add(&mut sums, residual),
-                    }
+                    add(&mut sums, residual);
                 }
-                // The whole rows are written by code without a loop.
-                match out.as_mut_array::<TILE>() {
-                    Some(out) => narrow(&sums, out),
-                    None => narrow(&sums, out),
-                }
+                narrow(&sums, out);
             }
         },
     );
@@ -124,6 +117,19 @@ impl Element for f32 {
     #[inline(always)]
     fn narrow(value: f32) -> Self {
         value
+    }
+
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
+        let level = InstructionSet::current();
+        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if level >= InstructionSet::Avx512 {
+                super::avx512::write(sums, cols, combination, out, stride);
+                return;
+            }
+            write_one_by_one(level, sums, cols, combination, out, stride);
+        }
     }
 }
 
@@ -174,6 +180,19 @@ impl Element for f16 {
         };
         Self::from_bits((rounded | (bits >> 16) & 0x8000) as u16)
     }
+
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
+        let level = InstructionSet::current();
+        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if level >= InstructionSet::Avx512 {
+                super::avx512::write(sums, cols, combination, out, stride);
+                return;
+            }
+            write_one_by_one(level, sums, cols, combination, out, stride);
+        }
+    }
 }
 
 impl Element for bf16 {
@@ -207,7 +226,7 @@ impl Element for bf16 {
         unsafe {
             #[cfg(target_arch = "x86_64")]
             if level >= InstructionSet::Avx512Bf16 {
-                super::avx512::write(sums, cols, combination, out, stride);
+                super::avx512::write_bf16(sums, cols, combination, out, stride);
                 return;
             }
             write_one_by_one(level, sums, cols, combination, out, stride);
