@@ -8,7 +8,7 @@ use super::gemm::block::{Combination, TILE};
 
 /// A format whose rows of 32 are read and written as two vectors of float32.
 pub(super) trait Rows: Sized {
-    /// Reads the elements that are `there`, bit by bit; zeros for the others.
+    /// Reads the elements that are `there`, a bit for each; zeros for the others.
     ///
     /// # Safety
     /// These elements can be read, and the CPU has AVX-512 with BW.
@@ -33,15 +33,8 @@ impl Rows for bf16 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     unsafe fn store(row: *mut Self, there: u32, [first, second]: [__m512; 2]) {
-        let values = narrow(first, second);
         // SAFETY: the caller's promise.
-        unsafe {
-            if there == u32::MAX {
-                _mm512_storeu_si512(row.cast(), values);
-            } else {
-                _mm512_mask_storeu_epi16(row.cast(), there, values);
-            }
-        }
+        unsafe { _mm512_mask_storeu_epi16(row.cast(), there, narrow(first, second)) };
     }
 }
 

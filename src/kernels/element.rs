@@ -2,10 +2,19 @@
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512::Rows;
+
 use super::{
     InstructionSet,
     gemm::block::{Combination, TILE},
 };
+
+/// Only x86 has rows of vectors.
+#[cfg(not(target_arch = "x86_64"))]
+trait Rows {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<E> Rows for E {}
 
 /// A format that values are kept in; arithmetic is float32.
 pub trait Element: Copy + Send + Sync + 'static {
@@ -31,10 +40,7 @@ pub trait Element: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// Nobody else has these elements, and there are as many.
-    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { write_one_by_one(InstructionSet::current(), sums, cols, combination, out, stride) };
-    }
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize);
 }
 
 /// [`Element::narrow_all`] in a loop.
@@ -44,6 +50,29 @@ fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], out: &mu
         #[inline(always)]
         || narrow(values, out),
     );
+}
+
+/// [`Element::write`] of a format whose rows are vectors on every CPU that has AVX-512.
+///
+/// # Safety
+/// As there.
+unsafe fn write_rows<E: Element + Rows>(
+    sums: &[[f32; TILE]],
+    cols: usize,
+    combination: &Combination<E>,
+    out: *mut E,
+    stride: usize,
+) {
+    let level = InstructionSet::current();
+    // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if level >= InstructionSet::Avx512 {
+            super::avx512::write(sums, cols, combination, out, stride);
+            return;
+        }
+        write_one_by_one(level, sums, cols, combination, out, stride);
+    }
 }
 
 /// [`Element::write`] in a loop.
@@ -120,16 +149,8 @@ impl Element for f32 {
     }
 
     unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        let level = InstructionSet::current();
-        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if level >= InstructionSet::Avx512 {
-                super::avx512::write(sums, cols, combination, out, stride);
-                return;
-            }
-            write_one_by_one(level, sums, cols, combination, out, stride);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { write_rows(sums, cols, combination, out, stride) };
     }
 }
 
@@ -182,16 +203,8 @@ impl Element for f16 {
     }
 
     unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        let level = InstructionSet::current();
-        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if level >= InstructionSet::Avx512 {
-                super::avx512::write(sums, cols, combination, out, stride);
-                return;
-            }
-            write_one_by_one(level, sums, cols, combination, out, stride);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { write_rows(sums, cols, combination, out, stride) };
     }
 }
 
@@ -279,12 +292,48 @@ mod tests {
         }
     }
 
+    /// Sums that are rounded to all kinds of numbers of float16, which are then read as residuals.
+    fn half_rounds_alike(level: InstructionSet) {
+        let bits = [
+            0,
+            0x8000_0000,
+            0x7f80_0000,
+            0xff80_0000,
+            0x477f_efff,
+            0x477f_f000,
+            0x3300_0000,
+            0x3300_0001,
+        ];
+        let numbers = bits.into_iter().chain((0x3280_0000..0x4790_0000).step_by(99_991));
+        let numbers: Vec<f32> = numbers.map(f32::from_bits).collect();
+        for numbers in numbers.as_chunks::<TILE>().0 {
+            for sign in [1.0, -1.0] {
+                let sums = numbers.map(|number| sign * number);
+                let mut out = [f16::ZERO; TILE];
+                // SAFETY: there is a row.
+                unsafe { f16::write(&[sums], TILE, &Combination::SUMS, out.as_mut_ptr(), TILE) };
+                let expected = sums.map(|sum| f16::from_f32(sum).to_bits());
+                assert_eq!(out.map(f16::to_bits), expected, "{level:?} {sums:?}");
+                let combination = Combination {
+                    residual: Some((&out[..], TILE)),
+                    ..Combination::SUMS
+                };
+                let mut again = [f16::ZERO; TILE];
+                // SAFETY: as above.
+                unsafe { f16::write(&[[0.0; TILE]], TILE, &combination, again.as_mut_ptr(), TILE) };
+                let expected = out.map(|value| f16::from_f32(0.0 + value.to_f32()).to_bits());
+                assert_eq!(again.map(f16::to_bits), expected, "{level:?} {sums:?}");
+            }
+        }
+    }
+
     #[test]
     fn sums_are_combined_and_rounded_once() {
         at_each_level(|level| {
             sums_are_combined::<f32>();
             sums_are_combined::<f16>();
             sums_are_combined::<bf16>();
+            half_rounds_alike(level);
             for count in [0, 1, 31, 32, 33, 100] {
                 let wide: Vec<f32> = (0..count).map(|at| at as f32 * 1.37 - 40.0).collect();
                 let mut out = vec![bf16::NAN; count];

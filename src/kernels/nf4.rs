@@ -17,23 +17,44 @@ pub struct Blocks<'a> {
     pub size: usize,
 }
 
+impl Blocks<'_> {
+    /// Panics where there are not so many codes and scales.
+    #[inline(always)]
+    fn check(&self, count: usize) {
+        let Self {
+            codes, scales, size, ..
+        } = self;
+        assert!(codes.len() * 2 >= count && scales.len() * size >= count && size.is_multiple_of(32));
+    }
+}
+
 /// Writes scaled values, rounded to bfloat16: `out.len()` of them, none of which may be NaN.
 ///
 /// # Panics
-/// Where there are fewer codes or scales.
+/// Where there are fewer codes or scales, or the size of a block is no multiple of 32.
 #[inline(always)]
 pub fn expand(level: InstructionSet, blocks: Blocks, out: &mut [bf16]) {
-    let Blocks { codes, size, scales, .. } = blocks;
-    assert!(codes.len() * 2 >= out.len() && scales.len() * size >= out.len() && size.is_multiple_of(32));
+    blocks.check(out.len());
     #[cfg(target_arch = "x86_64")]
     if level >= InstructionSet::Avx512 {
-        // SAFETY: the CPU has AVX-512 with BW, and the assertion is what it needs.
+        // SAFETY: the CPU has AVX-512 with BW, and the check is for what it needs.
         unsafe { avx512::expand(blocks, out) };
         return;
     }
     let _ = level;
-    for ((out, codes), scale) in out.chunks_mut(size).zip(codes.chunks(size / 2)).zip(scales) {
-        look_up(codes, &blocks.values.map(|value| rounded(value * scale)), out);
+    expand_by(blocks, rounded, out);
+}
+
+/// [`expand`] to any format, in a loop.
+///
+/// # Panics
+/// As there.
+#[inline(always)]
+pub fn expand_by<T: Copy>(blocks: Blocks, round: impl Fn(f32) -> T, out: &mut [T]) {
+    blocks.check(out.len());
+    let Blocks { codes, size, .. } = blocks;
+    for ((out, codes), scale) in out.chunks_mut(size).zip(codes.chunks(size / 2)).zip(blocks.scales) {
+        look_up(codes, &blocks.values.map(|value| round(value * scale)), out);
     }
 }
 
@@ -47,10 +68,14 @@ pub fn rounded(value: f32) -> bf16 {
 
 /// Writes what a table gives for two codes a byte.
 #[inline(always)]
-fn look_up(codes: &[u8], table: &[bf16; 16], out: &mut [bf16]) {
-    for (at, value) in out.iter_mut().enumerate() {
-        let byte = codes[at / 2];
-        *value = table[usize::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 })];
+fn look_up<T: Copy>(codes: &[u8], table: &[T; 16], out: &mut [T]) {
+    let (pairs, last) = out.as_chunks_mut::<2>();
+    let (codes, code_of_last) = codes.split_at(pairs.len());
+    for (pair, &code) in pairs.iter_mut().zip(codes) {
+        *pair = [table[usize::from(code >> 4)], table[usize::from(code & 15)]];
+    }
+    if let [last] = last {
+        *last = table[usize::from(code_of_last[0] >> 4)];
     }
 }
 
@@ -235,7 +260,7 @@ mod tests {
     #[test]
     fn scaled_values_are_rounded_as_half_rounds_them() {
         let special = [0, 0x8000, 0x1_8000, 0x7f80_0000, 0xff80_0000, 0x7f7f_ffff];
-        let bits = (0..=u32::MAX).step_by(40_503).chain(special);
+        let bits = special.into_iter().chain((0..=u32::MAX).step_by(40_503));
         let numbers: Vec<f32> = bits.map(f32::from_bits).filter(|value| !value.is_nan()).collect();
         let codes: [u8; 8] = std::array::from_fn(|at| (at * 34 + 1) as u8);
         at_each_level(|level| {

@@ -16,7 +16,7 @@ use crate::{
         gemm::{
             OperandReader,
             multiply::Multiply,
-            operand::{Number, prefetch},
+            operand::{Number, ROWS_AHEAD, prefetch},
         },
     },
     quant::Quantized,
@@ -164,6 +164,14 @@ impl Stored<'_> {
         }
     }
 
+    /// How many rows ahead it is asked for. Memory takes longer to answer than 8 rows of few bits take to be dequantised.
+    fn ahead(&self) -> usize {
+        match self {
+            Self::Quantized { .. } => 32,
+            _ => ROWS_AHEAD,
+        }
+    }
+
     /// A row of a matrix that is computed from others.
     fn computed_row<P: Number>(&self, row: usize, cols: Range<usize>, buffer: &mut [P]) {
         let mut each = |value: &dyn Fn(usize) -> f32| {
@@ -249,6 +257,10 @@ impl OperandReader<bf16> for Stored<'_> {
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         self.ask_for(row, cols);
     }
+
+    fn rows_ahead(&self) -> usize {
+        self.ahead()
+    }
 }
 
 /// Quantised values are rounded here too, to the format that bitsandbytes computes their products from
@@ -286,6 +298,10 @@ impl OperandReader<f32> for Stored<'_> {
 
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         self.ask_for(row, cols);
+    }
+
+    fn rows_ahead(&self) -> usize {
+        self.ahead()
     }
 }
 

@@ -15,17 +15,7 @@ pub trait Element: Copy + Send + Sync {
     /// Writes the scaled values of blocks of codes.
     #[inline(always)]
     fn expand(_: InstructionSet, blocks: Blocks, out: &mut [Self]) {
-        let Blocks { codes, size, .. } = blocks;
-        for ((out, codes), scale) in out.chunks_mut(size).zip(codes.chunks(size / 2)).zip(blocks.scales) {
-            let table = blocks.values.map(|value| Self::round(value * scale));
-            let (pairs, last) = out.as_chunks_mut::<2>();
-            for (pair, &code) in pairs.iter_mut().zip(codes) {
-                *pair = [table[usize::from(code >> 4)], table[usize::from(code & 15)]];
-            }
-            if let ([last], Some(&code)) = (last, codes.last()) {
-                *last = table[usize::from(code >> 4)];
-            }
-        }
+        nf4::expand_by(blocks, Self::round, out);
     }
 }
 

@@ -131,8 +131,8 @@ impl Int4 {
         );
     }
 
-    /// Writes the scales of the blocks from element `at` on. Returns how far they reach: to the block's end if `at` is not a
-    /// block's first, at most to `end`.
+    /// Writes the scales of the blocks from element `at` on: of [`RUN`] blocks, or of one if `at` is not its first element.
+    /// Returns the end of these blocks, at most `end`.
     #[inline(always)]
     fn scales_from(&self, at: usize, end: usize, scales: &mut [f32; RUN]) -> usize {
         // A power of two.

@@ -306,12 +306,20 @@ fn any_part_is_that_part_of_the_whole() {
             (64, 64),
             (65, 127),
             (7, 40_001),
+            (16_383, 70),
             (16_384, 20_000),
             (49_598, 1),
         ] {
+            let (end, what) = (start + len, format!("{format:?} from {start}"));
             let mut part = vec![0.0f32; len];
             matrix.dequantize(start, &mut part);
-            assert_same(&part, &whole[start..start + len], &format!("{format:?} from {start}"));
+            assert_same(&part, &whole[start..end], &what);
+            matrix.dequantize_serial(start, &mut part);
+            assert_same(&part, &whole[start..end], &format!("{what}, on one thread"));
+            let mut rounded = vec![bf16::ZERO; len];
+            matrix.dequantize_serial(start, &mut rounded);
+            let expected: Vec<bf16> = whole[start..end].iter().map(|value| bf16::from_f32(*value)).collect();
+            assert_same(&rounded, &expected, &format!("{what}, in bfloat16"));
         }
         let mut rows = vec![0.0f32; 3 * 99];
         matrix.dequantize_rows(11..14, &mut rows);

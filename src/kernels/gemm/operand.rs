@@ -38,7 +38,15 @@ pub trait OperandReader<P>: Sync {
     fn prefetch(&self, row: usize, cols: Range<usize>) {
         let _ = (row, cols);
     }
+
+    /// How many rows ahead they are asked for where short parts of rows are read one after another.
+    fn rows_ahead(&self) -> usize {
+        ROWS_AHEAD
+    }
 }
+
+/// See [`OperandReader::rows_ahead`].
+pub const ROWS_AHEAD: usize = 8;
 
 /// Asks for the cache lines of a slice, into the second level.
 pub fn prefetch<E>(values: &[E]) {

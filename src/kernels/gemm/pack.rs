@@ -52,9 +52,6 @@ pub trait Packed: Number {
     fn put_right_places(level: InstructionSet, out: &mut [Self], place: usize, first: &[Self], second: &[Self]);
 }
 
-/// How many rows ahead a right operand that is stored along the depth is asked for.
-const AHEAD: usize = 32;
-
 /// Columns that [`Packed::put_right_columns`] takes at a time.
 pub(super) const COLUMNS: usize = 16;
 
@@ -302,7 +299,7 @@ pub fn pack_panels<P: Packed>(
                 rows.resize(edge.len() * 2, P::ZERO);
                 let (first, second) = rows.split_at_mut(edge.len());
                 for place in (0..depth.len()).step_by(2) {
-                    for ahead in depth.clone().skip(place + AHEAD).take(2) {
+                    for ahead in depth.clone().skip(place + operand.source.rows_ahead()).take(2) {
                         operand.source.prefetch(ahead, edge.clone());
                     }
                     let first = operand.source.row(depth.start + place, edge.clone(), first);
