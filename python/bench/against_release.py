@@ -41,8 +41,9 @@ class Run:
                 pass
 
     def steps(self):
-        """Steps that were trained, of each cell."""
-        return {path.parent.name: path.read_bytes().count(b"\n") for path in self.folder.glob("cells/*/steps.jsonl")}
+        """Steps that were trained, of each cell that has any."""
+        counts = {path.parent.name: path.read_bytes().count(b"\n") for path in self.folder.glob("cells/*/steps.jsonl")}
+        return {cell: count for cell, count in counts.items() if count > 0}
 
     def step(self):
         """Trains a step. The seconds it took, and which cell's it was; nothing after the last."""
