@@ -3,21 +3,22 @@
 use half::{bf16, f16};
 
 #[cfg(target_arch = "x86_64")]
-use super::avx512::Rows;
-
+use super::avx512;
 use super::{
     InstructionSet,
     gemm::block::{Combination, TILE},
 };
 
-/// Only x86 has rows of vectors.
-#[cfg(not(target_arch = "x86_64"))]
-trait Rows {}
-#[cfg(not(target_arch = "x86_64"))]
-impl<E> Rows for E {}
+/// A function that writes as [`Element::write`].
+#[cfg(target_arch = "x86_64")]
+type Write<E> = unsafe fn(&[[f32; TILE]], usize, &Combination<E>, *mut E, usize);
 
 /// A format that values are kept in; arithmetic is float32.
 pub trait Element: Copy + Send + Sync + 'static {
+    /// The least level that has vectors for the format, and [`Self::write`] by them.
+    #[cfg(target_arch = "x86_64")]
+    const VECTORS: (InstructionSet, Write<Self>);
+
     /// The value in float32, exactly.
     fn widen(self) -> f32;
     /// The nearest value of the format, ties to even.
@@ -40,7 +41,17 @@ pub trait Element: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// Nobody else has these elements, and there are as many.
-    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize);
+    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
+        let level = InstructionSet::current();
+        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if level >= Self::VECTORS.0 {
+                return (Self::VECTORS.1)(sums, cols, combination, out, stride);
+            }
+            write_one_by_one(level, sums, cols, combination, out, stride);
+        }
+    }
 }
 
 /// [`Element::narrow_all`] in a loop.
@@ -50,29 +61,6 @@ fn narrow_one_by_one<E: Element>(level: InstructionSet, values: &[f32], out: &mu
         #[inline(always)]
         || narrow(values, out),
     );
-}
-
-/// [`Element::write`] of a format whose rows are vectors on every CPU that has AVX-512.
-///
-/// # Safety
-/// As there.
-unsafe fn write_rows<E: Element + Rows>(
-    sums: &[[f32; TILE]],
-    cols: usize,
-    combination: &Combination<E>,
-    out: *mut E,
-    stride: usize,
-) {
-    let level = InstructionSet::current();
-    // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
-    unsafe {
-        #[cfg(target_arch = "x86_64")]
-        if level >= InstructionSet::Avx512 {
-            super::avx512::write(sums, cols, combination, out, stride);
-            return;
-        }
-        write_one_by_one(level, sums, cols, combination, out, stride);
-    }
 }
 
 /// [`Element::write`] in a loop.
@@ -138,6 +126,9 @@ fn narrow<E: Element>(values: &[f32], out: &mut [E]) {
 }
 
 impl Element for f32 {
+    #[cfg(target_arch = "x86_64")]
+    const VECTORS: (InstructionSet, Write<Self>) = (InstructionSet::Avx512, avx512::write);
+
     #[inline(always)]
     fn widen(self) -> f32 {
         self
@@ -147,16 +138,14 @@ impl Element for f32 {
     fn narrow(value: f32) -> Self {
         value
     }
-
-    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { write_rows(sums, cols, combination, out, stride) };
-    }
 }
 
 /// Without branches or calls, so that loops over it vectorise (after F. Giesen's `half_to_float_fast` and
 /// `float_to_half_fast3_rtne`).
 impl Element for f16 {
+    #[cfg(target_arch = "x86_64")]
+    const VECTORS: (InstructionSet, Write<Self>) = (InstructionSet::Avx512, avx512::write);
+
     #[inline(always)]
     fn widen(self) -> f32 {
         const INFINITE: u32 = 0x7c00 << 13;
@@ -201,14 +190,12 @@ impl Element for f16 {
         };
         Self::from_bits((rounded | (bits >> 16) & 0x8000) as u16)
     }
-
-    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { write_rows(sums, cols, combination, out, stride) };
-    }
 }
 
 impl Element for bf16 {
+    #[cfg(target_arch = "x86_64")]
+    const VECTORS: (InstructionSet, Write<Self>) = (InstructionSet::Avx512Bf16, avx512::write_bf16);
+
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -227,23 +214,10 @@ impl Element for bf16 {
         #[cfg(target_arch = "x86_64")]
         if level >= InstructionSet::Avx512Bf16 {
             // SAFETY: the level is only in use where the CPU has its instructions.
-            unsafe { super::avx512::narrow_all(values, out) };
+            unsafe { avx512::narrow_all(values, out) };
             return;
         }
         narrow_one_by_one(level, values, out);
-    }
-
-    unsafe fn write(sums: &[[f32; TILE]], cols: usize, combination: &Combination<Self>, out: *mut Self, stride: usize) {
-        let level = InstructionSet::current();
-        // SAFETY: the caller's promise; the level is only in use where the CPU has its instructions.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            if level >= InstructionSet::Avx512Bf16 {
-                super::avx512::write_bf16(sums, cols, combination, out, stride);
-                return;
-            }
-            write_one_by_one(level, sums, cols, combination, out, stride);
-        }
     }
 }
 
