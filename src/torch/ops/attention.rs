@@ -229,23 +229,26 @@ impl<'t> Tensor<'t> {
 
     /// `_safe_softmax(self, dim=-1)`: rows without a finite score are made zeros, in place or in a copy.
     fn safe_softmax(&self) -> Tensor<'t> {
-        let is_copied = match self.tape.pytorch.attention_softmax {
-            AttentionSoftmax::Plain => return self.softmax_plain(),
-            AttentionSoftmax::Copied => true,
-            AttentionSoftmax::InPlace => false,
+        let masks = || {
+            let is_masked = self.like(Dtype::Bool);
+            let is_row_masked = self.tape.empty(&self.view.layout.dims.with_last(1), Dtype::Bool);
+            (is_row_masked, is_masked)
         };
-        let softmax = match is_copied {
-            true => self.like(self.dtype()),
-            false => self.softmax_plain(),
-        };
-        let is_masked = self.like(Dtype::Bool);
-        let is_row_masked = self.tape.empty(&self.view.layout.dims.with_last(1), Dtype::Bool);
-        let result = match is_copied {
-            true => self.softmax_plain(),
-            false => softmax.clone(),
-        };
-        drop((is_row_masked, is_masked, softmax));
-        result
+        match self.tape.pytorch.attention_softmax {
+            AttentionSoftmax::Plain => self.softmax_plain(),
+            AttentionSoftmax::InPlace => {
+                let result = self.softmax_plain();
+                drop(masks());
+                result
+            }
+            AttentionSoftmax::Copied => {
+                let softmax = self.like(self.dtype());
+                let masks = masks();
+                let result = self.softmax_plain();
+                drop((masks, softmax));
+                result
+            }
+        }
     }
 
     /// `scaled_dot_product_attention` step by step, as the CPU computes it with dropout: (batch, heads, length, width).
