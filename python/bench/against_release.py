@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--steps", type=int, default=24, help="counted steps of each cell")
     parser.add_argument("--tolerance", type=float, default=0.02)
     parser.add_argument("--odds", type=float, default=20)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.steps < 1:
         parser.error("--steps must be positive")
     cells = measure((arguments.old, arguments.new), arguments.spec, arguments.steps)
