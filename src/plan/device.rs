@@ -1,9 +1,6 @@
 //! The GPU of a plan, whose memory PyTorch's allocator holds.
 
-use rayon::prelude::*;
-
 use crate::torch::caching_allocator::{self, DeviceMemory, Reserved, Settings};
-use crate::torch::{self, Configuration};
 use crate::trace::Trace;
 
 /// A GPU, with the allocator's settings.
@@ -18,21 +15,15 @@ pub(super) struct Device {
 impl Device {
     /// Replays a trace without limit or, if it then needs more than the budget, within the budget: an allocator that finds the
     /// device full returns its cache and tries again. What does not fit is given without limit. Also the peaks of what is
-    /// held if the model is loaded in other ways; none for ways that do not fit.
-    pub(super) fn replay(&self, trace: &Trace, loads: &[Configuration]) -> (Reserved, Vec<u64>) {
-        let peaks = |loads: &[Trace], device| caching_allocator::reserved_peaks(loads, trace, &self.settings, device);
-        let ((device, reserved), (loads, after_loads)) = rayon::join(
-            || self.replay_one(trace),
-            || {
-                let loads: Vec<Trace> = loads.par_iter().map(torch::load_trace).collect();
-                // Most plans need no other device.
-                let after_loads = peaks(&loads, &DeviceMemory::UNLIMITED);
-                (loads, after_loads)
-            },
-        );
+    /// held after other `loads` of the model; none for those that do not fit.
+    pub(super) fn replay(&self, trace: &Trace, loads: &[Trace]) -> (Reserved, Vec<u64>) {
+        let peaks = |device| caching_allocator::reserved_peaks(loads, trace, &self.settings, device);
+        // Most plans need no other device.
+        let ((device, reserved), after_loads) =
+            rayon::join(|| self.replay_one(trace), || peaks(&DeviceMemory::UNLIMITED));
         match device == DeviceMemory::UNLIMITED {
             true => (reserved, after_loads),
-            false => (reserved, peaks(&loads, &device)),
+            false => (reserved, peaks(&device)),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::PlanError;
 use super::batches::{self, Depth, Planned, TorchStep};
 use super::device::Device;
@@ -205,8 +207,34 @@ impl Planner {
             Detail::Few => Depth::Few,
             Detail::Reserved | Detail::Range => Depth::Replayed,
         };
-        let (planned, trace) = self.torch_trace(cell, &options, &configuration, depth)?;
-        let account = Account::of(&trace, GPU_GRANULARITY, 1);
+        let loads = match detail {
+            Detail::Range => ranges::other_loads(cell, &configuration),
+            _ => OtherLoads::default(),
+        };
+        let (planned, load_traces) = rayon::join(
+            || self.torch_trace(cell, &options, &configuration, depth),
+            || {
+                loads
+                    .configurations
+                    .par_iter()
+                    .map(torch::load_trace)
+                    .collect::<Vec<_>>()
+            },
+        );
+        let (planned, trace) = planned?;
+        let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
+        let device = match detail {
+            Detail::Live => None,
+            _ => Some(Device {
+                settings: cell.pytorch_allocator().map_err(PlanError::Allocator)?,
+                budget: self.budget(cell),
+                taken: context.unwrap_or(0),
+            }),
+        };
+        let (account, replayed) = rayon::join(
+            || Account::of(&trace, GPU_GRANULARITY, 1),
+            || device.as_ref().map(|device| device.replay(&trace, &load_traces)),
+        );
         let mut prediction = Prediction {
             parameter_count: counts.parameters,
             trainable_count: counts.trainable,
@@ -220,18 +248,7 @@ impl Planner {
             worst_batch: planned.worst(step_of_batch(&account.peak)),
             ..prediction_from(&account)
         };
-        if detail > Detail::Live {
-            let context = gpu.and_then(|gpu| Some(gpu.context?.bytes));
-            let device = Device {
-                settings: cell.pytorch_allocator().map_err(PlanError::Allocator)?,
-                budget: self.budget(cell),
-                taken: context.unwrap_or(0),
-            };
-            let loads = match detail {
-                Detail::Range => ranges::other_loads(cell, &configuration),
-                _ => OtherLoads::default(),
-            };
-            let (reserved, after_other_loads) = device.replay(&trace, &loads.configurations);
+        if let (Some(device), Some((reserved, after_other_loads))) = (device, replayed) {
             prediction = with_reserved(prediction, &reserved, context);
             prediction.widen(&after_other_loads, loads.reason);
             if let Some(lengths) = ranges::other_lengths(&options).filter(|_| detail == Detail::Range) {

@@ -6,7 +6,7 @@ use super::pool::Pool;
 use super::pool_kind::PoolKind;
 use super::rounding::{LARGEST_REQUEST, LARGEST_SMALL, SMALLEST_BLOCK, block_size};
 use super::settings::{Settings, TieBreak};
-use super::stats::Stats;
+use super::stats::{BlockChange, Stats};
 
 /// The allocator of one device.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct CachingAllocator {
     /// The border of the addresses that were never in use.
     pub(super) next_address: u64,
     pub(super) stats: Stats,
+    /// False if only what is held of the device is counted.
+    counts_blocks: bool,
     /// How often memory was taken from the device or given back.
     pub(super) device_calls: u64,
 }
@@ -56,7 +58,16 @@ impl CachingAllocator {
                 TieBreak::Address => 1 << 63,
             },
             stats: Stats::default(),
+            counts_blocks: true,
             device_calls: 0,
+        }
+    }
+
+    /// The same, but of its counts only those of what is held of the device are kept.
+    pub(super) fn without_counts_of_blocks(settings: &Settings, device: &DeviceMemory) -> Self {
+        Self {
+            counts_blocks: false,
+            ..Self::new(settings, device)
         }
     }
 
@@ -161,24 +172,27 @@ impl CachingAllocator {
         let block = &mut self.blocks[id];
         block.state = State::InUse;
         block.requested = bytes;
+        if !self.counts_blocks {
+            return;
+        }
         let size = block.size;
-        self.stats.change(pool, |stats| {
-            stats.allocations.add(1);
-            stats.allocated.add(size);
-            stats.requested.add(bytes);
-            match (expandable, was_split, is_rest_kept) {
-                (true, _, _) | (false, false, false) => {}
-                (false, true, true) => stats.inactive_split.subtract(size),
-                (false, false, true) => {
-                    stats.inactive_splits.add(1);
-                    stats.inactive_split.add(whole - size);
-                }
-                (false, true, false) => {
-                    stats.inactive_splits.subtract(1);
-                    stats.inactive_split.subtract(size);
-                }
-            }
-        });
+        let (splits, split) = match (was_split, is_rest_kept) {
+            _ if expandable => (0, 0),
+            (false, false) => (0, 0),
+            (true, true) => (0, -(size as i64)),
+            (false, true) => (1, (whole - size) as i64),
+            (true, false) => (-1, -(size as i64)),
+        };
+        self.stats.change_blocks(
+            pool,
+            BlockChange {
+                allocations: 1,
+                allocated: size as i64,
+                requested: bytes as i64,
+                inactive_splits: splits,
+                inactive_split: split,
+            },
+        );
         if self.is_oversize(size) {
             self.stats.oversize_allocations.add(1);
         }
@@ -207,6 +221,9 @@ impl CachingAllocator {
         let (whole, was_split) = (block.size, block.is_split());
         let is_rest_kept = self.keeps_rest(pool, size, whole - size);
         let taken = if is_rest_kept { size } else { whole };
+        if !self.counts_blocks {
+            return Some(taken);
+        }
         self.stats.change(pool, |stats| {
             stats.allocations.reach(1);
             stats.allocated.reach(taken);
@@ -225,33 +242,35 @@ impl CachingAllocator {
         let block = &mut self.blocks[id];
         block.state = State::Free;
         let (pool, size, requested, expandable) = (block.pool, block.size, block.requested, block.expandable);
+        let merged = self.merge_with_neighbours(id);
+        let block = &mut self.blocks[id];
+        let (whole, is_split) = (block.size, block.is_split());
+        self.pools[pool as usize].insert(id, block);
+        if !self.counts_blocks {
+            return;
+        }
+        let (splits, split) = match (expandable, is_split) {
+            (true, _) => (0, 0),
+            (false, true) => (1 - merged, size as i64),
+            (false, false) => (-merged, -((whole - size) as i64)),
+        };
+        self.stats.change_blocks(
+            pool,
+            BlockChange {
+                allocations: -1,
+                allocated: -(size as i64),
+                requested: -(requested as i64),
+                inactive_splits: splits,
+                inactive_split: split,
+            },
+        );
         if self.is_oversize(size) {
             self.stats.oversize_allocations.subtract(1);
         }
-        let merged = self.merge_with_neighbours(id);
-        let block = &mut self.blocks[id];
-        self.pools[pool as usize].insert(id, block);
-        let is_split = block.is_split();
-        let added = block.size - size;
-        let whole = block.size;
-        self.stats.change(pool, |stats| {
-            stats.allocations.subtract(1);
-            stats.allocated.subtract(size);
-            stats.requested.subtract(requested);
-            if expandable {
-                return;
-            }
-            stats.inactive_splits.subtract(merged);
-            stats.inactive_split.subtract(added);
-            if is_split {
-                stats.inactive_splits.add(1);
-                stats.inactive_split.add(whole);
-            }
-        });
     }
 
     /// Adds to a block that is in no pool its neighbours in the same state; how many.
-    pub(super) fn merge_with_neighbours(&mut self, id: BlockId) -> u64 {
+    pub(super) fn merge_with_neighbours(&mut self, id: BlockId) -> i64 {
         let block = &self.blocks[id];
         let (pool, state) = (block.pool, block.state);
         let mut merged = 0;

@@ -103,18 +103,24 @@ impl Blocks {
 
     /// Adds the neighbour `other` to `id`.
     pub(crate) fn merge(&mut self, id: BlockId, other: BlockId) {
-        let gone = self[other].clone();
+        let Block {
+            address,
+            size,
+            previous,
+            next,
+            ..
+        } = self[other];
         let block = &mut self[id];
-        block.size += gone.size;
+        block.size += size;
         if block.previous == Some(other) {
-            block.address = gone.address;
-            block.previous = gone.previous;
-            if let Some(previous) = gone.previous {
+            block.address = address;
+            block.previous = previous;
+            if let Some(previous) = previous {
                 self[previous].next = Some(id);
             }
         } else {
-            block.next = gone.next;
-            if let Some(next) = gone.next {
+            block.next = next;
+            if let Some(next) = next {
                 self[next].previous = Some(id);
             }
         }

@@ -11,16 +11,44 @@ pub(super) struct FreeBlocks {
     filled: [u64; CLASSES / 64],
 }
 
-type Entry = (u64, u64, BlockId);
-
-/// How many blocks of a class come after this size and address.
-fn later(class: &[Entry], size: u64, address: u64) -> usize {
-    class.partition_point(|block| block.0 > size || block.0 == size && block.1 > address)
+/// A free block, in the order of sizes and, where they are equal, of addresses.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Size, then address.
+    order: u128,
+    id: BlockId,
 }
 
-/// How many blocks of a class have at least this size.
+impl Entry {
+    fn size(self) -> u64 {
+        (self.order >> 64) as u64
+    }
+}
+
+/// The place of a block in the order.
+fn order(size: u64, address: u64) -> u128 {
+    u128::from(size) << 64 | u128::from(address)
+}
+
+/// How many entries at the front of a class, the largest first, come after a place in the order. Most classes have a few, and
+/// most of what is asked for is at their ends.
+fn after(class: &[Entry], order: u128) -> usize {
+    const FEW: usize = 8;
+    if class.len() > FEW {
+        return class.partition_point(|entry| entry.order > order);
+    }
+    class
+        .iter()
+        .rposition(|entry| entry.order > order)
+        .map_or(0, |last| last + 1)
+}
+
+/// How many entries of a class have at least this size.
 fn large_enough(class: &[Entry], size: u64) -> usize {
-    class.partition_point(|block| block.0 >= size)
+    match order(size, 0).checked_sub(1) {
+        Some(before) => after(class, before),
+        None => class.len(),
+    }
 }
 
 /// Classes of each power of two.
@@ -53,48 +81,45 @@ pub(super) struct Place {
 
 impl FreeBlocks {
     pub(crate) fn insert(&mut self, size: u64, address: u64, id: BlockId) {
-        let class = class(size);
-        let blocks = &mut self.classes[class];
-        blocks.insert(later(blocks, size, address), (size, address, id));
+        let (class, order) = (class(size), order(size, address));
+        let entries = &mut self.classes[class];
+        entries.insert(after(entries, order), Entry { order, id });
         self.filled[class / 64] |= 1 << (class % 64);
     }
 
     pub(crate) fn remove(&mut self, size: u64, address: u64) {
-        let class = class(size);
-        let blocks = &self.classes[class];
-        let at = later(blocks, size, address);
-        if blocks
-            .get(at)
-            .is_some_and(|block| (block.0, block.1) == (size, address))
-        {
+        let (class, order) = (class(size), order(size, address));
+        let entries = &self.classes[class];
+        let at = after(entries, order);
+        if entries.get(at).is_some_and(|entry| entry.order == order) {
             self.remove_at(Place { class, at });
         }
     }
 
     /// Removes the block at a place.
     pub(crate) fn remove_at(&mut self, Place { class, at }: Place) {
-        let blocks = &mut self.classes[class];
-        blocks.remove(at);
-        if blocks.is_empty() {
+        let entries = &mut self.classes[class];
+        if at + 1 == entries.len() {
+            entries.pop();
+        } else {
+            entries.remove(at);
+        }
+        if entries.is_empty() {
             self.filled[class / 64] &= !(1 << (class % 64));
         }
     }
 
     /// The first of [`Self::at_least`], and its place.
     pub(crate) fn first_at_least(&self, size: u64) -> Option<(BlockId, Place)> {
-        let first = class(size);
-        let place = match large_enough(&self.classes[first], size).checked_sub(1) {
-            Some(at) => Place { class: first, at },
-            None => {
-                let class = self.filled_from(first + 1).next()?;
-                Place {
-                    class,
-                    at: self.classes[class].len().checked_sub(1)?,
-                }
-            }
-        };
-        let (_, _, id) = self.classes[place.class].get(place.at)?;
-        Some((*id, place))
+        let mut class = class(size);
+        let mut count = large_enough(&self.classes[class], size);
+        if count == 0 {
+            class = self.filled_from(class + 1).next()?;
+            count = self.classes[class].len();
+        }
+        let at = count.checked_sub(1)?;
+        let entry = self.classes[class].get(at)?;
+        Some((entry.id, Place { class, at }))
     }
 
     /// The smallest first.
@@ -110,7 +135,7 @@ impl FreeBlocks {
         let rest = self
             .filled_from(class + 1)
             .flat_map(|class| self.classes[class].iter().rev());
-        first.iter().rev().chain(rest).map(|block| block.2)
+        first.iter().rev().chain(rest).map(|entry| entry.id)
     }
 
     /// Those of less than `size` bytes, the largest first.
@@ -119,7 +144,7 @@ impl FreeBlocks {
         let blocks = &self.classes[class];
         let last = &blocks[large_enough(blocks, size)..];
         let rest = (0..class).rev().flat_map(|class| &self.classes[class]);
-        last.iter().chain(rest).map(|block| block.2)
+        last.iter().chain(rest).map(|entry| entry.id)
     }
 
     /// Bytes of the largest.
@@ -131,7 +156,7 @@ impl FreeBlocks {
             .next();
         filled
             .and_then(|class| self.classes[class].first())
-            .map_or(0, |block| block.0)
+            .map_or(0, |entry| entry.size())
     }
 
     /// Classes from `first` on that are not empty.

@@ -18,7 +18,7 @@ use crate::trace::{Event, Occurrence, Section, Trace};
 /// `trace`, which releases nothing that it loaded itself. Loads with which memory runs out are left out.
 pub fn reserved_peaks(loads: &[Trace], trace: &Trace, settings: &Settings, device: &DeviceMemory) -> Vec<u64> {
     let loaded = loads.par_iter().filter_map(|load| {
-        let mut allocator = CachingAllocator::new(settings, device);
+        let mut allocator = CachingAllocator::without_counts_of_blocks(settings, device);
         play(&mut allocator, load.events(), load.blocks())?;
         allocator.reset_peaks();
         Some(allocator)
@@ -188,7 +188,7 @@ fn growths(loaded: &[CachingAllocator], kind: PoolKind, calls: &Calls, settings:
 
 /// The same of a pool with free blocks of these sizes.
 fn growth(sizes: &[u64], kind: PoolKind, calls: &Calls, settings: &Settings) -> Option<u64> {
-    let mut allocator = CachingAllocator::new(settings, &DeviceMemory::UNLIMITED);
+    let mut allocator = CachingAllocator::without_counts_of_blocks(settings, &DeviceMemory::UNLIMITED);
     allocator.add_free(sizes, kind)?;
     let mut in_use: Vec<Option<Allocation>> = Vec::new();
     in_use.resize_with(calls.places as usize, || None);

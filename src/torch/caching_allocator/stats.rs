@@ -21,6 +21,11 @@ impl Amount {
         self.current -= amount;
     }
 
+    fn change(&mut self, by: i64) {
+        self.current = self.current.wrapping_add_signed(by);
+        self.peak = self.peak.max(self.current);
+    }
+
     /// Adds an amount and takes it away again.
     pub(super) fn reach(&mut self, amount: u64) {
         self.peak = self.peak.max(self.current + amount);
@@ -45,6 +50,26 @@ pub struct PoolStats {
     pub inactive_splits: Amount,
     /// Their bytes.
     pub inactive_split: Amount,
+}
+
+/// What a block that is taken or freed changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockChange {
+    pub(super) allocations: i64,
+    pub(super) allocated: i64,
+    pub(super) requested: i64,
+    pub(super) inactive_splits: i64,
+    pub(super) inactive_split: i64,
+}
+
+impl PoolStats {
+    fn change_blocks(&mut self, by: BlockChange) {
+        self.allocations.change(by.allocations);
+        self.allocated.change(by.allocated);
+        self.requested.change(by.requested);
+        self.inactive_splits.change(by.inactive_splits);
+        self.inactive_split.change(by.inactive_split);
+    }
 }
 
 /// The allocator's counts.
@@ -85,13 +110,23 @@ impl Stats {
         self.oversize_segments.peak = self.oversize_segments.current;
     }
 
+    /// Changes what is in use of a pool, and with it that of both.
+    pub(super) fn change_blocks(&mut self, pool: PoolKind, by: BlockChange) {
+        self.all.change_blocks(by);
+        self.of(pool).change_blocks(by);
+    }
+
+    fn of(&mut self, pool: PoolKind) -> &mut PoolStats {
+        match pool {
+            PoolKind::Small => &mut self.small,
+            PoolKind::Large => &mut self.large,
+        }
+    }
+
     /// Changes the amounts of a pool, and with them those of both.
     #[inline]
     pub(super) fn change(&mut self, pool: PoolKind, change: impl Fn(&mut PoolStats)) {
         change(&mut self.all);
-        change(match pool {
-            PoolKind::Small => &mut self.small,
-            PoolKind::Large => &mut self.large,
-        });
+        change(self.of(pool));
     }
 }
