@@ -8,13 +8,10 @@ use rayon::prelude::*;
 
 use super::{
     Element, InstructionSet,
-    absmax::absmax,
     gemm::{Epilogue, block::Block},
+    row_codes::encode,
     rows::rows_per_part,
 };
-
-/// The largest code.
-const LARGEST: f32 = 127.0;
 
 /// The most columns: more could overflow a sum.
 pub const MAX_COLUMNS: usize = 1 << 16;
@@ -106,12 +103,7 @@ fn quantize_part<E: Element>(
             *outlier |= is_outlier;
             *value = if is_outlier { 0.0 } else { x };
         }
-        let absmax = absmax(&row);
-        let inverse = if absmax > 0.0 { 1.0 / absmax * LARGEST } else { 0.0 };
-        for (code, value) in codes.iter_mut().zip(&row) {
-            *code = (value * inverse).round_ties_even() as i8;
-        }
-        *scale = absmax / LARGEST;
+        *scale = encode(&row, codes);
     }
     outliers
 }

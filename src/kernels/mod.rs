@@ -40,6 +40,7 @@ pub mod nf4;
 pub mod norm;
 mod reduce;
 pub mod rope;
+pub mod row_codes;
 pub mod row_norms;
 mod rows;
 mod sequences;

@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::InstructionSet;
+use super::{InstructionSet, element::Element};
 
 /// Blocks of codes, each of which has a scale.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub fn expand(level: InstructionSet, blocks: Blocks, out: &mut [bf16]) {
         return;
     }
     let _ = level;
-    expand_by(blocks, rounded, out);
+    expand_by(blocks, out);
 }
 
 /// [`expand`] to any format, in a loop.
@@ -50,20 +50,12 @@ pub fn expand(level: InstructionSet, blocks: Blocks, out: &mut [bf16]) {
 /// # Panics
 /// As there.
 #[inline(always)]
-pub fn expand_by<T: Copy>(blocks: Blocks, round: impl Fn(f32) -> T, out: &mut [T]) {
+pub fn expand_by<E: Element>(blocks: Blocks, out: &mut [E]) {
     blocks.check(out.len());
     let Blocks { codes, size, .. } = blocks;
     for ((out, codes), scale) in out.chunks_mut(size).zip(codes.chunks(size / 2)).zip(blocks.scales) {
-        look_up(codes, &blocks.values.map(|value| round(value * scale)), out);
+        look_up(codes, &blocks.values.map(|value| E::narrow(value * scale)), out);
     }
-}
-
-/// The nearest value of bfloat16, ties to even. The number may not be NaN: without half's branch for it, this compiles to vector
-/// instructions.
-#[inline(always)]
-pub fn rounded(value: f32) -> bf16 {
-    let bits = value.to_bits();
-    bf16::from_bits(((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16)
 }
 
 /// Writes what a table gives for two codes a byte.

@@ -152,7 +152,7 @@ impl Int4 {
         if at % 2 == 1 {
             let (first, rest) = out.split_at_mut(1);
             let code = self.codes.values()[at / 2] & 15;
-            first[0] = T::round(values[usize::from(code)] * scales[0]);
+            first[0] = T::narrow(values[usize::from(code)] * scales[0]);
             (at, out) = (at + 1, rest);
         }
         let blocks = Blocks {

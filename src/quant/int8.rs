@@ -7,11 +7,11 @@
 use rayon::prelude::*;
 
 use super::{element::Element, error::QuantError};
-use crate::kernels::absmax::absmax;
+use crate::kernels::{
+    InstructionSet,
+    row_codes::{decode, encode},
+};
 use crate::memory::{self, Buffer, tiers::Slot};
-
-/// The largest code.
-const LARGEST: f32 = 127.0;
 
 /// A matrix in int8.
 #[derive(Debug, PartialEq)]
@@ -71,16 +71,23 @@ impl Int8 {
     /// # Panics
     /// If the range reaches past the matrix.
     pub fn dequantize_serial<T: Element>(&self, start: usize, out: &mut [T]) {
-        let (mut at, mut out) = (start, out);
-        while !out.is_empty() {
-            let in_row = (self.cols - at % self.cols).min(out.len());
-            let (now, later) = out.split_at_mut(in_row);
-            let scale = self.scales.values()[at / self.cols];
-            for (value, &code) in now.iter_mut().zip(&self.codes.values()[at..at + in_row]) {
-                *value = T::round(f32::from(code) * scale);
-            }
-            (at, out) = (at + in_row, later);
-        }
+        let codes = &self.codes.values()[start..start + out.len()];
+        let (row, col) = (start / self.cols, start % self.cols);
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                let (mut codes, mut out, mut left) = (codes, out, self.cols - col);
+                for scale in &self.scales.values()[row..] {
+                    let in_row = left.min(out.len());
+                    let (now, later) = out.split_at_mut(in_row);
+                    decode(&codes[..in_row], *scale, now);
+                    if later.is_empty() {
+                        break;
+                    }
+                    (codes, out, left) = (&codes[in_row..], later, self.cols);
+                }
+            },
+        );
     }
 }
 
@@ -186,16 +193,15 @@ impl Builder {
 
 /// Quantises whole rows into the front of `codes` and `scales`.
 fn quantize_rows(values: &[f32], cols: usize, codes: &mut [i8], scales: &mut [f32]) {
+    let level = InstructionSet::current();
     values
         .par_chunks_exact(cols)
         .zip(codes.par_chunks_exact_mut(cols))
         .zip(scales)
         .for_each(|((row, codes), scale)| {
-            let absmax = absmax(row);
-            let inverse = if absmax > 0.0 { 1.0 / absmax * LARGEST } else { 0.0 };
-            for (code, &value) in codes.iter_mut().zip(row) {
-                *code = (value * inverse).round_ties_even() as i8;
-            }
-            *scale = absmax / LARGEST;
+            *scale = level.run(
+                #[inline(always)]
+                || encode(row, codes),
+            );
         });
 }
