@@ -48,8 +48,15 @@ pub trait Chain {
         scale: f64,
         on_checkpoint: &mut dyn FnMut(),
     ) -> Result<(f64, Tensor)>;
-    /// The gradient of the block's input; adds the block's gradients.
-    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor>;
+    /// The gradient of the block's input, if somebody needs it, from that of its output; adds the block's gradients.
+    fn block_backward(
+        &mut self,
+        index: usize,
+        saved: Self::Saved,
+        dy: Tensor,
+        needs_dx: bool,
+        pass: &Pass,
+    ) -> Result<Option<Tensor>>;
     /// Adds the embedding's gradients.
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()>;
     /// The loss of the last block's output, without gradients.

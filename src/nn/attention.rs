@@ -1,7 +1,7 @@
 //! Attention: projections, rotary embedding, scaled-dot-product attention, output projection. Decoders hide later tokens
 //! and rotate queries and keys; encoders have dropout.
 
-use candle_core::{DType, Result};
+use candle_core::Result;
 
 use super::{
     Pass,
@@ -135,17 +135,17 @@ impl Attention {
         Ok((y, Saved { qkv, out, softmax }))
     }
 
-    /// The gradient of `x`, float32, from that of the output, without that of the residual; the output's is float32 or in
-    /// the dtype of `x`. Takes what the forward pass saved, and frees it as it goes.
+    /// The gradient of `x`, float32, if somebody needs it, from that of the output, without that of the residual; the output's is
+    /// float32 or in the dtype of `x`. Takes what the forward pass saved, and frees it as it goes.
     pub fn backward(
         &mut self,
-        x: &Tensor,
+        (x, needs_dx): (&Tensor, bool),
         saved: Saved,
         dy: &Tensor,
         rope: Option<&Rope>,
         mut prefix: Option<(&mut Prefix, usize)>,
         pass_of_x: &Pass,
-    ) -> Result<Tensor> {
+    ) -> Result<Option<Tensor>> {
         let Saved {
             qkv: [q, k, v],
             out,
@@ -208,10 +208,7 @@ impl Attention {
             Some((prefix, block)) => prefix.of_block(*block).without_all([dq, dk, dv], &pass.sequences)?,
             None => [dq, dk, dv],
         };
-        let dys = [&dq, &dk, &dv];
-        let (dx, carried) = self.qkv.input_gradient(dys, pass_of_x, DType::F32)?;
-        self.qkv.accumulate(x, dys, carried, pass_of_x)?;
-        Ok(dx)
+        self.qkv.backward(x, [&dq, &dk, &dv], needs_dx, pass_of_x)
     }
 
     /// The parameters that are trained, in a fixed order.

@@ -141,15 +141,16 @@ impl DecoderBlock {
         })
     }
 
-    /// The gradient of the block's input from that of its output, both float32.
+    /// The gradient of the block's input, if somebody needs it, from that of its output, both float32.
     pub fn backward(
         &mut self,
         saved: Saved,
         dy: Tensor,
         rope: &Rope,
         prefix: Option<(&mut Prefix, usize)>,
+        needs_dx: bool,
         pass: &Pass,
-    ) -> Result<Tensor> {
+    ) -> Result<Option<Tensor>> {
         let Saved {
             x,
             middle,
@@ -171,13 +172,16 @@ impl DecoderBlock {
         drop((middle, d_normed));
         let d_attended = output_gradient(&mut self.attention_norm, attended, &dy)?;
         let normed = of_block(INPUT_NORM, || self.input_norm.forward(&x))?;
+        let x_of_attention = (&normed, needs_dx || self.input_norm.is_trained());
         let d_normed = of_block(ATTENTION, || {
             let dy = d_attended.as_ref().unwrap_or(&dy);
             self.self_attn
-                .backward(&normed, attention, dy, Some(rope), prefix, pass)
+                .backward(x_of_attention, attention, dy, Some(rope), prefix, pass)
         })?;
         drop((normed, d_attended));
-        of_block(INPUT_NORM, || self.input_norm.backward(&x, &d_normed, dy))
+        d_normed
+            .map(|d_normed| of_block(INPUT_NORM, || self.input_norm.backward(&x, &d_normed, dy)))
+            .transpose()
     }
 
     /// The parameters that are trained, in a fixed order.
@@ -307,7 +311,10 @@ mod tests {
         ] {
             let (mut block, rope) = block(trainable, rank, implementation, norms);
             let (_, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
+            let dx = block
+                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .unwrap()
+                .unwrap();
             let objective = |block: &DecoderBlock, x: &Candle| {
                 let (y, _) = block.forward(tensor(x), &rope, None, &pass).unwrap();
                 dot(&y, &dy)
@@ -328,7 +335,8 @@ mod tests {
                 .forward(tensor(&x), &rope, Some(prefix.of_block(1)), &pass)
                 .unwrap();
             let dx = block
-                .backward(saved, tensor(&dy), &rope, Some((&mut prefix, 1)), &pass)
+                .backward(saved, tensor(&dy), &rope, Some((&mut prefix, 1)), true, &pass)
+                .unwrap()
                 .unwrap();
             (y, dx, prefix)
         };
@@ -353,7 +361,10 @@ mod tests {
         let run = |implementation, norms| {
             let (mut block, rope) = block(true, 2, implementation, norms);
             let (y, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
+            let dx = block
+                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .unwrap()
+                .unwrap();
             (y, dx, take_gradients(&mut block))
         };
         let all = [Norms::Inputs, Norms::Heads, Norms::Outputs];
@@ -364,6 +375,31 @@ mod tests {
             assert_close(&kernels.1, &plain.1, 1e-5, "dx");
             for (kernel, plain) in kernels.2.iter().zip(&plain.2) {
                 assert_close(kernel, plain, 2e-5, "gradient");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_trained_has_the_same_gradients_if_nobody_needs_the_inputs() {
+        let (x, dy) = (uniform("x", &[10, 8]), uniform("dy", &[10, 8]));
+        let pass = dropout_pass(2, 5, 1);
+        let run = |trainable, norms, needs_dx| {
+            let (mut block, rope) = block(trainable, 2, Sdpa, norms);
+            let (_, saved) = block.forward(tensor(&x), &rope, None, &pass).unwrap();
+            let dx = block
+                .backward(saved, tensor(&dy), &rope, None, needs_dx, &pass)
+                .unwrap();
+            (dx, take_gradients(&mut block))
+        };
+        for (trainable, norms) in [(false, Norms::Inputs), (false, Norms::Heads), (true, Norms::Outputs)] {
+            let run = |needs_dx| run(trainable, norms, needs_dx);
+            for [needed, not_needed] in [[run(true), run(false)], with_plain_ops(|| [run(true), run(false)])] {
+                // A norm that is trained needs the gradient of its output.
+                assert_eq!((needed.0.is_some(), not_needed.0.is_some()), (true, trainable));
+                assert!(!needed.1.is_empty());
+                for (needed, not_needed) in needed.1.iter().zip(&not_needed.1) {
+                    assert_close(not_needed, needed, 0.0, "gradient");
+                }
             }
         }
     }
@@ -379,7 +415,10 @@ mod tests {
             if is_checkpointed {
                 saved = block.recompute(saved.into_input(), &rope, None, &pass).unwrap();
             }
-            let dx = block.backward(saved, tensor(&dy), &rope, None, &pass).unwrap();
+            let dx = block
+                .backward(saved, tensor(&dy), &rope, None, true, &pass)
+                .unwrap()
+                .unwrap();
             (dx, take_gradients(&mut block))
         };
         for norms in [Norms::Heads, Norms::Outputs] {

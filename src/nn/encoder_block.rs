@@ -88,8 +88,8 @@ impl EncoderBlock {
         })
     }
 
-    /// The gradient of the block's input from that of its output, both float32.
-    pub fn backward(&mut self, saved: Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
+    /// The gradient of the block's input, if somebody needs it, from that of its output, both float32.
+    pub fn backward(&mut self, saved: Saved, dy: Tensor, needs_dx: bool, pass: &Pass) -> Result<Option<Tensor>> {
         let Saved {
             x,
             middle,
@@ -113,9 +113,9 @@ impl EncoderBlock {
         drop(middle);
         let dx = within(ATTENTION, || {
             self.attention
-                .backward(&*self.input(&x)?, attention, &dy, None, None, pass)
+                .backward((&*self.input(&x)?, needs_dx), attention, &dy, None, None, pass)
         })?;
-        convert::add(dx, dy)
+        dx.map(|dx| convert::add(dx, dy)).transpose()
     }
 
     /// Hidden states as an input of products.
@@ -217,12 +217,34 @@ mod tests {
             block.attention.implementation = implementation;
             let pass = padded(dropout > 0.0);
             let (_, saved) = block.forward(tensor(&x), &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), true, &pass).unwrap().unwrap();
             let objective = |block: &EncoderBlock, x: &Candle| {
                 let (y, _) = block.forward(tensor(x), &pass).unwrap();
                 dot(&y, &dy)
             };
             assert_finite_differences(&mut block, objective, &x, &dx, 3e-3);
+        }
+    }
+
+    #[test]
+    fn what_is_trained_has_the_same_gradients_if_nobody_needs_the_inputs() {
+        let (x, dy) = (uniform("x", &[10, HIDDEN]), uniform("dy", &[10, HIDDEN]));
+        let run = |trainable, needs_dx| {
+            let mut block = block(trainable, 2, 0.2);
+            let pass = padded(true);
+            let (_, saved) = block.forward(tensor(&x), &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), needs_dx, &pass).unwrap();
+            assert_eq!(dx.is_some(), needs_dx);
+            take_gradients(&mut block)
+        };
+        for trainable in [false, true] {
+            let run = |needs_dx| run(trainable, needs_dx);
+            for [needed, not_needed] in [[run(true), run(false)], with_plain_ops(|| [run(true), run(false)])] {
+                assert!(!needed.is_empty());
+                for (needed, not_needed) in needed.iter().zip(&not_needed) {
+                    assert_close(not_needed, needed, 0.0, "gradient");
+                }
+            }
         }
     }
 
@@ -234,7 +256,7 @@ mod tests {
             block.attention.implementation = implementation;
             let pass = padded(true);
             let (y, saved) = block.forward(tensor(&x), &pass).unwrap();
-            let dx = block.backward(saved, tensor(&dy), &pass).unwrap();
+            let dx = block.backward(saved, tensor(&dy), true, &pass).unwrap().unwrap();
             (y, dx, take_gradients(&mut block))
         };
         for implementation in [Sdpa, Eager] {

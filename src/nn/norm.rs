@@ -115,6 +115,11 @@ impl RmsNorm {
         Ok(dy)
     }
 
+    /// True if the weight is trained.
+    pub(super) fn is_trained(&self) -> bool {
+        self.weight.trainable
+    }
+
     /// What is trained of this layer.
     pub fn trainable<'a>(&'a mut self, params: &mut Vec<&'a mut Param>) {
         self.weight.push_trainable(params);

@@ -114,14 +114,16 @@ trait Walk: Chain + Sized {
 
         let x = x.kept();
         on_checkpoint();
-        let (loss, mut dx) = {
+        let (loss, dx) = {
             let (_entered, _module) = (memory::enter(last_part(head)), memory::module(head));
             self.head(&x, batch, pass, scale, on_checkpoint)?
         };
         drop(x);
         on_checkpoint();
 
+        let mut dx = Some(dx);
         for (index, kept) in (lowest..self.blocks()).zip(kept).rev() {
+            let Some(dy) = dx.take() else { break };
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
             self.fetch(index)?;
@@ -136,14 +138,14 @@ trait Walk: Chain + Sized {
             if keeping.gradients_on_host {
                 self.fetch_gradients(index)?;
             }
-            dx = self.block_backward(index, saved, dx, pass)?;
+            dx = self.block_backward(index, saved, dy, index > lowest || trains_embedding, pass)?;
             self.release(index);
             if keeping.gradients_on_host {
                 self.send_gradients(index)?;
             }
             on_checkpoint();
         }
-        if trains_embedding {
+        if let Some(dx) = dx.filter(|_| trains_embedding) {
             let (_entered, _module) = (memory::enter(last_part(embedding)), memory::module(embedding));
             self.embed_backward(&ids, dx, pass)?;
         }

@@ -102,13 +102,20 @@ impl Chain for Decoder {
         loss.forward_backward(x, norm, head, &targets, scale, on_checkpoint)
     }
 
-    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
+    fn block_backward(
+        &mut self,
+        index: usize,
+        saved: Self::Saved,
+        dy: Tensor,
+        needs_dx: bool,
+        pass: &Pass,
+    ) -> Result<Option<Tensor>> {
         let block = &mut self.blocks[index];
         let prefix = match &mut self.virtual_tokens {
             Some(VirtualTokens::Prefix(prefix)) => Some((prefix, index)),
             _ => None,
         };
-        block.backward(saved, dy, self.rope.of(block), prefix, pass)
+        block.backward(saved, dy, self.rope.of(block), prefix, needs_dx, pass)
     }
 
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {

@@ -89,8 +89,15 @@ impl Chain for Encoder {
         self.head.forward_backward(x, &labels, scale, pass, on_checkpoint)
     }
 
-    fn block_backward(&mut self, index: usize, saved: Self::Saved, dy: Tensor, pass: &Pass) -> Result<Tensor> {
-        self.blocks[index].backward(saved, dy, pass)
+    fn block_backward(
+        &mut self,
+        index: usize,
+        saved: Self::Saved,
+        dy: Tensor,
+        needs_dx: bool,
+        pass: &Pass,
+    ) -> Result<Option<Tensor>> {
+        self.blocks[index].backward(saved, dy, needs_dx, pass)
     }
 
     fn embed_backward(&mut self, ids: &Buffer<u32>, dy: Tensor, pass: &Pass) -> Result<()> {

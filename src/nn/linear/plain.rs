@@ -56,6 +56,11 @@ pub(super) fn input_gradient<const N: usize>(
     Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried::new(None, scales)))
 }
 
+/// What [`input_gradient`] gives for [`accumulate`], where nobody needs the gradient of the input.
+pub(super) fn without_input_gradient<const N: usize>(linears: &[Linear]) -> Result<Carried<N>> {
+    Ok(Carried::new(None, Scales::of(linears)?))
+}
+
 /// Adds the gradients of what is trained.
 pub(super) fn accumulate<const N: usize>(
     linears: &mut [Linear],

@@ -3,7 +3,7 @@
 use candle_core::{DType, Result};
 
 use super::{
-    low_rank::{Ranks, is_masked, masks, stacked},
+    low_rank::{Ranks, is_masked, masks, rank_gradients, stacked},
     outputs::OutputGradients,
     products::one_product,
 };
@@ -39,6 +39,24 @@ pub(crate) fn input_gradient<const N: usize>(
     }))
 }
 
+/// What [`input_gradient`] gives for [`accumulate`], where nobody needs the gradient of the input.
+pub(crate) fn without_input_gradient<const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    dys: [&Tensor; N],
+) -> Result<Carried<N>> {
+    let scales = Scales::<N>::of(linears)?;
+    let gradients = OutputGradients {
+        dys,
+        scales: &scales.outputs,
+    };
+    let ranks = Ranks::<N>::of(linears);
+    let dh = for_format!(dys[0].dtype(), E => for_number!(dys[0].dtype(), P => {
+        rank_gradients::<E, P, N>(linears, cuts, &gradients, &ranks)
+    }))?;
+    Ok(Carried::new(dh, scales))
+}
+
 fn input_gradient_as<E: Float, O: Float, P: Multiply, const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],
@@ -51,38 +69,16 @@ where
     let (tokens, inputs) = (dys[0].rows(), linears[0].weight.cols());
     let ranks = Ranks::<N>::of(linears);
     let scales = Scales::<N>::of(linears)?;
-    let mut dh = ranks.unwritten::<E>(tokens);
-    let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
-    if memory::is_dry_run() {
-        return Ok((dx, Carried::new(dh, scales)));
-    }
     let gradients = OutputGradients {
         dys,
         scales: &scales.outputs,
     };
-    let readers = cuts
-        .iter()
-        .enumerate()
-        .map(|(at, cut)| gradients.reader::<E, P>(at, cut));
-    let readers = readers.collect::<Result<Vec<_>>>()?;
-    if let Some(dh) = &mut dh {
-        let values = dh.values_mut::<E>()?;
-        for (at, linear) in linears.iter().enumerate() {
-            let Some(low_rank) = linear.low_rank() else { continue };
-            let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
-            let bs = mine()
-                .map(|(_, cut)| low_rank.up.rows(cut.first))
-                .collect::<Result<Vec<_>>>()?;
-            let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
-                left: Operand::depth_last(&*readers[at]),
-                right: b.over_outputs(),
-                depth: cut.width,
-            });
-            let out = Output::window(values, ranks.total, ranks.start(at));
-            let scale = low_rank.scale as f32;
-            one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
-        }
+    let dh = rank_gradients::<E, P, N>(linears, cuts, &gradients, &ranks)?;
+    let mut dx = Tensor::new(Buffer::<O>::unwritten(tokens * inputs), (tokens, inputs));
+    if memory::is_dry_run() {
+        return Ok((dx, Carried::new(dh, scales)));
     }
+    let readers = gradients.readers::<E, P>(cuts)?;
     let weights = cuts
         .iter()
         .map(|cut| Stored::weight(&linears[cut.linear].weight, cut.first));

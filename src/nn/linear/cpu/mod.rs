@@ -11,5 +11,5 @@ mod outputs;
 mod products;
 
 pub(super) use accumulate::accumulate;
-pub(super) use backward::input_gradient;
+pub(super) use backward::{input_gradient, without_input_gradient};
 pub(super) use forward::forward;

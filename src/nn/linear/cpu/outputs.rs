@@ -135,6 +135,15 @@ pub(super) struct OutputGradients<'a, const N: usize> {
 }
 
 impl<const N: usize> OutputGradients<'_, N> {
+    /// [`Self::reader`] of every output.
+    pub(super) fn readers<E: Float, P: Multiply>(&self, cuts: &[Cut; N]) -> Result<Vec<Box<dyn OperandReader<P> + '_>>>
+    where
+        for<'a> Stored<'a>: OperandReader<P>,
+    {
+        let readers = cuts.iter().enumerate();
+        readers.map(|(at, cut)| self.reader::<E, P>(at, cut)).collect()
+    }
+
     /// The gradient of the sums that became output `index`: that of the output, each column multiplied by its factor.
     pub(super) fn reader<E: Float, P: Multiply>(
         &self,
