@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     kernels::{
-        Element, Sequences, adapters,
+        Element, InstructionSet, Sequences, adapters,
         dropout::Mask,
         gemm::{
             OperandReader,
@@ -306,9 +306,14 @@ impl OperandReader<f32> for Stored<'_> {
 }
 
 fn round<E: Element>(values: &mut [f32]) {
-    for value in values {
-        *value = E::narrow(*value).widen();
-    }
+    InstructionSet::current().run(
+        #[inline(always)]
+        || {
+            for value in values {
+                *value = E::narrow(*value).widen();
+            }
+        },
+    );
 }
 
 /// Matrices of as many columns, one below the other.

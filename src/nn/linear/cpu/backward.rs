@@ -3,7 +3,7 @@
 use candle_core::{DType, Result};
 
 use super::{
-    low_rank::{Ranks, is_masked, masks, rank_gradients, stacked},
+    low_rank::{Ranks, is_masked, masks, stacked},
     outputs::OutputGradients,
     products::one_product,
 };
@@ -133,4 +133,41 @@ where
     }
     drop(readers);
     Ok((dx, Carried::new(dh, scales)))
+}
+
+/// The gradients of the low-rank terms' inner products, `scale · dy · B`, side by side; `None` without low-rank terms.
+fn rank_gradients<E: Float, P: Multiply, const N: usize>(
+    linears: &[Linear],
+    cuts: &[Cut; N],
+    gradients: &OutputGradients<N>,
+    ranks: &Ranks<N>,
+) -> Result<Option<Tensor>>
+where
+    for<'a> Stored<'a>: OperandReader<P>,
+{
+    let tokens = gradients.dys[0].rows();
+    let Some(mut dh) = ranks.unwritten::<E>(tokens) else {
+        return Ok(None);
+    };
+    if memory::is_dry_run() {
+        return Ok(Some(dh));
+    }
+    let readers = gradients.readers::<E, P>(cuts)?;
+    let values = dh.values_mut::<E>()?;
+    for (at, linear) in linears.iter().enumerate() {
+        let Some(low_rank) = linear.low_rank() else { continue };
+        let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
+        let bs = mine()
+            .map(|(_, cut)| low_rank.up.rows(cut.first))
+            .collect::<Result<Vec<_>>>()?;
+        let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
+            left: Operand::depth_last(&*readers[at]),
+            right: b.over_outputs(),
+            depth: cut.width,
+        });
+        let out = Output::window(values, ranks.total, ranks.start(at));
+        let scale = low_rank.scale as f32;
+        one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
+    }
+    Ok(Some(dh))
 }

@@ -2,7 +2,7 @@
 
 use candle_core::Result;
 
-use super::{outputs::OutputGradients, products::one_product};
+use super::products::one_product;
 use crate::kernels::gemm::{
     Operand, OperandReader, Term,
     epilogue::{Output, Replace},
@@ -11,7 +11,7 @@ use crate::kernels::gemm::{
 use crate::memory::{self, Buffer};
 use crate::nn::{
     adapter::LowRank,
-    linear::{cut::Cut, layer::Linear},
+    linear::layer::Linear,
     operand::{Masked, Masks, Matrix, Stack, Stored},
     pass::Pass,
     tensor::{Float, Tensor},
@@ -56,43 +56,6 @@ where
         one_product(tokens, cols, vec![term], &Replace { out, scale });
     }
     Ok(Some(h))
-}
-
-/// The gradients of the inner products, `scale · dy · B`, side by side; `None` without low-rank terms.
-pub(super) fn rank_gradients<E: Float, P: Multiply, const N: usize>(
-    linears: &[Linear],
-    cuts: &[Cut; N],
-    gradients: &OutputGradients<N>,
-    ranks: &Ranks<N>,
-) -> Result<Option<Tensor>>
-where
-    for<'a> Stored<'a>: OperandReader<P>,
-{
-    let tokens = gradients.dys[0].rows();
-    let Some(mut dh) = ranks.unwritten::<E>(tokens) else {
-        return Ok(None);
-    };
-    if memory::is_dry_run() {
-        return Ok(Some(dh));
-    }
-    let readers = gradients.readers::<E, P>(cuts)?;
-    let values = dh.values_mut::<E>()?;
-    for (at, linear) in linears.iter().enumerate() {
-        let Some(low_rank) = linear.low_rank() else { continue };
-        let mine = || cuts.iter().enumerate().filter(|(_, cut)| cut.linear == at);
-        let bs = mine()
-            .map(|(_, cut)| low_rank.up.rows(cut.first))
-            .collect::<Result<Vec<_>>>()?;
-        let terms = mine().zip(&bs).map(|((at, cut), b)| Term::<P> {
-            left: Operand::depth_last(&*readers[at]),
-            right: b.over_outputs(),
-            depth: cut.width,
-        });
-        let out = Output::window(values, ranks.total, ranks.start(at));
-        let scale = low_rank.scale as f32;
-        one_product(tokens, ranks.of[at], terms.collect(), &Replace { out, scale });
-    }
-    Ok(Some(dh))
 }
 
 /// The layers one by one, or all together.
