@@ -41,9 +41,29 @@ impl Mask {
     }
 
     /// Writes the factors of the elements from index `first` on.
-    pub fn fill(&self, first: u64, factors: &mut [f32]) {
-        for (index, factor) in (first..).zip(factors) {
-            *factor = self.factor(index);
+    pub fn fill(self, first: u64, factors: &mut [f32]) {
+        InstructionSet::current().run(
+            #[inline(always)]
+            || {
+                for (factor, index) in factors.iter_mut().zip(first..) {
+                    *factor = self.factor(index);
+                }
+            },
+        );
+    }
+
+    /// Writes the elements of `x`, of which the first has index `first`, times their factors, on this thread.
+    pub fn apply<X: Element, E: Element>(self, first: u64, x: &[X], out: &mut [E]) {
+        InstructionSet::current().run(
+            #[inline(always)]
+            || self.apply_to_part(first, x, out),
+        );
+    }
+
+    #[inline(always)]
+    fn apply_to_part<X: Element, E: Element>(self, first: u64, x: &[X], out: &mut [E]) {
+        for ((out, x), index) in out.iter_mut().zip(x).zip(first..) {
+            *out = E::narrow(x.widen() * self.factor(index));
         }
     }
 }
@@ -52,9 +72,7 @@ impl Mask {
 pub fn apply<X: Element, E: Element>(x: &[X], masks: &[Mask], out: &mut [E]) {
     assert_eq!(x.len(), out.len());
     each_part(masks, out, |mask, start, first, part| {
-        for ((out, x), index) in part.iter_mut().zip(&x[start..]).zip(first..) {
-            *out = E::narrow(x.widen() * mask.factor(index));
-        }
+        mask.apply_to_part(first, &x[start..], part);
     });
 }
 
@@ -129,6 +147,14 @@ mod tests {
                 .map(|(at, (x, residual))| bf16::from_f32(residual.to_f32() + x.to_f32() * factor(at)))
                 .collect();
             at_each_level(|level| {
+                let (mask, first) = (masks[1], sample / 2);
+                let mut factors = vec![f32::NAN; sample - first];
+                mask.fill(first as u64, &mut factors);
+                let drawn = (first..sample).map(|at| factor(sample + at));
+                assert!(drawn.eq(factors), "{level:?}, {sample}");
+                let mut out = residual[..sample - first].to_vec();
+                mask.apply(first as u64, &x[sample + first..], &mut out);
+                assert_eq!(out, dropped[sample + first..], "{level:?}, {sample}");
                 let mut out = residual.clone();
                 apply(&x, &masks, &mut out);
                 assert_eq!(out, dropped, "{level:?}, {sample}");

@@ -23,6 +23,7 @@ use crate::{
     kernels::{
         gemm::{
             Operand, Segment, Term,
+            block::TILE,
             epilogue::{AddScaled, Output, Replace},
             multiply::Multiply,
             product,
@@ -218,7 +219,7 @@ fn in_one_pass(
             on_checkpoint();
             let exponentials = Matrix::new(&exponentials)?;
             let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
-            let epilogue = AddScaled { out, factor: |_, _| 1.0 };
+            let epilogue = AddScaled { out, factors: |_, _| [1.0; TILE] };
             let (left, right) = (Operand::depth_last(&exponentials), Operand::depth_first(&weight));
             let terms = vec![Term::<P> { left, right, depth: cols }];
             product(rows, &[Segment { cols: hidden, terms, epilogue: &epilogue }]);
@@ -316,7 +317,7 @@ fn backward<E: Float, P: Multiply>(
         let out = Output::new(d_normed.values_mut::<f32>()?, hidden);
         let epilogue = AddScaled {
             out,
-            factor: |_, _| scale,
+            factors: |_, _| [scale; TILE],
         };
         let (left, right) = (Operand::depth_last(&d_logits), Operand::depth_first(&weight));
         let terms = vec![Term::<P> {

@@ -369,10 +369,16 @@ pub(super) struct Masks<'a> {
 }
 
 impl Masks<'_> {
-    /// What an element is multiplied by.
-    pub(super) fn factor(&self, token: usize, feature: usize) -> f32 {
+    /// The mask of a token's sequence, and the index that the token's first feature has there.
+    fn of(&self, token: usize) -> (Mask, u64) {
         let (sequence, position) = self.sequences.locate(token);
-        self.of_sequence[sequence].factor((position * self.features + feature) as u64)
+        (self.of_sequence[sequence], (position * self.features) as u64)
+    }
+
+    /// Writes what features of a token are multiplied by, from feature `first` on.
+    pub(super) fn fill(&self, token: usize, first: usize, factors: &mut [f32]) {
+        let (mask, start) = self.of(token);
+        mask.fill(start + first as u64, factors);
     }
 }
 
@@ -381,10 +387,13 @@ where
     for<'s> Stored<'s>: OperandReader<P>,
 {
     fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
-        let mut unmasked = vec![P::ZERO; cols.len()];
-        let unmasked = self.x.row(row, cols.clone(), &mut unmasked);
-        for ((masked, value), col) in buffer.iter_mut().zip(unmasked).zip(cols) {
-            *masked = P::narrow(value.widen() * self.masks.factor(row, col));
+        const CHUNK: usize = 128;
+        let mut unmasked = [P::ZERO; CHUNK];
+        let (mask, start) = self.masks.of(row);
+        for (at, out) in buffer.chunks_mut(CHUNK).enumerate() {
+            let first = cols.start + at * CHUNK;
+            let x = self.x.row(row, first..first + out.len(), &mut unmasked[..out.len()]);
+            mask.apply(start + first as u64, x, out);
         }
         buffer
     }
@@ -463,24 +472,30 @@ mod tests {
 
     #[test]
     fn masked_elements_are_dropped_or_scaled() {
-        let (x, rows) = values([6, 5]);
+        // More than are masked at a time.
+        const FEATURES: usize = 300;
+        let (x, rows) = values([6, FEATURES]);
         let of_sequence = Dropout::new(0, "x", 0.5).masks(&dropout_pass(2, 3, 1)).unwrap();
         let x = Stored::tensor(&x).unwrap();
-        let (sequences, features) = (Sequences::of([4, 2]), 5);
+        let sequences = Sequences::of([4, 2]);
         let masks = Masks {
             sequences: &sequences,
             of_sequence: of_sequence.clone(),
-            features,
+            features: FEATURES,
         };
         let masked = Masked { x: &x, masks };
         for at in 0..6 {
-            let mut factors = [0.0; 20];
+            let mut factors = [0.0; 4 * FEATURES];
             of_sequence[at / 4].fill(0, &mut factors);
             let want = rows[at]
                 .iter()
-                .zip(&factors[at % 4 * 5..])
+                .zip(&factors[at % 4 * FEATURES..])
                 .map(|(x, factor)| x * factor);
-            assert_eq!(row::<f32>(&masked, at, 1..5), want.skip(1).collect::<Vec<_>>());
+            let want: Vec<f32> = want.collect();
+            assert_eq!(row::<f32>(&masked, at, 1..FEATURES - 1), want[1..FEATURES - 1]);
+            let mut of_some = [0.0; 7];
+            masked.masks.fill(at, 250, &mut of_some);
+            assert_eq!(of_some, factors[at % 4 * FEATURES + 250..][..7]);
         }
     }
 }

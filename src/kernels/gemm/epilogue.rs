@@ -154,11 +154,11 @@ impl<E: Element> Epilogue for Replace<'_, E> {
 pub struct AddScaled<'a, E, F> {
     /// The output.
     pub out: Output<'a, E>,
-    /// Factor of the element at (row, column).
-    pub factor: F,
+    /// The factors of some columns of a row, at the front.
+    pub factors: F,
 }
 
-impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Epilogue for AddScaled<'_, E, F> {
+impl<E: Element, F: Fn(usize, Range<usize>) -> [f32; TILE] + Sync> Epilogue for AddScaled<'_, E, F> {
     unsafe fn store(&self, rows: Range<usize>, cols: Range<usize>, block: &Block) {
         InstructionSet::current().run(
             #[inline(always)]
@@ -166,8 +166,9 @@ impl<E: Element, F: Fn(usize, usize) -> f32 + Sync> Epilogue for AddScaled<'_, E
                 for (at, row) in rows.enumerate() {
                     // SAFETY: the caller's promise.
                     let out = unsafe { self.out.row(row, cols.clone()) };
-                    for ((out, value), col) in out.iter_mut().zip(block.row(at)).zip(cols.clone()) {
-                        *out = E::narrow(out.widen() + value * (self.factor)(row, col));
+                    let factors = (self.factors)(row, cols.clone());
+                    for ((out, value), factor) in out.iter_mut().zip(block.row(at)).zip(factors) {
+                        *out = E::narrow(out.widen() + value * factor);
                     }
                 }
             },

@@ -136,7 +136,7 @@ fn segments_terms_and_stores_go_together() {
             };
             let add = AddScaled {
                 out: Output::new(&mut second, widths[1]),
-                factor: |row, col| (row % 3 * (col % 2)) as f32,
+                factors: |row, cols: Range<usize>| std::array::from_fn(|at| (row % 3 * ((cols.start + at) % 2)) as f32),
             };
             let stores: [&dyn super::Epilogue; 2] = [&residual, &add];
             let segments: Vec<Segment<bf16>> = widths

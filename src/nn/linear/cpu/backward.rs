@@ -1,5 +1,7 @@
 //! The gradient of the input.
 
+use std::ops::Range;
+
 use candle_core::{DType, Result};
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
 };
 use crate::kernels::gemm::{
     Operand, OperandReader, Term,
+    block::TILE,
     epilogue::{AddScaled, Output, Replace},
     multiply::Multiply,
 };
@@ -112,9 +115,13 @@ where
         let Some(factors) = factors else { continue };
         let factors = factors.values::<f32>()?;
         let out = Output::new(dx.values_mut::<O>()?, inputs);
-        let factor = |_, col: usize| factors[col];
+        let factors = |_, cols: Range<usize>| {
+            let mut of_cols = [1.0; TILE];
+            of_cols[..cols.len()].copy_from_slice(&factors[cols]);
+            of_cols
+        };
         let terms = weight_terms(&|linear| linear == at);
-        one_product(tokens, inputs, terms, &AddScaled { out, factor });
+        one_product(tokens, inputs, terms, &AddScaled { out, factors });
     }
     if let Some(dh) = dh.as_ref().filter(|_| masked) {
         for (at, linear) in linears.iter().enumerate() {
@@ -126,9 +133,15 @@ where
                 right: Operand::depth_first(&a),
                 depth: ranks.of[at],
             };
-            let factor = |row, col| masks.as_ref().map_or(1.0, |masks| masks.factor(row, col));
+            let factors = |row, cols: Range<usize>| {
+                let mut of_cols = [1.0; TILE];
+                if let Some(masks) = &masks {
+                    masks.fill(row, cols.start, &mut of_cols[..cols.len()]);
+                }
+                of_cols
+            };
             let out = Output::new(dx.values_mut::<O>()?, inputs);
-            one_product(tokens, inputs, vec![term], &AddScaled { out, factor });
+            one_product(tokens, inputs, vec![term], &AddScaled { out, factors });
         }
     }
     drop(readers);
