@@ -2,7 +2,7 @@
 //!
 //! Cells of models from 135M to 8B, each planned several times: of our trainer, and of PyTorch's stack without and with the
 //! replay of its allocator. Then 10,000 cells in one go, as `expctl plan` does it. The targets are 0.3 ms a cell of
-//! our trainer and 2 s for its 10,000; of PyTorch's stack 1 ms without replay, 20 ms with it, and 5 s for the 10,000. At last
+//! our trainer and 2 s for its 10,000; of PyTorch's stack 1 ms without replay, 2 ms with it, and 5 s for the 10,000. At last
 //! combinations of a search for what fits, on all cores: 2,000 a second are wanted.
 //!
 //! `cargo bench --bench plan -- replay` times only cells planned one by one whose heading has this word.

@@ -208,7 +208,12 @@ impl Attention {
             Some((prefix, block)) => prefix.of_block(*block).without_all([dq, dk, dv], &pass.sequences)?,
             None => [dq, dk, dv],
         };
-        self.qkv.backward(x, [&dq, &dk, &dv], needs_dx, pass_of_x)
+        let dys = [&dq, &dk, &dv];
+        if needs_dx {
+            return self.qkv.backward(x, dys, pass_of_x).map(Some);
+        }
+        self.qkv.accumulate_alone(x, dys, pass_of_x)?;
+        Ok(None)
     }
 
     /// The parameters that are trained, in a fixed order.

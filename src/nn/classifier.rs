@@ -65,9 +65,8 @@ impl Classifier {
         let dtype = first.dtype();
         let (loss, d_logits) = cross_entropy(logits, labels, scale)?;
         let d_logits = convert::into_narrow(d_logits, dtype)?;
-        let (d_dropped, carried) = self.classifier.input_gradient([&d_logits], pass, DType::F32)?;
         let input = dropped.as_ref().unwrap_or(&activated);
-        self.classifier.accumulate(input, [&d_logits], carried, pass)?;
+        let d_dropped = self.classifier.backward(input, [&d_logits], pass)?;
         drop((dropped, d_logits));
         let d_activated = self
             .dropout
@@ -76,8 +75,7 @@ impl Classifier {
             .unwrap_or(d_dropped);
         let d_dense = convert::into_narrow(activation_backward(self.activation, &activated, d_activated)?, dtype)?;
         drop(activated);
-        let (d_first, carried) = self.dense.input_gradient([&d_dense], pass, DType::F32)?;
-        self.dense.accumulate(&first, [&d_dense], carried, pass)?;
+        let d_first = self.dense.backward(&first, [&d_dense], pass)?;
         drop((d_dense, first));
         Ok((loss, to_first_tokens(&d_first, pass)?))
     }

@@ -316,7 +316,7 @@ fn step_of_batch(peak: &Peak) -> Option<u32> {
 }
 
 /// The part of a prediction of PyTorch's stack that is asked for; each has all before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
     /// Live tensors.
     Live,

@@ -71,20 +71,16 @@ impl Int8 {
     /// # Panics
     /// If the range reaches past the matrix.
     pub fn dequantize_serial<T: Element>(&self, start: usize, out: &mut [T]) {
-        let codes = &self.codes.values()[start..start + out.len()];
-        let (row, col) = (start / self.cols, start % self.cols);
         InstructionSet::current().run(
             #[inline(always)]
             || {
-                let (mut codes, mut out, mut left) = (codes, out, self.cols - col);
-                for scale in &self.scales.values()[row..] {
-                    let in_row = left.min(out.len());
+                let (mut at, mut out) = (start, out);
+                while !out.is_empty() {
+                    let in_row = (self.cols - at % self.cols).min(out.len());
                     let (now, later) = out.split_at_mut(in_row);
-                    decode(&codes[..in_row], *scale, now);
-                    if later.is_empty() {
-                        break;
-                    }
-                    (codes, out, left) = (&codes[in_row..], later, self.cols);
+                    let codes = &self.codes.values()[at..at + in_row];
+                    decode(codes, self.scales.values()[at / self.cols], now);
+                    (at, out) = (at + in_row, later);
                 }
             },
         );

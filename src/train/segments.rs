@@ -1,7 +1,7 @@
 //! One micro-batch through the chain of segments and back. Between segments only the hidden state crosses; a segment
 //! frees what it held as soon as its backward pass is done.
 
-use candle_core::Result;
+use candle_core::{Error, Result};
 
 use super::fetch::{Fetch, HostInput};
 use crate::{
@@ -123,7 +123,7 @@ trait Walk: Chain + Sized {
 
         let mut dx = Some(dx);
         for (index, kept) in (lowest..self.blocks()).zip(kept).rev() {
-            let Some(dy) = dx.take() else { break };
+            let dy = dx.take().ok_or_else(no_gradient)?;
             let _entered = memory::enter_layer(index);
             let _module = memory::module(format_args!("{blocks}.{index}"));
             self.fetch(index)?;
@@ -186,6 +186,11 @@ trait Walk: Chain + Sized {
 }
 
 impl<C: Chain> Walk for C {}
+
+/// A block above another, or above a trained embedding, gives the gradient of its input.
+fn no_gradient() -> Error {
+    Error::Msg("a block gave no gradient of its input".into())
+}
 
 /// The last part of a module's name, by which plans know it.
 fn last_part(name: &'static str) -> &'static str {

@@ -154,7 +154,7 @@ impl<E: Element> Epilogue for Replace<'_, E> {
 pub struct AddScaled<'a, E, F> {
     /// The output.
     pub out: Output<'a, E>,
-    /// The factors of some columns of a row, at the front.
+    /// Gives the factors of a row's columns, in the first places of the array.
     pub factors: F,
 }
 

@@ -104,19 +104,21 @@ impl<const N: usize> Projection<N> {
         }
     }
 
-    /// Adds the gradients of what is trained, from those of the outputs. Gives the gradient of the input, `[n, in]` in float32, if
-    /// somebody needs it.
-    pub fn backward(&mut self, x: &Tensor, dys: [&Tensor; N], needs_dx: bool, pass: &Pass) -> Result<Option<Tensor>> {
-        let (dx, carried) = if needs_dx {
-            let (dx, carried) = self.input_gradient(dys, pass, DType::F32)?;
-            (Some(dx), carried)
-        } else if x.has_kernels() {
-            (None, cpu::without_input_gradient(&self.linears, &self.cuts, dys)?)
-        } else {
-            (None, plain::without_input_gradient(&self.linears)?)
-        };
+    /// The gradient of the input, `[n, in]` in float32, from those of the outputs. Adds the gradients of what is trained.
+    pub fn backward(&mut self, x: &Tensor, dys: [&Tensor; N], pass: &Pass) -> Result<Tensor> {
+        let (dx, carried) = self.input_gradient(dys, pass, DType::F32)?;
         self.accumulate(x, dys, carried, pass)?;
         Ok(dx)
+    }
+
+    /// Adds the gradients of what is trained, where nobody needs that of the input.
+    pub fn accumulate_alone(&mut self, x: &Tensor, dys: [&Tensor; N], pass: &Pass) -> Result<()> {
+        let carried = if x.has_kernels() {
+            cpu::without_input_gradient(&self.linears, &self.cuts, dys)?
+        } else {
+            plain::without_input_gradient(&self.linears)?
+        };
+        self.accumulate(x, dys, carried, pass)
     }
 
     /// True if [`Carried::with_column_dots`] is of use: the layers with an adapter have factors that can be divided by, and no

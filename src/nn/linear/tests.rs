@@ -18,13 +18,6 @@ use crate::{
     quant::{self, Format},
 };
 
-/// The input's gradient, after the gradients of what is trained were added.
-fn backward<const N: usize>(layers: &mut Projection<N>, x: &Tensor, dys: [&Tensor; N], pass: &Pass) -> Tensor {
-    let (dx, carried) = layers.input_gradient(dys, pass, DType::F32).unwrap();
-    layers.accumulate(x, dys, carried, pass).unwrap();
-    dx
-}
-
 #[test]
 fn kernel_and_plain_ops_and_autograd_agree() {
     type Make = fn(&'static str, usize, usize, usize, bool) -> Linear;
@@ -57,8 +50,10 @@ fn kernel_and_plain_ops_and_autograd_agree() {
                 let onto = layer.forward_onto(&x, &dy, &pass).unwrap();
                 let sum = (&want + dy.to_candle().unwrap()).unwrap();
                 assert_close(&onto, &sum, 1e-5, "forward onto a residual");
-                let dx = backward(&mut layer, &x, [&dy], &pass);
+                let dx = layer.backward(&x, [&dy], &pass).unwrap();
                 assert_close(&dx, &oracle[0], 1e-5, "dx");
+                assert_gradients(&mut layer, &oracle[1..], 1e-5);
+                layer.accumulate_alone(&x, [&dy], &pass).unwrap();
                 assert_gradients(&mut layer, &oracle[1..], 1e-5);
             };
             check();
@@ -78,13 +73,13 @@ fn layers_that_share_an_input_compute_what_each_does_alone() {
             let dys = WIDTHS.map(|width| uniform_tensor("dy", &[40, width]));
             let mut together = side_by_side([0, 1, 2].map(layer));
             let ys = together.forward(&x, &pass).unwrap();
-            let dx = backward(&mut together, &x, dys.each_ref(), &pass);
+            let dx = together.backward(&x, dys.each_ref(), &pass).unwrap();
             let mut gradients = take_gradients(&mut together).into_iter();
             let mut sum = dx.to_candle().unwrap().zeros_like().unwrap();
             for (at, (y, dy)) in ys.iter().zip(&dys).enumerate() {
                 let mut alone = Projection::of(layer(at));
                 assert_close(&alone.forward(&x, &pass).unwrap()[0], y, 1e-6, "forward");
-                let dx = backward(&mut alone, &x, [dy], &pass);
+                let dx = alone.backward(&x, [dy], &pass).unwrap();
                 sum = (sum + dx.to_candle().unwrap()).unwrap();
                 for alone in take_gradients(&mut alone) {
                     assert_close(&gradients.next().unwrap(), &alone, 1e-6, "gradient");
@@ -109,7 +104,7 @@ fn dropout_is_the_same_in_both_passes_and_in_plain_ops() {
 
     // The layer is linear in x: sum(y · dy) = sum(x · dx).
     let mut check = || {
-        let dx = backward(&mut layer, &x, [&dy], &with);
+        let dx = layer.backward(&x, [&dy], &with).unwrap();
         assert!((dot(&y, &dy) - dot(&x, &dx)).abs() < 1e-4);
     };
     check();
@@ -120,7 +115,7 @@ fn dropout_is_the_same_in_both_passes_and_in_plain_ops() {
 fn a_frozen_weight_never_gets_a_gradient() {
     let mut layer = Projection::of(biased("layer", 3, 4, 2, false));
     let (x, dy) = (uniform_tensor("x", &[5, 4]), uniform_tensor("dy", &[5, 3]));
-    backward(&mut layer, &x, [&dy], &pass(1, 5));
+    layer.backward(&x, [&dy], &pass(1, 5)).unwrap();
     let mut params = Vec::new();
     layer.trainable(&mut params);
     let names: Vec<String> = params.iter().map(|param| param.name.to_string()).collect();
@@ -204,7 +199,7 @@ fn run(mut layers: Projection<3>, dtype: DType, pass: &Pass) -> Outcome {
     let x = cast(uniform("x", &[40, INPUTS]));
     let dys = WIDTHS.map(|width| cast(uniform(&format!("dy {width}"), &[40, width])));
     let ys = layers.forward(&x, pass).unwrap();
-    let dx = backward(&mut layers, &x, dys.each_ref(), pass);
+    let dx = layers.backward(&x, dys.each_ref(), pass).unwrap();
     (ys, dx, take_gradients(&mut layers))
 }
 

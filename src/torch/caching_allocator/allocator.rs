@@ -177,8 +177,8 @@ impl CachingAllocator {
         }
         let size = block.size;
         let (splits, split) = match (was_split, is_rest_kept) {
-            _ if expandable => (0, 0),
             (false, false) => (0, 0),
+            _ if expandable => (0, 0),
             (true, true) => (0, -(size as i64)),
             (false, true) => (1, (whole - size) as i64),
             (true, false) => (-1, -(size as i64)),

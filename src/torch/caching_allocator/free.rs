@@ -30,8 +30,8 @@ fn order(size: u64, address: u64) -> u128 {
     u128::from(size) << 64 | u128::from(address)
 }
 
-/// How many entries at the front of a class, the largest first, come after a place in the order. Most classes have a few, and
-/// most of what is asked for is at their ends.
+/// How many entries at the front of a class, the largest first, come after a place in the order. Most classes have a few
+/// entries, of which a scan from the back looks at fewer than a binary search.
 fn after(class: &[Entry], order: u128) -> usize {
     const FEW: usize = 8;
     if class.len() > FEW {
@@ -214,5 +214,25 @@ mod tests {
         free.remove(1 << 49, 7);
         assert_eq!(free.largest(), 41 * 512);
         assert_eq!(addresses(&mut free.at_least(41 * 512)), [0]);
+    }
+
+    /// More of a class than are scanned.
+    #[test]
+    fn many_blocks_of_a_size_are_in_order() {
+        let (mut free, mut blocks) = (FreeBlocks::default(), Blocks::default());
+        let order: Vec<u64> = (0..20).map(|at| at * 7 % 20).collect();
+        for &address in &order {
+            let id = blocks.add(Block::segment(address, 80 * 512, PoolKind::Large));
+            free.insert(80 * 512, address, id);
+        }
+        let mut left: Vec<u64> = (0..20).collect();
+        for address in order {
+            let addresses: Vec<u64> = free.at_least(80 * 512).map(|id| blocks[id].address).collect();
+            assert_eq!(addresses, left);
+            assert_eq!(free.at_least(81 * 512).count(), 0);
+            free.remove(80 * 512, address);
+            left.retain(|&other| other != address);
+        }
+        assert_eq!(free.largest(), 0);
     }
 }

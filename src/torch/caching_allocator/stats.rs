@@ -22,6 +22,7 @@ impl Amount {
     }
 
     fn change(&mut self, by: i64) {
+        debug_assert!(self.current.checked_add_signed(by).is_some());
         self.current = self.current.wrapping_add_signed(by);
         self.peak = self.peak.max(self.current);
     }
