@@ -1,4 +1,4 @@
-//! What the products of a linear layer are taken of: tensors, weights in few bits, and inputs under a dropout mask.
+//! What the products of a linear layer are taken of: tensors, and weights in few bits.
 
 use std::ops::Range;
 
@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     kernels::{
-        Element, InstructionSet, Sequences, adapters,
-        dropout::Mask,
+        Element, InstructionSet, adapters,
         gemm::{
             OperandReader,
             multiply::Multiply,
@@ -354,59 +353,11 @@ where
     }
 }
 
-/// `[tokens, features]` under the masks of its sequences.
-pub(super) struct Masked<'a> {
-    pub x: &'a Stored<'a>,
-    pub masks: Masks<'a>,
-}
-
-/// The masks of a micro-batch's sequences.
-pub(super) struct Masks<'a> {
-    pub sequences: &'a Sequences,
-    /// The mask of each sequence.
-    pub of_sequence: Vec<Mask>,
-    pub features: usize,
-}
-
-impl Masks<'_> {
-    /// The mask of a token's sequence, and the index that the token's first feature has there.
-    fn of(&self, token: usize) -> (Mask, u64) {
-        let (sequence, position) = self.sequences.locate(token);
-        (self.of_sequence[sequence], (position * self.features) as u64)
-    }
-
-    /// Writes what features of a token are multiplied by, from feature `first` on.
-    pub(super) fn fill(&self, token: usize, first: usize, factors: &mut [f32]) {
-        let (mask, start) = self.of(token);
-        mask.fill(start + first as u64, factors);
-    }
-}
-
-impl<P: Number> OperandReader<P> for Masked<'_>
-where
-    for<'s> Stored<'s>: OperandReader<P>,
-{
-    fn row<'a>(&'a self, row: usize, cols: Range<usize>, buffer: &'a mut [P]) -> &'a [P] {
-        const CHUNK: usize = 128;
-        let mut unmasked = [P::ZERO; CHUNK];
-        let (mask, start) = self.masks.of(row);
-        for (at, out) in buffer.chunks_mut(CHUNK).enumerate() {
-            let first = cols.start + at * CHUNK;
-            let x = self.x.row(row, first..first + out.len(), &mut unmasked[..out.len()]);
-            mask.apply(start + first as u64, x, out);
-        }
-        buffer
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        nn::{
-            dropout::Dropout,
-            testing::{dropout_pass, tensor, uniform},
-        },
+        nn::testing::{tensor, uniform},
         quant::{Builder, Format},
     };
 
@@ -468,34 +419,5 @@ mod tests {
         let stack = Stack::new(vec![below(4, 2), below(0, 1), below(5, 2)]);
         let read: Vec<Vec<f32>> = (0..5).map(|at| row::<f32>(&stack, at, 0..5)).collect();
         assert_eq!(read, [4, 5, 0, 5, 6].map(|at| rows[at].clone()));
-    }
-
-    #[test]
-    fn masked_elements_are_dropped_or_scaled() {
-        // More than are masked at a time.
-        const FEATURES: usize = 300;
-        let (x, rows) = values([6, FEATURES]);
-        let of_sequence = Dropout::new(0, "x", 0.5).masks(&dropout_pass(2, 3, 1)).unwrap();
-        let x = Stored::tensor(&x).unwrap();
-        let sequences = Sequences::of([4, 2]);
-        let masks = Masks {
-            sequences: &sequences,
-            of_sequence: of_sequence.clone(),
-            features: FEATURES,
-        };
-        let masked = Masked { x: &x, masks };
-        for at in 0..6 {
-            let mut factors = [0.0; 4 * FEATURES];
-            of_sequence[at / 4].fill(0, &mut factors);
-            let want = rows[at]
-                .iter()
-                .zip(&factors[at % 4 * FEATURES..])
-                .map(|(x, factor)| x * factor);
-            let want: Vec<f32> = want.collect();
-            assert_eq!(row::<f32>(&masked, at, 1..FEATURES - 1), want[1..FEATURES - 1]);
-            let mut of_some = [0.0; 7];
-            masked.masks.fill(at, 250, &mut of_some);
-            assert_eq!(of_some, factors[at % 4 * FEATURES + 250..][..7]);
-        }
     }
 }

@@ -58,7 +58,7 @@ impl LowRank {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Tensor as Candle};
+    use candle_core::Tensor as Candle;
 
     use super::*;
     use crate::nn::{
@@ -106,8 +106,7 @@ mod tests {
         let dys = [0, 1].map(|at| tensor(&dy.narrow(1, starts[at], WIDTHS[at]).unwrap()));
         let x = tensor(x);
         let ys = layer.forward(&x, pass).unwrap().map(|y| y.to_candle().unwrap());
-        let (dx, carried) = layer.input_gradient(dys.each_ref(), pass, DType::F32).unwrap();
-        layer.accumulate(&x, dys.each_ref(), carried, pass).unwrap();
+        let dx = layer.backward(&x, dys.each_ref(), pass).unwrap();
         let mut results = vec![Candle::cat(&ys, 1).unwrap(), dx.to_candle().unwrap()];
         results.extend(take_gradients(&mut layer));
         results

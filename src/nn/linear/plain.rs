@@ -56,7 +56,7 @@ pub(super) fn input_gradient<const N: usize>(
     Ok((Tensor::from_candle(sum.to_dtype(dtype)?)?, Carried::new(None, scales)))
 }
 
-/// What [`input_gradient`] gives for [`accumulate`], where nobody needs the gradient of the input.
+/// The intermediate results for [`accumulate`], without the gradient of the input.
 pub(super) fn without_input_gradient<const N: usize>(linears: &[Linear]) -> Result<Carried<N>> {
     Ok(Carried::new(None, Scales::of(linears)?))
 }

@@ -111,7 +111,7 @@ impl<const N: usize> Projection<N> {
         Ok(dx)
     }
 
-    /// Adds the gradients of what is trained, where nobody needs that of the input.
+    /// Adds the gradients of what is trained, and computes none of the input.
     pub fn accumulate_alone(&mut self, x: &Tensor, dys: [&Tensor; N], pass: &Pass) -> Result<()> {
         let carried = if x.has_kernels() {
             cpu::without_input_gradient(&self.linears, &self.cuts, dys)?

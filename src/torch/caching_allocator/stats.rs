@@ -53,7 +53,7 @@ pub struct PoolStats {
     pub inactive_split: Amount,
 }
 
-/// What a block that is taken or freed changes.
+/// The changes of a pool's amounts by a block that is taken or freed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockChange {
     pub(super) allocations: i64,

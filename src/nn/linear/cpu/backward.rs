@@ -42,7 +42,7 @@ pub(crate) fn input_gradient<const N: usize>(
     }))
 }
 
-/// What [`input_gradient`] gives for [`accumulate`], where nobody needs the gradient of the input.
+/// The intermediate results for [`accumulate`], without the gradient of the input.
 pub(crate) fn without_input_gradient<const N: usize>(
     linears: &[Linear],
     cuts: &[Cut; N],

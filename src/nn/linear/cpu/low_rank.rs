@@ -2,7 +2,10 @@
 
 use candle_core::Result;
 
-use super::products::one_product;
+use super::{
+    masked::{Masked, Masks},
+    products::one_product,
+};
 use crate::kernels::gemm::{
     Operand, OperandReader, Term,
     epilogue::{Output, Replace},
@@ -12,7 +15,7 @@ use crate::memory::{self, Buffer};
 use crate::nn::{
     adapter::LowRank,
     linear::layer::Linear,
-    operand::{Masked, Masks, Matrix, Stack, Stored},
+    operand::{Matrix, Stack, Stored},
     pass::Pass,
     tensor::{Float, Tensor},
 };

@@ -7,6 +7,7 @@ mod forward;
 mod input_scale;
 mod llm_int8;
 mod low_rank;
+mod masked;
 mod outputs;
 mod products;
 
