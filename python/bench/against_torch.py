@@ -1,11 +1,13 @@
-"""Training steps of expctl compared with those of PyTorch + transformers + PEFT + bitsandbytes, on the CPU, in one run.
+"""Training steps of expctl compared with those of PyTorch + transformers + PEFT + bitsandbytes, in one run.
 
     pip install torch transformers peft bitsandbytes accelerate psutil
     cargo build --release
     python python/bench/against_torch.py [--runs 5] [--tcmalloc /path/to/libtcmalloc_minimal.so.4] [ROW ...]
+    EXPCTL=/path/to/expctl python python/bench/against_torch.py --device cuda:0 [ROW ...]    # a build with --features cuda
 
 Both train the same shapes from random weights (nothing is downloaded), in turn, so that a change of the machine's speed
-meets both. Prints a Markdown table: medians over the runs of each run's median step, and the highest resident set.
+meets both. Prints a Markdown table: medians over the runs of each run's median step, and the highest resident set. On a
+GPU the peaks are those of live tensors, and the peer is never compiled.
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile
 from pathlib import Path
@@ -57,6 +59,8 @@ def peer(options):
     config = AutoConfig.for_model(**{key: value for key, value in keys.items() if key != "_source"})
     classifies = cell.get("task") == "sequence_classification"
     auto = AutoModelForSequenceClassification if classifies else AutoModelForCausalLM
+    device = torch.device(cell.get("device", "cpu"))
+    on_gpu = device.type == "cuda"
     full = torch.float32 if cell["dtype"] == "float32" else torch.bfloat16
     quantised = cell["dtype"] == "int4"
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +70,7 @@ def peer(options):
             extra["quantization_config"] = BitsAndBytesConfig(
                 load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True,
                 bnb_4bit_compute_dtype=torch.bfloat16)
-        model = auto.from_pretrained(folder, dtype=full, device_map="cpu", **extra)
+        model = auto.from_pretrained(folder, dtype=full, device_map={"": device}, **extra)
     model.config.use_cache = False
     if quantised:
         model = prepare_model_for_kbit_training(
@@ -79,19 +83,26 @@ def peer(options):
     model.train()
     ids = torch.randint(0, config.vocab_size, (cell["batch_size"], cell["max_seq_length"]))
     labels = torch.randint(0, config.num_labels, (cell["batch_size"],)) if classifies else ids
-    if options.get("compile"):
+    ids, labels = ids.to(device), labels.to(device)
+    if options.get("compile") and not on_gpu:
         model = torch.compile(model)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, weight_decay=0.0)
     seconds = []
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
     for _ in range(cell["max_steps"]):
         start = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cell["dtype"] != "float32"):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=cell["dtype"] != "float32"):
             loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if on_gpu:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if on_gpu:
+        peak = torch.cuda.max_memory_allocated()
     print(json.dumps({"seconds": statistics.median(seconds[1:]), "bytes": peak}))
 
 
@@ -109,15 +120,14 @@ def run_expctl(cell):
         spec = os.path.join(folder, "cell.yaml")
         with open(spec, "w") as file:
             json.dump({"name": "beside", "defaults": cell}, file)
-        command = ["target/release/expctl" if not os.environ.get("CARGO_TARGET_DIR") else
-                   os.environ["CARGO_TARGET_DIR"] + "/release/expctl",
-                   "run", spec, "--results", os.path.join(folder, "out"), "--progress", "none"]
+        target = os.environ.get("CARGO_TARGET_DIR", "target")
+        command = [os.environ.get("EXPCTL", f"{target}/release/expctl"), "run", spec, "--results", os.path.join(folder, "out"), "--progress", "none"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         cells = os.path.join(folder, "out", "cells")
         home = os.path.join(cells, os.listdir(cells)[0])
         steps = [json.loads(line)["seconds"] for line in open(os.path.join(home, "steps.jsonl"))]
         measured = json.load(open(os.path.join(home, "record.json")))
-        peak = find(measured, "process_peak_total_bytes")
+        peak = find(measured, "allocated_peak_bytes" if "device" in cell else "process_peak_total_bytes")
         return {"seconds": statistics.median(steps[1:]), "bytes": peak}
 
 
@@ -135,6 +145,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help="one of: " + ", ".join(ROWS))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--device", help="of both programs, such as cuda:0 (default: the CPU)")
     parser.add_argument("--tcmalloc", help="preloaded for the peers that are faster with it")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -144,6 +155,8 @@ def main():
     for name in arguments.rows or ROWS:
         keys, options = ROWS[name]
         cell = {"model": "smollm2-135m", "rank": 16, "batch_size": 4, "max_seq_length": 512, "max_steps": arguments.steps, **keys}
+        if arguments.device:
+            cell["device"] = arguments.device
         ours, theirs = [], []
         for _ in range(arguments.runs):
             ours.append(run_expctl(cell))
@@ -151,7 +164,7 @@ def main():
         tokens = cell["batch_size"] * cell["max_seq_length"]
         speed = lambda runs: tokens / statistics.median(run["seconds"] for run in runs)
         peak = lambda runs: max(run["bytes"] for run in runs) / 1e9
-        what = ", ".join(option for option in ("tcmalloc", "compile") if options.get(option)) or "as installed"
+        what = ", ".join(option for option in ("tcmalloc", "compile") if options.get(option) and not arguments.device) or "as installed"
         print(f"| {name} | {speed(ours):.0f} tokens/s | {speed(theirs):.0f} tokens/s ({what}) | "
               f"{speed(ours) / speed(theirs):.1f} × | {peak(ours):.2f} GB | {peak(theirs):.2f} GB |", flush=True)
 

@@ -1,10 +1,9 @@
 //! `expctl list RESULTS`, `expctl list --gpus`, `expctl list --models` and `expctl list --techniques`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::report::techniques::{self, StudyRows};
@@ -12,20 +11,19 @@ use crate::report::{Entry, axes, entries};
 use crate::results::datum::Datum;
 use crate::results::frame::KeptFrame;
 use crate::results::setting;
-use crate::results::store::StudyDir;
 use crate::spec::Study;
 use crate::spec::cell::is_size;
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 
+use super::studies::Results;
 use super::{Format, gpus, models, print, studies};
 
 /// List the cells of a study, or of all studies in a folder, with their outcome; or the known GPUs, models or techniques
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A study's folder, or a folder of studies
-    #[arg(default_value = "results")]
-    results: PathBuf,
+    /// A study's folder, a frame beside a report, or a folder of these [default: results, and the published frames in reports]
+    results: Option<PathBuf>,
     /// List the GPUs that `gpu` and --budget may name, with their memory and its source
     #[arg(long, conflicts_with = "results")]
     gpus: bool,
@@ -33,6 +31,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["results", "gpus"])]
     models: bool,
     /// Print the page of the techniques that save memory, in Markdown, with what the reports' frames in RESULTS measured
+    /// [default: reports]
     #[arg(long, conflicts_with_all = ["gpus", "models", "format"])]
     techniques: bool,
     /// How the list is printed; json and csv have sizes in bytes
@@ -52,10 +51,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.techniques {
-        print(&techniques::page(&kept_studies(&args.results)?))?;
+        let [_, published] = studies::FOLDERS;
+        let folder = args.results.unwrap_or_else(|| published.into());
+        print(&techniques::page(&kept_studies(&folder)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let found = studies::below(&args.results)?;
+    let found = studies::results(args.results.as_deref())?;
     let table = match found.as_slice() {
         [one] => of_study(one, args.format)?,
         several => of_studies(several, args.format)?,
@@ -66,30 +67,18 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// The frames that are kept beside the reports in a folder, in the order of their names.
 fn kept_studies(folder: &Path) -> anyhow::Result<Vec<StudyRows>> {
-    let listed = fs::read_dir(folder).with_context(|| format!("cannot list `{}`", folder.display()))?;
-    let mut paths = Vec::new();
-    for entry in listed {
-        let path = entry
-            .with_context(|| format!("cannot list `{}`", folder.display()))?
-            .path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with(".parquet") && !name.ends_with(".timeline.parquet") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
     let read = |path: &PathBuf| {
         Ok(StudyRows {
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             rows: entries(&KeptFrame::read(path)?.cells()?)?,
         })
     };
-    paths.iter().map(read).collect()
+    studies::frames_in(folder)?.iter().map(read).collect()
 }
 
 /// The cells of one study, with a column for each axis.
-fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
-    let (cells, axes) = read(dir)?;
+fn of_study(results: &Results, format: Format) -> anyhow::Result<Table> {
+    let (cells, axes) = read(results)?;
     let names = ["cell_id", "status"].into_iter().chain(axes.iter().map(String::as_str));
     let mut table = Table::new(names.chain(["seed"]).chain(headings(format)));
     for cell in &cells {
@@ -113,23 +102,23 @@ fn of_study(dir: &StudyDir, format: Format) -> anyhow::Result<Table> {
 ///
 /// # Errors
 /// None of the studies can be read.
-fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
+fn of_studies(found: &[Results], format: Format) -> anyhow::Result<Table> {
     let mut table = Table::new(
         ["study", "cell_id", "status", "axes", "seed"]
             .into_iter()
             .chain(headings(format)),
     );
     let mut readable = 0;
-    for dir in dirs {
-        let (cells, axes) = match read(dir) {
+    for results in found {
+        let (cells, axes) = match read(results) {
             Ok(read) => read,
             Err(error) => {
-                eprintln!("warning: {error:#}\n`{}` is left out", dir.path().display());
+                eprintln!("warning: {error:#}\n`{}` is left out", results.path().display());
                 continue;
             }
         };
         readable += 1;
-        let study = dir.path().file_name().unwrap_or_default().to_string_lossy();
+        let study = results.name();
         for cell in &cells {
             let values = axes
                 .iter()
@@ -145,14 +134,20 @@ fn of_studies(dirs: &[StudyDir], format: Format) -> anyhow::Result<Table> {
             table.rows.push(row);
         }
     }
-    ensure!(readable > 0 || dirs.is_empty(), "none of these studies can be read");
+    ensure!(readable > 0, "none of these studies can be read");
     Ok(table)
 }
 
-fn read(dir: &StudyDir) -> anyhow::Result<(Vec<Entry>, Vec<String>)> {
-    let study = Study::read(dir.path())?;
-    let cells = entries(&studies::read(dir, &study, false)?.frame()?)?;
-    let axes = axes(&cells, &study.axes);
+fn read(results: &Results) -> anyhow::Result<(Vec<Entry>, Vec<String>)> {
+    let (frame, declared) = match results {
+        Results::Study(dir) => {
+            let study = Study::read(dir.path())?;
+            (studies::read(dir, &study, false)?.frame()?, study.axes)
+        }
+        Results::Frame(path) => (KeptFrame::read(path)?.cells()?, Vec::new()),
+    };
+    let cells = entries(&frame)?;
+    let axes = axes(&cells, &declared);
     Ok((cells, axes))
 }
 

@@ -29,6 +29,7 @@ mod plan_report;
 mod prediction_view;
 mod report;
 mod report_frames;
+mod requirements;
 mod resolved;
 mod run;
 mod run_output;

@@ -11,8 +11,10 @@ use super::fetch::fetch;
 use super::plan_report::PlanReport;
 use super::report_frames::{Frames, FramesBeside};
 use super::resolved::resolved;
+use super::studies::NoStudy;
 use super::study_report::{
-    StudyReport, check, default_output, refuse_overwriting, refuse_own_report, template_of, up_to_date,
+    Place, StudyReport, check, default_output, publish_of, refuse_overwriting, refuse_own_report, template_of,
+    up_to_date,
 };
 use super::{exit_code, print, studies};
 use crate::plan;
@@ -29,6 +31,8 @@ use crate::text::counted;
 /// `NAME.parquet`. Files that would not change are left alone. The cells are those of the last `expctl run`. With a spec,
 /// its present description, report, published figures and claims are used. A spec without a study's folder is reported
 /// from the frame beside its report, and one whose cells are all of PyTorch's stack is planned again.
+///
+/// Of several specs, those without results are named and skipped.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The specs, or the studies' folders
@@ -51,8 +55,11 @@ pub(super) struct Args {
     /// The kind of the file, whatever its name ends in: that end is replaced
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
+    /// Write the report to the place that the spec's `report.publish` names, to be committed
+    #[arg(long, conflicts_with_all = ["output", "format"])]
+    publish: bool,
     /// Write nothing; exit code 1 if a file is stale or a claim's verdict is unexpected. A spec expects `supported`,
-    /// unless it says otherwise
+    /// unless it says otherwise. The report is the published one, if the spec names one
     #[arg(long)]
     check: bool,
     /// Include records of cells that are no longer in the spec
@@ -60,7 +67,7 @@ pub(super) struct Args {
     all: bool,
     /// Compare the cells of this value with those of --baseline, such as --only dora --baseline lora: a paragraph and a
     /// table, on stdout or in --output. A value is one of an axis, `axis=value`, or a method such as QLoRA
-    #[arg(long, value_name = "VALUE", requires = "baseline", conflicts_with_all = ["check", "template", "format"])]
+    #[arg(long, value_name = "VALUE", requires = "baseline", conflicts_with_all = ["check", "template", "format", "publish"])]
     only: Option<String>,
     /// The value that --only is compared with
     #[arg(long, value_name = "VALUE", requires = "only")]
@@ -76,9 +83,39 @@ enum ReportFormat {
     Html,
 }
 
+/// A spec says nowhere where a plan's report goes.
+#[derive(Debug, thiserror::Error)]
+#[error("the `report` of `{}` names no `output`; give a file: --output FILE", .0.display())]
+struct NoPlace(PathBuf);
+
+/// The report that a spec publishes is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("the report of `{}` is not published; after a run, `expctl report --publish {}` does so", .0.display(), .0.display())]
+struct NotPublished(PathBuf);
+
+/// True if there is nothing to report of a study.
+fn is_nothing(error: &anyhow::Error) -> bool {
+    error.is::<NoStudy>() || error.is::<NoPlace>()
+}
+
 impl Args {
-    /// The report's place; `None` for the spec's own. `folder` has the report of a spec that names no place.
-    fn output(&self, study: &Study, folder: Option<&StudyDir>) -> Option<PathBuf> {
+    /// The report's place. `folder` has the report of a spec that names no place.
+    fn place(&self, study: &Study, folder: Option<&StudyDir>) -> Place {
+        match self.other_file(study, folder) {
+            _ if self.publish => Place::Published,
+            Some(file) => Place::File(file),
+            None => Place::Own,
+        }
+    }
+
+    /// True if the report to be checked is the published one of a spec.
+    fn checks_published(&self, study: &Study, path: &Path) -> bool {
+        let is_specs_own = self.results.is_none() && self.output.is_none() && self.format.is_none();
+        self.check && is_specs_own && study.report.publish.is_some() && studies::is_spec(path)
+    }
+
+    /// The report's file, if it is not a place that the spec names.
+    fn other_file(&self, study: &Study, folder: Option<&StudyDir>) -> Option<PathBuf> {
         let Some(format) = self.format else {
             return self.output.clone();
         };
@@ -107,14 +144,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Reported::open(&args.studies[0], args)?.compare(args, only, baseline)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut all_hold = true;
+    let (mut all_hold, mut reported) = (true, 0);
     for path in &args.studies {
-        all_hold &= match planned_study(path, args)? {
-            Some(study) => report_plan(&study, path, args)?,
-            None => Reported::open(path, args)?.run(args)?,
-        };
+        match report(path, args) {
+            Ok(holds) => (all_hold, reported) = (all_hold && holds, reported + 1),
+            Err(error) if error.is::<NotPublished>() => {
+                eprintln!("{error}");
+                (all_hold, reported) = (false, reported + 1);
+            }
+            Err(error) if args.studies.len() > 1 && is_nothing(&error) => eprintln!("skipped: {error}"),
+            Err(error) => return Err(error),
+        }
     }
+    ensure!(reported > 0, "none of these has anything to report");
     Ok(exit_code(all_hold))
+}
+
+/// Writes or checks a study's report. Returns false if the check fails.
+fn report(path: &Path, args: &Args) -> anyhow::Result<bool> {
+    match planned_study(path, args)? {
+        Some(study) => report_plan(&study, path, args),
+        None => Reported::open(path, args)?.run(args),
+    }
 }
 
 /// The study of a spec without cells for our trainer: it has no records and is planned again.
@@ -137,9 +188,9 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
         "--all reads records, and `{}` has none: its cells of `stack: torch` are planned",
         spec.display()
     );
-    let output = args.output(study, None);
+    let other = args.other_file(study, None);
     let given = |option: &str, value: &dyn Display| format!("{option}={value}");
-    let file = output.as_ref().map(|file| file.display());
+    let file = other.as_ref().map(|file| file.display());
     let (template, command) = match &args.template {
         Some(name) => {
             let mut options = vec![given("--template", name)];
@@ -152,6 +203,13 @@ fn report_plan(study: &Study, spec: &Path, args: &Args) -> anyhow::Result<bool> 
             (template_of(study), study.invocation.command_of("plan", &[option]))
         }
     };
+    let output = match args.publish || args.checks_published(study, spec) {
+        true => Some(publish_of(study)?.to_path_buf()),
+        false => other,
+    };
+    if output.is_none() && study.report.output.is_none() {
+        return Err(NoPlace(spec.to_path_buf()).into());
+    }
     let report = PlanReport::new(study, template, (output.as_deref(), "--output FILE"), command)?;
     report.write_or_check(plan::Options::default(), args.check)
 }
@@ -162,6 +220,8 @@ struct Reported {
     dir: StudyDir,
     /// The frames beside the report, if there is no folder with the study's records.
     kept: Option<(PathBuf, Frames)>,
+    /// True if the spec's published report is checked.
+    checks_published: bool,
     /// False if the spec's cells have changed since.
     is_current: bool,
 }
@@ -186,20 +246,30 @@ impl Reported {
             study,
             dir,
             kept: None,
+            checks_published: false,
             is_current,
         })
     }
 
-    /// The frames beside the report, for a spec without a study's folder.
+    /// The frames beside a spec's report, if it has no study's folder or its published report is checked.
     fn from_kept(path: &Path, args: &Args) -> anyhow::Result<Option<Self>> {
         if args.results.is_some() || !studies::is_spec(path) {
             return Ok(None);
         }
         let study = spec::load(path, &Overrides::from_environment(Vec::new())?)?;
         let dir = StudyDir::new(Path::new("results").join(&study.name));
-        let beside = study.report.output.as_deref().map(FramesBeside::of);
-        let Some(beside) = beside.filter(|beside| beside.cells.exists() && !dir.study_yaml().exists()) else {
+        let checks_published = args.checks_published(&study, path);
+        if dir.study_yaml().exists() && !checks_published {
             return Ok(None);
+        }
+        let places = [&study.report.output, &study.report.publish];
+        let places = places.into_iter().skip(usize::from(checks_published || args.publish));
+        let mut beside = places.flatten().map(|place| FramesBeside::of(place));
+        let Some(beside) = beside.find(|beside| beside.cells.exists()) else {
+            return match checks_published {
+                true => Err(NotPublished(path.to_path_buf()).into()),
+                false => Ok(None),
+            };
         };
         ensure!(
             !args.all,
@@ -219,6 +289,7 @@ impl Reported {
             study,
             dir,
             kept: Some((beside.cells, frames)),
+            checks_published,
             is_current,
         }))
     }
@@ -252,7 +323,11 @@ impl Reported {
     /// Writes or checks the report. Returns false if a check fails.
     fn run(self, args: &Args) -> anyhow::Result<bool> {
         let Self { study, dir, kept, .. } = &self;
-        let report = StudyReport::new(study, dir, args.template.as_deref(), args.output(study, Some(dir)))?;
+        let place = match self.checks_published {
+            true => Place::Published,
+            false => args.place(study, Some(dir)),
+        };
+        let report = StudyReport::new(study, dir, args.template.as_deref(), place)?;
         check_study(study)?;
         let from_records;
         let (frames, source) = match kept {

@@ -10,8 +10,9 @@ use clap::ValueEnum;
 
 use super::fetch::fetch;
 use super::report_frames::Frames;
+use super::requirements::check_requirements;
 use super::resolved::resolved;
-use super::study_report::StudyReport;
+use super::study_report::{Place, StudyReport};
 use super::subject::Named;
 use super::{FAILED, Format, claims, print, run_output};
 use crate::plan::{self, Planner};
@@ -118,6 +119,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     trainable(&study)?;
     let due = due(&study, &options)?;
     let is_due = |planned: &StudyCell| due.contains(&planned.id);
+    if !due.is_empty() {
+        check_requirements(&study)?;
+    }
     fetch(
         &mut study,
         if args.dry_run { Purpose::Plan } else { Purpose::Train },
@@ -138,7 +142,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("wrote {}", path.display());
     }
     let dir = StudyDir::new(&options.results);
-    StudyReport::new(&study, &dir, None, None)?.prepare()?;
+    StudyReport::new(&study, &dir, None, Place::Own)?.prepare()?;
 
     // Run the cells.
     let mut progress = args.progress.open(&study.record);
@@ -148,7 +152,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let summary = runner::run(&mut study, &options, progress.as_mut())?;
 
     // Write the report before anything is printed, because printing may fail, too.
-    let report = StudyReport::new(&study, &dir, None, None)?;
+    let report = StudyReport::new(&study, &dir, None, Place::Own)?;
     let reported = Frames::read(&dir, &study, false).and_then(|frames| {
         report.write_frames(&frames)?;
         report.write(&frames)

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::slice;
 
+use anyhow::bail;
 use serde_json::{Map, Value, json};
 
-use crate::report::{Entry, entries};
+use crate::report::{Entry, entries, key_columns};
 use crate::results::collect::read_cell;
 use crate::results::columns::{LINEAGE, is_optional, keys, lineage, outcomes, predictions};
 use crate::results::datum::Datum;
-use crate::results::frame::{self, Row};
+use crate::results::frame::{self, KeptFrame, Row};
 use crate::results::prediction::Prediction;
 use crate::results::record::{EmptyCache, Record, Step};
 use crate::results::store::{CellDir, read_prediction, read_record, read_steps};
@@ -19,6 +21,7 @@ use crate::spec::{Lineage, Study};
 use crate::text::Table;
 use crate::text::format::{self, or_absent};
 
+use super::studies::Results;
 use super::{Format, print, studies};
 
 /// Show one cell: its full configuration, its outcome and every step
@@ -26,16 +29,19 @@ use super::{Format, print, studies};
 pub(super) struct Args {
     /// The beginning of the cell's id, or its folder
     cell: String,
-    /// The folder of the studies
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    results: PathBuf,
+    /// The folder of the studies, or a frame beside a report [default: results, and the published frames in reports]
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
     /// How the cell is printed: json has everything, csv has the steps
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let dir = studies::cell(&args.cell, &args.results)?;
+    let dir = match find(&args.cell, args.results.as_deref())? {
+        Found::Cell(dir) => dir,
+        Found::Row { frame, row } => return show_row(&frame, &row, args.format),
+    };
     let cell = read_cell(&dir)?;
     let record = read_record(&dir)?;
     let prediction = read_prediction(&dir)?;
@@ -57,6 +63,92 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             format!("{all:#}\n")
         }
         Format::Csv => step_table(&steps).csv(),
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Results of a cell.
+enum Found {
+    /// Its folder.
+    Cell(CellDir),
+    /// Its row in a frame that is kept beside a report.
+    Row { frame: PathBuf, row: Box<Entry> },
+}
+
+/// The cell that `wanted` names: a path, or the beginning of an id. Records come before rows of frames.
+fn find(wanted: &str, results: Option<&Path>) -> anyhow::Result<Found> {
+    if Path::new(wanted).exists() {
+        return Ok(Found::Cell(studies::cell_at(Path::new(wanted))));
+    }
+    let (mut cells, mut rows) = (Vec::new(), Vec::new());
+    for found in studies::results(results)? {
+        match found {
+            Results::Study(dir) => cells.extend(dir.cells()?.into_iter().filter(|cell| cell.id().starts_with(wanted))),
+            Results::Frame(frame) => {
+                let all = entries(&KeptFrame::read(&frame)?.cells()?)?;
+                let named = |row: &Entry| row.text("cell_id").is_some_and(|id| id.starts_with(wanted));
+                rows.extend(all.into_iter().filter(named).map(|row| (frame.clone(), row)));
+            }
+        }
+    }
+    if let Some(dir) = studies::only_cell(wanted, cells)? {
+        return Ok(Found::Cell(dir));
+    }
+    match rows.as_slice() {
+        [] => bail!("no cell has an id that begins with `{wanted}`; `expctl list` shows them"),
+        [_] => {
+            let (frame, row) = rows.remove(0);
+            Ok(Found::Row { frame, row: row.into() })
+        }
+        several => {
+            let places = several.iter().map(|(frame, row)| {
+                let id = row.text("cell_id").unwrap_or_default();
+                format!("\n  {id} --results {}", frame.display())
+            });
+            bail!(
+                "`{wanted}` is {} cells; name one:{}",
+                several.len(),
+                places.collect::<String>()
+            )
+        }
+    }
+}
+
+/// Prints a row of a frame.
+fn show_row(frame: &Path, row: &Entry, format: Format) -> anyhow::Result<ExitCode> {
+    let values = || {
+        row.columns()
+            .map(|name| (name, row.get(name)))
+            .filter(|(_, value)| !value.is_null())
+    };
+    let text = match format {
+        Format::Table => {
+            let id = row.text("cell_id").unwrap_or_default();
+            let status = row.text("status").unwrap_or("not run");
+            let keys = key_columns(slice::from_ref(row));
+            let sections = [
+                ("Lineage", named(row, LINEAGE.map(|(name, _)| name.to_owned()))),
+                (
+                    "Configuration",
+                    keys.into_iter().filter_map(|name| line(row, name)).collect(),
+                ),
+                ("Prediction", predicted(row)),
+                ("Outcome", outcome(row)),
+            ];
+            let sections = sections.into_iter().filter(|(_, settings)| !settings.is_empty());
+            let sections = sections.map(|(heading, settings)| format!("\n{heading}\n{}", lines(&settings)));
+            format!(
+                "cell {id}: {status}\n{}\n{}",
+                frame.display(),
+                sections.collect::<String>()
+            )
+        }
+        Format::Json => {
+            let row: Map<_, _> = values().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+            format!("{:#}\n", json!({ "frame": frame, "row": row }))
+        }
+        Format::Csv => bail!("`{}` keeps no steps, which csv has", frame.display()),
     };
     print(&text)?;
     Ok(ExitCode::SUCCESS)

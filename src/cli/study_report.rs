@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 
 use super::report_frames::{Frames, FramesBeside};
 use super::{claims, print};
@@ -14,6 +14,32 @@ use crate::results::{frame, timeline};
 use crate::spec::Study;
 use crate::spec::cell::Data;
 
+/// Where a report goes.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// The spec's `report.output` or, without one, the study's folder.
+    Own,
+    /// The spec's `report.publish`.
+    Published,
+    /// Another file.
+    File(PathBuf),
+}
+
+/// The spec's place for the report that is committed.
+///
+/// # Errors
+/// It names none.
+pub(super) fn publish_of(study: &Study) -> anyhow::Result<&Path> {
+    let place = study.report.publish.as_deref();
+    place.with_context(|| {
+        format!(
+            "the `report` of `{}` names no place to publish; add `publish: reports/{}.md`",
+            study.invocation.source(),
+            study.name
+        )
+    })
+}
+
 /// A report of a study, before it is rendered.
 pub(super) struct StudyReport<'s> {
     study: &'s Study,
@@ -21,31 +47,33 @@ pub(super) struct StudyReport<'s> {
     template: Template,
     /// The Markdown file.
     pub(super) output: PathBuf,
-    /// The frames beside the spec's own report; `None` if they are in its folder anyway.
+    /// The frames beside a report in a place that the spec names; `None` if they are in the study's folder anyway.
     beside: Option<FramesBeside>,
 }
 
 impl<'s> StudyReport<'s> {
-    /// The report with the spec's template and output, or with the ones that are given instead.
+    /// The report at a place, with the spec's template or with the one that is given instead.
     ///
     /// # Errors
-    /// The report would replace a part of the study.
+    /// The spec names no such place, or the report would replace a part of the study.
     pub(super) fn new(
         study: &'s Study,
         dir: &'s StudyDir,
         template: Option<&str>,
-        output: Option<PathBuf>,
+        place: Place,
     ) -> anyhow::Result<Self> {
-        let specs_own = study.report.output.as_deref().filter(|_| output.is_none());
-        let in_folder = |output: &Path| resolved(output).parent() == Some(&resolved(dir.path()));
-        let beside = specs_own.filter(|output| !in_folder(output)).map(FramesBeside::of);
-        let output = output.or_else(|| study.report.output.clone());
+        let (output, keeps_frames) = match place {
+            Place::Own => (own_output(study, dir), true),
+            Place::Published => (publish_of(study)?.to_path_buf(), true),
+            Place::File(file) => (file, false),
+        };
+        let in_folder = resolved(&output).parent() == Some(&resolved(dir.path()));
         let report = Self {
             study,
             dir,
             template: template.map_or_else(|| template_of(study), Template::named),
-            output: output.unwrap_or_else(|| default_output(dir)),
-            beside,
+            beside: (keeps_frames && !in_folder).then(|| FramesBeside::of(&output)),
+            output,
         };
         refuse_overwriting(&report.output, study, dir, &report.template)?;
         Ok(report)
@@ -122,8 +150,8 @@ pub(super) fn refuse_overwriting(
     if let Template::File(path) = template {
         others.push(path.clone());
     }
-    if let Some(beside) = study.report.output.as_deref().map(FramesBeside::of) {
-        others.extend(beside.paths().map(Path::to_path_buf));
+    for place in [&study.report.output, &study.report.publish].into_iter().flatten() {
+        others.extend(FramesBeside::of(place).paths().map(Path::to_path_buf));
     }
     let shown = output.display();
     let place = resolved(output);
@@ -147,9 +175,9 @@ pub(super) fn refuse_overwriting(
 /// # Errors
 /// `output` is its place.
 pub(super) fn refuse_own_report(output: &Path, study: &Study, dir: &StudyDir) -> anyhow::Result<()> {
-    let own = study.report.output.clone().unwrap_or_else(|| default_output(dir));
+    let own = [Some(own_output(study, dir)), study.report.publish.clone()];
     ensure!(
-        resolved(output) != resolved(&own),
+        own.iter().flatten().all(|own| resolved(output) != resolved(own)),
         "the comparison cannot be `{}`: that is the study's report; name another file",
         output.display()
     );
@@ -176,6 +204,11 @@ pub(super) fn check(rendered: &Rendered, output: &Path, source: &Path, is_curren
 /// The line about a report that would not change.
 pub(super) fn up_to_date(output: &Path, source: &Path) -> String {
     format!("{} is up to date with {}\n", output.display(), source.display())
+}
+
+/// The report that a run writes.
+fn own_output(study: &Study, dir: &StudyDir) -> PathBuf {
+    study.report.output.clone().unwrap_or_else(|| default_output(dir))
 }
 
 /// The report of a study whose spec names no place.

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::fetch::{fetch, fetch_description};
+use super::requirements::check_requirements;
 use super::resolved::resolved;
 use crate::plan::{Options, PlanError};
 use crate::results::store::StudyDir;
@@ -96,6 +97,7 @@ impl Subject {
     fn read(&self, overrides: &Overrides, start: Start) -> anyhow::Result<Vec<Study>> {
         let mut studies = self.named(overrides, start)?;
         for study in &mut studies {
+            check_requirements(study)?;
             fetch(study, Purpose::Plan, |_| true)?;
         }
         Ok(studies)

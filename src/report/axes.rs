@@ -83,7 +83,7 @@ pub(crate) fn fixed(entries: &[Entry], axes: &[String]) -> Vec<Setting> {
 }
 
 /// The columns of a cell's keys: all but identity, outcome and prediction.
-pub(super) fn key_columns(entries: &[Entry]) -> Vec<String> {
+pub fn key_columns(entries: &[Entry]) -> Vec<String> {
     let outcomes = outcomes();
     let is_key = |name: &str| {
         let mut of_row = IDENTITY.iter().chain(&LINEAGE);

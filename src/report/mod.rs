@@ -40,7 +40,7 @@ mod timeline;
 mod value_count;
 
 pub use about::About;
-pub use axes::axes;
+pub use axes::{axes, key_columns};
 pub use check::check_study;
 pub use claims::{Basis, BasisVerdict, ClaimResult, ClaimVerdict, Evidence, NamedValue};
 pub use entry::{Entry, entries};

@@ -18,6 +18,7 @@ use super::invocation::Invocation;
 use super::lineage::{Fallback, Lineage};
 use super::on_oom::OnOom;
 use super::published::Published;
+use super::requires::{self, Requirement};
 use super::selection::{self, Selection};
 use super::sweep::SweepSection;
 use crate::hub::{Roots, Snapshot};
@@ -37,6 +38,14 @@ pub struct Study {
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
     #[schemars(with = "Option<String>")]
     pub description: String,
+    /// What must be there before the study runs: other specs, and files that a command makes.
+    #[serde(
+        default,
+        deserialize_with = "requires::one_or_more",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "Option<requires::OneOrMore>")]
+    pub requires: Vec<Requirement>,
     /// Values that all cells share; every key has a default.
     #[serde(default, skip_serializing)]
     #[schemars(with = "Option<Cell>")]
@@ -219,6 +228,10 @@ pub struct ReportSpec {
     /// that ends in `.html` is one page with the charts inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
+    /// The file of the report that is committed and cited, relative to the current directory; its charts and frame lie
+    /// beside it, too. Only `expctl report --publish` writes it, so a run changes nothing that is committed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish: Option<PathBuf>,
     /// Values that name the cell which the others are compared with.
     #[serde(skip_serializing_if = "Selection::is_empty")]
     #[schemars(schema_with = "by_key::values")]
@@ -276,11 +289,19 @@ impl Study {
 
     /// The mistakes in sections, each with its key.
     pub(super) fn check(&self) -> Vec<(String, Mistake)> {
-        let empty_output = self.report.output.as_ref().filter(|path| path.as_os_str().is_empty());
+        let empty = |path: &Option<PathBuf>| {
+            let path = path.as_ref().filter(|path| path.as_os_str().is_empty());
+            path.map(|_| Mistake::new("the path is empty"))
+        };
+        let (output, publish) = (&self.report.output, &self.report.publish);
+        let same = publish.as_ref().filter(|publish| output.as_ref() == Some(*publish));
+        let same = same
+            .map(|_| Mistake::new("a run would replace the published report").help("name another file than `output`"));
         let found = [
             ("name", check_name(&self.name)),
             ("report.template", check_template(self.report.template())),
-            ("report.output", empty_output.map(|_| Mistake::new("the path is empty"))),
+            ("report.output", empty(output)),
+            ("report.publish", empty(publish).or(same)),
             ("on_oom.ladder", self.on_oom.check()),
         ];
         let placed = |(key, mistake): (&str, Option<Mistake>)| Some((key.to_owned(), mistake?));

@@ -263,7 +263,7 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
     }
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     Ok(Study {
-        directory: normal(&folder.join(header.directory)),
+        directory: normal_path(&folder.join(header.directory)),
         file: header.file,
         cells,
         axes: header.axes,
@@ -347,7 +347,7 @@ fn read_cell(node: &Node, common: &Node, axes: &[String]) -> Result<StudyCell, D
 
 /// The way from one absolute path to another.
 pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
-    let (from, to) = (normal(from), normal(to));
+    let (from, to) = (normal_path(from), normal_path(to));
     let shared = from
         .components()
         .zip(to.components())
@@ -363,7 +363,7 @@ pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
 }
 
 /// The path without `.` and `..`, by its text alone.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal_path(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

@@ -2,18 +2,21 @@
 
 use candle_core::Device;
 
+use super::TrainError;
 use crate::memory::{
-    self, Peaks, Phase, probes,
+    self, DevicePool, Peaks, Phase, probes,
     tiers::{self, Traffic},
 };
 
 /// Watches a training loop. It resets the peaks at each step and merges them, so that each step's own peak is known.
 ///
-/// It reads this process's memory, so on a GPU it reports nothing.
+/// On a GPU it reads the figures of the device's pool, which knows neither categories nor phases.
 pub(super) struct MemoryMeter {
     on_cpu: bool,
+    pool: Option<DevicePool>,
     installed: bool,
     peaks: Option<Peaks>,
+    allocated_peak: Option<u64>,
     allocated_sum: u64,
     steps: u64,
     reserved_peak: Option<u64>,
@@ -63,6 +66,8 @@ pub(super) struct StepMemory {
 #[derive(Default)]
 pub(super) struct LoopMemory {
     pub(super) peaks: Option<Peaks>,
+    /// Highest live tensor bytes.
+    pub(super) allocated_peak: Option<u64>,
     /// Mean over the steps' ends.
     pub(super) allocated_mean: Option<u64>,
     /// The most bytes in the host's tier; `None` if it was never used.
@@ -85,10 +90,16 @@ impl MemoryMeter {
         memory::reset_peaks();
         tiers::reset_traffic();
         let page_faults = probes::page_faults();
+        let pool = DevicePool::of(device);
+        if let Some(pool) = &pool {
+            pool.reset_peaks();
+        }
         Self {
             on_cpu: device.is_cpu(),
+            pool,
             installed: memory::installed(),
             peaks: None,
+            allocated_peak: None,
             allocated_sum: 0,
             steps: 0,
             reserved_peak: None,
@@ -108,16 +119,41 @@ impl MemoryMeter {
         *self = Self::start(device, load);
     }
 
-    /// Samples the bytes that the allocator holds, which have no peak of their own.
+    /// Samples the bytes that the CPU's allocator holds, which have no peak of their own.
     pub(super) fn sample(&mut self) {
+        if !self.on_cpu {
+            return;
+        }
         self.reserved_peak = self.reserved_peak.max(probes::reserved_bytes());
     }
 
-    /// Ends a step.
-    pub(super) fn end_step(&mut self) -> StepMemory {
-        if !self.on_cpu {
-            return StepMemory::default();
+    /// Ends a step. Waits for a GPU.
+    ///
+    /// # Errors
+    /// If the GPU failed at something that it was asked to do.
+    pub(super) fn end_step(&mut self) -> Result<StepMemory, TrainError> {
+        match &self.pool {
+            Some(pool) => {
+                let bytes = pool.read()?;
+                pool.reset_peaks();
+                self.allocated_sum += bytes.used.unwrap_or(0);
+                self.steps += u64::from(bytes.used.is_some());
+                self.allocated_peak = self.allocated_peak.max(bytes.used_peak);
+                self.reserved_peak = self.reserved_peak.max(bytes.reserved_peak);
+                Ok(StepMemory {
+                    allocated: bytes.used,
+                    allocated_peak: bytes.used_peak,
+                    reserved: bytes.reserved,
+                    process: None,
+                    page_faults: None,
+                })
+            }
+            None if !self.on_cpu => Ok(StepMemory::default()),
+            None => Ok(self.end_step_on_cpu()),
         }
+    }
+
+    fn end_step_on_cpu(&mut self) -> StepMemory {
         self.sample();
         let process = probes::process_bytes();
         let page_faults = probes::page_faults();
@@ -135,6 +171,7 @@ impl MemoryMeter {
         let step = memory::peaks();
         memory::reset_peaks();
         let step_peak = step.allocated;
+        self.allocated_peak = self.allocated_peak.max(Some(step_peak));
         self.allocated_sum += allocated;
         self.steps += 1;
         self.peaks = Some(match self.peaks.take() {
@@ -152,15 +189,22 @@ impl MemoryMeter {
 
     /// Ends the loop.
     pub(super) fn finish(self) -> LoopMemory {
+        let allocated_mean = (self.steps > 0).then(|| self.allocated_sum / self.steps);
         if !self.on_cpu {
-            return LoopMemory::default();
+            return LoopMemory {
+                allocated_peak: self.allocated_peak,
+                allocated_mean,
+                reserved_peak: self.reserved_peak,
+                ..LoopMemory::default()
+            };
         }
         let process_peak = probes::process_peak_bytes();
         let host_peak = self.peaks.map(|peaks| peaks.offloaded).filter(|&bytes| bytes > 0);
         LoopMemory {
             host_peak,
             traffic: host_peak.map(|_| tiers::traffic()),
-            allocated_mean: (self.steps > 0).then(|| self.allocated_sum / self.steps),
+            allocated_mean,
+            allocated_peak: self.allocated_peak,
             peaks: self.peaks.map(|mut peaks| {
                 peaks.in_phase[Phase::Load] = self.load.allocated;
                 peaks
@@ -201,7 +245,7 @@ mod tests {
             ..MemoryMeter::start(&Device::Cpu, LoadPeaks::now())
         };
         meter.sample();
-        assert_eq!(meter.end_step(), StepMemory::default());
+        assert_eq!(meter.end_step().unwrap(), StepMemory::default());
         let memory = meter.finish();
         assert_eq!(memory.reserved_peak, None);
         assert_eq!(memory.process_peak.or(memory.process_peak_total), None);

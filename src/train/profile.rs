@@ -34,7 +34,7 @@ pub(super) fn run(
         meter.sample();
         timeline::write_out();
     })?;
-    steps.end(trainer, &batch, outcome, meter.end_step(), start)?;
+    steps.end(trainer, &batch, outcome, meter.end_step()?, start)?;
 
     meter.reset(trainer.device());
     let (mut at_end_of_forward, mut saved) = (0, 0);
@@ -49,8 +49,9 @@ pub(super) fn run(
         }
     })?;
     let live = memory::live();
-    let at_end = meter.end_step();
-    let peak = at_end.allocated_peak;
+    let at_end = meter.end_step()?;
+    // A GPU's pool knows no components.
+    let peak = at_end.allocated_peak.filter(|_| trainer.device().is_cpu());
     let outcome = StepOutcome {
         loss,
         gradient_norm: trainer.gradient_norm()?,

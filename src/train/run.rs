@@ -208,7 +208,7 @@ fn train(
             meter.sample();
             timeline::write_out();
         })?;
-        steps.end(trainer, &batch, outcome, meter.end_step(), start)?;
+        steps.end(trainer, &batch, outcome, meter.end_step()?, start)?;
     }
     Ok(())
 }

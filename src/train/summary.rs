@@ -37,7 +37,7 @@ pub(super) fn summarise(
         load_seconds,
         tokens,
         real_tokens: steps.iter().map(|step| step.real_tokens).sum(),
-        allocated_peak_bytes: memory.peaks.as_ref().map(|peaks| peaks.allocated),
+        allocated_peak_bytes: memory.allocated_peak,
         allocated_mean_bytes: memory.allocated_mean,
         allocated_min_bytes: at_ends().min(),
         memory_efficiency: efficiency(at_ends().min(), at_ends().max()),

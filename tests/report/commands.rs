@@ -67,7 +67,7 @@ fn show_shows_a_cell() {
     recorded
         .expctl(&["show", "zz"])
         .exits(2)
-        .stderr_has("has an id that begins with `zz`");
+        .stderr_has("no cell has an id that begins with `zz`");
     recorded
         .expctl(&["show", ""])
         .exits(2)
@@ -78,9 +78,9 @@ fn show_shows_a_cell() {
 #[test]
 fn the_page_of_techniques_is_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let results = root.join("results").display().to_string();
+    let reports = root.join("reports").display().to_string();
     let page = Project::empty()
-        .expctl(&["list", "--techniques", &results])
+        .expctl(&["list", "--techniques", &reports])
         .exits(0)
         .stdout;
     let path = root.join("docs/techniques.md");

@@ -11,6 +11,7 @@ mod documents;
 mod files;
 mod html;
 mod one_method;
+mod publish;
 mod published;
 mod records;
 mod templates;

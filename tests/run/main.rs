@@ -14,6 +14,7 @@ mod ladder;
 mod outcomes;
 mod output;
 mod pairs;
+mod requires;
 mod resolving;
 mod resuming;
 mod saved_model;
