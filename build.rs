@@ -1,10 +1,14 @@
-//! Tells the binary which commit it was built from, where it was built from a git checkout.
+//! Tells the binary its target, and the commit that it was built from if it was built from a git checkout.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!(
+        "cargo::rustc-env=BUILT_FOR_TARGET={}",
+        std::env::var("TARGET").unwrap_or_default()
+    );
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     // A package that was unpacked inside somebody else's repository has no commit of its own.
     if !Path::new(&root).join(".git").exists() {

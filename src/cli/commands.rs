@@ -6,12 +6,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::{
     accuracy, cell, compare, completions, export, fit, init, list, merge, plan, report, run, schema, show, validate,
+    version,
 };
 use crate::runner::protocol;
 
 /// Fine-tuning experiments from a YAML file: what each configuration needs in memory and time, measured by training it.
 #[derive(Debug, Parser)]
-#[command(name = "expctl", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "expctl", version = version::line(), propagate_version = true, arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,7 +58,7 @@ impl Cli {
             Command::Compare(args) => compare::run(args),
             Command::Schema(args) => schema::run(args),
             Command::Init(args) => init::run(args),
-            Command::Completions(args) => completions::run(args, &mut Cli::command()),
+            Command::Completions(args) => completions::run(args, Cli::command()),
             Command::Cell(args) => cell::run(&args),
         }
     }

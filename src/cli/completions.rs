@@ -1,7 +1,10 @@
-//! `expctl completions SHELL`.
+//! `expctl completions SHELL`, and the man pages.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap_complete::{Shell, generate};
 
 use super::print;
@@ -11,12 +14,26 @@ use super::print;
 /// For bash: expctl completions bash > ~/.local/share/bash-completion/completions/expctl
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    shell: Shell,
+    #[arg(required_unless_present = "man")]
+    shell: Option<Shell>,
+    /// Write the man pages into this folder, one for each command
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shell")]
+    man: Option<PathBuf>,
 }
 
-pub(super) fn run(args: Args, cli: &mut clap::Command) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    generate(args.shell, cli, "expctl", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
+pub(super) fn run(args: Args, mut cli: clap::Command) -> anyhow::Result<ExitCode> {
+    if let Some(shell) = args.shell {
+        let mut script = Vec::new();
+        generate(shell, &mut cli, "expctl", &mut script);
+        print(&String::from_utf8_lossy(&script))?;
+    }
+    if let Some(folder) = args.man {
+        write_man_pages(&folder, cli).with_context(|| format!("cannot write the man pages to {}", folder.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_man_pages(folder: &Path, cli: clap::Command) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(cli, folder)
 }

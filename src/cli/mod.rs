@@ -39,6 +39,7 @@ mod studies;
 mod study_report;
 mod subject;
 mod validate;
+mod version;
 
 pub use commands::Cli;
 pub use output::{FAILED, INVALID_INPUT, describe};

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::OnceLock;
 
 use super::backend::mimalloc_reserved;
 use crate::options::AllocatorBackend;
@@ -14,12 +16,29 @@ pub fn reserved_bytes() -> Option<u64> {
     }
 }
 
-/// Bytes of glibc's arenas and of the blocks that it mapped separately.
+/// Bytes of glibc's arenas and of the blocks that it mapped separately. `None` before glibc 2.33, which brought
+/// `mallinfo2`: the older `mallinfo` counts in 32 bits.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn c_library_reserved() -> Option<u64> {
+    let mallinfo2 = mallinfo2()?;
     // SAFETY: takes no arguments and returns plain numbers.
-    let info = unsafe { libc::mallinfo2() };
+    let info = unsafe { mallinfo2() };
     Some(info.arena as u64 + info.hblkhd as u64)
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+type Mallinfo2 = unsafe extern "C" fn() -> libc::mallinfo2;
+
+/// Looks `mallinfo2` up once: a binary that links to it does not start with an older glibc.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn mallinfo2() -> Option<Mallinfo2> {
+    static FOUND: OnceLock<Option<Mallinfo2>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the name is a C string, and the result is null or the function's address.
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
+        // SAFETY: mallinfo2(3) has this signature; a null address is `None`.
+        unsafe { std::mem::transmute::<*mut libc::c_void, Option<Mallinfo2>>(address) }
+    })
 }
 
 /// Other C libraries do not report it.
@@ -100,5 +119,15 @@ mod tests {
         assert!(page_faults().unwrap() > 0);
         assert_eq!(kibibytes("/proc/self/status", "NoSuchKey:"), None);
         assert_eq!(kibibytes("/no/such/file", "VmRSS:"), None);
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn glibc_answers_from_version_2_33_on() {
+        // SAFETY: returns a C string that lives as long as the process.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        let (major, minor) = version.to_str().unwrap().split_once('.').unwrap();
+        let version: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+        assert_eq!(c_library_reserved().is_some(), version >= (2, 33), "{version:?}");
     }
 }

@@ -19,11 +19,11 @@ impl AllocatorBackend {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::System, Self::Retain, Self::Mimalloc];
 
-    /// The backend of a cell that names none.
+    /// The backend of a cell that names none: one that keeps the pages of freed memory.
     pub const DEFAULT: Self = if Self::Retain.is_available() {
         Self::Retain
     } else {
-        Self::System
+        Self::Mimalloc
     };
 
     /// The name in specs.

@@ -15,7 +15,7 @@ use crate::{
     data::DataError,
     hub::Roots,
     memory::Phase,
-    options::{DataOptions, Generation},
+    options::{self, DataOptions, Generation},
     results::prediction::{Prediction, Verdict},
     spec::cell::{Cell, Stack},
     torch::{
@@ -161,6 +161,9 @@ impl Planner {
     }
 
     fn predict_candle(&self, cell: &Cell) -> Result<Prediction, PlanError> {
+        if cell.device().is_some_and(|device| device != options::Device::Cpu) {
+            return Err(PlanError::Device(cell.device.clone()));
+        }
         let config = self.checked_model(cell)?;
         let options = cell.train_options();
         let steps = batches::steps(&options.data, &config, || {

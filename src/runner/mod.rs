@@ -31,7 +31,7 @@ pub use options::Options;
 pub use outcome::log_tail;
 pub use preflight::{PreflightError, preflight, trainable};
 pub use progress::{Bars, Json, Plain, Progress, Silent};
-pub(crate) use provenance::provenance;
+pub(crate) use provenance::{GIT_COMMIT, provenance};
 pub use run::run;
 pub use schedule::{Schedule, due, schedule};
 pub use summary::{Finished, Summary};

@@ -13,7 +13,7 @@ use super::protocol::{cores, instruction_set, threads};
 /// The version of this build.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, with `-dirty` if files had changed; `None` outside a git checkout.
-pub(super) const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
+pub(crate) const GIT_COMMIT: Option<&str> = option_env!("BUILT_FROM_COMMIT");
 
 /// The provenance of an attempt at `cell`, as known before training. `adapter_config_sha256` is that of the file that its
 /// adapter's keys came from; `environment` gives a variable's value in the worker.

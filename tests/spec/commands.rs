@@ -1,4 +1,4 @@
-//! `expctl validate`, `schema` and `init` as a user runs them.
+//! `expctl validate`, `schema`, `init` and `completions` as a user runs them, and `--version`.
 
 use crate::common::project::{Output, Project};
 
@@ -10,6 +10,48 @@ fn a_spec_that_init_wrote_is_valid_and_not_overwritten() {
     let valid = project.expctl(&["validate", "first.yaml"]).exits(0);
     assert!(valid.stdout.starts_with("first: 4 cells"), "{valid}");
     init().exits(2).stderr_has("not overwritten");
+}
+
+#[test]
+fn the_version_names_commit_target_and_features() {
+    let version = Project::empty().expctl(&["--version"]).exits(0).stdout;
+    let built = version.strip_prefix(concat!("expctl ", env!("CARGO_PKG_VERSION"), " ("));
+    let parts: Vec<&str> = built
+        .and_then(|built| built.strip_suffix(")\n"))
+        .unwrap()
+        .split(", ")
+        .collect();
+    let [commit, target, features] = parts[..] else {
+        panic!("{version}");
+    };
+    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
+    let is_hash = hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(commit == "no commit" || is_hash, "{version}");
+    assert!(target.starts_with(std::env::consts::ARCH), "{version}");
+    assert!(target.contains(std::env::consts::OS), "{version}");
+    assert_eq!(features == "features: none", !cfg!(feature = "cuda"), "{version}");
+}
+
+#[test]
+fn completions_and_man_pages_are_written() {
+    let project = Project::empty();
+    project
+        .expctl(&["completions", "bash"])
+        .exits(0)
+        .stdout_has("complete -F _expctl");
+    project.expctl(&["completions", "--man", "share/man1"]).exits(0);
+    assert!(project.read("share/man1/expctl.1").contains("expctl\\-run(1)"));
+    assert!(project.read("share/man1/expctl-plan.1").contains("\\-\\-budget"));
+    project.expctl(&["completions"]).exits(2).stderr_has("<SHELL>");
+    project
+        .expctl(&["completions", "bash", "--man", "."])
+        .exits(2)
+        .stderr_has("cannot be used with");
+    project.write("file", "");
+    project
+        .expctl(&["completions", "--man", "file"])
+        .exits(2)
+        .stderr_has("cannot write the man pages to file");
 }
 
 #[test]

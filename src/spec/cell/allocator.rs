@@ -15,7 +15,7 @@ use crate::options::AllocatorBackend;
 pub struct Allocator {
     /// The allocator: system (the C library's), retain or mimalloc. retain is glibc's, set to keep freed pages, so that
     /// no step asks the system for them again. It uses huge pages through GLIBC_TUNABLES unless the cell unsets that
-    /// variable. mimalloc keeps freed pages too. Default: retain, or system without glibc.
+    /// variable. mimalloc keeps freed pages too. Default: retain, or mimalloc without glibc.
     pub backend: Option<AllocatorBackend>,
     /// Environment variables that the allocator reads, such as MALLOC_ARENA_MAX (system) or PYTORCH_ALLOC_CONF (stack:
     /// torch); null leaves one unset.
