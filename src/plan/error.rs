@@ -33,7 +33,9 @@ pub enum PlanError {
     #[error("`torch.generation.eval_steps`: the training ends after {0} steps")]
     NeverGenerates(usize),
     /// Our trainer's memory on a GPU is its pool's, of which there is no account.
-    #[error("`device: {0}`: what our trainer takes on a GPU is measured, not predicted; without the key, the plan is of a CPU")]
+    #[error(
+        "`device: {0}`: what our trainer takes on a GPU is measured, not predicted; without the key, the plan is of a CPU"
+    )]
     Device(String),
     /// A value is left open.
     #[error(

@@ -5,11 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use polars_core::prelude::*;
-use polars_io::csv::read::{CsvReadOptions, CsvReader};
-use polars_io::csv::write::CsvWriter;
+use polars_io::SerReader;
 use polars_io::parquet::read::ParquetReader;
 use polars_io::parquet::write::ParquetWriter;
-use polars_io::{SerReader, SerWriter};
 
 use super::column::column;
 use super::error::FrameError;
@@ -61,11 +59,9 @@ pub fn read(path: &Path) -> Result<DataFrame, FrameError> {
 
 /// Reads every field as text first: an id such as `1234567890e1` is not a number, even among numbers.
 fn from_csv(file: File) -> PolarsResult<DataFrame> {
-    let options = CsvReadOptions {
-        infer_schema_length: Some(0),
-        ..CsvReadOptions::default()
-    };
-    let texts = older::translate(CsvReader::new(file).with_options(options).finish()?)?;
+    let columns = texts_of_csv(file).map_err(compute_error)?.into_iter();
+    let columns = columns.map(|(name, texts)| Column::new(name.into(), texts));
+    let texts = older::translate(DataFrame::new_infer_height(columns.collect())?)?;
     let kinds: BTreeMap<String, Kind> = schema()
         .into_iter()
         .filter_map(|(name, kind)| Some((name, kind?)))
@@ -93,9 +89,44 @@ fn parsed(name: &str, kind: Kind, text: &str) -> PolarsResult<Datum> {
     value.ok_or_else(|| polars_err!(SchemaMismatch: "column `{name}` cannot hold {text:?}"))
 }
 
+/// The texts of each column of the file; an empty field is null.
+fn texts_of_csv(file: File) -> csv::Result<Vec<(String, Vec<Option<String>>)>> {
+    let mut reader = csv::Reader::from_reader(file);
+    let names = reader.headers()?.clone();
+    let mut columns: Vec<Vec<Option<String>>> = vec![Vec::new(); names.len()];
+    for record in reader.records() {
+        for (column, field) in columns.iter_mut().zip(&record?) {
+            column.push((!field.is_empty()).then(|| field.to_owned()));
+        }
+    }
+    Ok(names.iter().map(str::to_owned).zip(columns).collect())
+}
+
 /// The frame as CSV; a null is an empty field.
 pub fn csv(frame: &DataFrame) -> PolarsResult<Vec<u8>> {
-    let mut bytes = Vec::new();
-    CsvWriter::new(&mut bytes).finish(&mut frame.clone())?;
-    Ok(bytes)
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(frame.get_column_names()).map_err(compute_error)?;
+    for row in 0..frame.height() {
+        for column in frame.columns() {
+            writer.write_field(field(&column.get(row)?)).map_err(compute_error)?;
+        }
+        writer.write_record(None::<&[u8]>).map_err(compute_error)?;
+    }
+    writer
+        .into_inner()
+        .map_err(|error| compute_error(error.into_error().into()))
+}
+
+fn field(value: &AnyValue) -> String {
+    match value {
+        AnyValue::Null => String::new(),
+        AnyValue::String(text) => (*text).to_owned(),
+        // The shortest text that reads back as the same number, with an exponent where it has many zeros.
+        AnyValue::Float64(number) if number.is_finite() => serde_json::json!(number).to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn compute_error(error: csv::Error) -> PolarsError {
+    polars_err!(ComputeError: "{error}")
 }
