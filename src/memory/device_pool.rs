@@ -72,12 +72,6 @@ impl DevicePool {
         }
     }
 
-    /// Keeps freed memory for the next tensors. A pool gives it back at each synchronisation otherwise.
-    pub fn keep_freed(&self) {
-        #[cfg(feature = "cuda")]
-        self.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
-    }
-
     #[cfg(feature = "cuda")]
     fn get(&self, attribute: CUmemPool_attribute) -> Option<u64> {
         let mut value = 0_u64;

@@ -3,7 +3,7 @@
 use candle_core::Device;
 
 use super::TrainError;
-use crate::{memory::DevicePool, options};
+use crate::options;
 
 /// Opens a device.
 ///
@@ -13,15 +13,9 @@ pub(super) fn open(device: options::Device) -> Result<Device, TrainError> {
     device.check_build()?;
     match device {
         options::Device::Cpu => Ok(Device::Cpu),
-        options::Device::Cuda(index) => {
-            let opened = Device::new_cuda(index).map_err(|error| TrainError::Device {
-                device: device.to_string(),
-                reason: error.to_string(),
-            })?;
-            if let Some(pool) = DevicePool::of(&opened) {
-                pool.keep_freed();
-            }
-            Ok(opened)
-        }
+        options::Device::Cuda(index) => Device::new_cuda(index).map_err(|error| TrainError::Device {
+            device: device.to_string(),
+            reason: error.to_string(),
+        }),
     }
 }
