@@ -35,7 +35,7 @@ pub struct Claim {
     /// required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<String>,
-    /// A minijinja expression that is true if the claim holds, and more: 58 % where 30 to 50 % were claimed. Judged if
+    /// A minijinja expression that is true if the claim is understated: 58 % where 30 to 50 % were claimed. Judged if
     /// `holds` is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceeds: Option<String>,

@@ -18,7 +18,7 @@ pub enum Expected {
     #[default]
     /// It holds.
     Supported,
-    /// It holds, and more.
+    /// It is understated: the effect is larger than claimed.
     Exceeded,
     /// It does not hold.
     Refuted,

@@ -54,8 +54,7 @@ impl Found {
 
 /// A search in one space.
 ///
-/// The amount of the harshest harm is fixed first, at the least for which milder changes can still make the cell fit; then
-/// that of the next. A branch is left out if it is oversize with every step that it still allows at the one that saves most.
+/// It first finds how little of the worst kind of change is enough, then how little of the next. A branch is left out if it is oversize with every step that it still allows at the one that saves most.
 /// What a point needs is bounded by live bytes, without a replay of PyTorch's allocator. A branch whose bound fits is
 /// replayed at that point, with and without the techniques that change just what the allocator holds. If the point nearly
 /// fits, so are others of the branch.

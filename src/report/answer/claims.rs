@@ -58,8 +58,8 @@ fn words(verdict: ClaimVerdict, of: &[usize]) -> &'static str {
     match (verdict, of.len()) {
         (ClaimVerdict::Supported, 1) => "holds",
         (ClaimVerdict::Supported, _) => "hold",
-        (ClaimVerdict::Exceeded, 1) => "holds, and more",
-        (ClaimVerdict::Exceeded, _) => "hold, and more",
+        (ClaimVerdict::Exceeded, 1) => "is understated",
+        (ClaimVerdict::Exceeded, _) => "are understated",
         (ClaimVerdict::Refuted, 1) => "does not hold",
         (ClaimVerdict::Refuted, _) => "do not hold",
         (ClaimVerdict::Undecided, 1) => "is undecided",

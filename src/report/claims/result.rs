@@ -10,7 +10,7 @@ use super::basis::Basis;
 pub enum ClaimVerdict {
     /// The condition holds.
     Supported,
-    /// The claim holds, and more.
+    /// The claim is understated: the effect is larger than claimed.
     Exceeded,
     /// The condition does not hold.
     Refuted,
@@ -55,7 +55,7 @@ pub struct ClaimResult {
     pub note: Option<String>,
     /// The condition; `None` if nothing here can judge the claim.
     pub holds: Option<String>,
-    /// The condition for holding, and more.
+    /// The condition for being understated.
     pub exceeds: Option<String>,
     /// The verdicts, one for each basis.
     pub verdicts: Vec<BasisVerdict>,

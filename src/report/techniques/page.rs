@@ -1,6 +1,5 @@
 //! The page as Markdown.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::super::markdown;
@@ -136,11 +135,10 @@ fn related() -> String {
     text
 }
 
-/// The table of all pairs, and the reasons of those that do not combine.
+/// The techniques that go together, and the reasons of the pairs that do not.
 fn together(pairs: &[Pair]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    let mut reasons: Vec<&str> = Vec::new();
-    let mut cells: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    let mut exceptions = String::new();
     for Pair { techniques, together } in pairs {
         let [first, second] = techniques.map(|technique| technique.key);
         for name in [first, second] {
@@ -148,41 +146,19 @@ fn together(pairs: &[Pair]) -> String {
                 names.push(name);
             }
         }
-        let mark = match together {
-            Ok(_) => "✓".to_owned(),
-            Err(reason) => {
-                let known = reasons.iter().position(|known| known == reason);
-                let number = known.unwrap_or_else(|| {
-                    reasons.push(reason);
-                    reasons.len() - 1
-                });
-                format!("({})", number + 1)
-            }
-        };
-        cells.insert((first, second), mark.clone());
-        cells.insert((second, first), mark);
-    }
-    let mut text = String::from(
-        "\n## Pairs\n\nAll pairs of the techniques that our trainer has, each at its strongest value. ✓ combines: a test trains\n\
-         the cell, and its memory is the predicted one to the byte. A number is the reason why not.\n\n|  |",
-    );
-    for number in 1..=names.len() {
-        let _ = write!(text, " {number} |");
-    }
-    text += "\n|---|";
-    text += &":-:|".repeat(names.len());
-    text.push('\n');
-    for (index, name) in names.iter().enumerate() {
-        let _ = write!(text, "| {} `{name}` |", index + 1);
-        for other in &names {
-            let mark = cells.get(&(*name, *other)).map_or("", String::as_str);
-            let _ = write!(text, " {mark} |");
+        if let Err(reason) = together {
+            let _ = writeln!(exceptions, "* `{first}` with `{second}`: {reason}");
         }
-        text.push('\n');
     }
-    text.push('\n');
-    for (number, reason) in (1..).zip(&reasons) {
-        let _ = writeln!(text, "* ({number}) {reason}");
-    }
-    text
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let but = if exceptions.is_empty() {
+        ""
+    } else {
+        ", but for the pairs below"
+    };
+    format!(
+        "\n## Pairs\n\nAny two of these techniques go together in our trainer, each at its strongest value{but}:\n{}.\n\nA test \
+         trains the cell of every pair, and its memory is the predicted one to the byte.\n\n{exceptions}",
+        names.join(", ")
+    )
 }
