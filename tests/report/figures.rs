@@ -118,7 +118,7 @@ fn mistakes_are_found_before_training() {
         (
             "{{ 1 + 1 }}",
             "description: `2` is not a figure with a unit",
-            "spec.yaml:3:5",
+            "spec.yaml:3:6",
             "a filter for the unit comes last",
         ),
         (

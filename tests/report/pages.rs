@@ -19,10 +19,9 @@ use polars_core::prelude::DataFrame;
 use crate::figures::FIGURE;
 
 /// The pages whose figures are held to their markers.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 5] = [
     "README.md",
     "docs/methods.md",
-    "docs/measuring.md",
     "docs/models.md",
     "docs/real_input.md",
     "docs/studies.md",

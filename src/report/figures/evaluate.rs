@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value;
+use polars_core::prelude::DataFrame;
 
 use super::errors;
 use super::pieces::{Piece, pieces};
@@ -17,7 +18,6 @@ use crate::report::group::{Group, groups};
 use crate::report::published;
 use crate::spec::{Origin, SpecError};
 use crate::text::{Mistake, quoted, suggestion};
-use polars_core::prelude::DataFrame;
 
 /// The text of a figure that cannot be computed yet.
 pub const NOT_MEASURED: &str = "not measured";
