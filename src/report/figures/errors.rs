@@ -1,8 +1,9 @@
 //! The errors of a study's predictions, for texts.
 
-use minijinja::{Environment, Error};
+use minijinja::{Environment, Error, ErrorKind};
 
 use crate::expression::mistake;
+use crate::report::claims::MISSING;
 use crate::report::published::ComparedFigure;
 use crate::text::{quoted, suggestion};
 
@@ -29,7 +30,10 @@ pub(super) fn add(environment: &mut Environment<'_>, figures: &[ComparedFigure])
             let help = suggestion(column, errors.iter().map(|(name, _)| name.as_str()));
             return Err(mistake(format!("no published figure is of {}", quoted(column)), help));
         }
-        Ok::<_, Error>(of_column)
+        match of_column.is_empty() {
+            true => Err(Error::new(ErrorKind::InvalidOperation, MISSING)),
+            false => Ok(of_column),
+        }
     });
     // The mean of a list.
     environment.add_filter("average", |numbers: Vec<f64>| {
