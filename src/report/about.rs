@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::claims::{self, BoundClaim};
 use super::published::{self, PublishedFigure};
-use crate::spec::Study;
+use crate::spec::{Prose, Study};
 
 /// The parts of a report that do not come from a frame, but from `study.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -12,7 +12,7 @@ pub struct About {
     /// The study's name.
     pub name: String,
     /// The spec's description; empty if there is none.
-    pub description: String,
+    pub description: Prose,
     /// The keys that the spec's sweep varies.
     #[serde(skip)]
     pub axes: Vec<String>,

@@ -10,7 +10,7 @@ use super::error::ReportError;
 use super::group::groups;
 use super::published::{self, ComparedFigure};
 use super::template::Template;
-use super::{filters, markdown};
+use super::{figures, filters, markdown};
 use crate::options::Stack;
 use crate::text::Unit;
 
@@ -159,11 +159,12 @@ impl Accuracy {
     /// Compares the figures of all studies.
     ///
     /// # Errors
-    /// A frame that cannot be read.
+    /// A frame that cannot be read, or a wrong expression in a text.
     pub fn new(studies: Vec<PlannedStudy>) -> Result<Self, ReportError> {
         let mut accuracy = Self::default();
         for PlannedStudy { spec, about, cells } in studies {
             let rows = entries(&cells)?;
+            let about = figures::write_all(&about, &rows)?;
             let axes = axes(&rows, &about.axes);
             let figures = published::compare(&about.published, &groups(&rows, &axes));
             accuracy.summaries.extend(summaries(&about.name, &spec, &figures));

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::entry::entries;
 use super::error::ReportError;
 use super::template::Template;
-use super::{charts, filters, markdown};
+use super::{charts, figures, filters, markdown};
 
 /// The frames of a report.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub struct Rendered {
 /// Renders frames. `stem` is the Markdown file's name without its extension, and begins the charts' names.
 ///
 /// # Errors
-/// A mistake in the template or in a claim, or a frame or a chart that fails.
+/// A mistake in the template, a text or a claim, or a frame or a chart that fails.
 pub fn render<'a>(
     about: &About,
     frames: impl Into<Frames<'a>>,
@@ -54,7 +54,8 @@ pub fn render<'a>(
     let frames = frames.into();
     let cells = entries(frames.cells)?;
     let timeline = frames.timeline.map(entries).transpose()?.unwrap_or_default();
-    let context = Context::new(about, &cells, &timeline)?;
+    let about = figures::write_all(about, &cells)?;
+    let context = Context::new(&about, &cells, &timeline)?;
     let charts = charts::draw(&context)?;
     let file = |name: &str| format!("{stem}-{}.svg", name.replace(['_', ' '], "-"));
     let names: BTreeMap<String, Drawing> = charts

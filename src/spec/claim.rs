@@ -20,7 +20,7 @@ pub struct Claim {
     pub claim: String,
     /// Who says so and where: a text, a URL, or both.
     pub source: String,
-    /// A remark that readers need to judge.
+    /// A remark that readers need to judge. It may hold figures, as the description may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Values by dotted key: the claim is about the cells that have them. Default: about all.
@@ -39,7 +39,7 @@ pub struct Claim {
     /// `holds` is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceeds: Option<String>,
-    /// The reason why nothing here can judge the claim, in place of `holds`.
+    /// The reason why nothing here can judge the claim, in place of `holds`. It may hold figures, as the description may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untested: Option<String>,
     /// The verdict that `--check` asks for, or a map with one for each stack. `refuted` is for a claim that is known

@@ -17,6 +17,7 @@ use super::invocation::Invocation;
 use super::key_path::lies_in;
 use super::keys;
 use super::layers::{self, Layer, highest};
+use super::origin::Origin;
 use super::overrides::Overrides;
 use super::pin_axes::pin_axes;
 use super::place::{Place, Sources};
@@ -121,6 +122,9 @@ fn resolve(
     notes.extend(expansion.iter().flat_map(|expansion| expansion.notes.clone()));
 
     let mut study = study?;
+    if let Some(node) = tree.get(&["description"]) {
+        study.description.origin = Origin::of("description", node, sources);
+    }
     let selector = CellSelector {
         defaults: &defaults,
         layers,

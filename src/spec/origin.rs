@@ -46,8 +46,8 @@ impl Origin {
         self.point(self.places.get(key).copied(), message.into(), help)
     }
 
-    /// An error in the text of a key: at these bytes of it if it was written as it reads, else at the whole.
-    pub(crate) fn error_in(
+    /// An error in the text of a key: at these bytes of it if it was written without escapes, else at the whole.
+    fn error_in(
         &self,
         key: &str,
         text: &str,
@@ -56,8 +56,19 @@ impl Origin {
         help: Option<String>,
     ) -> SpecError {
         let whole = self.places.get(key).copied();
-        let part = whole.zip(bytes).and_then(|(place, bytes)| place.part(text, &bytes));
+        let part = whole.zip(bytes);
+        let part = part.and_then(|(place, bytes)| self.sources.part(place, text, &bytes));
         self.point(part.or(whole), message.into(), help)
+    }
+
+    /// The error for a mistake in the text of a key.
+    pub(crate) fn mistake_in(&self, key: &str, text: &str, mistake: Mistake) -> SpecError {
+        let names = [self.name.as_str(), key].into_iter().filter(|name| !name.is_empty());
+        let message = match names.collect::<Vec<_>>().join(".") {
+            name if name.is_empty() => mistake.message,
+            name => format!("{name}: {}", mistake.message),
+        };
+        self.error_in(key, text, mistake.range, message, mistake.help)
     }
 
     fn point(&self, place: Option<Place>, message: String, help: Option<String>) -> SpecError {

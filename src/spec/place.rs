@@ -58,6 +58,38 @@ impl Sources {
         &self.0[source as usize]
     }
 
+    /// The place of some bytes of `text`, a scalar that was written at `place`: with or without quotes, in one line or in
+    /// several that were folded. `None` if it was written with escapes.
+    pub(crate) fn part(&self, place: Place, text: &str, bytes: &Range<usize>) -> Option<Place> {
+        if bytes.end > text.len() {
+            return None;
+        }
+        let source = &self.get(place.source).text;
+        let mut start = place.start as usize;
+        let scalar = source.get(start..place.end as usize)?;
+        match scalar.chars().next()? {
+            '>' | '|' => start += scalar.find('\n')?,
+            '\'' | '"' => start += 1,
+            _ => {}
+        }
+        // Folding changes nothing but white space.
+        let solid = |(_, c): &(usize, char)| !c.is_whitespace();
+        let mut written = source[start..].char_indices().filter(solid);
+        let (mut first, mut end) = (None, 0);
+        for (at, c) in text.char_indices().filter(solid).take_while(|(at, _)| *at < bytes.end) {
+            let (there, _) = written.next().filter(|(_, written)| *written == c)?;
+            if at >= bytes.start {
+                first.get_or_insert(start + there);
+                end = start + there + c.len_utf8();
+            }
+        }
+        Some(Place {
+            start: first? as u32,
+            end: end as u32,
+            ..place
+        })
+    }
+
     /// The name, line and column (both from 1) of a place.
     pub(crate) fn locate(&self, place: Place) -> (&str, usize, usize) {
         let source = self.get(place.source);
@@ -75,4 +107,31 @@ pub(crate) fn floor_boundary(text: &str, index: usize) -> usize {
         index -= 1;
     }
     index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_scalar_is_found_where_it_was_written() {
+        let found = |yaml: &str, text: &str, part: &str| {
+            let mut sources = Sources::default();
+            let source = sources.add("x.yaml", yaml);
+            let place = Place {
+                source,
+                start: yaml.find(": ").unwrap() as u32 + 2,
+                end: yaml.len() as u32,
+            };
+            let start = text.find(part).unwrap();
+            let place = sources.part(place, text, &(start..start + part.len()))?;
+            Some(yaml[place.start as usize..place.end as usize].to_owned())
+        };
+        assert_eq!(found("a: b ä c", "b ä c", "c").unwrap(), "c");
+        assert_eq!(found("a: 'b ä c'", "b ä c", "ä c").unwrap(), "ä c");
+        assert_eq!(found("a: b\n  c d", "b c d", "d").unwrap(), "d");
+        assert_eq!(found("a: >-\n  b\n  c\n\n  d", "b c\nd", "c").unwrap(), "c");
+        assert_eq!(found("a: |\n  b\n  c\n", "b\nc\n", "b\nc").unwrap(), "b\n  c");
+        assert_eq!(found("a: \"b\\tc d\"", "b\tc d", "d"), None);
+    }
 }

@@ -38,7 +38,7 @@ pub struct Published {
     pub metric: Option<Metric>,
     /// Who published it and where: a text, a URL, or both.
     pub source: String,
-    /// A remark that readers need to compare.
+    /// A remark that readers need to compare. It may hold figures, as the description may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Values by dotted key that pick the cell it belongs to; they may be left out if the study has one cell.

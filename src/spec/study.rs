@@ -17,6 +17,7 @@ use super::fit::FitSpec;
 use super::invocation::Invocation;
 use super::lineage::{Fallback, Lineage};
 use super::on_oom::OnOom;
+use super::prose::Prose;
 use super::published::Published;
 use super::requires::{self, Requirement};
 use super::selection::{self, Selection};
@@ -34,10 +35,11 @@ pub struct Study {
     /// The study's name, and that of its folder under results/.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"), length(max = 100))]
     pub name: String,
-    /// The question that the study answers.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    /// The question that the study answers. Figures in it are written by reports: `{{ mean('allocated_peak_bytes') | GiB }}`
+    /// is evaluated, and `[published: 6 GB]` is a figure of a source.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Prose::is_empty")]
     #[schemars(with = "Option<String>")]
-    pub description: String,
+    pub description: Prose,
     /// What must be there before the study runs: other specs, and files that a command makes.
     #[serde(
         default,

@@ -17,6 +17,7 @@ use super::error::SpecError;
 use super::invocation::Invocation;
 use super::lineage::{Fallback, Lineage, Resolved, Trials};
 use super::on_oom::Rung;
+use super::origin::Origin;
 use super::place::Sources;
 use super::read::read_text;
 use super::study::{Study, StudyCell};
@@ -250,6 +251,9 @@ fn from_node(mut node: Node, folder: &Path, sources: &Arc<Sources>) -> Result<St
         .map(|cell| read_cell(cell, &common, &header.axes))
         .collect::<Result<_, _>>()?;
     let mut study = header.spec;
+    if let Some(node) = node.get(&["spec", "description"]) {
+        study.description.origin = Origin::of("description", node, sources);
+    }
     let mut mistakes = Mistakes::default();
     entries::check(
         &mut study.published,

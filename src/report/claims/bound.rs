@@ -37,8 +37,6 @@ impl BoundClaim {
 
     /// A mistake in the expression `text`, which stands at `key`.
     pub fn error(&self, key: &str, text: &str, mistake: Mistake) -> SpecError {
-        let message = format!("claims[{}].{key}: {}", self.index, mistake.message);
-        let range = mistake.range.filter(|range| range.end <= text.len());
-        self.claim.origin.error_in(key, text, range, message, mistake.help)
+        self.claim.origin.mistake_in(key, text, mistake)
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use minijinja::Value;
-use minijinja::value::Serde;
 
 use super::bound::BoundClaim;
 use super::functions;
@@ -13,9 +12,6 @@ use super::scope::{MISSING, Scope};
 use crate::expression::{Expression, Language, condition, place_of};
 use crate::spec::SpecError;
 use crate::text::{Mistake, quoted, suggestion};
-
-/// The names of rows in expressions, as in templates.
-const ROWS: [&str; 2] = ["groups", "cells"];
 
 /// The values of a claim's expressions.
 pub(crate) struct Evaluation {
@@ -71,7 +67,7 @@ pub(crate) fn verdict_with(
 /// Expressions over the functions, the rows, and the claim's own values.
 fn language(claim: &BoundClaim, scope: &Scope) -> Language {
     let measured = claim.claim.measured.keys().cloned();
-    let known = functions::NAMES.into_iter().chain(ROWS).map(str::to_owned);
+    let known = functions::NAMES.into_iter().chain(functions::ROWS).map(str::to_owned);
     let names: Vec<String> = known.chain(measured).collect();
     let mut language = Language::new(move |name| {
         if names.iter().any(|known| known == name) {
@@ -160,14 +156,9 @@ impl Evaluator<'_> {
 
     /// A value or the rows; `None` if a figure is missing.
     fn named(&self, name: &str) -> Option<Value> {
-        let groups = self.scope.groups();
-        match name {
-            "groups" => self.scope.read_all().then(|| Value::from(Serde(groups))),
-            "cells" => {
-                let cells: Vec<_> = groups.iter().flat_map(|group| &group.cells).collect();
-                self.scope.read_all().then(|| Value::from(Serde(cells)))
-            }
-            name => self.values.get(name).cloned(),
+        match functions::ROWS.contains(&name) {
+            true => self.scope.rows(name),
+            false => self.values.get(name).cloned(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The functions of a claim's expressions, besides minijinja's own filters.
+//! The functions of expressions over a study's cells, besides minijinja's own filters.
 //!
 //! Keys pick cells: `mean('allocated_peak_bytes', rank=16)`, with a map for dotted ones:
 //! `mean('reserved_peak_bytes', {'allocator.backend': 'system'})`.
@@ -13,6 +13,9 @@ use crate::text::quoted;
 /// The functions' names.
 pub(crate) const NAMES: [&str; 4] = ["mean", "means", "status", "between"];
 
+/// The names of rows in expressions, as in templates.
+pub(crate) const ROWS: [&str; 2] = ["groups", "cells"];
+
 /// The names whose values depend on cells: functions and rows.
 pub(super) const ABOUT_CELLS: [&str; 5] = ["mean", "means", "status", "groups", "cells"];
 
@@ -21,14 +24,12 @@ pub(crate) fn add(environment: &mut Environment<'_>, scope: &Scope) {
     let of = scope.clone();
     // The mean of a column over the repeats of one cell.
     environment.add_function("mean", move |column: &str, maps: Rest<Value>, keys: Kwargs| {
-        of.check_column(column)?;
         let group = of.one(&selection(&maps, &keys)?)?;
         Ok::<f64, Error>(of.figure(group, column)?.mean)
     });
     let of = scope.clone();
     // The means of all chosen cells, in the study's order.
     environment.add_function("means", move |column: &str, maps: Rest<Value>, keys: Kwargs| {
-        of.check_column(column)?;
         let chosen = of.choose(&selection(&maps, &keys)?)?;
         let means = chosen.into_iter().map(|group| Ok(of.figure(group, column)?.mean));
         means.collect::<Result<Vec<f64>, Error>>()

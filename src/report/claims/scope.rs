@@ -1,9 +1,9 @@
-//! The groups that a claim is about, and a log of what its expressions read.
+//! The groups that a claim or a study's text is about, and a log of what expressions read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indexmap::IndexSet;
-use minijinja::value::ValueKind;
+use minijinja::value::{Serde, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::basis::{Basis, Evidence, Purpose};
@@ -22,12 +22,13 @@ use crate::text::quoted;
 /// The message of the error that ends an expression if a figure is missing.
 pub(crate) const MISSING: &str = "a figure is missing";
 
-/// The groups that the functions of one claim's expressions share.
+/// The groups that the functions of expressions share.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     groups: Arc<Vec<Group>>,
     keys: Arc<Vec<String>>,
-    basis: Basis,
+    /// The one of a claim's verdict; `None` for a text, whose figures are those of each group's stack.
+    basis: Option<Basis>,
     purpose: Purpose,
     /// A figure to change, for looking at what hangs on it.
     shift: Option<Arc<Shift>>,
@@ -68,15 +69,21 @@ impl Scope {
     /// The groups of `all` that a claim is about, of the stack that it is judged on.
     pub(crate) fn new(all: &[Group], claim: &BoundClaim, (basis, purpose): (Basis, Purpose)) -> Self {
         let wanted = |group: &&Group| claim.is_about(group) && Some(group.stack()) == basis.stack;
-        let groups: Vec<Group> = all.iter().filter(wanted).cloned().collect();
+        let groups = all.iter().filter(wanted).cloned().collect();
+        Self::of(groups, all, Some(basis), purpose)
+    }
+
+    /// All groups of a study.
+    pub(crate) fn of_study(all: &[Group], purpose: Purpose) -> Self {
+        Self::of(all.to_vec(), all, None, purpose)
+    }
+
+    fn of(groups: Vec<Group>, all: &[Group], basis: Option<Basis>, purpose: Purpose) -> Self {
         let first = all.first().and_then(|group| group.cells.first());
+        let keys = first.map(|cell| key_columns(std::slice::from_ref(cell)));
         Self {
             groups: Arc::new(groups),
-            keys: Arc::new(
-                first
-                    .map(|cell| key_columns(std::slice::from_ref(cell)))
-                    .unwrap_or_default(),
-            ),
+            keys: Arc::new(keys.unwrap_or_default()),
             basis,
             purpose,
             shift: None,
@@ -99,9 +106,27 @@ impl Scope {
         self.purpose == Purpose::DryRun
     }
 
-    /// The groups, in the study's order.
-    pub(crate) fn groups(&self) -> &[Group] {
-        &self.groups
+    /// The basis of a group's figures.
+    fn basis_of(&self, group: &Group) -> Basis {
+        let own = || Basis::of(group.stack(), self.purpose == Purpose::Plan);
+        self.basis.unwrap_or_else(own)
+    }
+
+    /// What the groups belong to, in messages.
+    fn subject(&self) -> &'static str {
+        if self.basis.is_some() { "claim" } else { "study" }
+    }
+
+    /// The rows of this name, `groups` or `cells`, in the study's order; `None` if one has no result.
+    pub(crate) fn rows(&self, name: &str) -> Option<Value> {
+        if !self.read_all() {
+            return None;
+        }
+        let groups = self.groups.as_slice();
+        Some(match name {
+            "cells" => Value::from(Serde(groups.iter().flat_map(|group| &group.cells).collect::<Vec<_>>())),
+            _ => Value::from(Serde(groups)),
+        })
     }
 
     fn log(&self) -> MutexGuard<'_, ReadLog> {
@@ -139,7 +164,7 @@ impl Scope {
     }
 
     /// Notes that all rows are read. True if each of them has a result.
-    pub(crate) fn read_all(&self) -> bool {
+    fn read_all(&self) -> bool {
         self.log().rows = true;
         let mut all = true;
         for group in self.groups.iter() {
@@ -161,26 +186,16 @@ impl Scope {
         self.log().cells.extend(ids.map(str::to_owned));
     }
 
-    /// Makes sure that the basis has this column.
-    ///
-    /// # Errors
-    /// It has not.
-    pub(crate) fn check_column(&self, column: &str) -> Result<(), Error> {
-        let checked = match (self.basis.evidence, self.basis.stack) {
-            (Evidence::Predicted, Some(Stack::Torch)) => columns::check_predicted(column),
-            _ => columns::check_measured(column),
-        };
-        checked.map_err(|wrong| mistake(wrong.message, wrong.help))
-    }
-
     /// The statistic of a column in a group: measured in cells that all ended well, or predicted.
     ///
     /// # Errors
-    /// [`MISSING`], with the reason in the log.
+    /// A column that the group's basis does not have; [`MISSING`], with the reason in the log.
     pub(crate) fn figure(&self, group: &Group, column: &str) -> Result<Stat, Error> {
+        let basis = self.basis_of(group);
+        check_column(basis, column)?;
         self.read(group);
         self.log().columns.insert(column.to_owned());
-        let found = match self.basis.evidence {
+        let found = match basis.evidence {
             Evidence::Predicted => predicted(group, column),
             _ => measured(group, column),
         };
@@ -197,7 +212,7 @@ impl Scope {
             Some(shift) if shift.figure == figure => shift.factor,
             _ => 1.0,
         };
-        if stat.n == 1 && self.basis.evidence == Evidence::Measured {
+        if stat.n == 1 && basis.evidence == Evidence::Measured {
             self.log().single.insert(figure);
         }
         Ok(Stat {
@@ -212,7 +227,7 @@ impl Scope {
     /// [`MISSING`] if it is not run, or its plan has no budget.
     pub(crate) fn status(&self, group: &Group) -> Result<String, Error> {
         self.read(group);
-        let found = match self.basis.evidence {
+        let found = match self.basis_of(group).evidence {
             Evidence::Predicted => predicted_status(group),
             _ if group.status == "not run" => Err(format!("{} is not run", group.label)),
             _ => Ok(group.status.clone()),
@@ -246,7 +261,14 @@ impl Scope {
             let some = self.groups.iter().any(|group| is(group.cells[0].get(key), key, value));
             let all: IndexSet<String> = self.groups.iter().map(there).collect();
             let all: Vec<String> = all.into_iter().take(8).collect();
-            (!some).then(|| format!("{} is {} in this claim's cells", quoted(key), all.join(" or ")))
+            (!some).then(|| {
+                format!(
+                    "{} is {} in this {}'s cells",
+                    quoted(key),
+                    all.join(" or "),
+                    self.subject()
+                )
+            })
         };
         Err(mistake(
             format!("no cell has {}", text.join(", ")),
@@ -269,7 +291,11 @@ impl Scope {
         };
         let open: Vec<&str> = chosen[0].axes.keys().filter(open).map(String::as_str).collect();
         let message = match wanted {
-            [] => format!("the claim is about {} cells, and one is needed", chosen.len()),
+            [] => format!(
+                "the {} is about {} cells, and one is needed",
+                self.subject(),
+                chosen.len()
+            ),
             _ => format!("{} cells have these values, and one is needed", chosen.len()),
         };
         Err(mistake(message, Some(format!("say which {}", open.join(" and ")))))
@@ -284,6 +310,15 @@ impl Scope {
             spec::suggestion(key, &known).unwrap_or_else(|| "cells are picked by their keys, such as `rank=16`".into());
         Err(mistake(format!("{} is not a key of a cell", quoted(key)), Some(help)))
     }
+}
+
+/// Makes sure that the basis has this column.
+fn check_column(basis: Basis, column: &str) -> Result<(), Error> {
+    let checked = match (basis.evidence, basis.stack) {
+        (Evidence::Predicted, Some(Stack::Torch)) => columns::check_predicted(column),
+        _ => columns::check_measured(column),
+    };
+    checked.map_err(|wrong| mistake(wrong.message, wrong.help))
 }
 
 /// The statistic of a measured column; or the reason why there is none.
