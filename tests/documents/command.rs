@@ -55,7 +55,11 @@ impl Command {
 
     fn wrong_outcome(&self, output: &Output) -> Option<String> {
         if output.code != self.exits {
-            return Some(format!("the document says exit code {}: {output}", self.exits));
+            return Some(format!(
+                "the document says exit code {}: {}",
+                self.exits,
+                printed::excerpt(output)
+            ));
         }
         let shown = self.output.as_ref()?;
         printed::difference(shown, output)
@@ -68,7 +72,7 @@ impl Command {
             .filter(|word| !word.starts_with('-') && !is_placeholder(word));
         let help = tree.run(&format!("expctl {} --help", command.map_or("", String::as_str)));
         if help.code != 0 {
-            return Some(format!("it is no command: {help}"));
+            return Some(format!("it is no command: {}", printed::excerpt(&help)));
         }
         let known = options(help.stdout.split_whitespace());
         let named = options(words.iter().map(String::as_str));

@@ -11,10 +11,22 @@ pub fn difference(shown: &str, output: &Output) -> Option<String> {
     }
     let is_printed = |line: &&&str| streams.iter().flatten().any(|printed| line_agrees(line, printed));
     let missing: Vec<&str> = shown.iter().filter(|line| !is_printed(line)).copied().collect();
+    let output = excerpt(output);
     Some(match missing.is_empty() {
         true => format!("its lines are shown in another order, or some are left out without `…`: {output}"),
         false => format!("it does not print\n{}\nbut {output}", missing.join("\n")),
     })
+}
+
+/// An output's exit code with its first lines.
+pub fn excerpt(output: &Output) -> String {
+    let first = |text: &str| -> String { text.lines().take(20).map(|line| format!("{line}\n")).collect() };
+    Output {
+        code: output.code,
+        stdout: first(&output.stdout),
+        stderr: first(&output.stderr),
+    }
+    .to_string()
 }
 
 fn lines(text: &str) -> Vec<&str> {
