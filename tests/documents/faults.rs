@@ -164,6 +164,12 @@ fn an_output_that_is_not_printed_is_a_fault() {
 }
 
 #[test]
+fn an_output_of_a_command_that_is_not_run_is_a_fault() {
+    let page = "    expctl validate SPEC\n\n```text\nall is well\n```\n";
+    assert!(fault(page).ends_with("it is not run, so its output cannot be true"));
+}
+
+#[test]
 fn an_output_without_a_command_is_a_fault() {
     let page = "`expctl schema`\n\n## A heading\n\n```text\nan output\n```\n";
     assert!(fault(page).starts_with("page.md:5: this output belongs to no command"));
