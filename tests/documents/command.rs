@@ -50,7 +50,7 @@ impl Command {
         let not_compared = || {
             self.output
                 .as_ref()
-                .map(|_| "it is not run, so its output cannot be true".to_owned())
+                .map(|_| "it is not run, so its output cannot be compared".to_owned())
         };
         let fault = self.unknown_options(tree).or_else(|| self.missing_file(tree));
         fault.or_else(not_compared)

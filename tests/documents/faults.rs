@@ -166,7 +166,7 @@ fn an_output_that_is_not_printed_is_a_fault() {
 #[test]
 fn an_output_of_a_command_that_is_not_run_is_a_fault() {
     let page = "    expctl validate SPEC\n\n```text\nall is well\n```\n";
-    assert!(fault(page).ends_with("it is not run, so its output cannot be true"));
+    assert!(fault(page).ends_with("it is not run, so its output cannot be compared"));
 }
 
 #[test]
