@@ -49,10 +49,17 @@ impl Project {
         text.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
-    /// The program in this folder. Variables that would change a cell are not inherited.
+    /// expctl in this folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_expctl"));
-        command.current_dir(self.folder.path()).args(arguments);
+        let mut command = self.program(env!("CARGO_BIN_EXE_expctl"));
+        command.args(arguments);
+        command
+    }
+
+    /// A program in this folder. Variables that would change a cell are not inherited.
+    pub fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("EXPCTL_")) {
             command.env_remove(name);
         }
