@@ -1,15 +1,50 @@
-//! Tells the binary which commit it was built from, where it was built from a git checkout.
+//! Puts the shipped studies into the binary, and the commit that it was built from, if that is known.
 
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs, io};
 
-fn main() {
+fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    fs::write(out.join("examples.rs"), examples(&root.join("experiments"))?)?;
     // A package that was unpacked inside somebody else's repository has no commit of its own.
-    if !Path::new(&root).join(".git").exists() {
-        return;
+    if root.join(".git").exists() {
+        commit();
     }
+    Ok(())
+}
+
+/// An array of the files in `folder`, each its path in there and its text, in the order of the paths.
+fn examples(folder: &Path) -> io::Result<String> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut files = Vec::new();
+    list(folder, &mut files)?;
+    files.sort();
+    let mut array = String::from("[\n");
+    for file in files {
+        let path = file.strip_prefix(folder).unwrap_or(&file);
+        let _ = writeln!(array, "({path:?}, include_str!({file:?})),");
+    }
+    Ok(array + "]")
+}
+
+/// Adds the files in `folder` and in the folders below it.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn commit() {
     let Some(commit) = git(&["rev-parse", "HEAD"]) else {
         return;
     };
