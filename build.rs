@@ -33,7 +33,8 @@ fn examples(folder: &Path) -> io::Result<String> {
 
 /// Adds the files in `folder` and in the folders below it.
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(named)? {
         let path = entry?.path();
         if path.is_dir() {
             list(&path, files)?;
@@ -44,6 +45,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
+/// Names the commit in a variable of the build, with `-dirty` if what the binary is made from differs.
 fn commit() {
     let Some(commit) = git(&["rev-parse", "HEAD"]) else {
         return;

@@ -62,10 +62,21 @@ fn figures_that_corrected_the_plan_stand_apart() {
             "The studies"
         ]
     );
-    assert!(page.contains("* [apart](../spec.yaml), with its [report](../out/report.md)\n"), "{page}");
+    assert!(
+        page.contains("* [apart](../spec.yaml), with its [report](../out/report.md)\n"),
+        "{page}"
+    );
 
-    let rows = project.expctl(&["accuracy", "spec.yaml", "--format", "json"]).exits(0).json();
-    let kinds: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["section"].as_str().unwrap()).collect();
+    let rows = project
+        .expctl(&["accuracy", "spec.yaml", "--format", "json"])
+        .exits(0)
+        .json();
+    let kinds: Vec<&str> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["section"].as_str().unwrap())
+        .collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "held_out").count(), 2, "{kinds:?}");
 }
 
