@@ -6,11 +6,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use expctl::cli::{Cli, INVALID_INPUT, describe};
 use expctl::memory::{BackendAllocator, LedgerAllocator};
+use expctl::spec::{self, ShippedFile};
+use include_dir::{Dir, include_dir};
+
+static EXPERIMENTS: Dir = include_dir!("$CARGO_MANIFEST_DIR/experiments");
 
 #[global_allocator]
 static ALLOCATOR: LedgerAllocator<BackendAllocator> = LedgerAllocator::new(BackendAllocator);
 
 fn main() -> ExitCode {
+    spec::ship(files(&EXPERIMENTS));
     match Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
@@ -19,4 +24,12 @@ fn main() -> ExitCode {
             ExitCode::from(INVALID_INPUT)
         }
     }
+}
+
+/// The files of a folder and of those below it.
+fn files(dir: &'static Dir) -> Vec<ShippedFile> {
+    let own = dir
+        .files()
+        .filter_map(|file| Some((file.path().to_str()?, file.contents_utf8()?)));
+    own.chain(dir.dirs().flat_map(files)).collect()
 }

@@ -22,7 +22,8 @@ use crate::text::Table;
 
 /// Compare predictions with the published figures of some specs
 ///
-/// The cells are planned, none is run. The page has the errors by study and the worst rows; json and csv have all rows.
+/// The cells are planned, none is run. The page keeps figures that test the plan apart from those that corrected it, by the
+/// key `evidence`. It has the errors by study and the worst rows; json and csv have all rows.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Specs with `published` figures
@@ -62,6 +63,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .with_context(|| path.display().to_string())?;
         studies.push(PlannedStudy {
             spec: path.display().to_string(),
+            report: study.report.publish.clone(),
             cells: frame::of_plan(&study, predictions.iter().map(Some))?,
             about: About::new(&study),
         });
@@ -98,6 +100,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn table(accuracy: &Accuracy) -> Table {
     let mut table = Table::new([
         "study",
+        "section",
         "cell_id",
         "cell",
         "figure",
@@ -116,6 +119,7 @@ fn table(accuracy: &Accuracy) -> Table {
     for row in &accuracy.rows {
         table.rows.push(vec![
             json!(row.study),
+            json!(row.section),
             json!(row.cell_id),
             json!(row.label),
             json!(row.name),

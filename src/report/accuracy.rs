@@ -1,5 +1,8 @@
-//! Accuracy of predictions: published figures of several studies, each with its prediction, the worst first.
+//! Accuracy of predictions: published figures of several studies, each with its prediction, by what they say of the plan.
 
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
 use polars_core::prelude::DataFrame;
 use serde::Serialize;
 
@@ -12,6 +15,7 @@ use super::published::{self, ComparedFigure};
 use super::template::Template;
 use super::{figures, filters, markdown};
 use crate::options::Stack;
+use crate::spec::Evidence;
 use crate::text::Unit;
 
 /// A study with a frame of predictions.
@@ -19,6 +23,8 @@ use crate::text::Unit;
 pub struct PlannedStudy {
     /// The spec's path, as it was given.
     pub spec: String,
+    /// The path of the study's report, if it has one.
+    pub report: Option<PathBuf>,
     /// The study's name, description and published figures.
     pub about: About,
     /// The frame, with the columns `predicted_…`.
@@ -34,8 +40,8 @@ pub struct Row {
     pub label: String,
     /// The cell's id.
     pub cell_id: String,
-    /// The stack of the cell.
-    stack: Stack,
+    /// The section of the page that the row belongs to.
+    pub section: Section,
     /// The source's name for the figure.
     pub name: Option<String>,
     /// The column of the frame, without the prefix `predicted_`.
@@ -94,15 +100,68 @@ impl InRange {
     }
 }
 
-/// The errors of a study's figures of one column.
+/// A section of the page: rows whose errors say the same of the plan. The sections are in the order of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Section {
+    /// Figures that test the plan.
+    HeldOut,
+    /// Figures that were at hand while the plan was written.
+    Seen,
+    /// Figures that corrected the plan.
+    Corrected,
+    /// Figures that their sources calculated.
+    Estimate,
+    /// Figures of our own trainer, which its ledger counted.
+    OurTrainer,
+}
+
+impl Section {
+    const ALL: [Self; 5] = [
+        Self::HeldOut,
+        Self::Seen,
+        Self::Corrected,
+        Self::Estimate,
+        Self::OurTrainer,
+    ];
+
+    fn of(figure: &ComparedFigure) -> Self {
+        match (figure.group.stack(), figure.evidence) {
+            (Stack::Candle, _) => Self::OurTrainer,
+            (Stack::Torch, Evidence::HeldOut) => Self::HeldOut,
+            (Stack::Torch, Evidence::Seen) => Self::Seen,
+            (Stack::Torch, Evidence::Corrected) => Self::Corrected,
+            (Stack::Torch, Evidence::Estimate) => Self::Estimate,
+        }
+    }
+}
+
+/// The rows of a section, summarised.
+#[derive(Debug, Serialize)]
+struct Part {
+    section: Section,
+    /// The errors of all figures of memory. Counts of weights would hide them.
+    memory: Option<Errors>,
+    in_range: Option<InRange>,
+    summaries: Vec<Summary>,
+}
+
+/// The errors of a study's figures of one column, in one section.
 #[derive(Debug, Serialize)]
 struct Summary {
     study: String,
-    spec: String,
     column: String,
     in_range: Option<InRange>,
     #[serde(flatten)]
     errors: Errors,
+}
+
+/// A study of the page.
+#[derive(Debug, Serialize)]
+struct Named {
+    name: String,
+    spec: String,
+    report: Option<PathBuf>,
 }
 
 /// A summary of errors. All but the worst are of absolute errors.
@@ -139,20 +198,15 @@ impl Errors {
 /// All published figures of some studies with their predictions.
 #[derive(Debug, Default, Serialize)]
 pub struct Accuracy {
-    /// The rows of PyTorch's stack with a prediction, of whatever figure.
-    torch: Option<Errors>,
-    /// The same of our own trainer, whose figures are counts of its ledger.
-    candle: Option<Errors>,
+    /// The sections that have rows.
+    parts: Vec<Part>,
     /// All figures with a range.
     in_range: Option<InRange>,
-    summaries: Vec<Summary>,
     /// The worst first; rows without a prediction last.
     pub rows: Vec<Row>,
     /// The sources of the figures, each once.
     pub sources: Vec<String>,
-    /// The studies' names and descriptions.
-    studies: Vec<About>,
-    specs: Vec<String>,
+    studies: Vec<Named>,
 }
 
 impl Accuracy {
@@ -162,31 +216,31 @@ impl Accuracy {
     /// A frame that cannot be read, or a wrong expression in a text.
     pub fn new(studies: Vec<PlannedStudy>) -> Result<Self, ReportError> {
         let mut accuracy = Self::default();
-        for PlannedStudy { spec, about, cells } in studies {
-            let rows = entries(&cells)?;
-            let about = figures::write_all(&about, &rows)?;
+        for study in studies {
+            let rows = entries(&study.cells)?;
+            let about = figures::write_all(&study.about, &rows)?;
             let axes = axes(&rows, &about.axes);
-            let figures = published::compare(&about.published, &groups(&rows, &axes));
-            accuracy.summaries.extend(summaries(&about.name, &spec, &figures));
-            for figure in figures {
+            for figure in published::compare(&about.published, &groups(&rows, &axes)) {
                 let row = accuracy.row(&about.name, figure);
                 accuracy.rows.push(row);
             }
-            accuracy.studies.push(about);
-            accuracy.specs.push(spec);
+            accuracy.studies.push(Named {
+                name: about.name,
+                spec: study.spec,
+                report: study.report,
+            });
         }
+        accuracy.parts = Section::ALL
+            .into_iter()
+            .filter_map(|section| part(section, &accuracy.rows))
+            .collect();
+        accuracy.in_range = InRange::of(accuracy.rows.iter().filter_map(|row| row.range));
         let distance = |row: &Row| row.error.map_or(-1.0, f64::abs);
         accuracy.rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
-        let of_stack = |stack| {
-            let rows = accuracy.rows.iter().filter(|row| row.stack == stack);
-            Errors::of(rows.filter_map(|row| row.error))
-        };
-        accuracy.in_range = InRange::of(accuracy.rows.iter().filter_map(|row| row.range));
-        (accuracy.torch, accuracy.candle) = (of_stack(Stack::Torch), of_stack(Stack::Candle));
         Ok(accuracy)
     }
 
-    /// The Markdown page: errors by study and figure, the worst rows, the studies and the sources.
+    /// The Markdown page: each section with its errors by study and figure and its worst rows; the studies and the sources.
     ///
     /// # Errors
     /// A mistake in the template.
@@ -210,7 +264,7 @@ impl Accuracy {
         Row {
             study: study.to_owned(),
             label: figure.group.label.clone(),
-            stack: figure.group.stack(),
+            section: Section::of(&figure),
             cell_id: figure.group.cells[0].text("cell_id").unwrap_or_default().to_owned(),
             error: error(&figure),
             range: range(&figure),
@@ -260,23 +314,30 @@ fn range(figure: &ComparedFigure) -> Option<Range> {
     Some(Range { low, high, holds })
 }
 
-fn summaries(study: &str, spec: &str, figures: &[ComparedFigure]) -> Vec<Summary> {
-    let mut columns: Vec<&str> = Vec::new();
-    for figure in figures {
-        if figure.of.is_none() && !columns.contains(&figure.column.as_str()) {
-            columns.push(&figure.column);
-        }
+/// The summary of a section; `None` if it has no rows.
+fn part(section: Section, rows: &[Row]) -> Option<Part> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.section == section).collect();
+    let memory = rows.iter().filter(|row| row.metric.is_some());
+    (!rows.is_empty()).then(|| Part {
+        section,
+        memory: Errors::of(memory.filter_map(|row| row.error)),
+        in_range: InRange::of(rows.iter().filter_map(|row| row.range)),
+        summaries: summaries(&rows),
+    })
+}
+
+/// The errors by study and column, in the order of the rows. Shares of another column are left out.
+fn summaries(rows: &[&Row]) -> Vec<Summary> {
+    let mut columns: IndexMap<(&str, &str), Vec<&Row>> = IndexMap::new();
+    for row in rows.iter().filter(|row| row.of.is_none()) {
+        columns.entry((&row.study, &row.column)).or_default().push(row);
     }
-    let summary = |column: &str| {
-        let of_column = figures
-            .iter()
-            .filter(|figure| figure.of.is_none() && figure.column == column);
+    let summary = |((study, column), rows): ((&str, &str), Vec<&Row>)| {
         Some(Summary {
-            in_range: InRange::of(of_column.clone().filter_map(range)),
             study: study.to_owned(),
-            spec: spec.to_owned(),
             column: column.to_owned(),
-            errors: Errors::of(of_column.filter_map(error))?,
+            in_range: InRange::of(rows.iter().filter_map(|row| row.range)),
+            errors: Errors::of(rows.iter().filter_map(|row| row.error))?,
         })
     };
     columns.into_iter().filter_map(summary).collect()

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
 use crate::results::columns::{PREDICTED, dimension};
-use crate::spec::{Metric, Published, SpecError, Study};
+use crate::spec::{Evidence, Metric, Published, SpecError, Study};
 use crate::text::{Dimension, Mistake, Unit, quoted};
 
 /// A published figure and its group.
@@ -56,6 +56,8 @@ pub(crate) struct ComparedFigure {
     pub metric: Option<&'static str>,
     /// The memory that the column counts.
     pub measured_metric: Option<&'static str>,
+    /// What an error of the prediction says about the plan.
+    pub evidence: Evidence,
     /// The source.
     pub source: String,
     /// From 1; figures of one source share it.
@@ -115,6 +117,7 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
         distance: difference.map_or(-1.0, |difference| (difference / number).abs()),
         metric: published.metric.map(Metric::name),
         measured_metric: metric(&published.column, published.unit),
+        evidence: published.evidence,
         source: published.source.clone(),
         source_number,
         note: published.note.clone(),

@@ -9,6 +9,7 @@ use super::de;
 use super::diagnostic::{Diagnostic, Mistakes};
 use super::entries;
 use super::error::SpecError;
+use super::examples::not_there;
 use super::expand::{Expansion, expand};
 use super::figures;
 use super::fit;
@@ -37,7 +38,10 @@ const LARGEST: u64 = 4 << 20;
 /// # Errors
 /// Everything that is wrong with the file or the overrides; the user's mistakes, so exit code 2.
 pub fn load(path: &Path, overrides: &Overrides) -> Result<Study, SpecError> {
-    let text = read_text(path, LARGEST)?;
+    let text = read_text(path, LARGEST).map_err(|error| match path.exists() {
+        true => error,
+        false => not_there(path, error),
+    })?;
     parse(path, &text, overrides)
 }
 

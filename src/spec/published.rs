@@ -38,6 +38,10 @@ pub struct Published {
     pub metric: Option<Metric>,
     /// Who published it and where: a text, a URL, or both.
     pub source: String,
+    /// What an error of the prediction says about the plan. `expctl accuracy` keeps the kinds apart.
+    #[serde(default, skip_serializing_if = "Evidence::is_default")]
+    #[schemars(with = "Option<Evidence>")]
+    pub evidence: Evidence,
     /// A remark that readers need to compare. It may hold figures, as the description may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -66,6 +70,27 @@ pub enum Metric {
     Process,
     /// The source does not say.
     Unstated,
+}
+
+/// What a published figure was used for before the prediction is compared with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// It tests the plan: neither a rule of the plan nor an assumption of the spec was taken from it.
+    #[default]
+    HeldOut,
+    /// It was at hand while the plan was written. No record says whether a rule was taken from it.
+    Seen,
+    /// It corrected the plan, or an assumption of the spec was taken from it.
+    Corrected,
+    /// Its source calculated it and measured nothing, so the error is of two estimates.
+    Estimate,
+}
+
+impl Evidence {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Metric {

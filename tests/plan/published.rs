@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use expctl::spec::{self, Overrides};
+
 /// The sources that were searched for figures of one GPU.
 const SOURCES: [&str; 33] = [
     "huggingface/transformers/blob/98513df/docs/source/en/perf_train_gpu_one.mdx",
@@ -101,4 +103,28 @@ fn every_spec_with_published_figures_is_named() {
             );
         }
     }
+}
+
+/// The specs that the table of evidence names, by kind.
+fn evidence() -> BTreeSet<(String, PathBuf)> {
+    let page = page();
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    rows.flat_map(|(kind, row)| links(row).into_iter().map(|spec| (kind.to_owned(), spec)))
+        .collect()
+}
+
+#[test]
+fn the_evidence_of_each_spec_is_named() {
+    let mut expected = BTreeSet::new();
+    for path in links(&page()) {
+        let study = spec::load(&root().join(&path), &Overrides::default()).unwrap();
+        let is_ours = path.to_string_lossy().contains("our_trainer");
+        for figure in study.published.iter().filter(|_| !is_ours) {
+            let kind = serde_json::to_value(figure.evidence).unwrap();
+            expected.insert((kind.as_str().unwrap().to_owned(), path.clone()));
+        }
+    }
+    assert_eq!(evidence(), expected);
 }

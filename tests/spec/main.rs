@@ -8,6 +8,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod diagnostics;
+mod examples;
 mod figures;
 mod mutations;
 mod stacks;

@@ -10,6 +10,7 @@ use crate::report::entry::Entry;
 use crate::report::group::{Stat, groups};
 use crate::report::published::ComparedFigure;
 use crate::results::datum::Datum;
+use crate::spec::Evidence;
 use crate::text::Unit;
 
 #[test]
@@ -390,6 +391,7 @@ fn published_figures_are_compared_with_measured_ones() {
         distance: 0.0,
         metric: Some(metric),
         measured_metric: Some("allocated"),
+        evidence: Evidence::default(),
         source: "a paper".into(),
         source_number: 1,
         note: None,
