@@ -18,7 +18,7 @@ use super::key_path::lies_in;
 use super::keys;
 use super::layers::{self, Layer, highest};
 use super::overrides::Overrides;
-use super::pin_axes::pin_axes;
+use super::pin_axes::{Pinned, pin_axes};
 use super::place::{Place, Sources};
 use super::read::{cannot_read, read_text};
 use super::selection::Selection;
@@ -108,11 +108,10 @@ fn resolve(
     let (study, in_sections) = read_sections(&mut tree);
     let repeats = study.as_ref().map_or(1, |study| study.repeats);
 
-    let mut notes = pin_axes(&mut sweep, layers, mistakes);
-    let pinned = !notes.is_empty();
+    let Pinned { names, mut notes } = pin_axes(&mut sweep, layers, mistakes);
     check_defaults(&mut defaults, sweep.paths(), mistakes);
     check_axes(&defaults, &mut sweep, mistakes);
-    let expansion = expand(&defaults, &sweep, configs, repeats, pinned, mistakes);
+    let expansion = expand(&defaults, &sweep, configs, repeats, &names, mistakes);
     let is_sound = mistakes.is_empty();
     if let Some(expansion) = expansion.as_ref().filter(|_| is_sound) {
         mistakes.take(check_padding(&defaults, layers, expansion));

@@ -55,7 +55,7 @@ impl Cell {
         }
         if self.packing && self.pad_to_multiple_of.is_some_and(|multiple| multiple > 1) {
             found.add(
-                Invalid::new("pad_to_multiple_of", "packed rows have no padding")
+                Invalid::idle("pad_to_multiple_of", "packed rows have no padding")
                     .with("packing")
                     .help("leave the key out"),
             );
@@ -71,7 +71,7 @@ impl Cell {
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given && !self.packing) {
             found.add(
-                Invalid::new(key, "does nothing without packing")
+                Invalid::idle(key, "does nothing without packing")
                     .with("packing")
                     .help("leave the key out, or write `packing: true`"),
             );
