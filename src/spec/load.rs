@@ -17,6 +17,7 @@ use super::invocation::Invocation;
 use super::key_path::lies_in;
 use super::keys;
 use super::layers::{self, Layer, highest};
+use super::on_oom::{OnOom, Rung};
 use super::overrides::Overrides;
 use super::pin_axes::{Pinned, pin_axes};
 use super::place::{Place, Sources};
@@ -26,7 +27,9 @@ use super::study::{Study, StudyCell};
 use super::sweep::{self, Sweep};
 use super::tree::{Node, Scalar, Value};
 use super::type_values::{check_axes, check_defaults};
+use super::written::Written;
 use super::yaml::{self, Budget};
+use crate::options::Offload;
 
 /// The largest file that is read as a spec, in bytes.
 const LARGEST: u64 = 4 << 20;
@@ -133,7 +136,7 @@ fn resolve(
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);
     study.published = entries::pick(study.published, published, &selector, mistakes, &mut notes);
-    study.published = figures::read_values(study.published, folder, &selector, mistakes);
+    study.published = figures::read_values(study.published, folder, &selector, mistakes, &mut notes);
     study.claims = entries::pick(study.claims, claims, &selector, mistakes, &mut notes);
     let Expansion { cells, axes, .. } = expansion?;
     if study.record.timeline && cells.iter().any(|cell| cell.cell.device != "cpu") {
@@ -147,11 +150,13 @@ fn resolve(
         let place = tree.get(&["record", "model"]).map_or(tree.place, |node| node.place);
         mistakes.add(Diagnostic::new(format!("record.model: {wrong}")).at(place));
     }
+    notes.extend(idle_host_memory(&cells, &study));
     Some(Study {
         cells,
         axes,
         notes,
         adapter_configs: configs.digests(),
+        written: Written::new(&defaults, &sweep, sources),
         ..study
     })
 }
@@ -168,6 +173,15 @@ fn check_padding(defaults: &Node, layers: &[Layer], expansion: &Expansion) -> Re
         ),
         _ => Ok(()),
     }
+}
+
+/// A note on a budget that no run keeps: nothing is offloaded, except by a search for what fits.
+fn idle_host_memory(cells: &[StudyCell], study: &Study) -> Option<String> {
+    let has_budget = cells.iter().any(|planned| planned.cell.host_memory.is_some());
+    let offloads = cells.iter().any(|planned| planned.cell.offload != Offload::NONE);
+    let may_offload = matches!(&study.on_oom, OnOom::Ladder(rungs) if rungs.contains(&Rung::Offload));
+    let is_idle = has_budget && !offloads && !may_offload;
+    is_idle.then(|| "host_memory: no cell has `offload`, so the budget is for `expctl fit` alone".to_owned())
 }
 
 /// The reason why cells do not write one model.

@@ -60,6 +60,7 @@ mod study_file;
 mod sweep;
 mod tree;
 mod type_values;
+mod written;
 mod yaml;
 
 pub(crate) use aliases::suggestion;
@@ -82,3 +83,4 @@ pub use selection::Selection;
 pub use spec_file::SpecFile;
 pub use study::{Limits, RecordSpec, ReportSpec, Study, StudyCell, TEMPLATES};
 pub use study_file::STUDY_FILE;
+pub use written::key_in_front;

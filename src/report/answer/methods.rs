@@ -2,10 +2,11 @@
 
 use super::evidence::Evidence;
 use super::figures::Figures;
+use super::naming::listed;
 use super::sentence::{Sentence, most_important};
 use super::{extremes, tuned};
 use crate::report::front::Place;
-use crate::report::group::Group;
+use crate::report::group::{BEYOND_NOISE, Group, Stat};
 use crate::report::markdown::escape;
 use crate::report::methods::{FORGETTING, HELD_OUT, Method, Titles, methods};
 use crate::text::format::{number, percent, ratio};
@@ -98,25 +99,53 @@ fn front(
     (!front.is_empty()).then(|| Sentence::about(text, Figures::Measured, front))
 }
 
-/// The methods that forget least and most, if their losses mean something and the gap is more than noise.
+/// The methods that forget least and most, if their losses mean something and the gap is more than noise; or that none
+/// forgets. Methods that differ from the first by noise alone share its place.
 fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Option<Sentence> {
     let stat = |group: &Group| group.stats.get(FORGETTING).copied().flatten();
-    let known: Vec<&Group> = evidence.groups.iter().filter(|group| stat(group).is_some()).collect();
+    let mut known: Vec<&Group> = evidence.groups.iter().filter(|group| stat(group).is_some()).collect();
     let rise = |group: &Group| stat(group).map_or(f64::NAN, |stat| stat.mean);
-    let least = known.iter().copied().min_by(|a, b| rise(a).total_cmp(&rise(b)))?;
-    let most = known.iter().copied().max_by(|a, b| rise(a).total_cmp(&rise(b)))?;
-    let is_beyond_noise = stat(least)?.is_beyond_noise(stat(most)?);
-    if !evidence.losses.rank || is_beyond_noise == Some(false) || rise(least) >= rise(most) {
+    known.sort_by(|a, b| rise(a).total_cmp(&rise(b)));
+    let (&least, &most) = (known.first()?, known.last()?);
+    let is_noise = |group: &Group, other: &Group| stat(group)?.is_beyond_noise(stat(other)?).map(|is_beyond| !is_beyond);
+    if !evidence.losses.rank {
         return None;
     }
+    let described = |group: &Group| format!("{} ({})", title(group), stated(group, FORGETTING));
+    if known.iter().all(|group| !stat(group).is_some_and(is_a_rise)) {
+        let from_to: Vec<String> = [least, most].map(described).to_vec();
+        let text = match known.len() {
+            1 => format!("Nothing is forgotten: the loss on other data does not rise with {}.", from_to[0]),
+            _ => format!(
+                "No method forgets: no loss on other data rises beyond noise; the changes go from {} to {}.",
+                from_to[0], from_to[1]
+            ),
+        };
+        return Some(Sentence::about(text, Figures::Measured, [least, most]));
+    }
+    if is_noise(least, most) == Some(true) || rise(least) >= rise(most) {
+        return None;
+    }
+    let alike = |first: &Group| -> Vec<&Group> {
+        let is_alike = |group: &&Group| std::ptr::eq(*group, first) || is_noise(group, first) == Some(true);
+        known.iter().copied().filter(is_alike).collect()
+    };
+    let (lowest, highest) = (alike(least), alike(most));
+    let names = |groups: &[&Group]| listed(&groups.iter().map(|group| described(group)).collect::<Vec<_>>());
+    let verb = |groups: &[&Group]| if groups.len() == 1 { "forgets" } else { "forget" };
     let text = format!(
-        "{} forgets least: the loss on other data changes by {}; {} forgets most, {}.",
-        title(least),
-        stated(least, FORGETTING),
-        in_a_sentence(&title(most)),
-        stated(most, FORGETTING),
+        "{} {} least, {} {} most; in brackets, the change of the loss on other data.",
+        names(&lowest),
+        verb(&lowest),
+        in_a_sentence(&names(&highest)),
+        verb(&highest),
     );
-    Some(Sentence::about(text, Figures::Measured, [least, most]))
+    Some(Sentence::about(text, Figures::Measured, lowest.into_iter().chain(highest)))
+}
+
+/// True if a loss rises by more than noise.
+fn is_a_rise(rise: Stat) -> bool {
+    rise.mean > BEYOND_NOISE * rise.deviation.unwrap_or(0.0)
 }
 
 /// A group's loss with its spread.

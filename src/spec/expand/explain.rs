@@ -2,7 +2,7 @@
 
 use super::super::cell::Invalid;
 use super::super::diagnostic::{Diagnostic, Label};
-use super::super::key_path::{lies_in, nearest_node};
+use super::super::key_path::{lies_in, nearest_node, nearest_path};
 use super::super::sweep::Assignment;
 use super::super::tree::Node;
 use super::{DECIDING, Expander, Origin};
@@ -66,11 +66,14 @@ impl Expander<'_> {
         let mut diagnostic = Diagnostic::new(message).help_if(invalid.mistake.help.as_ref());
         let keys = std::iter::once(invalid.key.as_str()).chain(invalid.with.iter().copied());
         for key in keys {
-            let Some(node) = nearest_node(tree, key) else { continue };
+            let Some((name, node)) = written(tree, key) else { continue };
+            if name != key && key != invalid.key {
+                continue;
+            }
             let label = if invalid.with.is_empty() {
                 String::new()
             } else {
-                format!("{key} = {}", node.to_flow_yaml())
+                format!("{name} = {}", node.to_flow_yaml())
             };
             let bytes = invalid.mistake.range.as_ref().filter(|_| key == invalid.key);
             let part = bytes
@@ -95,6 +98,14 @@ impl Expander<'_> {
                 .any(|assignment| lies_in(key, &assignment.name) || lies_in(&assignment.name, key))
         })
     }
+}
+
+/// The node of a key, and its name: that of the innermost key around it that the tree has, if it lacks the key itself.
+fn written<'n, 'k>(tree: &'n Node, key: &'k str) -> Option<(&'k str, &'n Node)> {
+    let path = nearest_path(tree, key)?;
+    let end = path.iter().map(|segment| segment.len() + 1).sum::<usize>() - 1;
+    let is_around = matches!(key.as_bytes().get(end), Some(b'.' | b'['));
+    Some((if is_around { &key[..end] } else { key }, tree.get(&path)?))
 }
 
 /// The mistake of the first of so many cells.

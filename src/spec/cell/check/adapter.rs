@@ -185,7 +185,7 @@ impl Cell {
                     "prompt_tuning.init",
                     "the virtual tokens start from a text that is not there",
                 );
-                found.add(invalid.help("write `init_text`, or use `init: random`"));
+                found.add(invalid.with(key).help("write `init_text`, or use `init: random`"));
             }
             (PromptInit::Text, Some(text)) if text.is_empty() => {
                 found.add(Invalid::new(key, "the text is empty").help("use `init: random`"));

@@ -240,8 +240,9 @@ impl Cell {
         }
         let message = "the preset has no tokenizer, which decides how long the samples are";
         Err(Invalid::new("data", message).with("model").help(
-            "give a directory with the model's config.json and tokenizer.json, such as `./models/name`, or `hf://owner/name`; \
-             weights are not needed",
+            "write the model as a directory with its config.json and tokenizer.json, such as `model: ./models/name`, or as its \
+             name on the hub, such as `model: hf://owner/name`; weights are not needed. Without either, \
+             `data: {synthetic: {lengths: [...]}}` has the lengths of your samples",
         ))
     }
 

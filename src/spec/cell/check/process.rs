@@ -111,6 +111,10 @@ impl Cell {
                     None => invalid,
                 })
             }
+            None if map == "allocator.env" && self.stack == Stack::Candle => {
+                let invalid = Invalid::idle(format!("{map}.{name}"), "no allocator reads this variable").with("stack");
+                Err(invalid.help("set it under `env`; allocators read MALLOC_…, GLIBC_TUNABLES and MIMALLOC_…"))
+            }
             _ => Ok(()),
         }
     }
