@@ -56,7 +56,12 @@ fn bytes(value: &Value, unit: Option<&str>) -> Result<String, Error> {
 /// `{{ n | part_bytes("MiB") }}`: a part of a peak. Repeats that peak at different instants have it or have it not, so the
 /// lowest and the highest are shown then, and no mean.
 fn part_bytes(value: &Value, unit: &str) -> Result<String, Error> {
-    let end = |name: &str| value.get_attr(name).ok().filter(|end| !end.is_undefined() && !end.is_none());
+    let end = |name: &str| {
+        value
+            .get_attr(name)
+            .ok()
+            .filter(|end| !end.is_undefined() && !end.is_none())
+    };
     match (end("min"), end("max")) {
         (Some(low), Some(high)) if f64::try_from(low.clone()).is_ok_and(|low| low == 0.0) && low != high => {
             let [low, high] = [low, high].map(|end| bytes(&end, Some(unit)));

@@ -100,7 +100,8 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
     let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for planned in &study.cells {
         let cell = &planned.cell;
-        let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, planned, key, value.to_string(), reason);
+        let fail =
+            |key, value: &dyn ToString, reason| PreflightError::new(study, planned, key, value.to_string(), reason);
         if planned.is_planned() || !is_due(planned) {
             continue;
         }
@@ -161,11 +162,21 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
 /// # Errors
 /// If all cells are for the torch stack.
 pub fn trainable(study: &Study) -> Result<(), PreflightError> {
-    let Some(first) = study.cells.first().filter(|_| study.cells.iter().all(StudyCell::is_planned)) else {
+    let Some(first) = study
+        .cells
+        .first()
+        .filter(|_| study.cells.iter().all(StudyCell::is_planned))
+    else {
         return Ok(());
     };
     let spec = study.directory.join(&study.file).display().to_string();
-    Err(PreflightError::new(study, first, "stack", "torch", Reason::Stack { spec }))
+    Err(PreflightError::new(
+        study,
+        first,
+        "stack",
+        "torch",
+        Reason::Stack { spec },
+    ))
 }
 
 /// The shape of a cell's model. Its files are looked at, unless only its description was fetched.

@@ -41,7 +41,9 @@ pub(crate) fn read_values(
                 if bound.is_empty() && selector.expansion.is_some() {
                     let (name, column) = (entry.origin.name(), quoted(&entry.column));
                     let file = path.display();
-                    notes.push(format!("{name}: {file} has no number of {column} for these cells, so there is no figure"));
+                    notes.push(format!(
+                        "{name}: {file} has no number of {column} for these cells, so there is no figure"
+                    ));
                 }
                 figures.extend(bound);
             }

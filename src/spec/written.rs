@@ -115,13 +115,22 @@ mod tests {
         let text = "name: x\ndefaults: {model: tiny, data: {path: a.txt}}\nsweep:\n  grid:\n    rank: [4, 8]\n";
         let overrides = Overrides::new([], vec!["seed=3".into()]);
         let study = parse(Path::new("/nowhere/x.yaml"), text, &overrides).unwrap();
-        let places = |key: &str| study.cells.iter().map(|cell| study.place_of(cell, key)).collect::<Vec<_>>();
+        let places = |key: &str| {
+            study
+                .cells
+                .iter()
+                .map(|cell| study.place_of(cell, key))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(places("rank"), ["/nowhere/x.yaml:5:12", "/nowhere/x.yaml:5:15"]);
         assert_eq!(places("data.path")[0], "/nowhere/x.yaml:2:39");
         assert_eq!(places("data.format")[0], "/nowhere/x.yaml:2:32");
         assert_eq!(places("seed")[1], "--set seed=3");
         assert_eq!(places("max_seq_length")[0], "/nowhere/x.yaml");
-        assert_eq!(study.name_in_study(&study.cells[0]), format!(" (cell {})", study.cells[0].id));
+        assert_eq!(
+            study.name_in_study(&study.cells[0]),
+            format!(" (cell {})", study.cells[0].id)
+        );
     }
 
     #[test]

@@ -51,6 +51,37 @@ fn a_prediction_is_marked_as_one() {
 }
 
 #[test]
+fn a_plan_says_which_figures_it_cannot_predict() {
+    let figure =
+        |column: &str| format!("- {{ column: {column}, value: 5, unit: GB, metric: unstated, source: Somebody }}\n");
+    let spec = |columns: &[&str]| {
+        let figures: String = columns.iter().map(|column| figure(column)).collect();
+        format!(
+            "name: x\ndefaults: {{ model: tiny, stack: torch, gpu: rtx-3050-8gb }}\nreport: {{ template: plan }}\n\
+             published:\n{figures}"
+        )
+    };
+    let project = crate::common::Project::new("name: x\n");
+    for (columns, predicted) in [
+        (&["process_peak_bytes"][..], 0),
+        (&["process_peak_bytes", "allocated_peak_bytes"][..], 1),
+    ] {
+        project.write("plan.yaml", spec(columns));
+        let report = project.path("plan.md").display().to_string();
+        project
+            .expctl(&["plan", "plan.yaml", &format!("--report={report}")])
+            .exits(0);
+        let report = project.read("plan.md");
+        let (_, part) = report.split_once("## Compared with published figures").unwrap();
+        let not = "| 5 GB | not predicted: the CUDA context is unknown | — |";
+        assert!(part.contains(" Predicted | Difference |"), "{part}");
+        assert!(part.contains(not), "{part}");
+        assert!(!part.contains("planned |") && !part.contains("Measured"), "{part}");
+        assert_eq!(part.matches("GB (-100").count(), predicted, "{part}");
+    }
+}
+
+#[test]
 fn a_published_figure_is_no_part_of_a_cell() {
     let recorded = Recorded::new(SPEC);
     recorded.expctl(&["report", "experiments/rank_sweep.yaml"]).exits(0);

@@ -205,7 +205,10 @@ sweep:
     .cells[0]
         .cell
         .clone();
-    assert_eq!(to_flow_yaml(&study.value("allocator.env")), "{MALLOC_B: 1, MALLOC_C: 2, MALLOC_D: 3}");
+    assert_eq!(
+        to_flow_yaml(&study.value("allocator.env")),
+        "{MALLOC_B: 1, MALLOC_C: 2, MALLOC_D: 3}"
+    );
 }
 
 #[test]
@@ -247,24 +250,55 @@ fn a_default_need_not_suit_every_cell() {
     let keys = ["adapter", "rank"];
     assert_eq!(values(&text, &[], &keys), ["lora 8", "ia3 16"]);
     let alone = study("name: x\ndefaults: {model: tiny, adapter: ia3}\n");
-    assert_eq!(study(&text).cells[1].id, alone.cells[0].id, "the same cell as without the default");
+    assert_eq!(
+        study(&text).cells[1].id,
+        alone.cells[0].id,
+        "the same cell as without the default"
+    );
     // An override of the axis leaves a default without a cell, and the file is right.
     assert_eq!(values(&text, &["adapter=ia3"], &keys), ["ia3 16"]);
     let error = parse(&text, &["adapter=ia3", "rank=4"]).unwrap_err().to_string();
     assert!(error.contains("rank: has no effect with `adapter: ia3`"), "{error}");
     for (defaults, axis, of_key, expected) in [
         ("upcast: peft", "dtype: [int4, bfloat16]", "upcast", ["peft", "none"]),
-        ("lora: {use_rslora: true}", "adapter: [lora, ln_tuning]", "lora.use_rslora", ["true", "false"]),
-        ("lora_alpha: 4, dtype: float32", "rank: [8, 0]", "lora_alpha", ["4.0", "null"]),
+        (
+            "lora: {use_rslora: true}",
+            "adapter: [lora, ln_tuning]",
+            "lora.use_rslora",
+            ["true", "false"],
+        ),
+        (
+            "lora_alpha: 4, dtype: float32",
+            "rank: [8, 0]",
+            "lora_alpha",
+            ["4.0", "null"],
+        ),
         ("optim_rank: 4", "optim: [galore, adamw]", "optim_rank", ["4", "null"]),
-        ("gpu: t4, dtype: float16", "stack: [torch, candle]", "gpu", ["t4", "null"]),
-        ("pad_to_multiple_of: 8, max_seq_length: 64", "packing: [false, true]", "pad_to_multiple_of", ["8", "null"]),
-        ("allocator: {env: {MALLOC_ARENA_MAX: '1'}}", "allocator.backend: [system, mimalloc]", "allocator.env", ["{MALLOC_ARENA_MAX: 1}", "{}"]),
+        (
+            "gpu: t4, dtype: float16",
+            "stack: [torch, candle]",
+            "gpu",
+            ["t4", "null"],
+        ),
+        (
+            "pad_to_multiple_of: 8, max_seq_length: 64",
+            "packing: [false, true]",
+            "pad_to_multiple_of",
+            ["8", "null"],
+        ),
+        (
+            "allocator: {env: {MALLOC_ARENA_MAX: '1'}}",
+            "allocator.backend: [system, mimalloc]",
+            "allocator.env",
+            ["{MALLOC_ARENA_MAX: 1}", "{}"],
+        ),
     ] {
         let text = format!("name: x\ndefaults: {{model: tiny, {defaults}}}\nsweep: {{grid: {{{axis}}}}}\n");
         assert_eq!(values(&text, &[], &[of_key]), expected, "{defaults}");
     }
-    let error = parse(&adapters("rank: 8", "ia3, ln_tuning"), &[]).unwrap_err().to_string();
+    let error = parse(&adapters("rank: 8", "ia3, ln_tuning"), &[])
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("rank: has no effect with `adapter: ia3`"), "{error}");
     assert!(error.contains("the same holds for 1 more cell"), "{error}");
     let excluded = adapters("rank: 8", "lora, ia3").replace("grid:", "exclude: adapter == 'lora', grid:");
@@ -278,15 +312,26 @@ fn a_default_need_not_suit_every_cell() {
 fn null_in_a_row_leaves_the_key_out() {
     let text = "name: x\ndefaults: {model: tiny, rank: 8, lora: {use_rslora: true}}\n\
                 sweep: {include: [{seed: 1}, {rank: null}, {lora.use_rslora: null}]}\n";
-    assert_eq!(values(text, &[], &["rank", "lora.use_rslora"]), ["8 true", "16 true", "8 false"]);
+    assert_eq!(
+        values(text, &[], &["rank", "lora.use_rslora"]),
+        ["8 true", "16 true", "8 false"]
+    );
     let axis = "name: x\ndefaults: {model: tiny, rank: 8}\nsweep: {grid: {rank: [4, null]}}\n";
     assert_eq!(values(axis, &[], &["rank"]), ["4", "16"]);
 }
 
 #[test]
 fn a_budget_on_the_host_without_offload_is_noted() {
-    let notes = |keys: &str| study(&format!("name: x\ndefaults: {{model: tiny, host_memory: 1GiB{keys}}}\n")).notes;
-    assert_eq!(notes(""), ["host_memory: no cell has `offload`, so the budget is for `expctl fit` alone"]);
+    let notes = |keys: &str| {
+        study(&format!(
+            "name: x\ndefaults: {{model: tiny, host_memory: 1GiB{keys}}}\n"
+        ))
+        .notes
+    };
+    assert_eq!(
+        notes(""),
+        ["host_memory: no cell has `offload`, so the budget is for `expctl fit` alone"]
+    );
     assert!(notes(", offload: {optimizer: true}").is_empty());
     assert!(notes("}\non_oom: {ladder: [offload]").is_empty());
 }

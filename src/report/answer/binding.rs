@@ -49,7 +49,11 @@ fn places(instants: &[Instant]) -> String {
     let one_phase = instants.windows(2).all(|pair| pair[0].phase == pair[1].phase);
     match (instants.first(), modules) {
         (Some(first), Some(modules)) if one_phase => {
-            format!("{} at {}", phase_words(&first.phase), tally(&modules, PLACES, "elsewhere"))
+            format!(
+                "{} at {}",
+                phase_words(&first.phase),
+                tally(&modules, PLACES, "elsewhere")
+            )
         }
         _ => tally(&instants.iter().map(place).collect::<Vec<_>>(), PLACES, "elsewhere"),
     }

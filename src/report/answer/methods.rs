@@ -107,7 +107,8 @@ fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Optio
     let rise = |group: &Group| stat(group).map_or(f64::NAN, |stat| stat.mean);
     known.sort_by(|a, b| rise(a).total_cmp(&rise(b)));
     let (&least, &most) = (known.first()?, known.last()?);
-    let is_noise = |group: &Group, other: &Group| stat(group)?.is_beyond_noise(stat(other)?).map(|is_beyond| !is_beyond);
+    let is_noise =
+        |group: &Group, other: &Group| stat(group)?.is_beyond_noise(stat(other)?).map(|is_beyond| !is_beyond);
     if !evidence.losses.rank {
         return None;
     }
@@ -115,7 +116,10 @@ fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Optio
     if known.iter().all(|group| !stat(group).is_some_and(is_a_rise)) {
         let from_to: Vec<String> = [least, most].map(described).to_vec();
         let text = match known.len() {
-            1 => format!("Nothing is forgotten: the loss on other data does not rise with {}.", from_to[0]),
+            1 => format!(
+                "Nothing is forgotten: the loss on other data does not rise with {}.",
+                from_to[0]
+            ),
             _ => format!(
                 "No method forgets: no loss on other data rises beyond noise; the changes go from {} to {}.",
                 from_to[0], from_to[1]
@@ -131,16 +135,23 @@ fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Optio
         known.iter().copied().filter(is_alike).collect()
     };
     let (lowest, highest) = (alike(least), alike(most));
-    let names = |groups: &[&Group]| listed(&groups.iter().map(|group| described(group)).collect::<Vec<_>>());
+    let names = |groups: &[&Group]| listed(&groups.iter().map(|group| title(group)).collect::<Vec<_>>());
+    let changes = |groups: &[&Group]| listed(&groups.iter().map(|group| stated(group, FORGETTING)).collect::<Vec<_>>());
     let verb = |groups: &[&Group]| if groups.len() == 1 { "forgets" } else { "forget" };
     let text = format!(
-        "{} {} least, {} {} most; in brackets, the change of the loss on other data.",
+        "{} {} least: the loss on other data changes by {}; {} {} most, {}.",
         names(&lowest),
         verb(&lowest),
+        changes(&lowest),
         in_a_sentence(&names(&highest)),
         verb(&highest),
+        changes(&highest),
     );
-    Some(Sentence::about(text, Figures::Measured, lowest.into_iter().chain(highest)))
+    Some(Sentence::about(
+        text,
+        Figures::Measured,
+        lowest.into_iter().chain(highest),
+    ))
 }
 
 /// True if a loss rises by more than noise.
@@ -159,5 +170,58 @@ fn in_a_sentence(title: &str) -> String {
     match ["Full", "Partial"].into_iter().find(|word| title.starts_with(word)) {
         Some(word) => format!("{}{}", word.to_lowercase(), &title[word.len()..]),
         None => title.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{answers, cell, with};
+
+    /// The answer about forgetting of methods, each with the changes of its loss over the seeds.
+    fn sentences(methods: &[(&str, [f64; 2])]) -> Vec<String> {
+        let mut cells = Vec::new();
+        for (at, (adapter, changes)) in methods.iter().enumerate() {
+            for (seed, change) in changes.iter().enumerate() {
+                let mut entry = cell(
+                    &format!("{adapter}{seed}"),
+                    [
+                        ("status", "ok".into()),
+                        ("weights", "pretrained".into()),
+                        ("rank", 8_u64.into()),
+                        ("adapter", (*adapter).into()),
+                        ("seed", (seed as u64).into()),
+                        ("loss_eval", (4.0 + at as f64).into()),
+                        ("forgetting", (*change).into()),
+                    ],
+                );
+                entry.set("group_id", (*adapter).into());
+                cells.push(entry);
+            }
+        }
+        let sentences = answers(&cells, &["adapter"]).methods;
+        sentences.into_iter().map(|sentence| sentence.text).collect()
+    }
+
+    #[test]
+    fn losses_that_fall_forget_nothing() {
+        let found = sentences(&[("dora", [-0.10, -0.06]), ("vera", [-0.03, 0.01])]);
+        assert_eq!(
+            with(&found, "forgets"),
+            "No method forgets: no loss on other data rises beyond noise; the changes go from DoRA (-0.080 ± 0.028) to \
+             VeRA (-0.010 ± 0.028)."
+        );
+        assert!(!found.iter().any(|text| text.contains("most")), "{found:#?}");
+    }
+
+    #[test]
+    fn methods_within_the_spread_share_a_place() {
+        let found = sentences(&[("dora", [0.10, 0.12]), ("lora", [0.50, 0.52]), ("vera", [0.51, 0.53])]);
+        assert_eq!(
+            with(&found, "least"),
+            "DoRA forgets least: the loss on other data changes by 0.110 ± 0.014; LoRA and VeRA forget most, 0.510 ± \
+             0.014 and 0.520 ± 0.014."
+        );
+        let alike = sentences(&[("dora", [0.10, 0.12]), ("lora", [0.11, 0.13])]);
+        assert!(!alike.iter().any(|text| text.contains("forget")), "{alike:#?}");
     }
 }

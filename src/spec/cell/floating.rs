@@ -9,7 +9,8 @@ use super::Dtype;
 pub(super) fn floating_dtype(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = Dtype::json_schema(generator);
     let choices = schema.get_mut("oneOf").and_then(Value::as_array_mut);
-    let is_floating = |choice: &Value| from_value(choice["const"].clone()).is_ok_and(|dtype: Dtype| !dtype.is_quantised());
+    let is_floating =
+        |choice: &Value| from_value(choice["const"].clone()).is_ok_and(|dtype: Dtype| !dtype.is_quantised());
     if let Some(choices) = choices {
         choices.retain(is_floating);
     }

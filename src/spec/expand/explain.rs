@@ -66,7 +66,9 @@ impl Expander<'_> {
         let mut diagnostic = Diagnostic::new(message).help_if(invalid.mistake.help.as_ref());
         let keys = std::iter::once(invalid.key.as_str()).chain(invalid.with.iter().copied());
         for key in keys {
-            let Some((name, node)) = written(tree, key) else { continue };
+            let Some((name, node)) = written(tree, key) else {
+                continue;
+            };
             if name != key && key != invalid.key {
                 continue;
             }
