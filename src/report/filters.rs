@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_part_that_only_some_peaks_have_is_no_mean() {
-        let part = |values: &[f64]| part_bytes(&Value::from_serialize(Stat::of(values)), "MiB").unwrap();
+        let part = |values: &[f64]| part_bytes(&Value::from(minijinja::value::Serde(Stat::of(values))), "MiB").unwrap();
         let mib = f64::from(1 << 20);
         assert_eq!(part(&[0.0, 35.0 * mib]), "0.0 to 35.0");
         assert_eq!(part(&[0.0, 35.0 * mib, 35.5 * mib]), "0.0 to 35.5");

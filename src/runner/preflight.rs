@@ -170,13 +170,11 @@ pub fn trainable(study: &Study) -> Result<(), PreflightError> {
         return Ok(());
     };
     let spec = study.directory.join(&study.file).display().to_string();
-    Err(PreflightError::new(
-        study,
-        first,
-        "stack",
-        "torch",
-        Reason::Stack { spec },
-    ))
+    Err(PreflightError {
+        // It is true of all cells.
+        cell: String::new(),
+        ..PreflightError::new(study, first, "stack", "torch", Reason::Stack { spec })
+    })
 }
 
 /// The shape of a cell's model. Its files are looked at, unless only its description was fetched.
@@ -213,14 +211,18 @@ mod tests {
     use super::*;
     use crate::spec::{self, Overrides};
 
-    /// The error of a spec with these defaults and this sweep in `folder`, without the folder; empty if there is none.
+    /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty if there is none.
     fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
         let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
         let message = checked.map_or_else(describe, |()| String::new());
-        message.replace(&format!("{}/", folder.display()), "")
+        let message = message.replace(&format!("{}/", folder.display()), "");
+        match message.split_once(" (cell ") {
+            Some((before, after)) => format!("{before}{}", &after[after.find(')').unwrap() + 1..]),
+            None => message,
+        }
     }
 
     #[test]

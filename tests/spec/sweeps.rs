@@ -195,11 +195,11 @@ name: x
 defaults: &base
   model: tiny
   env: {A: '1'}
-  allocator: {env: &env {MALLOC_B: '1', MALLOC_C: '1'}}
+  allocator: {backend: system, env: &env {MALLOC_B: '1', MALLOC_C: '1'}}
 sweep:
   include:
   - <<: *base
-    allocator: {env: {<<: *env, MALLOC_C: '2', MALLOC_D: '3'}}
+    allocator: {backend: system, env: {<<: *env, MALLOC_C: '2', MALLOC_D: '3'}}
 ",
     )
     .cells[0]
