@@ -5,7 +5,7 @@ use expctl::results::collect::collect;
 use expctl::spec::{self, Overrides};
 use polars_core::prelude::{IntoColumn, NamedFrom, Series};
 
-use crate::{Recorded, SPEC};
+use crate::{Project, Recorded, SPEC};
 
 /// Figures of each kind: equal to the digit and to the byte, of another metric, of a cell that ran out of memory.
 const PUBLISHED: &str = "\
@@ -61,7 +61,7 @@ fn a_plan_says_which_figures_it_cannot_predict() {
              published:\n{figures}"
         )
     };
-    let project = crate::common::Project::new("name: x\n");
+    let project = Project::new("name: x\n");
     for (columns, predicted) in [
         (&["process_peak_bytes"][..], 0),
         (&["process_peak_bytes", "allocated_peak_bytes"][..], 1),
