@@ -123,8 +123,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(places("rank"), ["/nowhere/x.yaml:5:12", "/nowhere/x.yaml:5:15"]);
-        assert_eq!(places("data.path")[0], "/nowhere/x.yaml:2:39");
-        assert_eq!(places("data.format")[0], "/nowhere/x.yaml:2:32");
+        assert_eq!(places("data.path")[0], "/nowhere/x.yaml:2:38");
+        assert_eq!(places("data.format")[0], "/nowhere/x.yaml:2:31");
         assert_eq!(places("seed")[1], "--set seed=3");
         assert_eq!(places("max_seq_length")[0], "/nowhere/x.yaml");
         assert_eq!(

@@ -55,13 +55,10 @@ impl Expander<'_> {
             let combinations = if is_swept { 0 } else { self.combinations };
             combinations + rows.filter(has_default).count()
         };
-        // The file's default may be for cells that an override leaves out.
+        // An override may leave a default of the file without effect, which is no mistake of either.
+        let is_in_file = |key: &str| nearest_node(self.defaults, key).map(|node| node.place.is_in_file());
         let is_excused = |key: &str, with: &[&'static str]| {
-            let is_in_file = nearest_node(self.defaults, key).is_some_and(|node| node.place.is_in_file());
-            is_in_file
-                && with
-                    .iter()
-                    .any(|key| self.pinned.iter().any(|name| is_assigned(key, name)))
+            is_in_file(key) == Some(true) && with.iter().any(|key| is_in_file(key) == Some(false))
         };
         for diagnostic in std::mem::take(&mut self.idle).unheeded(having, is_excused) {
             self.mistakes.add(diagnostic);
