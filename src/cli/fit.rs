@@ -17,7 +17,7 @@ use super::subject::{Subject, for_budget};
 use super::{Format, exit_code, print};
 use crate::plan::advice::changes;
 use crate::plan::fit::{Found, Largest, Moves, Search, Space, check_values, largest, smallest_gpu};
-use crate::plan::{Options, PlanError, Planner};
+use crate::plan::{CellError, Options, PlanError, Planner};
 use crate::spec::cell::techniques::Harm;
 use crate::spec::{Study, StudyCell};
 use crate::torch::gpu::Budget;
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let fits = study.cells.par_iter().map(|planned| {
         let fit = fit(&planner, &study, planned);
         progress.inc(1);
-        fit
+        fit.map_err(|error| CellError::new(&study, planned, error))
     });
     let fits = fits.collect::<Result<Vec<_>, _>>();
     progress.finish_and_clear();
@@ -200,18 +200,19 @@ fn limits(args: &Args, study: &Study, planner: &Planner) -> anyhow::Result<ExitC
     let mut all_fit = true;
     for planned in &study.cells {
         let cell = &planned.cell;
+        let wrong = |error| CellError::new(study, planned, error);
         let mut rows = Vec::new();
         let mut add = |key, worst, limit| rows.push(LimitRow { key, worst, limit });
         for &key in &args.largest {
-            let budget = planner.budget(cell).ok_or(PlanError::NoBudget)?;
+            let budget = planner.budget(cell).ok_or_else(|| wrong(PlanError::NoBudget))?;
             for worst in [None, Some(Harm::Transfers)] {
-                let most = largest(planner, cell, key, budget, worst, &study.fit)?;
+                let most = largest(planner, cell, key, budget, worst, &study.fit).map_err(wrong)?;
                 add(key.key(), worst, most.map(Into::into));
             }
         }
         if args.smallest_gpu {
             for worst in [None, Some(Harm::Transfers), Some(Harm::Data)] {
-                let gpu = smallest_gpu(planner, cell, worst, &study.fit)?;
+                let gpu = smallest_gpu(planner, cell, worst, &study.fit).map_err(wrong)?;
                 add("gpu", worst, gpu.map(Into::into));
             }
         }

@@ -8,18 +8,21 @@ use rayon::prelude::*;
 use super::print;
 use super::study_report::{check, refuse_overwriting, stem, up_to_date};
 use crate::plan::advice::{self, CellPlan};
-use crate::plan::{Options, PlanError, Planner};
+use crate::plan::{CellError, Options, Planner};
 use crate::report::{self, About, Template};
 use crate::results::frame;
 use crate::results::store::StudyDir;
 use crate::spec::Study;
 
 /// The plans of a study's cells, in their order.
-pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, PlanError> {
+pub(super) fn plan_cells(study: &Study, options: Options) -> Result<Vec<CellPlan>, CellError> {
     let planner = Planner::new(study.roots(), options);
     let cells = study.cells.par_iter();
     cells
-        .map(|planned| advice::plan(&planner, &planned.cell, &study.fit))
+        .map(|planned| {
+            let plan = advice::plan(&planner, &planned.cell, &study.fit);
+            plan.map_err(|error| CellError::new(study, planned, error))
+        })
         .collect()
 }
 

@@ -3,6 +3,7 @@
 use crate::arch::{ArchError, check::positions};
 use crate::data::DataError;
 use crate::spec::cell::Invalid;
+use crate::spec::{Study, StudyCell, key_in_front};
 use crate::train::TrainError;
 
 /// Why a cell could not be planned.
@@ -78,4 +79,41 @@ pub enum PlanError {
     /// Our trainer computes on no GPU that could be chosen.
     #[error("a GPU is chosen for `stack: torch`; this cell is of our own trainer")]
     NoGpu,
+}
+
+/// A cell of a study that could not be planned, and where the key at fault was written.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}{cell}")]
+pub struct CellError {
+    place: String,
+    cell: String,
+    #[source]
+    source: Box<PlanError>,
+}
+
+impl CellError {
+    /// The error of a cell of `study`.
+    pub fn new(study: &Study, planned: &StudyCell, source: PlanError) -> Self {
+        Self {
+            place: study.place_of(planned, &source.key()),
+            cell: study.name_in_study(planned),
+            source: Box::new(source),
+        }
+    }
+}
+
+impl PlanError {
+    /// The key at fault; the model where the message names none.
+    fn key(&self) -> String {
+        let key = match self {
+            Self::Positions { asked_by, .. } => *asked_by,
+            Self::Allocator(invalid) | Self::Gpu(invalid) => invalid.key.as_str(),
+            Self::Data(_) | Self::Training(TrainError::Data(_)) => "data",
+            Self::NoGpu => "stack",
+            // Of the command line, or of a section beside the cells.
+            Self::NothingToVary | Self::Value { .. } | Self::NoBudget => "",
+            error => return key_in_front(&error.to_string()).unwrap_or("model").to_owned(),
+        };
+        key.to_owned()
+    }
 }

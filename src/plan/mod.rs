@@ -18,6 +18,6 @@ mod ranges;
 pub mod resolve;
 mod torch;
 
-pub use error::PlanError;
+pub use error::{CellError, PlanError};
 pub use fallback::fall_back;
 pub use planner::{Options, Planner};

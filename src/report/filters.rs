@@ -53,6 +53,24 @@ fn bytes(value: &Value, unit: Option<&str>) -> Result<String, Error> {
     written(value, |quantity| format::bytes_in(quantity, unit))
 }
 
+/// `{{ n | part_bytes("MiB") }}`: a part of a peak. Repeats that peak at different instants have it or have it not, so the
+/// lowest and the highest are shown then, and no mean.
+fn part_bytes(value: &Value, unit: &str) -> Result<String, Error> {
+    let end = |name: &str| {
+        value
+            .get_attr(name)
+            .ok()
+            .filter(|end| !end.is_undefined() && !end.is_none())
+    };
+    match (end("min"), end("max")) {
+        (Some(low), Some(high)) if f64::try_from(low.clone()).is_ok_and(|low| low == 0.0) && low != high => {
+            let [low, high] = [low, high].map(|end| bytes(&end, Some(unit)));
+            Ok(format!("{} to {}", low?, high?))
+        }
+        _ => bytes(value, Some(unit)),
+    }
+}
+
 /// `{{ n | number(decimals=2) }}`.
 fn number(value: &Value, options: Kwargs) -> Result<String, Error> {
     let decimals: Option<usize> = options.get("decimals")?;
@@ -95,6 +113,7 @@ fn text(value: &Value, escape: fn(&str) -> String) -> Result<String, Error> {
 /// nothing to draw. Each chart is its file name or the reason.
 pub(crate) fn add(env: &mut Environment<'_>, id_length: usize, charts: Arc<BTreeMap<String, Drawing>>) {
     env.add_filter("bytes", |value: &Value, unit: Option<&str>| bytes(value, unit));
+    env.add_filter("part_bytes", |value: &Value, unit: &str| part_bytes(value, unit));
     env.add_filter("seconds", |value: &Value| written(value, format::seconds));
     env.add_filter("number", |value: &Value, options: Kwargs| number(value, options));
     env.add_filter("count", |value: &Value| written(value, |n| format::number(n, 0)));
@@ -127,4 +146,22 @@ fn find<'c>(charts: &'c BTreeMap<String, Drawing>, name: &str) -> Result<&'c Dra
         let message = format!("unknown chart `{name}`; the charts are {}", known.join(", "));
         Error::new(ErrorKind::InvalidOperation, message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::group::Stat;
+
+    #[test]
+    fn a_part_that_only_some_peaks_have_is_no_mean() {
+        let part = |values: &[f64]| part_bytes(&Value::from(minijinja::value::Serde(Stat::of(values))), "MiB").unwrap();
+        let mib = f64::from(1 << 20);
+        assert_eq!(part(&[0.0, 35.0 * mib]), "0.0 to 35.0");
+        assert_eq!(part(&[0.0, 35.0 * mib, 35.5 * mib]), "0.0 to 35.5");
+        assert_eq!(part(&[35.0 * mib, 35.0 * mib]), "35.0");
+        assert_eq!(part(&[34.0 * mib, 36.0 * mib]), "35.0 ± 1.4");
+        assert_eq!(part(&[0.0, 0.0]), "0.0");
+        assert_eq!(part(&[]), ABSENT);
+    }
 }

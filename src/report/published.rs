@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::columns::{check_measured, check_predicted};
 use super::group::{Group, Stat};
-use crate::results::columns::{PREDICTED, dimension};
+use crate::results::columns::{PLANNED, PREDICTED, dimension};
 use crate::spec::{Evidence, Metric, Published, SpecError, Study};
 use crate::text::{Dimension, Mistake, Unit, quoted};
 
@@ -72,6 +72,8 @@ pub(crate) struct ComparedFigure {
     pub measured: Option<Stat>,
     /// The predicted one.
     pub predicted: Option<Stat>,
+    /// Why there is no predicted one, of a cell that is planned alone.
+    pub unpredicted: Option<&'static str>,
     /// Measured minus published, or predicted minus published without a measurement.
     pub difference: Option<f64>,
     /// The difference over the published number.
@@ -103,6 +105,7 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
     let measured = stat(published, group, "");
     let predicted = stat(published, group, PREDICTED);
     let number = published.number();
+    let is_planned = predicted.is_none() && group.status == PLANNED;
     let difference = measured.or(predicted).map(|stat| stat.mean - number);
     let decimals = decimals(number / published.unit.factor(), published);
     let last_digit = 0.1_f64.powi(published.decimals() as i32) * published.unit.factor();
@@ -125,12 +128,21 @@ fn compare_one(published: &Published, group: &Group, source_number: usize) -> Co
         published: number,
         measured,
         predicted,
+        unpredicted: is_planned.then(|| why_unpredicted(&published.column)),
         difference,
         difference_share: difference
             .filter(|_| number != 0.0)
             .map(|difference| difference / number),
         // Slightly more than half a digit, because the published number is not exact in binary.
         agrees: difference.is_some_and(|difference| difference.abs() <= last_digit * (0.5 + 1e-9)),
+    }
+}
+
+/// Why a plan has no figure of this column.
+fn why_unpredicted(column: &str) -> &'static str {
+    match column.starts_with("process_") {
+        true => "not predicted: the CUDA context is unknown",
+        false => "not predicted",
     }
 }
 

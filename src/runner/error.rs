@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::plan::PlanError;
+use crate::plan::{CellError, PlanError};
 use crate::results::store::StoreError;
 
 /// The reason why a run cannot go on.
@@ -22,8 +22,8 @@ pub enum RunError {
         what: &'static str,
         source: io::Error,
     },
-    #[error("cell {cell_id} of `stack: torch` cannot be planned; nothing was run")]
-    Plan { cell_id: String, source: Box<PlanError> },
+    #[error("a cell of `stack: torch` cannot be planned; nothing was run")]
+    Plan(#[source] Box<CellError>),
     #[error("a value that the spec leaves open cannot be found; nothing was run")]
     Resolve(#[source] Box<PlanError>),
     #[error("a result cannot be kept; those before it are, and the same command goes on from there")]

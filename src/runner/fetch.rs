@@ -24,6 +24,8 @@ pub enum Purpose {
 struct Request {
     key: &'static str,
     written: String,
+    /// The first cell's place in the study.
+    cell: usize,
     wanted: Wanted,
     /// The splits of a data set.
     splits: BTreeSet<Option<String>>,
@@ -89,7 +91,7 @@ pub fn fetch(
         let repository = request.fetch(&hub, &name, purpose, progress);
         let repository = repository.map_err(|error| {
             let reason = reason(error, request.key, &request.written, &study.roots());
-            PreflightError::new(study, request.key, &request.written, reason)
+            PreflightError::new(study, &study.cells[request.cell], request.key, &request.written, reason)
         })?;
         if let Some(reason) = repository.stale() {
             notes.push(format!(
@@ -118,6 +120,7 @@ pub fn fetch_description(model: &str, progress: &mut dyn Progress) -> Result<Roo
     let request = Request {
         key: "model",
         written: model.into(),
+        cell: 0,
         wanted: Wanted::default(),
         splits: BTreeSet::new(),
         is_due: true,
@@ -138,13 +141,14 @@ pub(super) fn short(commit: &str) -> &str {
 fn requests(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> BTreeMap<HubName, Request> {
     let roots = study.roots();
     let mut requests = BTreeMap::new();
-    for planned in &study.cells {
+    for (index, planned) in study.cells.iter().enumerate() {
         let (cell, is_due) = (&planned.cell, is_due(planned));
         let mut add = |name: Option<HubName>, key, written: &str, wanted: Wanted, split: Option<&str>| {
             if let Some(name) = name.filter(|_| is_remote(written, &roots)) {
                 let request = requests.entry(name).or_insert_with(|| Request {
                     key,
                     written: written.into(),
+                    cell: index,
                     wanted: Wanted::default(),
                     splits: BTreeSet::new(),
                     is_due: false,

@@ -5,7 +5,7 @@ use std::fs;
 use rayon::prelude::*;
 
 use super::error::RunError;
-use crate::plan::{Planner, advice};
+use crate::plan::{CellError, Planner, advice};
 use crate::results::store::{StudyDir, write_if_changed, write_prediction};
 use crate::spec::{Study, StudyCell};
 
@@ -16,10 +16,8 @@ use crate::spec::{Study, StudyCell};
 pub(super) fn plan(study: &Study, planner: &Planner, dir: &StudyDir) -> Result<(), RunError> {
     let cells: Vec<&StudyCell> = study.cells.iter().filter(|planned| planned.is_planned()).collect();
     cells.into_par_iter().try_for_each(|planned| {
-        let prediction = advice::predict(planner, &planned.cell, &study.fit).map_err(|source| RunError::Plan {
-            cell_id: planned.id.clone(),
-            source: Box::new(source),
-        })?;
+        let prediction = advice::predict(planner, &planned.cell, &study.fit)
+            .map_err(|error| RunError::Plan(Box::new(CellError::new(study, planned, error))))?;
         let cell_dir = dir.cell(&planned.id);
         fs::create_dir_all(cell_dir.path()).map_err(|source| RunError::Folder {
             path: cell_dir.path().to_path_buf(),

@@ -12,17 +12,19 @@ use crate::model::{ModelError, Source};
 use crate::options::NoCuda;
 use crate::peft::{self, AdapterError};
 use crate::spec::cell::{Adapter, Cell, Device, Stack, Task, Weights};
-use crate::spec::{Study, StudyCell};
+use crate::spec::{Study, StudyCell, key_in_front};
 use crate::text::{Mistake, to_flow_yaml};
 
 use super::protocol::instruction_set;
 
 /// A value of a cell that cannot be used for training.
 #[derive(Debug, thiserror::Error)]
-#[error("{spec}: `{key}: {value}`")]
+#[error("{place}: `{key}: {value}`{cell}")]
 pub struct PreflightError {
-    /// The spec's file.
-    spec: String,
+    /// File, line and column, or what stands in the place of a file.
+    place: String,
+    /// The cell in brackets, if it is one of several.
+    cell: String,
     key: &'static str,
     value: String,
     #[source]
@@ -57,13 +59,18 @@ pub(super) enum Reason {
 }
 
 impl PreflightError {
-    /// `value` of `key`, in the study's spec or on the command line in its place.
-    pub(super) fn new(study: &Study, key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
-        if study.file.is_empty() {
-            return Self::of_command_line(key, value, reason);
-        }
+    /// `value` of `key`, which `planned` has in this study. A reason that begins with another key is placed at that one.
+    pub(super) fn new(
+        study: &Study,
+        planned: &StudyCell,
+        key: &'static str,
+        value: impl Into<String>,
+        reason: Reason,
+    ) -> Self {
+        let message = reason.to_string();
         Self {
-            spec: study.directory.join(&study.file).display().to_string(),
+            place: study.place_of(planned, key_in_front(&message).unwrap_or(key)),
+            cell: study.name_in_study(planned),
             key,
             value: value.into(),
             reason: Box::new(reason),
@@ -73,7 +80,8 @@ impl PreflightError {
     /// `value` of `key`, where the command line names it.
     pub(super) fn of_command_line(key: &'static str, value: impl Into<String>, reason: Reason) -> Self {
         Self {
-            spec: "command line".into(),
+            place: "command line".into(),
+            cell: String::new(),
             key,
             value: value.into(),
             reason: Box::new(reason),
@@ -92,7 +100,8 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
     let (mut seen, mut seen_adapters, mut seen_texts) = (HashSet::new(), HashSet::new(), HashSet::new());
     for planned in &study.cells {
         let cell = &planned.cell;
-        let fail = |key, value: &dyn ToString, reason| PreflightError::new(study, key, value.to_string(), reason);
+        let fail =
+            |key, value: &dyn ToString, reason| PreflightError::new(study, planned, key, value.to_string(), reason);
         if planned.is_planned() || !is_due(planned) {
             continue;
         }
@@ -153,11 +162,19 @@ pub fn preflight(study: &Study, is_due: impl Fn(&StudyCell) -> bool) -> Result<(
 /// # Errors
 /// If all cells are for the torch stack.
 pub fn trainable(study: &Study) -> Result<(), PreflightError> {
-    if study.cells.iter().any(|planned| !planned.is_planned()) {
+    let Some(first) = study
+        .cells
+        .first()
+        .filter(|_| study.cells.iter().all(StudyCell::is_planned))
+    else {
         return Ok(());
-    }
+    };
     let spec = study.directory.join(&study.file).display().to_string();
-    Err(PreflightError::new(study, "stack", "torch", Reason::Stack { spec }))
+    Err(PreflightError {
+        // It is true of all cells.
+        cell: String::new(),
+        ..PreflightError::new(study, first, "stack", "torch", Reason::Stack { spec })
+    })
 }
 
 /// The shape of a cell's model. Its files are looked at, unless only its description was fetched.
@@ -194,14 +211,18 @@ mod tests {
     use super::*;
     use crate::spec::{self, Overrides};
 
-    /// The error of a spec with these defaults and this sweep in `folder`, without the folder; empty if there is none.
+    /// The error of a spec with these defaults and this sweep in `folder`, without the folder and the cell's id; empty if there is none.
     fn checked(folder: &Path, defaults: &str, sweep: &str) -> String {
         let text = format!("name: x\ndefaults: {{{defaults}}}\n{sweep}\n");
         let study = spec::parse(&folder.join("x.yaml"), &text, &Overrides::default()).unwrap();
         let describe = |error: PreflightError| format!("{error}: {}", error.source().unwrap());
         let checked = trainable(&study).and_then(|()| preflight(&study, |_| true));
         let message = checked.map_or_else(describe, |()| String::new());
-        message.replace(&format!("{}/", folder.display()), "")
+        let message = message.replace(&format!("{}/", folder.display()), "");
+        match message.split_once(" (cell ") {
+            Some((before, after)) => format!("{before}{}", &after[after.find(')').unwrap() + 1..]),
+            None => message,
+        }
     }
 
     #[test]
@@ -213,34 +234,34 @@ mod tests {
         fs::create_dir(folder.path().join("folder.txt")).unwrap();
         assert_eq!(checked("model: tiny, data: {path: good.txt}, max_seq_length: 512"), "");
         for (defaults, expected) in [
-            ("model: ./nowhere", "x.yaml: `model: ./nowhere`: unknown model"),
+            ("model: ./nowhere", ": `model: ./nowhere`: unknown model"),
             (
                 "model: ./folder.txt",
-                "x.yaml: `model: ./folder.txt`: cannot read ./folder.txt/config.json",
+                ": `model: ./folder.txt`: cannot read ./folder.txt/config.json",
             ),
             (
                 "data: {path: no.txt}",
-                "x.yaml: `data.path: no.txt`: cannot read no.txt: No such file",
+                ": `data.path: no.txt`: cannot read no.txt: No such file",
             ),
             (
                 "data: {path: empty.txt}",
-                "x.yaml: `data.path: empty.txt`: empty.txt: the file is empty",
+                ": `data.path: empty.txt`: empty.txt: the file is empty",
             ),
             (
                 "data: {path: folder.txt}",
-                "x.yaml: `data.path: folder.txt`: folder.txt: it has no files that can be read",
+                ": `data.path: folder.txt`: folder.txt: it has no files that can be read",
             ),
             (
                 "model: llama-2-7b, stack: torch",
-                "x.yaml: `stack: torch`: cells of this stack are planned and not run, and there are no others; `expctl plan x.yaml` says",
+                ": `stack: torch`: cells of this stack are planned and not run, and there are no others; `expctl plan x.yaml` says",
             ),
             (
                 "model: tiny, max_seq_length: 513",
-                "x.yaml: `max_seq_length: 513`: the model `tiny` has 512 positions",
+                ": `max_seq_length: 513`: the model `tiny` has 512 positions",
             ),
         ] {
             let found = checked(defaults);
-            assert!(found.contains(expected), "{found}");
+            assert!(found.starts_with("x.yaml:2:") && found.contains(expected), "{found}");
         }
         assert_eq!(
             checked("model: tiny, instruction_set: portable, allocator: {backend: mimalloc}"),
@@ -289,7 +310,7 @@ mod tests {
             ),
             (
                 "path: texts, prompt_column: p",
-                "x.yaml: `data.path: texts`: texts/x.txt: a text file has no columns; remove `prompt_column: p`",
+                ": `data.path: texts`: texts/x.txt: a text file has no columns; remove `prompt_column: p`",
             ),
             (
                 "path: chats.jsonl",
@@ -319,7 +340,7 @@ mod tests {
         assert_eq!(checked(folder.path(), model, ""), "");
         let text = checked(folder.path(), &format!("{model}, data: sample"), "");
         assert!(
-            text.starts_with("x.yaml: `data: sample`: ./model/tokenizer.json: no tokenizer"),
+            text.contains(": `data: sample`: ./model/tokenizer.json: no tokenizer"),
             "{text}"
         );
         let pretrained = checked(folder.path(), "model: ./model, max_seq_length: 8", "");

@@ -1,5 +1,9 @@
 //! From a sweep to its cells: every combination typed by its keys, checked and named.
 
+mod check;
+mod explain;
+mod idle;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
@@ -8,11 +12,11 @@ use serde_json::{Map, Value as Json};
 
 use super::adapter_config::AdapterConfigs;
 use super::axis_values::axis_values;
-use super::cell::{Cell, Invalid};
+use super::cell::Cell;
 use super::de;
-use super::diagnostic::{Diagnostic, Label, Mistakes};
+use super::diagnostic::{Diagnostic, Mistakes};
 use super::filter::{self, Filter};
-use super::key_path::{lies_in, nearest_node};
+use super::key_path::nearest_path;
 use super::lineage::Lineage;
 use super::place::Place;
 use super::sample::Sample;
@@ -20,7 +24,8 @@ use super::study::StudyCell;
 use super::sweep::{Assignment, Sweep};
 use super::tree::Node;
 use super::type_values::leave_open;
-use crate::text::{counted, quoted};
+use crate::text::counted;
+use idle::IdleDefaults;
 
 /// More combinations than this are a mistake: at a second a cell they take more than a day.
 const MOST_CELLS: u64 = 100_000;
@@ -37,7 +42,8 @@ pub(crate) struct Expansion {
     pub notes: Vec<String>,
 }
 
-/// The cells of `sweep` over `defaults`, each with `repeats` seeds. `pinned` says that overrides fix some of the axes.
+/// The cells of `sweep` over `defaults`, each with `repeats` seeds. `pinned` names the keys of the sweep that
+/// overrides fix.
 ///
 /// The values of `defaults` and of the axes have their types. `None` if there are too many cells to look at.
 pub(crate) fn expand(
@@ -45,7 +51,7 @@ pub(crate) fn expand(
     sweep: &Sweep,
     configs: &AdapterConfigs,
     repeats: usize,
-    pinned: bool,
+    pinned: &[String],
     mistakes: &mut Mistakes,
 ) -> Option<Expansion> {
     let product = mistakes.take(check_count(sweep, repeats))?;
@@ -73,6 +79,10 @@ pub(crate) fn expand(
         origins: HashMap::new(),
         merged: 0,
         invalid: IndexMap::new(),
+        idle: IdleDefaults::default(),
+        combinations: 0,
+        saw_all: true,
+        included: Vec::new(),
         sound: mistakes.is_empty(),
         mistakes,
     };
@@ -82,8 +92,9 @@ pub(crate) fn expand(
             expander.add(made);
         }
     }
+    expander.report_idle();
     expander.report_invalid();
-    if let Some(filter) = &expander.filter {
+    if let Some(filter) = expander.filter.as_ref().filter(|_| expander.saw_all) {
         notes.splice(0..0, filter.idle());
     }
     if expander.merged > 0 {
@@ -160,7 +171,7 @@ struct Expander<'s> {
     sweep: &'s Sweep,
     configs: &'s AdapterConfigs,
     repeats: usize,
-    pinned: bool,
+    pinned: &'s [String],
     /// `None` if there are mistakes in the conditions.
     filter: Option<Filter<'s>>,
     axes: Vec<String>,
@@ -170,6 +181,13 @@ struct Expander<'s> {
     merged: usize,
     /// Values that cells cannot have, with the number of cells, by key and place.
     invalid: IndexMap<(String, Option<Place>), (Diagnostic, usize)>,
+    /// Defaults that some cells do not heed.
+    idle: IdleDefaults,
+    /// The combinations that are not excluded, and the included cells.
+    combinations: usize,
+    included: Vec<usize>,
+    /// False if a sample was drawn before all combinations were looked at.
+    saw_all: bool,
     /// No mistake so far leaves open which cells there are.
     sound: bool,
     mistakes: &'s mut Mistakes,
@@ -214,13 +232,14 @@ impl<'s> Expander<'s> {
                 break;
             }
         }
+        self.saw_all = looked_at == product;
         let left = drawn.len();
         drawn.sort_by_key(|(index, _)| *index);
         drawn.into_iter().for_each(|(_, made)| self.add(made));
         if left == sample.count || !self.sound {
             return Vec::new();
         }
-        if left == 0 && looked_at == product && !self.sweep.exclude.is_empty() && !self.pinned {
+        if left == 0 && looked_at == product && !self.sweep.exclude.is_empty() && self.pinned.is_empty() {
             self.mistakes.add(self.all_excluded(product));
             return Vec::new();
         }
@@ -229,7 +248,7 @@ impl<'s> Expander<'s> {
             false => format!("and {left} of {looked_at} that were looked at are not excluded"),
         };
         let message = format!("{} are asked for, {there_are}", counted(sample.count, "combination"));
-        if self.pinned {
+        if !self.pinned.is_empty() {
             return vec![format!("sweep.sample: {message}")];
         }
         self.mistakes
@@ -239,9 +258,32 @@ impl<'s> Expander<'s> {
 
     /// Types a combination. `None` if it is excluded, or cannot be typed.
     fn make(&mut self, origin: Origin) -> Option<Made> {
+        let (made, in_config) = self.typed(origin, &[])?;
+        if matches!(origin, Origin::Product(_)) {
+            let filter = self.filter.as_mut();
+            match filter.map_or(Ok(false), |filter| filter.excludes(&made.cell, &made.keys)) {
+                Ok(false) => {}
+                Ok(true) => return None,
+                Err(mistake) => {
+                    self.mistakes.add(self.explain(mistake, origin));
+                    return None;
+                }
+            }
+        }
+        match in_config.is_empty() {
+            true => Some(made),
+            false => self.refuse(in_config, origin),
+        }
+    }
+
+    /// Types a combination without the defaults that it does not heed, and says what does not suit its adapter's file.
+    fn typed(&mut self, origin: Origin, idle: &[String]) -> Option<(Made, Vec<Diagnostic>)> {
         let mut tree = self.defaults.clone();
+        for key in idle {
+            tree.remove_at(&nearest_path(self.defaults, key)?);
+        }
         for assignment in self.assignments(origin) {
-            tree.set(&assignment.path, assignment.key, assignment.value.clone());
+            assignment.apply(&mut tree);
         }
         let in_config = match self.configs.expand(&mut tree) {
             Ok(in_config) => in_config,
@@ -252,30 +294,17 @@ impl<'s> Expander<'s> {
             Err(_) => self.take_out_mistakes(&mut tree, origin)?,
         };
         let keys = cell.to_map();
-        if matches!(origin, Origin::Product(_)) {
-            let filter = self.filter.as_mut();
-            match filter.map_or(Ok(false), |filter| filter.excludes(&cell, &keys)) {
-                Ok(false) => {}
-                Ok(true) => return None,
-                Err(mistake) => {
-                    self.mistakes.add(self.explain(mistake, origin));
-                    return None;
-                }
-            }
-        }
-        if !in_config.is_empty() {
-            return self.refuse(in_config, origin);
-        }
-        Some(Made {
+        let made = Made {
             origin,
             tree,
             cell,
             keys,
-        })
+        };
+        Some((made, in_config))
     }
 
     /// Reports what is wrong with a combination, which makes no cell.
-    fn refuse(&mut self, mistakes: Vec<Diagnostic>, origin: Origin) -> Option<Made> {
+    fn refuse<T>(&mut self, mistakes: Vec<Diagnostic>, origin: Origin) -> Option<T> {
         self.sound = false;
         for mistake in mistakes {
             self.mistakes.add(self.explain(mistake, origin));
@@ -296,19 +325,14 @@ impl<'s> Expander<'s> {
 
     /// Checks a cell and adds it, once for each repeat.
     fn add(&mut self, made: Made) {
-        let Made {
-            origin,
-            tree,
-            mut cell,
-            mut keys,
-        } = made;
-        if let Err(invalid) = cell.validate() {
-            invalid
-                .0
-                .iter()
-                .for_each(|invalid| self.note_invalid(invalid, &tree, origin));
-            return;
+        let origin = made.origin;
+        match origin {
+            Origin::Product(_) => self.combinations += 1,
+            Origin::Include(index) => self.included.push(index),
         }
+        let Some(Made { mut cell, mut keys, .. }) = self.checked(made) else {
+            return;
+        };
         let first_seed = cell.seed;
         for repeat in 0..self.repeats as u64 {
             let Some(seed) = first_seed.checked_add(repeat) else {
@@ -335,7 +359,7 @@ impl<'s> Expander<'s> {
                     lineage: Lineage::Written,
                 });
             }
-            Slot::Occupied(_) if self.pinned => self.merged += 1,
+            Slot::Occupied(_) if !self.pinned.is_empty() => self.merged += 1,
             Slot::Occupied(slot) => {
                 let first = *slot.get();
                 // One of them shows what is wrong.
@@ -343,35 +367,6 @@ impl<'s> Expander<'s> {
                     self.mistakes.add(self.duplicate(first, origin));
                 }
             }
-        }
-    }
-
-    /// Notes an invalid value, unless it follows from another mistake.
-    fn note_invalid(&mut self, invalid: &Invalid, tree: &Node, origin: Origin) {
-        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
-        if self.mistakes.leaves_open(keys.chain(invalid.with.iter().copied())) {
-            return;
-        }
-        let place = nearest_node(tree, &invalid.key).map(|node| node.place);
-        let key = (invalid.key.clone(), place);
-        let is_of_all = self.is_of_all(invalid, origin);
-        match self.invalid.get_mut(&key) {
-            Some(_) if is_of_all => {}
-            Some((_, cells)) => *cells += 1,
-            None => {
-                let diagnostic = self.invalid(invalid, tree, origin);
-                self.invalid.insert(key, (diagnostic, 1));
-            }
-        }
-    }
-
-    /// Adds the invalid values to the mistakes: each once, however many cells have it.
-    fn report_invalid(&mut self) {
-        for (_, (diagnostic, cells)) in std::mem::take(&mut self.invalid) {
-            self.mistakes.add(match cells {
-                1 => diagnostic,
-                cells => diagnostic.help(format!("the same holds for {}", counted(cells - 1, "more cell"))),
-            });
         }
     }
 
@@ -390,105 +385,5 @@ impl<'s> Expander<'s> {
                 assignments
             }
         }
-    }
-
-    fn duplicate(&self, first: Origin, second: Origin) -> Diagnostic {
-        let name = |origin| match origin {
-            Origin::Include(index) => format!("sweep.include[{index}]"),
-            Origin::Product(_) => format!("the combination {}", text(&self.assignments(origin))),
-        };
-        let message = format!("{} is the same cell as {}", name(second), name(first));
-        let mut diagnostic = self.explain(Diagnostic::new(message), second);
-        for label in self.labels(first) {
-            if !diagnostic.labels.iter().any(|known| known.place == label.place) {
-                diagnostic.labels.push(label);
-            }
-        }
-        diagnostic.help("every cell must differ from the others in a key")
-    }
-
-    /// Points at the values that made the combination, each where it was written.
-    fn explain(&self, mut diagnostic: Diagnostic, origin: Origin) -> Diagnostic {
-        for label in self.labels(origin) {
-            match diagnostic.labels.iter_mut().find(|known| known.place == label.place) {
-                Some(known) if known.text.is_empty() => known.text = label.text,
-                Some(_) => {}
-                None => diagnostic.labels.push(label),
-            }
-        }
-        diagnostic
-    }
-
-    fn labels(&self, origin: Origin) -> impl Iterator<Item = Label> {
-        self.assignments(origin).into_iter().map(|assignment| {
-            let place = if assignment.value.place.is_empty() {
-                assignment.key
-            } else {
-                assignment.value.place
-            };
-            Label {
-                place,
-                text: text(&[assignment]),
-            }
-        })
-    }
-
-    /// Points at the key at fault, the keys without which it would do, and the values that made the combination.
-    fn invalid(&self, invalid: &Invalid, tree: &Node, origin: Origin) -> Diagnostic {
-        let assignments = self.assignments(origin);
-        let assigned = |key: &str| assignments.iter().any(|assignment| lies_in(key, &assignment.name));
-        let made_by = match self.is_of_all(invalid, origin) {
-            true => String::new(),
-            false => format!(" ({})", text(&assignments)),
-        };
-        let section = match nearest_node(self.defaults, &invalid.key) {
-            Some(_) if !assigned(&invalid.key) => "defaults.",
-            _ => "",
-        };
-        let message = format!("{section}{}: {}{made_by}", invalid.key, invalid.mistake.message);
-        let mut diagnostic = Diagnostic::new(message).help_if(invalid.mistake.help.as_ref());
-        let keys = std::iter::once(invalid.key.as_str()).chain(invalid.with.iter().copied());
-        for key in keys {
-            let Some(node) = nearest_node(tree, key) else { continue };
-            let label = if invalid.with.is_empty() {
-                String::new()
-            } else {
-                format!("{key} = {}", node.to_flow_yaml())
-            };
-            let bytes = invalid.mistake.range.as_ref().filter(|_| key == invalid.key);
-            let part = bytes
-                .zip(node.text())
-                .and_then(|(bytes, text)| node.place.part(text, bytes));
-            diagnostic = diagnostic.label(part.unwrap_or(node.place), label);
-        }
-        match self.is_of_all(invalid, origin) {
-            true => diagnostic,
-            false => self.explain(diagnostic, origin),
-        }
-    }
-
-    /// True if a mistake is in the defaults alone, and so in every combination.
-    fn is_of_all(&self, invalid: &Invalid, origin: Origin) -> bool {
-        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
-        let mut keys = keys.chain(invalid.with.iter().copied());
-        let assignments = self.assignments(origin);
-        keys.all(|key| {
-            !assignments
-                .iter()
-                .any(|assignment| lies_in(key, &assignment.name) || lies_in(&assignment.name, key))
-        })
-    }
-}
-
-/// `rank = 4, dtype = int4`.
-fn text(assignments: &[&Assignment]) -> String {
-    let one = |assignment: &&Assignment| {
-        let value = assignment.value.to_flow_yaml();
-        format!("{} = {}", assignment.name, quoted(&value).trim_matches('`'))
-    };
-    if assignments.is_empty() {
-        "of the defaults".into()
-    } else {
-        assignments.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }

@@ -20,12 +20,14 @@ struct Row {
     value: String,
 }
 
-/// The figures of the spec: an entry with `values` becomes one for each row of its file. `folder` is the spec's.
+/// The figures of the spec: an entry with `values` becomes one for each row of its file. `folder` is the spec's. A file without
+/// a number for these cells is noted.
 pub(crate) fn read_values(
     published: Vec<Published>,
     folder: &Path,
     selector: &CellSelector<'_>,
     mistakes: &mut Mistakes,
+    notes: &mut Vec<String>,
 ) -> Vec<Published> {
     let mut figures = Vec::new();
     for entry in published {
@@ -35,7 +37,16 @@ pub(crate) fn read_values(
         };
         let path = folder.join(file);
         match rows(&path, &entry.column).and_then(|rows| bind(&entry, &path, rows, selector)) {
-            Ok(bound) => figures.extend(bound),
+            Ok(bound) => {
+                if bound.is_empty() && selector.expansion.is_some() {
+                    let (name, column) = (entry.origin.name(), quoted(&entry.column));
+                    let file = path.display();
+                    notes.push(format!(
+                        "{name}: {file} has no number of {column} for these cells, so there is no figure"
+                    ));
+                }
+                figures.extend(bound);
+            }
             Err(mistake) => mistakes.add(entry.origin.diagnostic("values", &mistake)),
         }
     }
@@ -107,6 +118,7 @@ fn rows(path: &Path, column: &str) -> Result<Vec<Row>, Mistake> {
             ))),
         }
     };
-    let rows: Vec<Row> = lines.map(row).collect::<Result<_, _>>()?;
-    Ok(rows.into_iter().filter(|row| !row.value.is_empty()).collect())
+    let mut rows: Vec<Row> = lines.map(row).collect::<Result<_, _>>()?;
+    rows.retain(|row| !row.value.is_empty());
+    Ok(rows)
 }

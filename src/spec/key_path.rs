@@ -2,17 +2,25 @@
 
 use super::tree::Node;
 
-/// The node of a key such as `target_modules[1]`, or else of the innermost key around it that the tree has. A name in a map
-/// may have dots and brackets of its own.
+/// The node of a key such as `target_modules[1]`, or else of the innermost key around it that the tree has.
 pub(crate) fn nearest_node<'n>(tree: &'n Node, key: &str) -> Option<&'n Node> {
+    tree.get(&nearest_path(tree, key)?)
+}
+
+/// The segments that lead to the node of a key, or else to that of the innermost key around it. A name in a map may have
+/// dots and brackets of its own.
+pub(crate) fn nearest_path<'k>(tree: &Node, key: &'k str) -> Option<Vec<&'k str>> {
     // The longest name that the tree has.
     let ends = key.char_indices().filter(|(_, letter)| matches!(letter, '.' | '['));
     let ends: Vec<usize> = ends.map(|(at, _)| at).chain([key.len()]).collect();
     ends.into_iter().rev().find_map(|end| {
-        let name = &key[..end];
-        let node = tree.get(&[name]).or_else(|| tree.get(&[name.strip_suffix(']')?]))?;
-        let below = key.get(end + 1..).and_then(|rest| nearest_node(node, rest));
-        Some(below.unwrap_or(node))
+        let names = [Some(&key[..end]), key[..end].strip_suffix(']')];
+        let (name, node) = names
+            .into_iter()
+            .flatten()
+            .find_map(|name| Some((name, tree.get(&[name])?)))?;
+        let below = key.get(end + 1..).and_then(|rest| nearest_path(node, rest));
+        Some([vec![name], below.unwrap_or_default()].concat())
     })
 }
 

@@ -101,6 +101,9 @@ fn variable(name: &str, value: &str, source: u32, mistakes: &mut Mistakes) -> Re
         end: name.len() as u32,
     };
     let written: Vec<&str> = name[PREFIX.len()..].split("__").collect();
+    if written[0].eq_ignore_ascii_case("sweep") {
+        return Err(sweep_is_set(key));
+    }
     let Some(path) = variable_path(&written) else {
         let word = written.join(".").to_lowercase();
         let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").to_uppercase());
@@ -168,8 +171,7 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         .map(str::to_owned)
         .collect();
     if path[0] == "sweep" {
-        let message = "the sweep itself cannot be set; set a swept key to fix its axis";
-        return Err(Diagnostic::new(message).at(key));
+        return Err(sweep_is_set(key));
     }
     if let Some(moved) = keys::moved(&path.join(".")) {
         mistakes.leave_open(Some(moved));
@@ -192,6 +194,10 @@ fn set(setting: &str, source: u32, mistakes: &mut Mistakes) -> Result<Layer, Dia
         key,
         value,
     })
+}
+
+fn sweep_is_set(key: Place) -> Diagnostic {
+    Diagnostic::new("the sweep itself cannot be set; set a swept key to fix its axis").at(key)
 }
 
 fn settable_names() -> impl Iterator<Item = &'static str> {

@@ -18,9 +18,10 @@ use super::invocation::Invocation;
 use super::key_path::lies_in;
 use super::keys;
 use super::layers::{self, Layer, highest};
+use super::on_oom::{OnOom, Rung};
 use super::origin::Origin;
 use super::overrides::Overrides;
-use super::pin_axes::pin_axes;
+use super::pin_axes::{Pinned, pin_axes};
 use super::place::{Place, Sources};
 use super::read::{cannot_read, read_text};
 use super::selection::Selection;
@@ -28,7 +29,9 @@ use super::study::{Study, StudyCell};
 use super::sweep::{self, Sweep};
 use super::tree::{Node, Scalar, Value};
 use super::type_values::{check_axes, check_defaults};
+use super::written::Written;
 use super::yaml::{self, Budget};
+use crate::options::Offload;
 
 /// The largest file that is read as a spec, in bytes.
 const LARGEST: u64 = 4 << 20;
@@ -113,11 +116,10 @@ fn resolve(
     let (study, in_sections) = read_sections(&mut tree);
     let repeats = study.as_ref().map_or(1, |study| study.repeats);
 
-    let mut notes = pin_axes(&mut sweep, layers, mistakes);
-    let pinned = !notes.is_empty();
+    let Pinned { names, mut notes } = pin_axes(&mut sweep, layers, mistakes);
     check_defaults(&mut defaults, sweep.paths(), mistakes);
     check_axes(&defaults, &mut sweep, mistakes);
-    let expansion = expand(&defaults, &sweep, configs, repeats, pinned, mistakes);
+    let expansion = expand(&defaults, &sweep, configs, repeats, &names, mistakes);
     let is_sound = mistakes.is_empty();
     if let Some(expansion) = expansion.as_ref().filter(|_| is_sound) {
         mistakes.take(check_padding(&defaults, layers, expansion));
@@ -142,7 +144,7 @@ fn resolve(
     entries::check(&mut study.published, published, sources, mistakes);
     entries::check(&mut study.claims, claims, sources, mistakes);
     study.published = entries::pick(study.published, published, &selector, mistakes, &mut notes);
-    study.published = figures::read_values(study.published, folder, &selector, mistakes);
+    study.published = figures::read_values(study.published, folder, &selector, mistakes, &mut notes);
     study.claims = entries::pick(study.claims, claims, &selector, mistakes, &mut notes);
     let Expansion { cells, axes, .. } = expansion?;
     if study.record.timeline && cells.iter().any(|cell| cell.cell.device != "cpu") {
@@ -156,11 +158,13 @@ fn resolve(
         let place = tree.get(&["record", "model"]).map_or(tree.place, |node| node.place);
         mistakes.add(Diagnostic::new(format!("record.model: {wrong}")).at(place));
     }
+    notes.extend(idle_host_memory(&cells, &study));
     Some(Study {
         cells,
         axes,
         notes,
         adapter_configs: configs.digests(),
+        written: Written::new(&defaults, &sweep, sources),
         ..study
     })
 }
@@ -177,6 +181,15 @@ fn check_padding(defaults: &Node, layers: &[Layer], expansion: &Expansion) -> Re
         ),
         _ => Ok(()),
     }
+}
+
+/// A note on a budget that no run keeps: nothing is offloaded, except by a search for what fits.
+fn idle_host_memory(cells: &[StudyCell], study: &Study) -> Option<String> {
+    let has_budget = cells.iter().any(|planned| planned.cell.host_memory.is_some());
+    let offloads = cells.iter().any(|planned| planned.cell.offload != Offload::NONE);
+    let may_offload = matches!(&study.on_oom, OnOom::Ladder(rungs) if rungs.contains(&Rung::Offload));
+    let is_idle = has_budget && !offloads && !may_offload;
+    is_idle.then(|| "host_memory: no cell has `offload`, so the budget is for `expctl fit` alone".to_owned())
 }
 
 /// The reason why cells do not write one model.

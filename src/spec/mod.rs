@@ -63,6 +63,7 @@ mod study_file;
 mod sweep;
 mod tree;
 mod type_values;
+mod written;
 mod yaml;
 
 pub(crate) use aliases::suggestion;
@@ -89,3 +90,4 @@ pub use spec_file::SpecFile;
 pub use study::{Limits, RecordSpec, ReportSpec, Study, StudyCell, TEMPLATES};
 pub use study_file::STUDY_FILE;
 pub(crate) use study_file::normal_path;
+pub use written::key_in_front;

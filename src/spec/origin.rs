@@ -32,6 +32,11 @@ impl Origin {
         }
     }
 
+    /// The entry's name in messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The report of a mistake in the value of a key.
     pub(super) fn diagnostic(&self, key: &str, mistake: &Mistake) -> Diagnostic {
         let diagnostic = Diagnostic::of(&format!("{}.{key}", self.name), mistake);
@@ -106,7 +111,8 @@ impl std::fmt::Display for Origin {
     }
 }
 
-fn collect(node: &Node, path: String, places: &mut BTreeMap<String, Place>) {
+/// Adds the place of each value in `node`, by dotted key below `path`.
+pub(super) fn collect(node: &Node, path: String, places: &mut BTreeMap<String, Place>) {
     let below = |segment: &str| match path.as_str() {
         "" => segment.to_owned(),
         path => format!("{path}.{segment}"),

@@ -6,27 +6,44 @@ use super::place::Place;
 use super::sweep::Sweep;
 use crate::text::quoted;
 
+/// The keys of a sweep that overrides fix.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned {
+    pub names: Vec<String>,
+    /// What overrides fix, one note a key and place.
+    pub notes: Vec<String>,
+}
+
 /// Takes the keys that `layers` set out of the sweep, and notes which.
-pub(crate) fn pin_axes(sweep: &mut Sweep, layers: &[Layer], mistakes: &mut Mistakes) -> Vec<String> {
-    let mut notes = Vec::new();
+pub(crate) fn pin_axes(sweep: &mut Sweep, layers: &[Layer], mistakes: &mut Mistakes) -> Pinned {
+    let mut pinned = Pinned::default();
     let origin = |key: &[String]| highest(layers, key).map_or("", |layer| layer.origin.as_str());
     for layer in layers {
         let Some(path) = layer.cell_key() else { continue };
         mistakes.take(check_inside(sweep, layer, path));
         for dimension in &mut sweep.dimensions {
             for axis in dimension.axes.extract_if(.., |axis| axis.path().starts_with(path)) {
-                notes.push(format!("{} fixes the axis {}", origin(axis.path()), axis.name()));
+                let note = format!("{} fixes the axis {}", origin(axis.path()), axis.name());
+                pinned.add(axis.name(), note);
             }
         }
         sweep.dimensions.retain(|dimension| !dimension.axes.is_empty());
         for (index, entry) in sweep.include.iter_mut().enumerate() {
             for assignment in entry.extract_if(.., |assignment| assignment.path.starts_with(path)) {
                 let origin = origin(&assignment.path);
-                notes.push(format!("{origin} fixes {} in include[{index}]", assignment.name));
+                let note = format!("{origin} fixes {} in include[{index}]", assignment.name);
+                pinned.add(&assignment.name, note);
             }
         }
     }
-    notes
+    pinned
+}
+
+impl Pinned {
+    fn add(&mut self, name: &str, note: String) {
+        self.names.push(name.to_owned());
+        self.notes.push(note);
+    }
 }
 
 /// A part of a value that is swept as a whole has no meaning of its own.

@@ -16,6 +16,11 @@ impl Place {
         self.start == self.end
     }
 
+    /// True in the first source, which is the spec's file.
+    pub(crate) fn is_in_file(self) -> bool {
+        self.source == 0
+    }
+
     /// The place of some bytes of `text`, a scalar that was written here. `None` if the scalar does not stand here as it
     /// reads, with or without quotes.
     pub(crate) fn part(self, text: &str, bytes: &Range<usize>) -> Option<Self> {

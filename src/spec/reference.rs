@@ -38,6 +38,13 @@ const INTRODUCTION: &str = "\
 A spec is a YAML file that describes a study. Unknown keys are errors. An axis of `sweep` can be any key of `defaults`, by
 its dotted name. `stack: candle` is our trainer, `stack: torch` is PyTorch's stack in plans; a key is for both unless it
 names one.
+
+`--set KEY=VALUE` sets a key for all cells, and so does an environment variable: `EXPCTL_` and the key in capitals, with two
+underscores for a dot. `EXPCTL_RANK=8` sets `rank`, and `EXPCTL_LORA__USE_RSLORA=true` sets `lora.use_rslora`. The sweep
+itself cannot be set.
+
+A cell leaves out defaults that have no effect in it, if another cell heeds them. `null` in a row of the sweep leaves a key
+out.
 ";
 
 struct Page<'s> {
@@ -57,10 +64,12 @@ impl<'s> Page<'s> {
     /// The keys of each form of `schema`, which may have forms itself. A map with several forms is known by its keys, so none
     /// of them is required of it.
     fn forms(&mut self, schema: &Value, prefix: &str) {
-        for form in alternatives(schema) {
+        let forms: Vec<&Value> = alternatives(schema).filter(|form| form["type"] != "null").collect();
+        for form in &forms {
             let form = self.resolve(form);
+            let required = form["required"].as_array().filter(|_| forms.len() == 1);
             self.forms(form, prefix);
-            self.keys(form, prefix, &[]);
+            self.keys(form, prefix, required.map_or(&[], Vec::as_slice));
         }
     }
 

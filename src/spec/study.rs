@@ -22,6 +22,7 @@ use super::published::Published;
 use super::requires::{self, Requirement};
 use super::selection::{self, Selection};
 use super::sweep::SweepSection;
+use super::written::Written;
 use crate::hub::{Roots, Snapshot};
 use crate::text::{Mistake, nearest, quoted};
 
@@ -117,6 +118,9 @@ pub struct Study {
     /// Remarks for the user: axes that an override has fixed, for example.
     #[serde(skip)]
     pub notes: Vec<String>,
+    /// Where the values of its cells were written.
+    #[serde(skip)]
+    pub(super) written: Written,
     /// The command that the study came from.
     #[serde(skip)]
     pub invocation: Invocation,
@@ -254,6 +258,21 @@ impl Study {
     /// Where the names in its cells lead.
     pub fn roots(&self) -> Roots {
         Roots::new(&self.directory).with_snapshots(self.snapshots.clone())
+    }
+
+    /// Where the value that a cell has for a key was written, such as `/home/me/x.yaml:3:10` or `--set rank=8`; the spec's file
+    /// if the key was left out.
+    pub fn place_of(&self, planned: &StudyCell, key: &str) -> String {
+        let file = (!self.file.is_empty()).then(|| self.directory.join(&self.file).display().to_string());
+        self.written.place(planned.asked(), key, file.as_deref())
+    }
+
+    /// ` (cell 1234…)` where the study has several cells.
+    pub fn name_in_study(&self, planned: &StudyCell) -> String {
+        match self.cells.len() {
+            0 | 1 => String::new(),
+            _ => format!(" (cell {})", planned.id),
+        }
     }
 
     /// SHA-256 of the file that a cell's adapter keys came from.

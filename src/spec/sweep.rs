@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::by_key::{self, Untyped};
+use super::cell::Cell;
 use super::diagnostic::{Diagnostic, Mistakes};
 use super::place::Place;
 use super::sample::Sample;
@@ -19,6 +20,30 @@ pub(crate) struct Assignment {
     pub path: Vec<String>,
     pub key: Place,
     pub value: Node,
+    /// The value is null, which the key does not have: the cell leaves the key out.
+    pub unsets: bool,
+}
+
+impl Assignment {
+    fn new(name: &str, path: Vec<String>, key: Place, value: &Node) -> Self {
+        let mut alone = Node::empty_map(key);
+        alone.set(&path, key, value.clone());
+        Self {
+            unsets: value.is_null() && de::read::<Cell>(&alone).is_err(),
+            name: name.to_owned(),
+            path,
+            key,
+            value: value.clone(),
+        }
+    }
+
+    /// Gives the cell that `tree` describes this value.
+    pub(crate) fn apply(&self, tree: &mut Node) {
+        match self.unsets {
+            true => tree.remove_at(&self.path.iter().map(String::as_str).collect::<Vec<_>>()),
+            false => tree.set(&self.path, self.key, self.value.clone()),
+        }
+    }
 }
 
 /// A key that varies.
@@ -259,12 +284,7 @@ fn read_axis(name: &str, entry: &Entry, section: &'static str) -> Result<Axis, D
         let message = format!("{section}.{name}: the axis has no values, so there would be no cells");
         return Err(Diagnostic::new(message).at(values.place));
     }
-    let assignment = |value: &Node| Assignment {
-        name: name.into(),
-        path: path.clone(),
-        key: *key,
-        value: value.clone(),
-    };
+    let assignment = |value: &Node| Assignment::new(name, path.clone(), *key, value);
     Ok(Axis {
         section,
         values: list.iter().map(assignment).collect(),
@@ -378,12 +398,7 @@ fn read_include(node: &Node, mistakes: &mut Mistakes) -> Vec<Vec<Assignment>> {
                 leave_open(name, mistakes);
                 continue;
             };
-            assignments.push(Assignment {
-                name: name.to_string(),
-                path,
-                key: *key,
-                value: value.clone(),
-            });
+            assignments.push(Assignment::new(name, path, *key, value));
         }
         included.push(assignments);
     }

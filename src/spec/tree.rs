@@ -140,6 +140,19 @@ impl Node {
         }
     }
 
+    /// Takes the entry at `path` out of the maps around it.
+    pub(crate) fn remove_at(&mut self, path: &[&str]) {
+        match (path, &mut self.value) {
+            ([key], _) => drop(self.remove(key)),
+            ([first, rest @ ..], Value::Map(map)) => {
+                if let Some(entry) = Rc::make_mut(map).get_mut(*first) {
+                    entry.value.remove_at(rest);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The value in one line of YAML.
     pub(crate) fn to_flow_yaml(&self) -> String {
         match &self.value {

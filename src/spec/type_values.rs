@@ -62,7 +62,7 @@ pub(crate) fn check_axes(defaults: &Node, sweep: &mut Sweep, mistakes: &mut Mist
 fn check_value(defaults: &Node, axis: &Axis, index: usize) -> Vec<Diagnostic> {
     let assignment = &axis.values[index];
     let mut tree = defaults.clone();
-    tree.set(&assignment.path, assignment.key, assignment.value.clone());
+    assignment.apply(&mut tree);
     if de::read::<Cell>(&tree).is_ok() {
         return Vec::new();
     }

@@ -447,7 +447,7 @@ fn another_stack_is_planned_and_not_run() {
         assert_eq!(output.code, 2, "{output}");
         assert_eq!(
             project.without_folder(&output.stderr),
-            "error: spec.yaml: `stack: torch`: cells of this stack are planned and not run, and there are no others; \
+            "error: spec.yaml:2:20: `stack: torch`: cells of this stack are planned and not run, and there are no others; \
              `expctl plan spec.yaml` says what they take\n"
         );
     }

@@ -139,7 +139,7 @@ fn text_of_a_spec_cannot_become_html() {
         .replace("What does the LoRA rank cost in memory and time?", &format!("'{evil}'"))
         .replace(
             "data: sample,",
-            "data: sample, allocator: { env: { NAME: \"<b onclick=x>\" } },",
+            "data: sample, allocator: { env: { MALLOC_NAME: \"<b onclick=x>\" } },",
         );
     let recorded = Recorded::new(&text);
     let page = page(&recorded);

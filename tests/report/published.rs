@@ -5,7 +5,7 @@ use expctl::results::collect::collect;
 use expctl::spec::{self, Overrides};
 use polars_core::prelude::{IntoColumn, NamedFrom, Series};
 
-use crate::{Recorded, SPEC};
+use crate::{Project, Recorded, SPEC};
 
 /// Figures of each kind: equal to the digit and to the byte, of another metric, of a cell that ran out of memory.
 const PUBLISHED: &str = "\
@@ -48,6 +48,37 @@ fn a_prediction_is_marked_as_one() {
         .lines()
         .filter(|line| line.contains("Predicted") || line.contains(" 0.50 GB"));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_plan_says_which_figures_it_cannot_predict() {
+    let figure =
+        |column: &str| format!("- {{ column: {column}, value: 5, unit: GB, metric: unstated, source: Somebody }}\n");
+    let spec = |columns: &[&str]| {
+        let figures: String = columns.iter().map(|column| figure(column)).collect();
+        format!(
+            "name: x\ndefaults: {{ model: tiny, stack: torch, gpu: rtx-3050-8gb }}\nreport: {{ template: plan }}\n\
+             published:\n{figures}"
+        )
+    };
+    let project = Project::new("name: x\n");
+    for (columns, predicted) in [
+        (&["process_peak_bytes"][..], 0),
+        (&["process_peak_bytes", "allocated_peak_bytes"][..], 1),
+    ] {
+        project.write("plan.yaml", spec(columns));
+        let report = project.path("plan.md").display().to_string();
+        project
+            .expctl(&["plan", "plan.yaml", &format!("--report={report}")])
+            .exits(0);
+        let report = project.read("plan.md");
+        let (_, part) = report.split_once("## Compared with published figures").unwrap();
+        let reason = "not predicted: the CUDA context is unknown |";
+        assert!(part.contains(" Predicted |") && part.contains(reason), "{part}");
+        assert!(!part.contains("| planned") && !part.contains("Measured"), "{part}");
+        assert_eq!(part.matches("not predicted").count(), 1, "{part}");
+        assert_eq!(part.matches("| `allocated_peak_bytes`").count(), predicted, "{part}");
+    }
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn a_torch_cell_that_cannot_be_planned_stops_the_run_before_it_trains() {
          sweep: { include: [{ stack: candle }, { stack: torch, max_seq_length: 600 }] }\n",
     );
     let output = project.run(&[]).exits(2);
-    output.stderr_has("of `stack: torch` cannot be planned; nothing was run");
+    output.stderr_has("a cell of `stack: torch` cannot be planned; nothing was run");
     assert!(project.records().iter().all(Option::is_none));
 }
 

@@ -40,6 +40,29 @@ fn a_sample_of_excluded_combinations_blames_the_condition() {
 }
 
 #[test]
+fn the_sweep_is_set_by_neither_an_option_nor_a_variable() {
+    let variable = ("EXPCTL_SWEEP__GRID__RANK".to_owned(), "[1]".to_owned());
+    for overrides in [
+        Overrides::new([variable], Vec::new()),
+        Overrides::new([], vec!["sweep.grid.rank=[1]".to_owned()]),
+    ] {
+        let error = spec::parse(Path::new("x.yaml"), "name: x\n", &overrides).unwrap_err();
+        assert_eq!(
+            error.message(),
+            "the sweep itself cannot be set; set a swept key to fix its axis"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_is_not_written_is_not_shown_as_one() {
+    let text = "name: x\ndefaults:\n  adapter: prompt_tuning\n  prompt_tuning: {init: text}\n";
+    let error = parse(text, &[]).unwrap_err().to_string();
+    assert!(error.contains("prompt_tuning.init = text"), "{error}");
+    assert!(!error.contains("init_text ="), "{error}");
+}
+
+#[test]
 fn a_variable_of_a_moved_key_names_its_new_place() {
     let variable = ("EXPCTL_USE_CACHE".to_owned(), "true".to_owned());
     let error = spec::parse(

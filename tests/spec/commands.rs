@@ -70,7 +70,7 @@ fn a_wrong_spec_has_exit_code_2_and_says_where() {
         &["run", "d.yaml"],
         &["run", "--dry-run", "d.yaml"],
     ] {
-        fails(arguments).stderr_has("d.yaml: `data.path: nowhere.txt`: cannot read");
+        fails(arguments).stderr_has("d.yaml:2:25: `data.path: nowhere.txt`: cannot read");
     }
     project.write("c.yaml", b"name: \xff\n");
     fails(&["validate", "c.yaml"]).stderr_has("line 1 has the byte 0xff");

@@ -41,11 +41,16 @@ fn each_row_is_a_figure_of_its_cell() {
     let gap = format!("{csv},{}\n", ids[1]);
     let with_gap = load(Some(&gap), &[]).unwrap();
     assert_eq!(with_gap.published.len(), 3, "an empty field is no figure");
-    assert_eq!(
-        load(Some(&csv), &["batch_size=2"]).unwrap().published.len(),
-        1,
-        "an override makes other cells"
-    );
+    let others = load(Some(&csv), &["batch_size=2"]).unwrap();
+    assert_eq!(others.published.len(), 1, "an override makes other cells");
+    for (notes, is_noted) in [
+        (&study.notes, false),
+        (&others.notes, true),
+        (&load(Some("cell_id,allocated_peak_bytes\n"), &[]).unwrap().notes, true),
+    ] {
+        let says = |note: &String| note.contains("has no number of `allocated_peak_bytes` for these cells");
+        assert_eq!(notes.iter().any(says), is_noted, "{notes:?}");
+    }
 }
 
 #[test]

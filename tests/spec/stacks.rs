@@ -78,6 +78,7 @@ fn our_trainer() {
             "torch: { transformer_version: '4.37.2' }",
             "allocator: { env: { PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' } }",
             "dtype: bfloat16; bnb_4bit_use_double_quant: false",
+            "allocator: { env: { FOO: '1' } }",
         ],
     );
     insta::assert_snapshot!(said);
@@ -134,6 +135,7 @@ fn torch() {
         "dtype: int8; torch: { bitsandbytes_version: '0.43.1' }",
         "dtype: bfloat16; torch: { bitsandbytes_version: '0.41.1' }",
         "bitsandbytes: '0.41.1'",
+        "dtype: bfloat16; bnb_4bit_compute_dtype: float32",
     ]
     .map(|keys| format!("stack: torch; {keys}"));
     insta::assert_snapshot!(all_said("torch", &keys.each_ref().map(String::as_str)));

@@ -195,17 +195,20 @@ name: x
 defaults: &base
   model: tiny
   env: {A: '1'}
-  allocator: {env: &env {B: '1', C: '1'}}
+  allocator: {backend: system, env: &env {MALLOC_B: '1', MALLOC_C: '1'}}
 sweep:
   include:
   - <<: *base
-    allocator: {env: {<<: *env, C: '2', D: '3'}}
+    allocator: {backend: system, env: {<<: *env, MALLOC_C: '2', MALLOC_D: '3'}}
 ",
     )
     .cells[0]
         .cell
         .clone();
-    assert_eq!(to_flow_yaml(&study.value("allocator.env")), "{B: 1, C: 2, D: 3}");
+    assert_eq!(
+        to_flow_yaml(&study.value("allocator.env")),
+        "{MALLOC_B: 1, MALLOC_C: 2, MALLOC_D: 3}"
+    );
 }
 
 #[test]
@@ -215,6 +218,122 @@ fn an_expression_that_excludes_nothing_is_noted() {
     ));
     assert_eq!(study.cells.len(), 1);
     assert_eq!(study.notes, ["`rank > 8 and dtype == 'int4'` excludes nothing"]);
+}
+
+#[test]
+fn a_sample_says_nothing_of_what_it_did_not_look_at() {
+    let text = |sample: usize| {
+        sweep(&format!(
+            "grid: {{rank: [4, 8], seed: [1, 2, 3]}}\nexclude: [rank == 8 and seed == 3]\nsample: {{count: {sample}}}"
+        ))
+    };
+    let samples: Vec<_> = (1..6).map(|count| study(&text(count)).notes).collect();
+    assert!(samples.iter().all(Vec::is_empty), "{samples:?}");
+    let idle = text(6).replace("seed == 3", "seed == 4");
+    assert_eq!(study(&idle).notes, ["`rank == 8 and seed == 4` excludes nothing"]);
+}
+
+/// The cells of a sweep, each with its values of these keys.
+fn values(text: &str, settings: &[&str], keys: &[&str]) -> Vec<String> {
+    let study = parse(text, settings).unwrap_or_else(|error| panic!("{error}"));
+    let value = |cell: &expctl::spec::StudyCell, key: &&str| to_flow_yaml(&cell.cell.value(key));
+    let of = |cell| keys.iter().map(|key| value(cell, key)).collect::<Vec<_>>().join(" ");
+    study.cells.iter().map(of).collect()
+}
+
+#[test]
+fn a_default_need_not_suit_every_cell() {
+    let adapters = |defaults: &str, adapters: &str| {
+        format!("name: x\ndefaults: {{model: tiny, {defaults}}}\nsweep: {{grid: {{adapter: [{adapters}]}}}}\n")
+    };
+    let text = adapters("rank: 8", "lora, ia3");
+    let keys = ["adapter", "rank"];
+    assert_eq!(values(&text, &[], &keys), ["lora 8", "ia3 16"]);
+    let alone = study("name: x\ndefaults: {model: tiny, adapter: ia3}\n");
+    assert_eq!(
+        study(&text).cells[1].id,
+        alone.cells[0].id,
+        "the same cell as without the default"
+    );
+    // An override of the axis leaves a default without a cell, and the file is right.
+    assert_eq!(values(&text, &["adapter=ia3"], &keys), ["ia3 16"]);
+    let error = parse(&text, &["adapter=ia3", "rank=4"]).unwrap_err().to_string();
+    assert!(error.contains("rank: has no effect with `adapter: ia3`"), "{error}");
+    for (defaults, axis, of_key, expected) in [
+        ("upcast: peft", "dtype: [int4, bfloat16]", "upcast", ["peft", "none"]),
+        (
+            "lora: {use_rslora: true}",
+            "adapter: [lora, ln_tuning]",
+            "lora.use_rslora",
+            ["true", "false"],
+        ),
+        (
+            "lora_alpha: 4, dtype: float32",
+            "rank: [8, 0]",
+            "lora_alpha",
+            ["4.0", "null"],
+        ),
+        ("optim_rank: 4", "optim: [galore, adamw]", "optim_rank", ["4", "null"]),
+        (
+            "gpu: t4, dtype: float16",
+            "stack: [torch, candle]",
+            "gpu",
+            ["t4", "null"],
+        ),
+        (
+            "pad_to_multiple_of: 8, max_seq_length: 64",
+            "packing: [false, true]",
+            "pad_to_multiple_of",
+            ["8", "null"],
+        ),
+        (
+            "allocator: {env: {MALLOC_ARENA_MAX: '1'}}",
+            "allocator.backend: [system, mimalloc]",
+            "allocator.env",
+            ["{MALLOC_ARENA_MAX: 1}", "{}"],
+        ),
+    ] {
+        let text = format!("name: x\ndefaults: {{model: tiny, {defaults}}}\nsweep: {{grid: {{{axis}}}}}\n");
+        assert_eq!(values(&text, &[], &[of_key]), expected, "{defaults}");
+    }
+    let error = parse(&adapters("rank: 8", "ia3, ln_tuning"), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("rank: has no effect with `adapter: ia3`"), "{error}");
+    assert!(error.contains("the same holds for 1 more cell"), "{error}");
+    let excluded = adapters("rank: 8", "lora, ia3").replace("grid:", "exclude: adapter == 'lora', grid:");
+    assert!(parse(&excluded, &[]).is_err(), "no cell that is left heeds it");
+    // A value of the sweep itself is not left out.
+    let swept = "name: x\ndefaults: {model: tiny}\nsweep: {grid: {rank: [4, 8], adapter: [lora, ia3]}}\n";
+    assert!(parse(swept, &[]).is_err());
+}
+
+#[test]
+fn null_in_a_row_leaves_the_key_out() {
+    let text = "name: x\ndefaults: {model: tiny, rank: 8, lora: {use_rslora: true}}\n\
+                sweep: {include: [{seed: 1}, {rank: null}, {lora.use_rslora: null}]}\n";
+    assert_eq!(
+        values(text, &[], &["rank", "lora.use_rslora"]),
+        ["8 true", "16 true", "8 false"]
+    );
+    let axis = "name: x\ndefaults: {model: tiny, rank: 8}\nsweep: {grid: {rank: [4, null]}}\n";
+    assert_eq!(values(axis, &[], &["rank"]), ["4", "16"]);
+}
+
+#[test]
+fn a_budget_on_the_host_without_offload_is_noted() {
+    let notes = |keys: &str| {
+        study(&format!(
+            "name: x\ndefaults: {{model: tiny, host_memory: 1GiB{keys}}}\n"
+        ))
+        .notes
+    };
+    assert_eq!(
+        notes(""),
+        ["host_memory: no cell has `offload`, so the budget is for `expctl fit` alone"]
+    );
+    assert!(notes(", offload: {optimizer: true}").is_empty());
+    assert!(notes("}\non_oom: {ladder: [offload]").is_empty());
 }
 
 /// 10^8 combinations, of which half are excluded.

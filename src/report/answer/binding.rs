@@ -30,7 +30,7 @@ pub(super) fn sentence(evidence: &Evidence<'_>, figures: Figures) -> Option<Sent
         format!("{} ({shares})", category_words(category))
     } else {
         let names: Vec<String> = largest.iter().map(|(category, _)| category_words(category)).collect();
-        tally(&names, PLACES)
+        tally(&names, PLACES, "others")
     };
     let kind = figures.peak();
     let text = format!(
@@ -49,9 +49,13 @@ fn places(instants: &[Instant]) -> String {
     let one_phase = instants.windows(2).all(|pair| pair[0].phase == pair[1].phase);
     match (instants.first(), modules) {
         (Some(first), Some(modules)) if one_phase => {
-            format!("{} at {}", phase_words(&first.phase), tally(&modules, PLACES))
+            format!(
+                "{} at {}",
+                phase_words(&first.phase),
+                tally(&modules, PLACES, "elsewhere")
+            )
         }
-        _ => tally(&instants.iter().map(place).collect::<Vec<_>>(), PLACES),
+        _ => tally(&instants.iter().map(place).collect::<Vec<_>>(), PLACES, "elsewhere"),
     }
 }
 

@@ -99,9 +99,49 @@ pub(super) fn remedy(cell: &Entry) -> String {
     let Some(changes) = cell.text("predicted_fits_with") else {
         return String::new();
     };
-    let changes: Vec<String> = changes.split(", ").map(code).collect();
+    let changes: Vec<String> = entries(changes).into_iter().map(code).collect();
     let needed = cell
         .number("predicted_fits_with_bytes")
         .map_or(String::new(), |n| format!(" ({} predicted)", bytes(n.into())));
     format!("; it would fit with {}{needed}", listed(&changes))
+}
+
+/// The entries of a map in YAML's flow style, whose braces are left out: commas in lists, maps and quotes part none.
+fn entries(text: &str) -> Vec<&str> {
+    let (mut entries, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    for (at, letter) in text.char_indices() {
+        match (letter, quote) {
+            (letter, Some(open)) => quote = (letter != open).then_some(open),
+            ('"' | '\'', None) => quote = Some(letter),
+            ('[' | '{', None) => depth += 1,
+            (']' | '}', None) => depth = depth.saturating_sub(1),
+            (',', None) if depth == 0 => {
+                entries.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    entries.push(text[start..].trim());
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_one_change() {
+        let changes = "rank: 8, target_modules: [q_proj, v_proj], offload: {weights: {ratio: 0.5}, optimizer: true}";
+        assert_eq!(
+            entries(changes),
+            [
+                "rank: 8",
+                "target_modules: [q_proj, v_proj]",
+                "offload: {weights: {ratio: 0.5}, optimizer: true}"
+            ]
+        );
+        assert_eq!(entries("env: {A: '1, 2]'}, rank: 4"), ["env: {A: '1, 2]'}", "rank: 4"]);
+        assert_eq!(entries("rank: 4"), ["rank: 4"]);
+    }
 }

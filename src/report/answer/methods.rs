@@ -2,10 +2,11 @@
 
 use super::evidence::Evidence;
 use super::figures::Figures;
+use super::naming::listed;
 use super::sentence::{Sentence, most_important};
 use super::{extremes, tuned};
 use crate::report::front::Place;
-use crate::report::group::Group;
+use crate::report::group::{BEYOND_NOISE, Group, Stat};
 use crate::report::markdown::escape;
 use crate::report::methods::{FORGETTING, HELD_OUT, Method, Titles, methods};
 use crate::text::format::{number, percent, ratio};
@@ -98,25 +99,64 @@ fn front(
     (!front.is_empty()).then(|| Sentence::about(text, Figures::Measured, front))
 }
 
-/// The methods that forget least and most, if their losses mean something and the gap is more than noise.
+/// The methods that forget least and most, if their losses mean something and the gap is more than noise; or that none
+/// forgets. Methods that differ from the first by noise alone share its place.
 fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Option<Sentence> {
     let stat = |group: &Group| group.stats.get(FORGETTING).copied().flatten();
-    let known: Vec<&Group> = evidence.groups.iter().filter(|group| stat(group).is_some()).collect();
+    let mut known: Vec<&Group> = evidence.groups.iter().filter(|group| stat(group).is_some()).collect();
     let rise = |group: &Group| stat(group).map_or(f64::NAN, |stat| stat.mean);
-    let least = known.iter().copied().min_by(|a, b| rise(a).total_cmp(&rise(b)))?;
-    let most = known.iter().copied().max_by(|a, b| rise(a).total_cmp(&rise(b)))?;
-    let is_beyond_noise = stat(least)?.is_beyond_noise(stat(most)?);
-    if !evidence.losses.rank || is_beyond_noise == Some(false) || rise(least) >= rise(most) {
+    known.sort_by(|a, b| rise(a).total_cmp(&rise(b)));
+    let (&least, &most) = (known.first()?, known.last()?);
+    let is_noise =
+        |group: &Group, other: &Group| stat(group)?.is_beyond_noise(stat(other)?).map(|is_beyond| !is_beyond);
+    if !evidence.losses.rank {
         return None;
     }
+    let described = |group: &Group| format!("{} ({})", title(group), stated(group, FORGETTING));
+    if known.iter().all(|group| !stat(group).is_some_and(is_a_rise)) {
+        let from_to: Vec<String> = [least, most].map(described).to_vec();
+        let text = match known.len() {
+            1 => format!(
+                "Nothing is forgotten: the loss on other data does not rise with {}.",
+                from_to[0]
+            ),
+            _ => format!(
+                "No method forgets: no loss on other data rises beyond noise; the changes go from {} to {}.",
+                from_to[0], from_to[1]
+            ),
+        };
+        return Some(Sentence::about(text, Figures::Measured, [least, most]));
+    }
+    if is_noise(least, most) == Some(true) || rise(least) >= rise(most) {
+        return None;
+    }
+    let alike = |first: &Group| -> Vec<&Group> {
+        let is_alike = |group: &&Group| std::ptr::eq(*group, first) || is_noise(group, first) == Some(true);
+        known.iter().copied().filter(is_alike).collect()
+    };
+    let (lowest, highest) = (alike(least), alike(most));
+    let names = |groups: &[&Group]| listed(&groups.iter().map(|group| title(group)).collect::<Vec<_>>());
+    let changes = |groups: &[&Group]| listed(&groups.iter().map(|group| stated(group, FORGETTING)).collect::<Vec<_>>());
+    let verb = |groups: &[&Group]| if groups.len() == 1 { "forgets" } else { "forget" };
     let text = format!(
-        "{} forgets least: the loss on other data changes by {}; {} forgets most, {}.",
-        title(least),
-        stated(least, FORGETTING),
-        in_a_sentence(&title(most)),
-        stated(most, FORGETTING),
+        "{} {} least: the loss on other data changes by {}; {} {} most, {}.",
+        names(&lowest),
+        verb(&lowest),
+        changes(&lowest),
+        in_a_sentence(&names(&highest)),
+        verb(&highest),
+        changes(&highest),
     );
-    Some(Sentence::about(text, Figures::Measured, [least, most]))
+    Some(Sentence::about(
+        text,
+        Figures::Measured,
+        lowest.into_iter().chain(highest),
+    ))
+}
+
+/// True if a loss rises by more than noise.
+fn is_a_rise(rise: Stat) -> bool {
+    rise.mean > BEYOND_NOISE * rise.deviation.unwrap_or(0.0)
 }
 
 /// A group's loss with its spread.
@@ -130,5 +170,58 @@ fn in_a_sentence(title: &str) -> String {
     match ["Full", "Partial"].into_iter().find(|word| title.starts_with(word)) {
         Some(word) => format!("{}{}", word.to_lowercase(), &title[word.len()..]),
         None => title.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{answers, cell, with};
+
+    /// The answer about forgetting of methods, each with the changes of its loss over the seeds.
+    fn sentences(methods: &[(&str, [f64; 2])]) -> Vec<String> {
+        let mut cells = Vec::new();
+        for (at, (adapter, changes)) in methods.iter().enumerate() {
+            for (seed, change) in changes.iter().enumerate() {
+                let mut entry = cell(
+                    &format!("{adapter}{seed}"),
+                    [
+                        ("status", "ok".into()),
+                        ("weights", "pretrained".into()),
+                        ("rank", 8_u64.into()),
+                        ("adapter", (*adapter).into()),
+                        ("seed", (seed as u64).into()),
+                        ("loss_eval", (4.0 + at as f64).into()),
+                        ("forgetting", (*change).into()),
+                    ],
+                );
+                entry.set("group_id", (*adapter).into());
+                cells.push(entry);
+            }
+        }
+        let sentences = answers(&cells, &["adapter"]).methods;
+        sentences.into_iter().map(|sentence| sentence.text).collect()
+    }
+
+    #[test]
+    fn losses_that_fall_forget_nothing() {
+        let found = sentences(&[("dora", [-0.10, -0.06]), ("vera", [-0.03, 0.01])]);
+        assert_eq!(
+            with(&found, "forgets"),
+            "No method forgets: no loss on other data rises beyond noise; the changes go from DoRA (-0.080 ± 0.028) to \
+             VeRA (-0.010 ± 0.028)."
+        );
+        assert!(!found.iter().any(|text| text.contains("most")), "{found:#?}");
+    }
+
+    #[test]
+    fn methods_within_the_spread_share_a_place() {
+        let found = sentences(&[("dora", [0.10, 0.12]), ("lora", [0.50, 0.52]), ("vera", [0.51, 0.53])]);
+        assert_eq!(
+            with(&found, "least"),
+            "DoRA forgets least: the loss on other data changes by 0.110 ± 0.014; LoRA and VeRA forget most, 0.510 ± \
+             0.014 and 0.520 ± 0.014."
+        );
+        let alike = sentences(&[("dora", [0.10, 0.12]), ("lora", [0.11, 0.13])]);
+        assert!(!alike.iter().any(|text| text.contains("forget")), "{alike:#?}");
     }
 }

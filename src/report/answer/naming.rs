@@ -128,8 +128,8 @@ pub(crate) fn listed(items: &[String]) -> String {
 }
 
 /// Each distinct text with the number of its repeats, the most frequent first: `a (6 of 10) and b (4 of 10)`. After
-/// `most` texts the rest are counted.
-pub(super) fn tally(texts: &[String], most: usize) -> String {
+/// `most` texts the rest are counted, by the word `others`.
+pub(super) fn tally(texts: &[String], most: usize, others: &str) -> String {
     let mut counts: Vec<(&String, usize)> = Vec::new();
     for text in texts {
         match counts.iter_mut().find(|(known, _)| *known == text) {
@@ -145,7 +145,7 @@ pub(super) fn tally(texts: &[String], most: usize) -> String {
     let mut parts: Vec<String> = counts.iter().take(most).map(of).collect();
     let rest: usize = counts.iter().skip(most).map(|(_, n)| n).sum();
     if rest > 0 {
-        parts.push(format!("elsewhere ({rest} of {})", texts.len()));
+        parts.push(format!("{others} ({rest} of {})", texts.len()));
     }
     listed(&parts)
 }
@@ -179,9 +179,10 @@ mod tests {
     #[test]
     fn the_most_frequent_is_named_first() {
         let texts = ["a", "b", "b", "c"].map(String::from);
-        assert_eq!(tally(&texts, 3), "b (2 of 4), a (1 of 4) and c (1 of 4)");
-        assert_eq!(tally(&texts, 1), "b (2 of 4) and elsewhere (2 of 4)");
-        assert_eq!(tally(&texts[1..3], 3), "b");
+        assert_eq!(tally(&texts, 3, "others"), "b (2 of 4), a (1 of 4) and c (1 of 4)");
+        assert_eq!(tally(&texts, 1, "others"), "b (2 of 4) and others (2 of 4)");
+        assert_eq!(tally(&texts, 1, "elsewhere"), "b (2 of 4) and elsewhere (2 of 4)");
+        assert_eq!(tally(&texts[1..3], 3, "others"), "b");
     }
 
     #[test]

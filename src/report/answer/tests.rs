@@ -399,6 +399,7 @@ fn published_figures_are_compared_with_measured_ones() {
         published: bytes as f64,
         measured: Stat::of(&[(3 * MIB) as f64]),
         predicted: None,
+        unpredicted: None,
         difference: None,
         difference_share: None,
         agrees: false,

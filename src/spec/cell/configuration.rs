@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, Variable};
+use super::floating::floating_dtype;
 use super::ia3::Ia3;
 use super::lora::Lora;
 use super::miss::Miss;
@@ -126,6 +127,7 @@ pub struct Cell {
     pub prefix_tuning: PrefixTuning,
     /// Number format of the adapters, their gradients and their optimizer states; galore's and rsvd's states stay float32. Our
     /// trainer has float32 and bfloat16.
+    #[schemars(schema_with = "floating_dtype")]
     pub adapter_dtype: Dtype,
 
     /// 4-bit data type of int4.
@@ -136,9 +138,10 @@ pub struct Cell {
     /// Quantise int4's scales a second time.
     pub bnb_4bit_use_double_quant: bool,
     /// Number format of int4's products, and of the weights that int4 leaves unquantised; on PyTorch's stack, int8's too.
+    #[schemars(schema_with = "floating_dtype")]
     pub bnb_4bit_compute_dtype: Dtype,
     /// int8's products with int8 activations (LLM.int8()): columns with an activation of this magnitude or more are
-    /// multiplied in floating point, and 0 quantises all. Default: our trainer quantises weights alone, and PyTorch's stack
+    /// multiplied in floating point, and 0 quantises all, which only saves a mask during the product. Default: our trainer quantises weights alone, and PyTorch's stack
     /// has transformers' 6.
     pub llm_int8_threshold: Option<f64>,
     /// How attention is computed. sdpa never holds the score matrix; eager holds the softmax weights of every query and key
@@ -273,7 +276,8 @@ pub struct Cell {
     pub instruction_set: InstructionSetChoice,
     /// Budget on live tensor bytes, on the cpu only so far. A request beyond it ends the cell as out of memory.
     pub device_memory: Option<ByteSize>,
-    /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far. A request beyond it ends
+    /// Budget on the tensor bytes that `offload` keeps in the host's memory, on the cpu only so far; without `offload`, for
+    /// `expctl fit` alone. A request beyond it ends
     /// the cell as out of memory.
     pub host_memory: Option<ByteSize>,
     /// Environment variables of the cell's process; null unsets one.

@@ -4,6 +4,7 @@ mod allocator;
 mod check;
 mod configuration;
 mod defaults;
+mod floating;
 mod heeds;
 mod ia3;
 mod id;

@@ -99,7 +99,7 @@ impl Cell {
         if self.rank > 0 {
             let message = "adapters leave the model's weights as they are";
             found.add(
-                invalid(message)
+                Invalid::idle("trainable", message)
                     .with("rank")
                     .help("leave the key out, or use `rank: 0`"),
             );
@@ -137,7 +137,8 @@ impl Cell {
         if let Some(mini_r) = miss.mini_r {
             found.check(at_least("miss.mini_r", mini_r, 1));
             if miss.init_weights != MissInit::Mini {
-                let invalid = Invalid::new("miss.mini_r", "only `init_weights: mini` has it");
+                let invalid =
+                    Invalid::idle("miss.mini_r", "only `init_weights: mini` has it").with("miss.init_weights");
                 found.add(invalid.help("leave the key out, or use `miss: {init_weights: mini}`"));
             }
         }
@@ -190,7 +191,7 @@ impl Cell {
                 found.add(Invalid::new(key, "the text is empty").help("use `init: random`"));
             }
             (PromptInit::Random, Some(_)) => {
-                let invalid = Invalid::new(key, "only `init: text` starts from a text");
+                let invalid = Invalid::idle(key, "only `init: text` starts from a text").with("prompt_tuning.init");
                 found.add(invalid.help("leave the key out, or use `init: text`"));
             }
             _ => {}
@@ -220,7 +221,7 @@ impl Cell {
             let having = Adapter::ALL.into_iter().filter(|adapter| adapter.heeds(key));
             let having: Vec<_> = having.map(Adapter::name).collect();
             let help = format!("leave the key out, or use the adapter {}", either(&having));
-            found.add(Invalid::new(key, message).with("adapter").help(help));
+            found.add(Invalid::idle(key, message).with("adapter").help(help));
         }
     }
 
@@ -334,7 +335,7 @@ impl Cell {
             .filter(|key| keys.get(*key) != defaults.get(*key));
         for key in given {
             found.add(
-                Invalid::new(key, "rank 0 trains every weight and has no adapter")
+                Invalid::idle(key, "rank 0 trains every weight and has no adapter")
                     .with("rank")
                     .help("leave the key out, or use `rank: 1` or more"),
             );

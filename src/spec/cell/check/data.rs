@@ -55,7 +55,7 @@ impl Cell {
         }
         if self.packing && self.pad_to_multiple_of.is_some_and(|multiple| multiple > 1) {
             found.add(
-                Invalid::new("pad_to_multiple_of", "packed rows have no padding")
+                Invalid::idle("pad_to_multiple_of", "packed rows have no padding")
                     .with("packing")
                     .help("leave the key out"),
             );
@@ -71,7 +71,7 @@ impl Cell {
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given && !self.packing) {
             found.add(
-                Invalid::new(key, "does nothing without packing")
+                Invalid::idle(key, "does nothing without packing")
                     .with("packing")
                     .help("leave the key out, or write `packing: true`"),
             );
@@ -240,8 +240,9 @@ impl Cell {
         }
         let message = "the preset has no tokenizer, which decides how long the samples are";
         Err(Invalid::new("data", message).with("model").help(
-            "give a directory with the model's config.json and tokenizer.json, such as `./models/name`, or `hf://owner/name`; \
-             weights are not needed",
+            "write the model as a directory with its config.json and tokenizer.json, such as `model: ./models/name`, or as its \
+             name on the hub, such as `model: hf://owner/name`; weights are not needed. Without either, \
+             `data: {synthetic: {lengths: [...]}}` has the lengths of your samples",
         ))
     }
 

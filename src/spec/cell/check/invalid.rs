@@ -11,6 +11,8 @@ pub struct Invalid {
     pub key: String,
     /// Other keys that the value contradicts.
     pub with: Vec<&'static str>,
+    /// True if the key has no effect in the cell, so that leaving it out changes nothing else.
+    pub is_idle: bool,
     /// The reason, and what would be right. Its range is a part of the value's text.
     pub mistake: Mistake,
 }
@@ -24,7 +26,16 @@ impl Invalid {
         Self {
             key: key.into(),
             with: Vec::new(),
+            is_idle: false,
             mistake,
+        }
+    }
+
+    /// A key that has no effect in the cell.
+    pub(super) fn idle(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            is_idle: true,
+            ..Self::new(key, message)
         }
     }
 

@@ -81,7 +81,7 @@ impl Cell {
         }
         if !classifies && self.num_labels != Cell::default().num_labels {
             found.add(
-                Invalid::new("num_labels", "a causal language model has no labels")
+                Invalid::idle("num_labels", "a causal language model has no labels")
                     .with("task")
                     .help("leave the key out, or write `task: sequence_classification`"),
             );

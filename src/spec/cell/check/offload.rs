@@ -24,7 +24,7 @@ impl Cell {
         ];
         for (key, _) in frozen.into_iter().filter(|(_, leaves)| *leaves && self.trains_all()) {
             found.add(
-                Invalid::new(
+                Invalid::idle(
                     key,
                     "weights that are trained stay on the device, and `rank: 0` trains all of them",
                 )
@@ -34,7 +34,7 @@ impl Cell {
         }
         if self.offload.checkpoints && self.gradient_checkpointing == Checkpointing::None {
             found.add(
-                Invalid::new(
+                Invalid::idle(
                     "offload.checkpoints",
                     "no block recomputes, so there are no inputs to offload",
                 )

@@ -45,7 +45,7 @@ impl Cell {
         }
         if self.instruction_set != InstructionSetChoice::Auto && self.device() != Some(Device::Cpu) {
             found.add(
-                Invalid::new("instruction_set", "the kernels that have one are for the cpu")
+                Invalid::idle("instruction_set", "the kernels that have one are for the cpu")
                     .with("device")
                     .help("leave the key out"),
             );
@@ -72,13 +72,13 @@ impl Cell {
         }
         if self.device() != Some(Device::Cpu) {
             found.add(
-                Invalid::new("empty_cache_steps", "candle keeps no cache of a GPU's memory")
+                Invalid::idle("empty_cache_steps", "candle keeps no cache of a GPU's memory")
                     .with("device")
                     .help("leave the key out"),
             );
         } else if self.backend() == AllocatorBackend::Retain {
             let message = "the allocator `retain` keeps freed pages on purpose";
-            let invalid = Invalid::new("empty_cache_steps", message);
+            let invalid = Invalid::idle("empty_cache_steps", message);
             let invalid = match self.allocator.backend {
                 Some(_) => invalid.with("allocator.backend"),
                 None => invalid,
@@ -92,7 +92,7 @@ impl Cell {
                 "the training has {}, so the cache would never be returned",
                 counted(steps, "step")
             );
-            let invalid = Invalid::new("empty_cache_steps", message).with("max_steps");
+            let invalid = Invalid::idle("empty_cache_steps", message).with("max_steps");
             found.add(invalid.help(format!("write {steps} or less, or leave the key out")));
         }
     }
@@ -104,12 +104,16 @@ impl Cell {
             Some((_, reader)) if *reader != self.backend() && self.stack == Stack::Candle => {
                 let (backend, reader) = (self.backend().name(), reader.name());
                 let message = format!("the allocator `{backend}` does not heed this variable");
-                let invalid = Invalid::new(format!("{map}.{name}"), message);
+                let invalid = Invalid::idle(format!("{map}.{name}"), message);
                 let invalid = invalid.help(format!("set `allocator.backend: {reader}`"));
                 Err(match self.allocator.backend {
                     Some(_) => invalid.with("allocator.backend"),
                     None => invalid,
                 })
+            }
+            None if map == "allocator.env" && self.stack == Stack::Candle => {
+                let invalid = Invalid::idle(format!("{map}.{name}"), "no allocator reads this variable").with("stack");
+                Err(invalid.help("set it under `env`; allocators read MALLOC_…, GLIBC_TUNABLES and MIMALLOC_…"))
             }
             _ => Ok(()),
         }

@@ -16,6 +16,17 @@ use crate::torch::caching_allocator::Settings;
 use crate::torch::gpu::Gpu;
 use crate::torch::{Bitsandbytes, Peft, Pytorch, Transformers};
 
+/// The keys of our process, which say nothing of what is trained.
+const OF_THE_PROCESS: [&str; 7] = [
+    "device",
+    "threads",
+    "instruction_set",
+    "device_memory",
+    "host_memory",
+    "env",
+    "allocator.backend",
+];
+
 /// The variables of PyTorch's allocator; the first is heeded where both are set.
 const PYTORCH_VARIABLES: [&str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
@@ -24,7 +35,7 @@ impl Cell {
         self.check_int4(keys, found);
         self.check_int8(found);
         if self.loss.is_some() && self.task != Task::CausalLm {
-            let invalid = Invalid::new("loss", "a classifier has one row of logits a sample");
+            let invalid = Invalid::idle("loss", "a classifier has one row of logits a sample");
             found.add(invalid.with("task").help("leave the key out"));
         }
         self.check_single_stack(keys, found);
@@ -52,9 +63,10 @@ impl Cell {
             ("bnb_4bit_quant_type", "only int4 has codes of 4 bits"),
             ("bnb_4bit_blocksize", "only int4 has scales of blocks"),
             ("bnb_4bit_use_double_quant", "only int4 has scales to quantise twice"),
+            ("bnb_4bit_compute_dtype", "only int4 has products of its own format"),
         ] {
             if keys[key] != Cell::default_map()[key] && self.dtype != Dtype::Int4 {
-                let invalid = Invalid::new(key, message).with("dtype");
+                let invalid = Invalid::idle(key, message).with("dtype");
                 found.add(invalid.help("leave the key out, or use `dtype: int4`"));
             }
         }
@@ -71,7 +83,7 @@ impl Cell {
             return;
         };
         if self.dtype != Dtype::Int8 {
-            let invalid = Invalid::new("llm_int8_threshold", "only int8 has products of 8 bits").with("dtype");
+            let invalid = Invalid::idle("llm_int8_threshold", "only int8 has products of 8 bits").with("dtype");
             found.add(invalid.help("leave the key out, or use `dtype: int8`"));
         }
         found.check(number(
@@ -92,7 +104,7 @@ impl Cell {
                     for (name, _) in differing {
                         let message = "describes PyTorch's stack, and this cell's is candle";
                         found.add(
-                            Invalid::new(format!("{key}.{name}"), message)
+                            Invalid::idle(format!("{key}.{name}"), message)
                                 .with("stack")
                                 .help("leave the key out, or use `stack: torch`"),
                         );
@@ -106,21 +118,24 @@ impl Cell {
     /// The error for the key `key`, which this cell's stack does not heed.
     fn only_in_other_stack(&self, key: &str, default: &Value) -> Invalid {
         if self.stack == Stack::Torch {
-            return Invalid::new(key, "is for our trainer, and `stack: torch` is planned and not run")
-                .with("stack")
-                .help(match key {
-                    "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
-                    "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
-                    "offload" => {
-                        "leave the key out: accelerate's `device_map` with hooks, which PyTorch's stack offloads by, is \
+            let message = "is for our trainer, and `stack: torch` is planned and not run";
+            let invalid = match OF_THE_PROCESS.contains(&key) {
+                true => Invalid::idle(key, message),
+                false => Invalid::new(key, message),
+            };
+            return invalid.with("stack").help(match key {
+                "device" => "leave the key out, and name the GPU with `gpu`, such as `gpu: t4`",
+                "device_memory" => "leave the key out: the budget is the memory of `gpu`, or `--budget` of a plan",
+                "offload" => {
+                    "leave the key out: accelerate's `device_map` with hooks, which PyTorch's stack offloads by, is \
                          not planned"
-                    }
-                    "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
-                    _ => "leave the key out",
-                });
+                }
+                "host_memory" => "leave the key out: nothing of PyTorch's stack is planned in the host's memory",
+                _ => "leave the key out",
+            });
         }
         if key == "gpu" {
-            return Invalid::new(key, "names the GPU that `stack: torch` is planned for")
+            return Invalid::idle(key, "names the GPU that `stack: torch` is planned for")
                 .with("stack")
                 .help("leave the key out; the device that is trained on is `device`");
         }
@@ -153,7 +168,7 @@ impl Cell {
         for (name, value) in &self.allocator.env {
             if value.is_some() && PYTORCH_VARIABLES.contains(&name.as_str()) {
                 found.add(
-                    Invalid::new(
+                    Invalid::idle(
                         format!("allocator.env.{name}"),
                         "the candle stack has no such allocator",
                     )
@@ -174,15 +189,10 @@ impl Cell {
             let invalid = Invalid::new("upcast", "TRL's casts to bfloat16 are those of PyTorch's stack");
             found.add(invalid.with("stack").help("use `upcast: peft`"));
         }
-        let default = Cell::default().bnb_4bit_compute_dtype;
-        if self.bnb_4bit_compute_dtype != default && self.dtype != Dtype::Int4 {
-            let invalid = Invalid::new("bnb_4bit_compute_dtype", "only int4 has products of its own format");
-            found.add(invalid.with("dtype").help("leave the key out, or use `dtype: int4`"));
-        }
         let model = self.model_options();
         let is_float16 = self.autocast == Autocast::Float16 || model.hidden_dtype() == Dtype::Float16;
         if self.loss_scaling == Some(LossScaling::Dynamic) && !is_float16 {
-            let invalid = Invalid::new(
+            let invalid = Invalid::idle(
                 "loss_scaling",
                 "nothing is computed in float16, so no gradient is too small",
             );
@@ -200,7 +210,7 @@ impl Cell {
                 true => "leave the key out, or use `upcast: peft`",
                 false => "leave the key out, or use `dtype: float32`",
             };
-            found.add(Invalid::new("autocast", message).with("dtype").help(help));
+            found.add(Invalid::idle("autocast", message).with("dtype").help(help));
         }
     }
 
@@ -252,7 +262,7 @@ impl Cell {
         let trains_embedding = self.rank == 0 || self.adapter.has_virtual_tokens() || saves_embedding;
         if self.torch.embedding_states_32bit.is_some() && !(trains_embedding && self.optim.is_8bit()) {
             found.add(
-                Invalid::new("torch.embedding_states_32bit", "no embedding has states of 8 bits")
+                Invalid::idle("torch.embedding_states_32bit", "no embedding has states of 8 bits")
                     .with("rank")
                     .with("optim")
                     .help("leave the key out, or train every weight by such as `optim: adamw_8bit` with `rank: 0`"),
@@ -263,7 +273,7 @@ impl Cell {
         }
         if self.torch.use_reentrant.is_some() && self.gradient_checkpointing == Checkpointing::None {
             found.add(
-                Invalid::new("torch.use_reentrant", "no block is checkpointed")
+                Invalid::idle("torch.use_reentrant", "no block is checkpointed")
                     .with("gradient_checkpointing")
                     .help("leave the key out, or use `gradient_checkpointing: full`"),
             );
@@ -331,7 +341,7 @@ impl Cell {
     fn check_upcast(&self) -> Checked {
         if self.upcast != Upcast::None && !self.dtype.is_quantised() {
             return Err(
-                Invalid::new("upcast", "PEFT's k-bit preparation is for quantised weights")
+                Invalid::idle("upcast", "PEFT's k-bit preparation is for quantised weights")
                     .with("dtype")
                     .help("leave the key out, or use `dtype: int4` or `int8`"),
             );
@@ -382,7 +392,7 @@ impl Cell {
             return Ok(());
         }
         let message = "quantised weights are loaded with a device_map, always";
-        Err(Invalid::new("torch.device_map", message)
+        Err(Invalid::idle("torch.device_map", message)
             .with("dtype")
             .help("leave the key out"))
     }
@@ -405,7 +415,7 @@ impl Cell {
         }
         match self.upcast {
             Upcast::Peft | Upcast::Trl => Ok(()),
-            Upcast::None => Err(Invalid::new(
+            Upcast::None => Err(Invalid::idle(
                 "torch.peft_version",
                 "the releases of PEFT that are planned differ in the k-bit preparation alone",
             )
@@ -436,9 +446,12 @@ impl Cell {
             }
             Dtype::Int4 | Dtype::Int8 => Ok(()),
             _ if self.optim.is_from_bitsandbytes() => Ok(()),
-            _ => Err(invalid("neither the weights nor the optimizer are bitsandbytes'")
-                .with("optim")
-                .help("leave the key out, or use `dtype: int4` or such as `optim: adamw_8bit`")),
+            _ => Err(
+                Invalid::idle(key, "neither the weights nor the optimizer are bitsandbytes'")
+                    .with("dtype")
+                    .with("optim")
+                    .help("leave the key out, or use `dtype: int4` or such as `optim: adamw_8bit`"),
+            ),
         }
     }
 

@@ -82,7 +82,7 @@ impl Cell {
         }
         if self.batch_size != Self::default().batch_size {
             found.add(
-                Invalid::new(
+                Invalid::idle(
                     "batch_size",
                     "the micro-batch is searched, and this number would do nothing",
                 )
@@ -222,7 +222,7 @@ impl Cell {
                 let which = Optimizer::of(self.stack).filter(|optimizer| optimizer.heeds(key));
                 let which: Vec<_> = which.map(Optimizer::name).collect();
                 found.add(
-                    Invalid::new(key, format!("only the optimizer {} has it", either(&which)))
+                    Invalid::idle(key, format!("only the optimizer {} has it", either(&which)))
                         .with("optim")
                         .help("leave the key out, or change `optim`"),
                 );
@@ -293,7 +293,7 @@ impl Cell {
         ];
         for (key, _) in given.into_iter().filter(|(_, given)| *given) {
             found.add(
-                Invalid::new(
+                Invalid::idle(
                     key,
                     "a profile is one optimizer step and the passes of one more, and this key would do nothing",
                 )
