@@ -469,6 +469,13 @@ class Meter:
         self.ends.append((phase, stats["allocation.all.allocated"], stats["allocation.all.freed"]))
         torch.cuda.reset_peak_memory_stats()
 
+    def begin(self):
+        """Begins a phase with what is allocated now."""
+        import torch
+
+        if self.is_on:
+            torch.cuda.reset_peak_memory_stats()
+
     def now(self, kind="allocated"):
         import torch
 
@@ -537,6 +544,8 @@ class Loop:
             self.optimizer.zero_grad(set_to_none=False)
         if keep != "next_forward":
             self.outputs = self.given = None
+        # Gradients that are released belong to the optimizer's phase, and no other has them.
+        meter.begin()
 
     def micro_batch(self, keep, meter):
         given = self.batch()

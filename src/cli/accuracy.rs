@@ -63,7 +63,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
             .with_context(|| path.display().to_string())?;
         studies.push(PlannedStudy {
             spec: path.display().to_string(),
-            report: study.report.publish.clone(),
+            report: study.report.publish.clone().or_else(|| study.report.output.clone()),
             cells: frame::of_plan(&study, predictions.iter().map(Some))?,
             about: About::new(&study),
         });

@@ -354,6 +354,7 @@ impl Reported {
             }
             return check(&report.render(frames)?, &report.output, source, is_current);
         }
+        report::prepare_output(&report.output)?;
         let mut written = match kept {
             Some(_) => Vec::new(),
             None => report.write_frames(frames)?,

@@ -195,6 +195,8 @@ fn idle_host_memory(cells: &[StudyCell], study: &Study) -> Option<String> {
 /// The reason why cells do not write one model.
 fn not_one_model(cells: &[StudyCell]) -> Option<String> {
     match cells {
+        // What is wrong with the cells is said already.
+        [] => None,
         [one] if one.cell.rank > 0 => {
             Some("an adapter is trained, which is written anyway; a model needs `rank: 0`".into())
         }

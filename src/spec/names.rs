@@ -55,7 +55,7 @@ impl Names {
     /// Everything that is wrong with the names or the overrides; the user's mistakes, so exit code 2.
     pub fn study(&self, overrides: &Overrides) -> Result<Study, SpecError> {
         self.check_stack()?;
-        let mut defaults = self.defaults();
+        let mut defaults = self.defaults(overrides.sets("dtype"));
         if !overrides.sets("max_steps") {
             defaults["num_train_epochs"] = json!(1);
         }
@@ -101,8 +101,9 @@ impl Names {
         })
     }
 
-    /// The keys of the cell that its names decide, and those that are common practice on one GPU.
-    fn defaults(&self) -> Value {
+    /// The keys of the cell that its names decide, and those that are common practice on one GPU. With `is_other_dtype`, an
+    /// override decides on the number format.
+    fn defaults(&self, is_other_dtype: bool) -> Value {
         let config = self.config().ok();
         let task = match config.as_ref().is_some_and(|config| config.family.is_encoder()) {
             true => Task::SequenceClassification,
@@ -137,7 +138,9 @@ impl Names {
                 Dtype::Float16 => Autocast::Float16,
                 _ => Autocast::Bfloat16,
             });
-            keys["bnb_4bit_compute_dtype"] = json!(format);
+            if dtype == Dtype::Int4 || is_other_dtype {
+                keys["bnb_4bit_compute_dtype"] = json!(format);
+            }
             // As in transformers' Trainer.
             keys["optim"] = json!(Optimizer::AdamwTorchFused);
             keys["torch"] = json!({ "keep_outputs": OutputLifetime::None });

@@ -99,6 +99,9 @@ mod tests {
         let expected = [
             "name",
             "description",
+            "requires",
+            "requires.path",
+            "requires.command",
             "repeats",
             "limits",
             "limits.timeout",
@@ -114,6 +117,7 @@ mod tests {
             "report",
             "report.template",
             "report.output",
+            "report.publish",
             "report.baseline",
             "fit",
             "fit.budget",

@@ -10,7 +10,10 @@ use crate::tree::Tree;
 const ALONE: [&str; 2] = ["init", "schema"];
 
 /// Commands that are looked up and not run, with the reason.
-const NOT_RUN: [(&str, &str); 1] = [("expctl accuracy", "it plans for minutes; `.ci/run` compares its page")];
+const NOT_RUN: [(&str, &str); 2] = [
+    ("expctl accuracy", "it plans for minutes; `.ci/run` compares its page"),
+    ("benches/cuda.yaml", "it needs a GPU"),
+];
 
 /// Trainings that are short, or become it. All others are tried with `--dry-run`.
 const SHORT_RUNS: [(&str, &str); 5] = [

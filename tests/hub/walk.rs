@@ -426,7 +426,7 @@ fn a_directory_of_that_name_wins() {
 fn mistakes_end_with_code_2_and_help() {
     let walk = Walk::new(SPEC);
     for (model, expected) in [
-        ("owner/tony", "`model: owner/tony`: http://127.0.0.1:"),
+        ("owner/tony", "): http://127.0.0.1:"),
         (
             "owner/tony",
             "has no model `owner/tony`, or it is private; a private one needs your token in HF_TOKEN; no such path either: ",

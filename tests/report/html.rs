@@ -137,10 +137,7 @@ fn text_of_a_spec_cannot_become_html() {
     let evil = "<script>alert(1)</script> <img src=x onerror=alert(2)> [x](javascript:alert(3)) </main>";
     let text = SPEC
         .replace("What does the LoRA rank cost in memory and time?", &format!("'{evil}'"))
-        .replace(
-            "data: sample,",
-            "data: sample, allocator: { env: { MALLOC_NAME: \"<b onclick=x>\" } },",
-        );
+        .replace("data: sample,", "data: sample, env: { SOME_NAME: \"<b onclick=x>\" },");
     let recorded = Recorded::new(&text);
     let page = page(&recorded);
     assert_well_formed(&page);

@@ -7,6 +7,7 @@ name: base
 requires: { path: ../made/texts, command: make texts }
 defaults:
   model: tiny
+  dtype: float32
   rank: 0
   data: { path: ../made/texts/some.txt }
   max_seq_length: 32

@@ -4,7 +4,7 @@ use super::super::cell::{Invalid, InvalidCell};
 use super::super::key_path::{lies_in, nearest_node};
 use super::super::sweep::Assignment;
 use super::super::tree::Node;
-use super::explain::of_cells;
+use super::idle::of_cells;
 use super::{DECIDING, Expander, Made, Origin};
 
 impl Expander<'_> {

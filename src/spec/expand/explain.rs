@@ -6,7 +6,7 @@ use super::super::key_path::{lies_in, nearest_node, nearest_path};
 use super::super::sweep::Assignment;
 use super::super::tree::Node;
 use super::{DECIDING, Expander, Origin};
-use crate::text::{counted, quoted};
+use crate::text::quoted;
 
 impl Expander<'_> {
     pub(super) fn duplicate(&self, first: Origin, second: Origin) -> Diagnostic {
@@ -108,14 +108,6 @@ fn written<'n, 'k>(tree: &'n Node, key: &'k str) -> Option<(&'k str, &'n Node)> 
     let end = path.iter().map(|segment| segment.len() + 1).sum::<usize>() - 1;
     let is_around = matches!(key.as_bytes().get(end), Some(b'.' | b'['));
     Some((if is_around { &key[..end] } else { key }, tree.get(&path)?))
-}
-
-/// The mistake of the first of so many cells.
-pub(super) fn of_cells(diagnostic: Diagnostic, cells: usize) -> Diagnostic {
-    match cells {
-        1 => diagnostic,
-        cells => diagnostic.help(format!("the same holds for {}", counted(cells - 1, "more cell"))),
-    }
 }
 
 /// `rank = 4, dtype = int4`.

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use super::super::cell::Invalid;
 use super::super::diagnostic::Diagnostic;
 use super::super::key_path::lies_in;
-use super::explain::of_cells;
+use crate::text::counted;
 
 /// The keys that were left out of cells because they have no effect there.
 #[derive(Default)]
@@ -56,5 +56,13 @@ impl IdleDefaults {
         first
             .map(|idle| of_cells(idle.diagnostic.clone(), shown(idle)))
             .collect()
+    }
+}
+
+/// The mistake of the first of so many cells.
+pub(super) fn of_cells(diagnostic: Diagnostic, cells: usize) -> Diagnostic {
+    match cells {
+        1 => diagnostic,
+        cells => diagnostic.help(format!("the same holds for {}", counted(cells - 1, "more cell"))),
     }
 }
