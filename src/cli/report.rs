@@ -152,7 +152,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 eprintln!("{error}");
                 (all_hold, reported) = (false, reported + 1);
             }
-            Err(error) if args.studies.len() > 1 && is_nothing(&error) => eprintln!("skipped: {error}"),
+            Err(error) if args.studies.len() > 1 && studies::is_spec(path) && is_nothing(&error) => {
+                eprintln!("skipped: {error}")
+            }
             Err(error) => return Err(error),
         }
     }
@@ -284,7 +286,12 @@ impl Reported {
         let rows = frames.cells.column("cell_id")?.str()?.iter().zip(follows);
         let rows = rows.filter_map(|(id, follows)| id.filter(|_| follows.is_none()));
         let after = format!("the frame `{}` was written", beside.cells.display());
-        let is_current = is_same(path, &after, &rows.map(str::to_owned).collect(), &ids(&study));
+        // A published report is of the spec as it is written.
+        let as_written = match checks_published && !study.invocation.laid_over().is_empty() {
+            true => ids(&load(path, &Overrides::default(), None)?),
+            false => ids(&study),
+        };
+        let is_current = is_same(path, &after, &rows.map(str::to_owned).collect(), &as_written);
         Ok(Some(Self {
             study,
             dir,
@@ -354,6 +361,9 @@ impl Reported {
             }
             return check(&report.render(frames)?, &report.output, source, is_current);
         }
+        if args.publish && kept.is_none() {
+            self.check_publishable(frames)?;
+        }
         report::prepare_output(&report.output)?;
         let mut written = match kept {
             Some(_) => Vec::new(),
@@ -367,6 +377,33 @@ impl Reported {
             print(&format!("wrote {}\n", path.display()))?;
         }
         Ok(true)
+    }
+}
+
+impl Reported {
+    /// Makes sure that a run is all of the spec, as it is written.
+    fn check_publishable(&self, frames: &Frames) -> anyhow::Result<()> {
+        let source = self.study.invocation.source();
+        let overrides = self.study.invocation.laid_over();
+        ensure!(
+            overrides.is_empty(),
+            "the last run of `{source}` is not of the spec as it is written, but with {}; run it again without",
+            overrides.join(", ")
+        );
+        ensure!(
+            self.is_current,
+            "`{source}` has other cells now; `expctl run {source}` trains the new ones"
+        );
+        let not_run = frames.cells.column("status")?.null_count();
+        ensure!(
+            not_run == 0,
+            "{} not run; `expctl run {source}` goes on",
+            match not_run {
+                1 => "1 cell is".to_owned(),
+                several => format!("{several} cells are"),
+            }
+        );
+        Ok(())
     }
 }
 

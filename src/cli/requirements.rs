@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::spec::cell::Data;
 use crate::spec::{self, Overrides, Requirement, Study, normal_path};
@@ -11,10 +11,11 @@ use crate::spec::{self, Overrides, Requirement, Study, normal_path};
 /// Makes sure that everything is there that a study requires and its cells name: an override may have replaced it.
 ///
 /// # Errors
-/// Something is missing; the message names the command that makes each thing, in the order in which they run.
+/// Something is missing; the message names the command that makes each thing, in the order in which they run. Or no cell
+/// names a requirement, or a spec requires itself.
 pub(super) fn check_requirements(study: &Study) -> anyhow::Result<()> {
     let mut missing = Vec::new();
-    find_missing(study, &mut missing)?;
+    find_missing(study, &mut Vec::new(), &mut missing)?;
     let [first, ..] = missing.as_slice() else {
         return Ok(());
     };
@@ -22,14 +23,12 @@ pub(super) fn check_requirements(study: &Study) -> anyhow::Result<()> {
         .iter()
         .map(|missing| format!("\n    {}", missing.command))
         .collect();
-    ensure!(
-        missing.is_empty(),
+    bail!(
         "`{}` requires `{}`, which is not there; run first:{}",
         study.invocation.source(),
         shown(&first.path).display(),
         commands.concat()
     );
-    Ok(())
 }
 
 #[derive(PartialEq)]
@@ -38,32 +37,51 @@ struct Missing {
     command: String,
 }
 
-/// Adds what is missing, after what that requires in turn.
-fn find_missing(study: &Study, missing: &mut Vec<Missing>) -> anyhow::Result<()> {
+/// Adds what is missing, after what that requires in turn. `on_the_way` has the specs that require this one.
+fn find_missing(study: &Study, on_the_way: &mut Vec<PathBuf>, missing: &mut Vec<Missing>) -> anyhow::Result<()> {
+    let source = study.invocation.source();
+    on_the_way.push(study.directory.join(&study.file));
     for requirement in &study.requires {
-        let found = match requirement {
-            Requirement::Made(made) => Missing {
-                path: normal_path(&study.directory.join(&made.path)),
-                command: made.command.clone(),
-            },
+        let (path, command, required) = match requirement {
+            Requirement::Made(made) => (study.directory.join(&made.path), made.command.clone(), None),
             Requirement::Spec(spec) => {
-                let spec = shown(&study.directory.join(spec));
+                let spec = normal_path(&study.directory.join(spec));
+                ensure!(
+                    !on_the_way.contains(&spec),
+                    "`{source}` requires itself, by way of `{}`",
+                    shown(&spec).display()
+                );
+                let spec = shown(&spec);
                 let required = spec::load(&spec, &Overrides::default())
-                    .with_context(|| format!("`{}` requires `{}`", study.invocation.source(), spec.display()))?;
-                let path = product(&required);
-                if !path.exists() && names(study, &path) {
-                    find_missing(&required, missing)?;
-                }
-                Missing {
-                    path,
-                    command: format!("expctl run {}", spec.display()),
-                }
+                    .with_context(|| format!("`{source}` requires `{}`", spec.display()))?;
+                (
+                    product(&required),
+                    format!("expctl run {}", spec.display()),
+                    Some(required),
+                )
             }
         };
-        if !found.path.exists() && names(study, &found.path) && !missing.contains(&found) {
-            missing.push(found);
+        let found = Missing {
+            path: normal_path(&path),
+            command,
+        };
+        if !names(study, &found.path) {
+            ensure!(
+                !study.invocation.laid_over().is_empty(),
+                "`{source}` requires `{}`, which none of its cells reads",
+                shown(&found.path).display()
+            );
+            continue;
         }
+        if found.path.exists() || missing.contains(&found) {
+            continue;
+        }
+        if let Some(required) = required {
+            find_missing(&required, on_the_way, missing)?;
+        }
+        missing.push(found);
     }
+    on_the_way.pop();
     Ok(())
 }
 

@@ -86,7 +86,11 @@ fn find(wanted: &str, results: Option<&Path>) -> anyhow::Result<Found> {
         match found {
             Results::Study(dir) => cells.extend(dir.cells()?.into_iter().filter(|cell| cell.id().starts_with(wanted))),
             Results::Frame(frame) => {
-                let all = entries(&KeptFrame::read(&frame)?.cells()?)?;
+                let read = || anyhow::Ok(entries(&KeptFrame::read(&frame)?.cells()?)?);
+                let all = read().unwrap_or_else(|error| {
+                    eprintln!("warning: {error:#}");
+                    Vec::new()
+                });
                 let named = |row: &Entry| row.text("cell_id").is_some_and(|id| id.starts_with(wanted));
                 rows.extend(all.into_iter().filter(named).map(|row| (frame.clone(), row)));
             }

@@ -14,6 +14,7 @@ use crate::text::{counted, to_flow_yaml};
 
 use super::fetch::fetch;
 use super::print;
+use super::requirements::check_requirements;
 
 /// Check a spec without running it: every key, every value, every combination, and that its
 /// models and data are there
@@ -31,6 +32,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut study = spec::load(&args.spec, &Overrides::from_environment(args.set)?)?;
     report::check_study(&study)?;
+    check_requirements(&study)?;
     fetch(&mut study, Purpose::Check, |_| true)?;
     preflight(&study, |_| true)?;
     print(&summary(&study))?;

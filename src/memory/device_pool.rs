@@ -61,15 +61,17 @@ impl DevicePool {
         })
     }
 
-    /// Lets the peaks begin from what is allocated and held now.
-    pub fn reset_peaks(&self) {
+    /// Lets the peaks begin from what is allocated and held now. Returns false if the driver cannot.
+    pub fn reset_peaks(&self) -> bool {
+        #[cfg(not(feature = "cuda"))]
+        return false;
         #[cfg(feature = "cuda")]
-        for attribute in [
+        [
             CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
             CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
-        ] {
-            self.set(attribute, 0);
-        }
+        ]
+        .into_iter()
+        .all(|attribute| self.reset(attribute))
     }
 
     #[cfg(feature = "cuda")]
@@ -81,8 +83,9 @@ impl DevicePool {
     }
 
     #[cfg(feature = "cuda")]
-    fn set(&self, attribute: CUmemPool_attribute, mut value: u64) {
-        // SAFETY: as in `get`. A driver that refuses leaves the attribute as it was.
-        let _ = unsafe { mem_pool::set_attribute(self.pool, attribute, (&raw mut value).cast()) };
+    fn reset(&self, attribute: CUmemPool_attribute) -> bool {
+        let mut zero = 0_u64;
+        // SAFETY: as in `get`.
+        unsafe { mem_pool::set_attribute(self.pool, attribute, (&raw mut zero).cast()) }.is_ok()
     }
 }

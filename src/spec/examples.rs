@@ -72,7 +72,8 @@ impl Example {
 
     /// The first sentence of the description.
     pub fn summary(&self) -> String {
-        first_sentence(&self.scalar(&["description"]).unwrap_or_default()).to_owned()
+        let description = self.scalar(&["description"]).unwrap_or_default();
+        without_marks(first_sentence(&description))
     }
 
     /// True if all cells are of PyTorch's stack, which is planned and not run.
@@ -204,6 +205,16 @@ fn unpublished(line: &str) -> Option<String> {
     Some(format!("{before}{}", &rest[end..]))
 }
 
+/// The text without the marks of figures that a source published.
+fn without_marks(text: &str) -> String {
+    let mut parts = text.split("[published: ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(&part.replacen(']', "", 1));
+    }
+    plain
+}
+
 /// The text up to its first full stop or question mark before a space.
 fn first_sentence(text: &str) -> &str {
     let mut ends = text.match_indices(['.', '?']).map(|(at, _)| at + 1);
@@ -242,6 +253,10 @@ mod tests {
         assert_eq!(Example::named("growth_rank").unwrap().path, "growth/rank.yaml");
         let summary = Example::named("rank_sweep").unwrap().summary();
         assert_eq!(summary, "What does the LoRA rank cost in memory and time?");
+        for example in Example::all() {
+            let summary = example.summary();
+            assert!(!summary.contains("[published") && !summary.contains("{{"), "{summary}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct Published {
     pub metric: Option<Metric>,
     /// Who published it and where: a text, a URL, or both.
     pub source: String,
-    /// What an error of the prediction says about the plan. `expctl accuracy` keeps the kinds apart.
+    /// What an error of the prediction says about the plan. `expctl accuracy` keeps the kinds apart. Default: held_out.
     #[serde(default, skip_serializing_if = "Evidence::is_default")]
     #[schemars(with = "Option<Evidence>")]
     pub evidence: Evidence,

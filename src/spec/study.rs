@@ -1,7 +1,7 @@
 //! A study: the sections of a spec, and the cells that they come to.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
@@ -16,6 +16,7 @@ use super::claim::Claim;
 use super::fit::FitSpec;
 use super::invocation::Invocation;
 use super::lineage::{Fallback, Lineage};
+use super::normal_path::normal_path;
 use super::on_oom::OnOom;
 use super::prose::Prose;
 use super::published::Published;
@@ -235,7 +236,7 @@ pub struct ReportSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
     /// The file of the report that is committed and cited, relative to the current directory; its charts and frame lie
-    /// beside it, too. Only `expctl report --publish` writes it, so a run changes nothing that is committed.
+    /// beside it, too. Only `expctl report --publish SPEC` writes it, so a run changes nothing that is committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish: Option<PathBuf>,
     /// Values that name the cell which the others are compared with.
@@ -315,9 +316,14 @@ impl Study {
             path.map(|_| Mistake::new("the path is empty"))
         };
         let (output, publish) = (&self.report.output, &self.report.publish);
-        let same = publish.as_ref().filter(|publish| output.as_ref() == Some(*publish));
-        let same = same
-            .map(|_| Mistake::new("a run would replace the published report").help("name another file than `output`"));
+        // The frames and charts of two reports of one name are the same files.
+        let name = |path: &Path| normal_path(path).with_extension("");
+        let default = || Path::new("results").join(&self.name).join("report");
+        let own = output.as_deref().map_or_else(default, name);
+        let same = publish.as_deref().filter(|publish| name(publish) == own);
+        let same = same.map(|_| {
+            Mistake::new("a run would replace the published report").help("give it another name than `output`")
+        });
         let found = [
             ("name", check_name(&self.name)),
             ("report.template", check_template(self.report.template())),

@@ -16,6 +16,7 @@ use super::entries;
 use super::error::SpecError;
 use super::invocation::Invocation;
 use super::lineage::{Fallback, Lineage, Resolved, Trials};
+use super::normal_path::normal_path;
 use super::on_oom::Rung;
 use super::origin::Origin;
 use super::place::Sources;
@@ -364,21 +365,6 @@ pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     } else {
         path
     }
-}
-
-/// The path without `.` and `..`, by its text alone.
-pub(crate) fn normal_path(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
-            other => normal.push(other),
-        }
-    }
-    normal
 }
 
 #[cfg(test)]

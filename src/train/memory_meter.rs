@@ -4,7 +4,7 @@ use candle_core::Device;
 
 use super::TrainError;
 use crate::memory::{
-    self, DevicePool, Peaks, Phase, probes,
+    self, DevicePool, Peaks, Phase, PoolBytes, probes,
     tiers::{self, Traffic},
 };
 
@@ -14,6 +14,8 @@ use crate::memory::{
 pub(super) struct MemoryMeter {
     on_cpu: bool,
     pool: Option<DevicePool>,
+    /// True if the pool's peaks are those of the step.
+    pool_peaks_reset: bool,
     installed: bool,
     peaks: Option<Peaks>,
     allocated_peak: Option<u64>,
@@ -91,12 +93,11 @@ impl MemoryMeter {
         tiers::reset_traffic();
         let page_faults = probes::page_faults();
         let pool = DevicePool::of(device);
-        if let Some(pool) = &pool {
-            pool.reset_peaks();
-        }
+        let pool_peaks_reset = pool.as_ref().is_some_and(DevicePool::reset_peaks);
         Self {
             on_cpu: device.is_cpu(),
             pool,
+            pool_peaks_reset,
             installed: memory::installed(),
             peaks: None,
             allocated_peak: None,
@@ -134,8 +135,13 @@ impl MemoryMeter {
     pub(super) fn end_step(&mut self) -> Result<StepMemory, TrainError> {
         match &self.pool {
             Some(pool) => {
-                let bytes = pool.read()?;
-                pool.reset_peaks();
+                let read = pool.read()?;
+                let bytes = PoolBytes {
+                    used_peak: read.used_peak.filter(|_| self.pool_peaks_reset),
+                    reserved_peak: read.reserved_peak.filter(|_| self.pool_peaks_reset),
+                    ..read
+                };
+                self.pool_peaks_reset = pool.reset_peaks();
                 self.allocated_sum += bytes.used.unwrap_or(0);
                 self.steps += u64::from(bytes.used.is_some());
                 self.allocated_peak = self.allocated_peak.max(bytes.used_peak);

@@ -7,7 +7,7 @@ use crate::printed;
 use crate::tree::Tree;
 
 /// Commands that a span names and that need no argument. Other commands without arguments are only named.
-const ALONE: [&str; 2] = ["init", "schema"];
+const ALONE: [&str; 3] = ["init", "list", "schema"];
 
 /// Commands that are looked up and not run, with the reason.
 const NOT_RUN: [(&str, &str); 2] = [

@@ -237,3 +237,17 @@ fn a_figure_is_a_number_with_a_unit() {
         assert!(!figure.is_match(text).unwrap(), "{text}");
     }
 }
+
+#[test]
+fn a_figure_whose_cells_an_override_takes_away_is_not_measured() {
+    let spec = "name: some\ndescription: \"Rank 4 takes {{ mean('allocated_peak_bytes', rank=4) | MiB }}.\"\n\
+                defaults: { model: tiny, max_steps: 1 }\nsweep: { grid: { rank: [4, 8] } }\n";
+    let project = Project::new(spec);
+    project.expctl(&["validate", "spec.yaml"]).exits(0);
+    project.expctl(&["validate", "spec.yaml", "--set", "rank=8"]).exits(0);
+    project.write("spec.yaml", spec.replace("rank=4)", "rank=5)"));
+    project
+        .expctl(&["validate", "spec.yaml"])
+        .exits(2)
+        .stderr_has("no cell has rank=5");
+}

@@ -73,6 +73,7 @@ fn check_markers(line: &str, studies: &mut HashMap<String, (Study, DataFrame)>) 
             let figure =
                 report::evaluate(&text, &About::new(study), frame).map_err(|error| format!("{text}: {error}"))?;
             let before = rest.strip_suffix(&figure).map(str::to_owned);
+            let before = before.filter(|before| !before.ends_with(|c: char| c.is_ascii_digit() || ".,-−".contains(c)));
             rest = before.ok_or_else(|| format!("{path} says {figure}: {rest}"))?;
         }
         rest.push_str(after);

@@ -2,14 +2,17 @@
 
 use std::fs;
 
+use expctl::spec::{self, Overrides};
+
 use crate::{Recorded, SPEC};
 
 const PUBLISHED: &str = "experiments/rank_sweep.yaml";
 
-/// The study, which publishes its report.
+/// A study of cells that all have a result, which publishes its report.
 fn recorded() -> Recorded {
     let publish = "output: results/rank_sweep.md, publish: reports/rank_sweep.md";
-    Recorded::new(&SPEC.replace("output: results/rank_sweep.md", publish))
+    let spec = SPEC.replace("output: results/rank_sweep.md", publish);
+    Recorded::new(&spec.replace("[bfloat16, int4]", "[bfloat16]"))
 }
 
 #[test]
@@ -40,6 +43,10 @@ fn later_records_leave_the_published_report_true() {
     fs::remove_file(recorded.dir.cell(&recorded.study.cells[0].id).record()).unwrap();
     recorded.expctl(&["report", PUBLISHED]).exits(0);
     assert_ne!(recorded.read("results/rank_sweep.md"), published);
+    recorded
+        .expctl(&["report", PUBLISHED, "--publish"])
+        .exits(2)
+        .stderr_has("1 cell is not run; `expctl run experiments/rank_sweep.yaml` goes on");
     assert_eq!(recorded.read("reports/rank_sweep.md"), published);
     let up_to_date = "reports/rank_sweep.md is up to date with reports/rank_sweep.parquet\n";
     recorded
@@ -77,11 +84,17 @@ fn a_spec_that_publishes_nothing_says_what_to_add() {
         .expctl(&["report", PUBLISHED, "--publish"])
         .exits(2)
         .stderr_has("names no place to publish; add `publish: reports/rank_sweep.md`");
-    recorded.write("same.yaml", "name: same\nreport: { output: x.md, publish: x.md }\n");
-    recorded
-        .expctl(&["validate", "same.yaml"])
-        .exits(2)
-        .stderr_has("report.publish: a run would replace the published report");
+    for report in [
+        "output: x.md, publish: x.md",
+        "output: ./x.html, publish: x.md",
+        "publish: results/same/report.md",
+    ] {
+        recorded.write("same.yaml", format!("name: same\nreport: {{ {report} }}\n"));
+        recorded
+            .expctl(&["validate", "same.yaml"])
+            .exits(2)
+            .stderr_has("report.publish: a run would replace the published report");
+    }
 }
 
 #[test]
@@ -136,5 +149,19 @@ fn published_frames_are_listed_and_shown() {
     recorded
         .expctl(&["show", ""])
         .exits(2)
-        .stderr_has("is 16 cells; name one:\n");
+        .stderr_has("is 8 cells; name one:\n");
+}
+
+#[test]
+fn a_run_with_overrides_is_not_published() {
+    let recorded = recorded();
+    recorded.expctl(&["report", PUBLISHED, "--publish"]).exits(0);
+    let overrides = Overrides::new([], vec!["max_steps=3".to_owned()]);
+    let mut study = spec::load(&recorded.path(PUBLISHED), &overrides).unwrap();
+    study.invocation.spec = PUBLISHED.to_owned();
+    study.write(recorded.dir.path()).unwrap();
+    recorded
+        .expctl(&["report", PUBLISHED, "--publish"])
+        .exits(2)
+        .stderr_has("is not of the spec as it is written, but with max_steps=3; run it again without");
 }

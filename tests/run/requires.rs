@@ -35,6 +35,7 @@ fn what_is_missing_is_named_with_the_commands_that_make_it() {
         vec!["run", "specs/study.yaml"],
         vec!["run", "specs/study.yaml", "--dry-run"],
         vec!["plan", "specs/study.yaml"],
+        vec!["validate", "specs/study.yaml"],
     ] {
         let output = project.expctl(&command).exits(2);
         output.stderr_has(
@@ -60,6 +61,36 @@ fn what_an_override_replaces_is_not_required() {
     project
         .expctl(&["run", "specs/study.yaml", "--set", "model=tiny", "--dry-run"])
         .exits(0);
+}
+
+#[test]
+fn a_requirement_that_cannot_be_met_is_a_mistake() {
+    let project = project();
+    let unused = "[base.yaml, { path: ../made/txets, command: make texts }]";
+    project.write("specs/other.yaml", STUDY.replace("base.yaml", unused));
+    project
+        .expctl(&["validate", "specs/other.yaml"])
+        .exits(2)
+        .stderr_has("`specs/other.yaml` requires `made/txets`, which none of its cells reads");
+    let circle = BASE.replace("{ path: ../made/texts, command: make texts }", "study.yaml");
+    let circle = circle
+        .replace("model: tiny", "model: ../made/other")
+        .replace("../made/texts/some.txt", "sample");
+    project.write(
+        "specs/base.yaml",
+        circle.replace("data: { path: sample }", "data: sample"),
+    );
+    let study = STUDY
+        .replace("data: sample", "dtype: float32, data: sample")
+        .replace("rank: 2", "rank: 0");
+    project.write(
+        "specs/study.yaml",
+        format!("{study}record: {{ model: ../made/other }}\n"),
+    );
+    project
+        .expctl(&["run", "specs/study.yaml"])
+        .exits(2)
+        .stderr_has("requires itself, by way of `specs/study.yaml`");
 }
 
 #[test]

@@ -134,7 +134,16 @@ fn forgotten(evidence: &Evidence<'_>, title: impl Fn(&Group) -> String) -> Optio
         let is_alike = |group: &&Group| std::ptr::eq(*group, first) || is_noise(group, first) == Some(true);
         known.iter().copied().filter(is_alike).collect()
     };
-    let (lowest, highest) = (alike(least), alike(most));
+    let (mut lowest, mut highest) = (alike(least), alike(most));
+    // What is like both is neither.
+    let both: Vec<&Group> = lowest
+        .iter()
+        .copied()
+        .filter(|group| highest.iter().any(|other| std::ptr::eq(*other, *group)))
+        .collect();
+    let is_one = |group: &&Group| !both.iter().any(|other| std::ptr::eq(*other, *group));
+    lowest.retain(is_one);
+    highest.retain(is_one);
     let names = |groups: &[&Group]| listed(&groups.iter().map(|group| title(group)).collect::<Vec<_>>());
     let changes = |groups: &[&Group]| listed(&groups.iter().map(|group| stated(group, FORGETTING)).collect::<Vec<_>>());
     let verb = |groups: &[&Group]| if groups.len() == 1 { "forgets" } else { "forget" };

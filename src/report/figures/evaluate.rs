@@ -48,6 +48,8 @@ pub(crate) fn write_all(about: &About, cells: &[Entry]) -> Result<About, SpecErr
 pub(super) struct Figures {
     language: Language,
     scope: Scope,
+    /// False if overrides may have taken away the cells that a text is about.
+    has_all_cells: bool,
 }
 
 impl Figures {
@@ -59,7 +61,11 @@ impl Figures {
         add_functions(environment, &scope);
         errors::add(environment, &compared);
         units::add(environment);
-        Self { language, scope }
+        Self {
+            language,
+            scope,
+            has_all_cells: about.overrides.is_empty(),
+        }
     }
 
     /// Writes the figures of all texts.
@@ -119,7 +125,7 @@ impl Figures {
         match expression.value(&Value::from(values)) {
             Ok(value) => written(&value).map(Some),
             Err(mistake) if mistake.message == MISSING => Ok(None),
-            Err(mistake) if self.scope.is_strict() => Err(explained(mistake)),
+            Err(mistake) if self.scope.is_strict() && self.has_all_cells => Err(explained(mistake)),
             Err(_) => Ok(None),
         }
     }
