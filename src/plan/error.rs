@@ -107,7 +107,7 @@ impl PlanError {
     fn key(&self) -> String {
         let key = match self {
             Self::Positions { asked_by, .. } => *asked_by,
-            Self::Allocator(invalid) | Self::Gpu(invalid) => invalid.key.as_str(),
+            Self::Allocator(invalid) | Self::Gpu(invalid) => &*invalid.key,
             Self::Data(_) | Self::Training(TrainError::Data(_)) => "data",
             Self::NoGpu => "stack",
             // Of the command line, or of a section beside the cells.

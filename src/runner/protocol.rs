@@ -169,7 +169,7 @@ mod tests {
         for (name, value) in variables(&Cell::default()) {
             let mut cell = Cell::default();
             cell.env.insert(name.into(), Some(value));
-            assert_eq!(cell.validate().unwrap_err().0[0].key, format!("env.{name}"));
+            assert_eq!(*cell.validate().unwrap_err().0[0].key, *format!("env.{name}"));
         }
     }
 

@@ -23,7 +23,7 @@ impl Expander<'_> {
                     self.idle
                         .add(&invalid, diagnostic, self.is_of_all(&invalid, made.origin));
                 }
-                idle.push(invalid.key);
+                idle.push(invalid.key.into_string());
             }
             if !wrong.is_empty() {
                 return None;
@@ -71,7 +71,7 @@ impl Expander<'_> {
             return;
         }
         let place = nearest_node(tree, &invalid.key).map(|node| node.place);
-        let key = (invalid.key.clone(), place);
+        let key = (invalid.key.to_string(), place);
         let is_of_all = self.is_of_all(invalid, origin);
         match self.invalid.get_mut(&key) {
             Some(_) if is_of_all => {}
@@ -85,7 +85,7 @@ impl Expander<'_> {
 
     /// True if another mistake leaves the value open, or one that it contradicts.
     pub(super) fn follows(&self, invalid: &Invalid) -> bool {
-        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
+        let keys = [&*invalid.key].into_iter().chain(DECIDING);
         self.mistakes.leaves_open(keys.chain(invalid.with.iter().copied()))
     }
 

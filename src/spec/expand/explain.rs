@@ -64,12 +64,12 @@ impl Expander<'_> {
         };
         let message = format!("{section}{}: {}{made_by}", invalid.key, invalid.mistake.message);
         let mut diagnostic = Diagnostic::new(message).help_if(invalid.mistake.help.as_ref());
-        let keys = std::iter::once(invalid.key.as_str()).chain(invalid.with.iter().copied());
+        let keys = std::iter::once(&*invalid.key).chain(invalid.with.iter().copied());
         for key in keys {
             let Some((name, node)) = written(tree, key) else {
                 continue;
             };
-            if name != key && key != invalid.key {
+            if name != key && *key != *invalid.key {
                 continue;
             }
             let label = if invalid.with.is_empty() {
@@ -77,7 +77,7 @@ impl Expander<'_> {
             } else {
                 format!("{name} = {}", node.to_flow_yaml())
             };
-            let bytes = invalid.mistake.range.as_ref().filter(|_| key == invalid.key);
+            let bytes = invalid.mistake.range.as_ref().filter(|_| *key == *invalid.key);
             let part = bytes
                 .zip(node.text())
                 .and_then(|(bytes, text)| node.place.part(text, bytes));
@@ -91,7 +91,7 @@ impl Expander<'_> {
 
     /// True if a mistake is in the defaults alone, and so in every combination.
     pub(super) fn is_of_all(&self, invalid: &Invalid, origin: Origin) -> bool {
-        let keys = [invalid.key.as_str()].into_iter().chain(DECIDING);
+        let keys = [&*invalid.key].into_iter().chain(DECIDING);
         let mut keys = keys.chain(invalid.with.iter().copied());
         let assignments = self.assignments(origin);
         keys.all(|key| {

@@ -35,7 +35,7 @@ impl IdleDefaults {
             is_of_all,
             cells: 1,
         };
-        self.0.insert(invalid.key.clone(), idle);
+        self.0.insert(invalid.key.to_string(), idle);
     }
 
     /// The mistakes of the keys that no cell heeds. `having` counts the cells that have a default; `is_excused` is asked with
@@ -49,7 +49,7 @@ impl IdleDefaults {
             .retain(|key, idle| idle.cells == having(key) && !is_excused(key, &idle.with));
         let follows = |idle: &&Idle| {
             let is_unheeded = |key: &&str| self.0.keys().any(|other| lies_in(other, key));
-            idle.with.iter().any(|key| is_unheeded(&key))
+            idle.with.iter().any(is_unheeded)
         };
         let first = self.0.values().filter(|idle| !follows(idle));
         let shown = |idle: &Idle| if idle.is_of_all { 1 } else { idle.cells };

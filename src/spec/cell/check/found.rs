@@ -9,7 +9,7 @@ pub(super) struct Found(Vec<Invalid>);
 impl Found {
     /// Adds a value that is invalid, unless it follows from one that was found before.
     pub(super) fn add(&mut self, invalid: Invalid) {
-        let follows = |known: &Invalid| known.key == invalid.key || invalid.with.contains(&known.key.as_str());
+        let follows = |known: &Invalid| known.key == invalid.key || invalid.with.contains(&&*known.key);
         if !self.0.iter().any(follows) {
             self.0.push(invalid);
         }

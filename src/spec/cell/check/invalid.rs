@@ -8,7 +8,7 @@ use crate::text::Mistake;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
     /// The key at fault, such as `dtype` or `target_modules[1]`.
-    pub key: String,
+    pub key: Box<str>,
     /// Other keys that the value contradicts.
     pub with: Vec<&'static str>,
     /// True if the key has no effect in the cell, so that leaving it out changes nothing else.
@@ -24,7 +24,7 @@ impl Invalid {
 
     pub(super) fn of(key: impl Into<String>, mistake: Mistake) -> Self {
         Self {
-            key: key.into(),
+            key: key.into().into_boxed_str(),
             with: Vec::new(),
             is_idle: false,
             mistake,

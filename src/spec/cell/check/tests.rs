@@ -14,7 +14,7 @@ use crate::spec::cell::{
 fn refused(change: impl FnOnce(&mut Cell)) -> Option<String> {
     let mut cell = Cell::default();
     change(&mut cell);
-    cell.validate().err().map(|invalid| invalid.0[0].key.clone())
+    cell.validate().err().map(|invalid| invalid.0[0].key.to_string())
 }
 
 #[test]

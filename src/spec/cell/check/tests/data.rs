@@ -201,10 +201,10 @@ fn model_task_and_data_belong_together() {
         data: file("a.txt", None),
         ..labelled.clone()
     };
-    assert_eq!(text.validate().unwrap_err().0[0].key, "data.path");
+    assert_eq!(&*text.validate().unwrap_err().0[0].key, "data.path");
     let decoder = Cell {
         data: file("a.jsonl", Some("mood")),
         ..Cell::default()
     };
-    assert_eq!(decoder.validate().unwrap_err().0[0].key, "data.label_column");
+    assert_eq!(&*decoder.validate().unwrap_err().0[0].key, "data.label_column");
 }
